@@ -1,7 +1,7 @@
 """What the simulator declares, and what five releases of CANN declared: functions with normalised prototypes.
 
 `prototypes.tsv` has one line for each prototype: the oldest and the newest release whose headers have it, the header
-that declares it, and the prototype without the names of parameters. A function whose prototype has changed has two lines.
+that declares it, and the prototype without the names of parameters. A function whose prototype changed has two lines.
 `enumerators.tsv` has the releases, enumeration, name and value of each enumerator.
 """
 

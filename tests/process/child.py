@@ -1,7 +1,7 @@
-"""A child process that runs a program of a test: read its lines, signal it, see how it ends.
+"""A child process that runs a program of a test. The test reads its lines, signals it, and waits for its end.
 
-It is forked from a server that has imported what PRELUDE imports, unless the test asks for a real process or sets
-variables that Python reads when it starts.
+It is forked from a server that has imported what PRELUDE imports. If the test asks for a real process, or sets
+variables that Python reads when it starts, Python starts the process instead.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PRELUDE = """
 import aioacl, anyio, asyncio, os, signal, sys, threading, time
 from aioacl import DeviceReset, ForkedProcessError, open_device, simulator, use_library
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell passes it on as ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored if a shell runs the tests in the background
 
 def say(*words):
-    "In one write: print makes two, and output of another thread or a signal handler may come between them."
+    "Prints in one write. print makes two, and output of another thread or a signal handler may come between them."
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 async def awake(main):
-    "asyncio that handles no signal sleeps on when one comes just before it sleeps."
+    "On asyncio, a signal that comes just before the loop sleeps does not wake it unless it handles some signal."
     if os.environ["TEST_BACKEND"] == "asyncio":
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, int)
     await main()
@@ -62,7 +62,7 @@ SHORT_GRACE = "aioacl._library.runtime.EXIT_GRACE_SECONDS = 0.2\n"
 
 
 class Child:
-    """The process. Leaving the block kills what is left of it."""
+    """The process. Leaving the block kills it if it still runs."""
 
     def __init__(
         self,
@@ -75,10 +75,11 @@ class Child:
         stuck: bool = False,
         more: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts it.
+        """Starts the process.
 
-        `strict` turns its warnings into errors, `real` starts a new Python. With `stuck` a thread never leaves C, so
-        the process waits for it at its end for less time than usual. `more` is added to its environment.
+        `strict` turns its warnings into errors, and `real` starts a new Python. `stuck` is for programs with a thread
+        that never leaves C: at its end, the process then waits for that thread for less time than usual. `more` is
+        added to its environment.
         """
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
         environ = {**inherited, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})}
@@ -106,22 +107,22 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The id of the process."""
         return self._process.pid
 
     def line(self) -> str:
-        """The next line that it prints; empty when it has ended."""
+        """Returns the next line that it prints, or an empty text if it has ended."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().rstrip("\n")
 
     def tell(self, line: str) -> None:
-        """Sends it a line."""
+        """Sends a line to it."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def send(self, number: signal.Signals) -> None:
-        """Signals it."""
+        """Sends a signal to it."""
         self._process.send_signal(number)
 
     def end(self) -> tuple[int, str, str]:
@@ -139,6 +140,6 @@ def run(
     real: bool = False,
     stuck: bool = False,
 ) -> tuple[int, str, str]:
-    """Runs a program to its end; for the parameters see `Child`."""
+    """Runs a program to its end; `Child` explains the parameters."""
     with Child(program, backend, waits, strict=strict, real=real, stuck=stuck) as child:
         return child.end()

@@ -119,9 +119,9 @@ API aclError aclrtSynchronizeStream(aclrtStream stream);
 aclError aclrtSynchronizeStream(aclrtStream stream) {
     static aclError last;
     aclError code = HONESTLY(of_pointer, "aclrtSynchronizeStream", stream);
-    aclError told = code ? code : last;
+    aclError result = code ? code : last;
     last = code;
-    return told;
+    return result;
 }
 #endif
 

@@ -1,4 +1,4 @@
-"""The search and the simulator in a program with the rights of its file: they ignore their variables."""
+"""The library search and the simulator in a set-group-id program: they ignore their environment variables."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ int main(void) {
 """
 
 
-# Its ids no longer show with which rights it started.
-GIVES_RIGHTS_BACK = """
+# After this the ids of the process no longer show the rights with which it started.
+DROPS_RIGHTS = """
 import ctypes, os, sys
 own = os.getgid()
 os.setresgid(own, own, own)
@@ -52,7 +52,7 @@ print(getauxval(23), os.getgid() == os.getegid(), origin)  # 23: AT_SECURE
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """A copy of this Python, which finds its modules where this one does."""
+    """A copy of this Python, which finds its modules in the same folders."""
     interpreter = Path(sys.executable).resolve()
     (tmp_path / "bin").mkdir()
     (tmp_path / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
@@ -111,11 +111,11 @@ def test_simulator_in_a_set_group_id_process_ignores_its_variables(program: Path
     assert not trace.exists()
 
 
-def test_search_in_a_set_group_id_process_that_has_given_its_rights_back_ignores_the_environment(
+def test_search_in_a_set_group_id_process_that_dropped_its_rights_ignores_the_environment(
     python: Path,
 ) -> None:
     lend_rights(python)
-    done = run(python, "-c", GIVES_RIGHTS_BACK.format(path=sys.path), AIOACL_LIBRARY="simulator")
+    done = run(python, "-c", DROPS_RIGHTS.format(path=sys.path), AIOACL_LIBRARY="simulator")
     if done.returncode == 127:
         pytest.skip("this Python finds libpython by a path that a set-group-id process ignores")
     assert (done.returncode, done.stderr) == (0, "")

@@ -47,7 +47,7 @@ def run(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
 
 
 def run_really(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Runs Python in a process of its own: for variables that are read at the start, and once for each command."""
+    """Runs Python in a new process, for variables that are read at the start; each command has one such test."""
     return subprocess.run(
         [*WARNINGS_ARE_ERRORS, *command],
         capture_output=True,
@@ -76,22 +76,22 @@ def found(done: "subprocess.CompletedProcess[str]", status: int = 0) -> dict[str
 
 class TestCommands:
     @pytest.mark.parametrize("arguments", [(), ("simulator",)])
-    def test_without_a_command_there_is_help(self, arguments: tuple[str, ...]) -> None:
+    def test_missing_command_prints_the_help(self, arguments: tuple[str, ...]) -> None:
         done = aioacl_really(*arguments)
         assert done.returncode == 2
         assert done.stdout == ""
         assert done.stderr.startswith("usage: aioacl")
 
     @pytest.mark.parametrize("command", ["demo", "doctor", "devices", "simulator"])
-    def test_each_command_explains_itself(self, command: str) -> None:
+    def test_command_has_a_help_option(self, command: str) -> None:
         done = aioacl(command, "--help")
         assert done.returncode == 0
         assert done.stderr == ""
 
-    def test_an_unknown_command_is_refused(self) -> None:
+    def test_unknown_command_is_refused(self) -> None:
         assert aioacl("dance").returncode == 2
 
-    def test_a_reader_that_closes_the_pipe_is_not_an_error(self) -> None:
+    def test_closed_pipe_of_the_output_prints_no_error(self) -> None:
         reading, writing = os.pipe()
         os.close(reading)
         with subprocess.Popen(
@@ -105,7 +105,7 @@ class TestCommands:
 
 
 class TestDoctor:
-    def test_the_simulator_passes_and_is_named_as_one(self) -> None:
+    def test_simulator_passes_and_is_reported_as_simulator(self) -> None:
         result = found(aioacl_really("doctor", "--library", "simulator", "--json"))
         assert result["ok"]
         assert result["library"]["backend"] == "simulator"
@@ -117,7 +117,7 @@ class TestDoctor:
         assert result["limits"].keys() >= {"open_files", "processes", "threads"}
         assert result["python"].keys() >= {"python", "gil", "cffi", "anyio"}
 
-    def test_it_opens_no_device(self) -> None:
+    def test_doctor_opens_no_device(self) -> None:
         program = """
 from aioacl import simulator
 from aioacl.__main__ import main
@@ -127,7 +127,7 @@ assert simulator.stats().contexts == 0
 """
         found(run("-c", program))
 
-    def test_a_file_that_is_not_a_library_is_a_candidate_with_its_reason(self, tmp_path: Path) -> None:
+    def test_file_that_is_not_a_library_is_a_candidate_with_its_reason(self, tmp_path: Path) -> None:
         path = tmp_path / "libascendcl.so"
         path.write_bytes(b"INPUT(libacl_rt.so)")
         result = found(aioacl("doctor", "--json", AIOACL_LIBRARY=str(path)), status=1)
@@ -137,7 +137,7 @@ assert simulator.stats().contexts == 0
             {"path": str(path), "reason": "it is not an ELF file (from AIOACL_LIBRARY)"}
         ]
 
-    def test_every_place_of_the_search_is_reported(self) -> None:
+    def test_all_places_of_the_search_are_reported(self) -> None:
         done = aioacl("doctor", ASCEND_HOME_PATH="/nowhere")
         assert done.returncode == 1
         assert done.stderr == ""
@@ -152,7 +152,7 @@ assert simulator.stats().contexts == 0
         assert done.stderr == ""
         assert "source set_env.sh" in " ".join(done.stdout.split())
 
-    def test_others_that_may_write_to_the_library_are_reported(self, tmp_path: Path) -> None:
+    def test_library_that_other_users_may_write_to_is_reported(self, tmp_path: Path) -> None:
         path = tmp_path / "libascendcl.so"
         path.write_bytes(library_path().read_bytes())
         (tmp_path / "libruntime.so").write_bytes(library_path().with_name("libruntime.so").read_bytes())
@@ -160,24 +160,22 @@ assert simulator.stats().contexts == 0
         result = found(aioacl("doctor", "--json", "--library", str(path)))
         assert any("may write to" in warning for warning in result["warnings"])
 
-    def test_the_list_of_visible_devices_is_checked(self) -> None:
+    def test_list_of_visible_devices_is_checked(self) -> None:
         result = found(
             aioacl("doctor", "--library", "simulator", "--json", ASCEND_RT_VISIBLE_DEVICES="1, 0,0,x")
         )
-        told = " ".join(result["warnings"])
+        report = " ".join(result["warnings"])
         for trap in ("space", "ascend", "twice", "'x'"):
-            assert trap in told
+            assert trap in report
 
-    def test_people_get_a_table_that_fits(self) -> None:
+    def test_output_without_json_is_a_plain_ascii_table(self) -> None:
         done = aioacl_really("doctor", "--library", "simulator", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
         assert done.returncode == 0
         assert done.stdout.isascii()
         assert "simulator: no card is used" in done.stdout
         assert "\033" not in done.stdout
 
-    def test_a_missing_function_is_listed_with_what_it_costs(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_missing_function_is_listed_with_what_is_lost(self, capsys: pytest.CaptureFixture[str]) -> None:
         facts = Facts()
         missing = (
             MissingSymbol("aclrtRegDeviceStateCallback", "8.5"),
@@ -190,18 +188,18 @@ assert simulator.stats().contexts == 0
         assert len(facts.problems) == 1
         assert "aclrtSetDevice" in facts.problems[0]
         show_library(facts.library, Screen())
-        told = capsys.readouterr().out
-        assert "aclrtRegDeviceStateCallback (CANN 8.5)" in told
-        assert "foreign resets" in told
+        report = capsys.readouterr().out
+        assert "aclrtRegDeviceStateCallback (CANN 8.5)" in report
+        assert "foreign resets" in report
 
 
 class TestVisibleDevices:
-    def test_numbers_begin_at_0_again(self) -> None:
-        said = meaning({"ASCEND_RT_VISIBLE_DEVICES": "4,6"})
-        assert "device 0 is card 4, device 1 is card 6" in said["ASCEND_RT_VISIBLE_DEVICES"]
+    def test_visible_devices_are_numbered_from_0(self) -> None:
+        meanings = meaning({"ASCEND_RT_VISIBLE_DEVICES": "4,6"})
+        assert "device 0 is card 4, device 1 is card 6" in meanings["ASCEND_RT_VISIBLE_DEVICES"]
         assert traps({"ASCEND_RT_VISIBLE_DEVICES": "4,6"}, 2) == []
 
-    def test_nothing_set_is_not_a_trap(self) -> None:
+    def test_unset_variable_has_no_trap(self) -> None:
         assert traps({}, 8) == []
 
     @pytest.mark.parametrize(
@@ -218,10 +216,10 @@ class TestVisibleDevices:
             ("0,9", 1, "unknown card"),
         ],
     )
-    def test_each_trap_is_named(self, value: str, visible: int | None, what: str) -> None:
+    def test_trap_in_the_value_is_named(self, value: str, visible: int | None, what: str) -> None:
         assert any(what in trap for trap in traps({"ASCEND_RT_VISIBLE_DEVICES": value}, visible))
 
-    def test_the_variable_of_the_container_runtime_is_ignored(self) -> None:
+    def test_variable_of_the_container_runtime_is_reported_as_ignored(self) -> None:
         environ = {"ASCEND_VISIBLE_DEVICES": "3"}
         assert "container" in meaning(environ)["ASCEND_VISIBLE_DEVICES"]
         assert len(traps(environ, 1)) == 1
@@ -232,7 +230,7 @@ class TestCosts:
         "name",
         ["aclrtRegDeviceStateCallback", "aclFinalizeReference", "aclrtStreamAbort", "aclsysGetVersionStr"],
     )
-    def test_each_function_that_older_releases_lack_has_a_cost_of_its_own(self, name: str) -> None:
+    def test_function_that_older_releases_lack_has_its_own_cost(self, name: str) -> None:
         assert not is_needed(name)
         assert "nothing" not in cost_of(name)
 
@@ -254,28 +252,28 @@ class TestScreen:
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.delenv("NO_COLOR", raising=False)
 
-    def test_there_are_colours_on_a_terminal_only(self) -> None:
+    def test_output_has_colours_only_on_a_terminal(self) -> None:
         assert Screen(Terminal()).paint("well", GREEN) == "\033[32mwell\033[0m"
         assert Screen(io.StringIO()).paint("well", GREEN) == "well"
 
-    def test_no_color_is_respected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_color_turns_colours_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NO_COLOR", "1")
         assert Screen(Terminal()).paint("well", GREEN) == "well"
 
-    def test_a_bar_moves_and_leaves_nothing_behind(self) -> None:
+    def test_bar_on_a_terminal_is_drawn_and_erased(self) -> None:
         terminal = Terminal()
         with Bar(terminal) as bar:
             bar.draw("moving", 1, 2, "note")
         assert f"{'█' * 15}{'░' * 15} 1/2  note" in terminal.getvalue()
         assert terminal.getvalue().endswith("\r\033[K")
 
-    def test_there_is_no_bar_elsewhere(self) -> None:
+    def test_bar_without_a_terminal_is_not_drawn(self) -> None:
         nowhere = io.StringIO()
         with Bar(nowhere) as bar:
             bar.draw("moving", 1, 2)
         assert nowhere.getvalue() == ""
 
-    def test_long_texts_go_on_below_themselves(self) -> None:
+    def test_wrapped_lines_of_a_long_text_are_indented(self) -> None:
         paper = io.StringIO()
         Screen(paper).wrapped("note: ", "word " * 40)
         lines = paper.getvalue().splitlines()
@@ -285,13 +283,13 @@ class TestScreen:
 
 
 class TestDevices:
-    def test_each_has_a_number_a_chip_and_a_status(self) -> None:
+    def test_each_device_has_a_number_a_chip_and_a_status(self) -> None:
         result = found(aioacl_really("devices", "--library", "simulator", "--json", AIOACL_SIM_DEVICES="3"))
         assert [each["index"] for each in result["devices"]] == [0, 1, 2]
         assert {each["status"] for each in result["devices"]} == {"normal"}
         assert all(each["soc"] for each in result["devices"])
 
-    def test_it_makes_no_context(self) -> None:
+    def test_devices_makes_no_context(self) -> None:
         program = """
 from aioacl import simulator
 from aioacl.__main__ import main
@@ -300,7 +298,7 @@ assert simulator.stats().contexts == 0
 """
         found(run("-c", program))
 
-    def test_a_runtime_that_fails_to_report_ends_with_one_line(self) -> None:
+    def test_runtime_that_fails_to_count_devices_gives_one_line(self) -> None:
         program = """
 import sys
 from aioacl import simulator, use_library
@@ -314,7 +312,7 @@ sys.exit(main(["devices", "--library", "simulator"]))
         (line,) = done.stderr.splitlines()
         assert "ASCEND_RT_VISIBLE_DEVICES" in line
 
-    def test_without_a_library_it_refers_to_the_doctor(self) -> None:
+    def test_missing_library_gives_a_line_that_names_doctor(self) -> None:
         done = aioacl("devices", ASCEND_HOME_PATH="/nowhere")
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
@@ -322,7 +320,7 @@ sys.exit(main(["devices", "--library", "simulator"]))
 
 
 class TestSimulatorFolder:
-    def test_the_same_folder_is_found_again(self, tmp_path: Path) -> None:
+    def test_second_call_returns_the_same_folder(self, tmp_path: Path) -> None:
         outputs = [aioacl_really("simulator", "dir", XDG_CACHE_HOME=str(tmp_path)).stdout for _ in range(2)]
         assert outputs[0] == outputs[1]
         folder = Path(outputs[0].splitlines()[-1])
@@ -332,11 +330,11 @@ class TestSimulatorFolder:
         assert folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) == 0
         assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
 
-    def test_the_home_folder_has_a_cache_too(self, tmp_path: Path) -> None:
+    def test_relative_cache_variable_is_replaced_by_the_home_folder(self, tmp_path: Path) -> None:
         done = aioacl("simulator", "dir", "--json", HOME=str(tmp_path), XDG_CACHE_HOME="relative")
         assert Path(found(done)["folder"]).parent == tmp_path / ".cache" / "aioacl"
 
-    def test_any_program_loads_it_under_the_names_of_cann(self, tmp_path: Path) -> None:
+    def test_program_loads_the_folder_under_the_names_of_cann(self, tmp_path: Path) -> None:
         result = found(aioacl("simulator", "dir", "--json", XDG_CACHE_HOME=str(tmp_path)))
         assert {"libacl_rt.so", "libacl_rt_impl.so"} <= {*result["links"]}
         program = """
@@ -349,7 +347,7 @@ for name in sys.argv[1:]:
         done = run_really("-c", program, *result["links"], LD_LIBRARY_PATH=result["folder"])
         assert (done.returncode, done.stderr) == (0, "")
 
-    def test_a_lost_or_changed_file_is_replaced(self, tmp_path: Path) -> None:
+    def test_lost_or_changed_file_is_replaced(self, tmp_path: Path) -> None:
         folder = Path(found(aioacl("simulator", "dir", "--json", XDG_CACHE_HOME=str(tmp_path)))["folder"])
         (folder / "libacl_rt.so").unlink()
         (folder / "libacl_mdl.so").unlink()
@@ -360,7 +358,7 @@ for name in sys.argv[1:]:
         assert ctypes.CDLL(str(folder / "libacl_rt.so")).aclrtGetSocName() != 0
         assert (folder / "libacl_mdl.so").readlink() == Path("libascendcl.so")
 
-    def test_a_release_of_cann_has_a_folder_without_what_came_later(self, tmp_path: Path) -> None:
+    def test_folder_of_a_release_of_cann_lacks_later_functions(self, tmp_path: Path) -> None:
         known = build_ffi.exports()
         folders: set[str] = set()
         for cann in RELEASES:
@@ -373,12 +371,12 @@ for name in sys.argv[1:]:
             assert Path(result["folder"], "libruntime.so").exists() == (cann != "8.1")
         assert len(folders) == len(RELEASES)
 
-    def test_an_unknown_release_of_cann_is_refused(self, tmp_path: Path) -> None:
+    def test_unknown_release_of_cann_is_refused(self, tmp_path: Path) -> None:
         done = aioacl("simulator", "dir", "--cann", "7.0", XDG_CACHE_HOME=str(tmp_path))
         assert (done.returncode, done.stdout) == (2, "")
         assert "8.1" in done.stderr
 
-    def test_two_processes_make_it_at_once(self, tmp_path: Path) -> None:
+    def test_processes_may_make_the_folder_at_the_same_time(self, tmp_path: Path) -> None:
         command = [*WARNINGS_ARE_ERRORS, "-m", "aioacl", "simulator", "dir"]
         environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
         processes = [forkserver.Forked(command, stdout=subprocess.PIPE, env=environ) for _ in range(4)]
@@ -386,7 +384,7 @@ for name in sys.argv[1:]:
         assert len(outputs) == 1
         assert all(process.returncode == 0 for process in processes)
 
-    def test_a_folder_that_others_may_write_to_is_refused(self, tmp_path: Path) -> None:
+    def test_folder_that_other_users_may_write_to_is_refused(self, tmp_path: Path) -> None:
         folder = Path(found(aioacl("simulator", "dir", "--json", XDG_CACHE_HOME=str(tmp_path)))["folder"])
         folder.chmod(0o777)
         done = aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path))
@@ -394,7 +392,7 @@ for name in sys.argv[1:]:
         assert done.stdout == ""
         assert "other users may write to it" in done.stderr
 
-    def test_a_cache_that_is_not_a_folder_is_refused_in_one_line(self, tmp_path: Path) -> None:
+    def test_cache_that_is_not_a_folder_is_refused_in_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         done = aioacl("simulator", "dir", XDG_CACHE_HOME=str(tmp_path / "file"))
         assert done.returncode == 2

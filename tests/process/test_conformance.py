@@ -1,4 +1,4 @@
-"""`python -m aioacl simulator conformance`: vectors that hold pass, and every difference is reported."""
+"""`python -m aioacl simulator conformance`: correct vectors pass, and each difference is reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def conformance(*arguments: str | Path, **settings: str) -> subprocess.Completed
 
 
 def conformance_really(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """The same in a process that Python starts."""
+    """Runs the same in a process that is not forked from the fork server."""
     return subprocess.run(
         _command(*arguments),
         capture_output=True,
@@ -73,7 +73,7 @@ def found(*arguments: str | Path, status: int) -> dict[str, Any]:
     return result
 
 
-def played(
+def run_vectors(
     folder: Path, *vectors: dict[str, Any], status: int, options: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     path = folder / "made.jsonl"
@@ -82,13 +82,13 @@ def played(
 
 
 class TestRecorded:
-    def test_the_sequences_of_the_vendors_documents_hold(self) -> None:
+    def test_sequences_of_the_vendors_documents_pass(self) -> None:
         result = found(VECTORS / "lifecycle.jsonl.gz", "--id", "seed-", "--jobs", "2", status=0)
         assert (result["failed"], result["skipped"], result["failures"]) == (0, 0, [])
         assert result["passed"] == result["total"] > 30
 
     @pytest.mark.parametrize("family", ["callbacks", "events", "memory", "notify-device", "streams"])
-    def test_some_of_each_family_hold(self, family: str, tmp_path: Path) -> None:
+    def test_sample_of_a_family_passes(self, family: str, tmp_path: Path) -> None:
         with gzip.open(VECTORS / f"{family}.jsonl.gz", "rt") as lines:
             some = [line for line in lines if "WithCfg" not in line and "2d" not in line][::23]
         path = tmp_path / "some.jsonl"
@@ -96,11 +96,11 @@ class TestRecorded:
         result = found(path, status=0)
         assert result["passed"] == result["total"] == len(some) > 10
 
-    def test_the_derived_ones_hold(self) -> None:
+    def test_derived_vectors_pass(self) -> None:
         result = found(VECTORS / "derived.jsonl", status=0)
         assert result["passed"] == result["total"] > 0
 
-    def test_all_are_there(self) -> None:
+    def test_number_of_vectors_is_complete(self) -> None:
         ids: list[str] = []
         for path in sorted(VECTORS.glob("*.jsonl.gz")):
             with gzip.open(path, "rt") as lines:
@@ -109,9 +109,9 @@ class TestRecorded:
 
 
 class TestDifferences:
-    def test_another_code_is_reported_with_its_step(self, tmp_path: Path) -> None:
+    def test_wrong_code_is_reported_with_its_step(self, tmp_path: Path) -> None:
         wrong = {"t": 0, "call": "aclrtResetDevice", "args": [0], "rc": 107002}
-        result = played(tmp_path, vector("good", SET), vector("bad", SET, SET, wrong), status=1)
+        result = run_vectors(tmp_path, vector("good", SET), vector("bad", SET, SET, wrong), status=1)
         assert (result["passed"], result["failed"], result["total"]) == (1, 1, 2)
         assert result["failures"] == [
             {
@@ -124,26 +124,26 @@ class TestDifferences:
             }
         ]
 
-    def test_another_output_is_reported(self, tmp_path: Path) -> None:
+    def test_wrong_output_is_reported(self, tmp_path: Path) -> None:
         asked = {"t": 0, "call": "aclrtGetDevice", "args": [], "rc": 0, "out": {"device": 1}}
-        (failure,) = played(tmp_path, vector("bad", SET, asked), status=1)["failures"]
+        (failure,) = run_vectors(tmp_path, vector("bad", SET, asked), status=1)["failures"]
         assert failure["got"] == '{"rc": 0, "out": {"device": 0}}'
 
-    def test_outputs_without_a_meaning_are_not_compared(self, tmp_path: Path) -> None:
+    def test_outputs_of_a_step_with_noout_are_not_compared(self, tmp_path: Path) -> None:
         asked = {"t": 0, "call": "aclrtGetDevice", "args": [], "rc": 0, "noout": True}
-        assert played(tmp_path, vector("good", SET, asked), status=0)["passed"] == 1
+        assert run_vectors(tmp_path, vector("good", SET, asked), status=0)["passed"] == 1
 
-    def test_a_call_that_blocks_is_a_failure(self, tmp_path: Path) -> None:
+    def test_call_that_blocks_is_a_failure(self, tmp_path: Path) -> None:
         waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "rc": 0}
-        (failure,) = played(tmp_path, vector("bad", *HELD, waits), status=1)["failures"]
+        (failure,) = run_vectors(tmp_path, vector("bad", *HELD, waits), status=1)["failures"]
         assert (failure["step"], failure["got"]) == (4, "it blocks")
 
-    def test_a_call_that_should_block_and_does_not_is_a_failure(self, tmp_path: Path) -> None:
+    def test_call_that_should_block_and_does_not_is_a_failure(self, tmp_path: Path) -> None:
         waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "async": 5000, "done": False}
-        (failure,) = played(tmp_path, vector("bad", SET, STREAM, waits), status=1)["failures"]
+        (failure,) = run_vectors(tmp_path, vector("bad", SET, STREAM, waits), status=1)["failures"]
         assert '"done": true' in failure["got"]
 
-    def test_a_call_that_was_begun_can_be_joined(self, tmp_path: Path) -> None:
+    def test_call_that_was_started_can_be_joined(self, tmp_path: Path) -> None:
         waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "async": 1, "done": False}
         others = [
             {"t": 1, "call": "aclrtSetDevice", "args": [0], "rc": 0},
@@ -151,32 +151,34 @@ class TestDifferences:
             {"t": 1, "call": "aclrtRecordEvent", "args": ["$e1", "$s2"], "rc": 0},
             {"t": 0, "call": "join", "rc": 0},
         ]
-        assert played(tmp_path, vector("good", *HELD, waits, *others), status=0)["passed"] == 1
+        assert run_vectors(tmp_path, vector("good", *HELD, waits, *others), status=0)["passed"] == 1
 
     @pytest.mark.parametrize("call", ["aclrtDance", "dance"])
-    def test_an_unknown_call_is_a_failure(self, call: str, tmp_path: Path) -> None:
-        result = played(tmp_path, vector("bad", {"t": 0, "call": call, "args": [], "rc": 0}), status=1)
+    def test_unknown_call_is_a_failure(self, call: str, tmp_path: Path) -> None:
+        result = run_vectors(tmp_path, vector("bad", {"t": 0, "call": call, "args": [], "rc": 0}), status=1)
         assert (result["failed"], result["skipped"]) == (1, 0)
 
-    def test_a_function_that_the_library_lacks_is_a_failure(self, tmp_path: Path) -> None:
+    def test_function_that_the_library_lacks_is_a_failure(self, tmp_path: Path) -> None:
         log = {"t": 0, "call": "aclrtLaunchHostFunc", "args": ["$s1", "@cb", None], "rc": 0}
         options = ("--library", str(library_path("8.1")))
-        (failure,) = played(tmp_path, vector("bad", SET, STREAM, log), status=1, options=options)["failures"]
+        (failure,) = run_vectors(tmp_path, vector("bad", SET, STREAM, log), status=1, options=options)[
+            "failures"
+        ]
         assert (failure["step"], failure["got"]) == (2, "the library lacks it")
 
-    def test_a_name_that_was_never_bound_is_a_failure(self, tmp_path: Path) -> None:
+    def test_symbol_that_is_not_bound_is_a_failure(self, tmp_path: Path) -> None:
         lost = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s9"], "rc": 0}
-        (failure,) = played(tmp_path, vector("bad", SET, lost), status=1)["failures"]
+        (failure,) = run_vectors(tmp_path, vector("bad", SET, lost), status=1)["failures"]
         assert failure["got"] == "$s9 is not bound"
 
-    def test_a_crash_is_reported_with_its_signal(self, tmp_path: Path) -> None:
+    def test_crash_is_reported_with_its_signal(self, tmp_path: Path) -> None:
         into_nowhere = {"t": 0, "call": "fill", "args": [4096, 0, 8, 1], "rc": 0}
-        result = played(tmp_path, vector("bad", SET, into_nowhere), vector("good", SET), status=1)
+        result = run_vectors(tmp_path, vector("bad", SET, into_nowhere), vector("good", SET), status=1)
         assert result["passed"] == 1
         assert result["failures"][0]["step"] == 1
         assert result["failures"][0]["got"] == "the process ended with SIGSEGV"
 
-    def test_each_vector_has_the_number_of_devices_that_it_names(self, tmp_path: Path) -> None:
+    def test_vector_runs_with_the_number_of_devices_that_it_names(self, tmp_path: Path) -> None:
         counts = [
             vector(
                 f"of-{n}",
@@ -185,7 +187,7 @@ class TestDifferences:
             )
             for n in (1, 3, 8)
         ]
-        assert played(tmp_path, *counts, status=0)["passed"] == 3
+        assert run_vectors(tmp_path, *counts, status=0)["passed"] == 3
 
 
 class TestReleases:
@@ -195,14 +197,14 @@ class TestReleases:
             vector("new", SET, since="9.1.0"),
             vector("newest", SET, versions="master"),
         ]
-        result = played(tmp_path, *vectors, status=0, options=("--release", "9.0"))
+        result = run_vectors(tmp_path, *vectors, status=0, options=("--release", "9.0"))
         assert (result["passed"], result["skipped"], result["total"]) == (1, 2, 3)
         assert {skip["id"] for skip in result["skips"]} == {"new", "newest"}
         assert "CANN 9.1.0" in result["skips"][0]["reason"]
 
 
-class TestForPeople:
-    def test_failures_are_readable(self, tmp_path: Path) -> None:
+class TestText:
+    def test_failure_is_printed_in_lines(self, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl"
         path.write_text(json.dumps(vector("bad-one", {**SET, "rc": 107001})))
         done = conformance_really(path)
@@ -228,7 +230,9 @@ class TestForPeople:
             (b"\xff\xfe", "decode"),
         ],
     )
-    def test_a_file_without_vectors_is_one_line(self, content: bytes, complaint: str, tmp_path: Path) -> None:
+    def test_file_without_vectors_is_refused_in_one_line(
+        self, content: bytes, complaint: str, tmp_path: Path
+    ) -> None:
         path = tmp_path / "made.jsonl"
         path.write_bytes(content)
         done = conformance(path)
@@ -236,7 +240,7 @@ class TestForPeople:
         (line,) = done.stderr.splitlines()
         assert complaint in line
 
-    def test_a_broken_archive_is_one_line(self, tmp_path: Path) -> None:
+    def test_broken_archive_is_refused_in_one_line(self, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl.gz"
         path.write_bytes(b"no archive")
         done = conformance(path)
@@ -251,24 +255,26 @@ class TestForPeople:
             ((str(VECTORS / "errors.jsonl.gz"), "--id", "dance-"), "no vector has an id that begins with"),
         ],
     )
-    def test_a_missing_file_or_vector_is_one_line(self, arguments: tuple[str, ...], complaint: str) -> None:
+    def test_missing_file_or_vector_is_refused_in_one_line(
+        self, arguments: tuple[str, ...], complaint: str
+    ) -> None:
         done = conformance(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
         assert complaint in line
 
-    def test_with_json_the_complaint_is_an_object_too(self) -> None:
+    def test_refusal_with_json_is_an_object(self) -> None:
         done = conformance("/nowhere.jsonl", "--json")
         assert done.returncode == 2
         assert "No such file" in json.loads(done.stdout)["error"]
 
     @pytest.mark.parametrize("jobs", ["0", "x", "257"])
-    def test_an_invalid_number_of_jobs_is_refused(self, jobs: str) -> None:
+    def test_invalid_number_of_jobs_is_refused(self, jobs: str) -> None:
         done = conformance("any.jsonl", "--jobs", jobs)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.endswith(f"argument --jobs: expected a whole number from 1 to 256, got {jobs!r}\n")
 
-    def test_a_setting_that_the_simulator_refuses_is_reported(self, tmp_path: Path) -> None:
+    def test_setting_that_the_simulator_refuses_is_reported(self, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl"
         path.write_text(json.dumps(vector("any", SET)))
         done = conformance(path, AIOACL_SIM_DEVICES="99")

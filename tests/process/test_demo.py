@@ -55,7 +55,7 @@ def process(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]"
 
 
 def real_process(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Runs Python in a process of its own."""
+    """Runs Python in a new process."""
     return subprocess.run(
         [*WARNINGS_ARE_ERRORS, *command],
         capture_output=True,
@@ -72,7 +72,7 @@ def _environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def demo(*arguments: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """The demo where time does not matter: copies take almost none, and few are compared with blocking ones."""
+    """Runs the demo without regard to time: copies take almost none, and few are compared with blocking ones."""
     return process("-c", FEW_COMPARED + MAIN, "demo", *map(str, arguments), **QUICK, **environ)
 
 
@@ -85,7 +85,7 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Files with sizes around each limit, in a folder and a folder within it."""
+    """Files with sizes around each limit, in a folder and in its subfolder."""
     made = tmp_path / "input"
     (made / "deeper").mkdir(parents=True)
     for size in (0, 1, 4095, 1 << 16, (1 << 20) + 1, (2 << 20) + 3):
@@ -95,7 +95,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_default_job_verifies_every_file_and_keeps_the_loop_free() -> None:
+def test_demo_with_defaults_verifies_each_file_and_keeps_the_loop_free() -> None:
     result = found(real_process("-m", "aioacl", "demo", "--json"))
     assert result.keys() >= KEYS
     assert result["backend"] == "simulator"
@@ -111,7 +111,7 @@ def test_the_default_job_verifies_every_file_and_keeps_the_loop_free() -> None:
     assert result["loop_lag_p99_ms"] <= result["blocking_loop_lag_p99_ms"] / 2
 
 
-def test_a_folder_is_walked_and_files_of_all_sizes_come_back(folder: Path) -> None:
+def test_demo_of_a_folder_verifies_files_of_all_sizes(folder: Path) -> None:
     result = found(demo("--json", "--input", folder, "--tasks", "3", "--streams", "2"))
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
     assert (result["files"], result["bytes"]) == (len(sizes), sum(sizes))
@@ -119,14 +119,14 @@ def test_a_folder_is_walked_and_files_of_all_sizes_come_back(folder: Path) -> No
 
 
 @pytest.mark.parametrize("size", [0, (4 << 20) + 1])
-def test_a_file_alone_is_an_input(tmp_path: Path, size: int) -> None:
+def test_input_may_be_a_single_file(tmp_path: Path, size: int) -> None:
     path = tmp_path / "alone"
     path.write_bytes(os.urandom(size))
     result = found(demo("--json", "--input", path, "--tasks", "2", "--streams", "1"))
     assert (result["files"], result["bytes"], result["mismatches"]) == (1, size, 0)
 
 
-def test_a_file_that_is_not_regular_is_left_out(folder: Path) -> None:
+def test_file_that_is_not_regular_is_left_out(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "loop").symlink_to(folder, target_is_directory=True)
     assert found(demo("--json", "--input", folder, "--tasks", "2"))["files"] == 7
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_regular_is_left_out(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [("absent", "No such file"), ("empty", "no file in it"), ("pipe", "regular file")]
 )
-def test_an_invalid_input_is_refused_in_one_line(tmp_path: Path, name: str, reason: str) -> None:
+def test_invalid_input_is_refused_in_one_line(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe")
     done = demo("--input", tmp_path / name)
@@ -146,8 +146,8 @@ def test_an_invalid_input_is_refused_in_one_line(tmp_path: Path, name: str, reas
     assert reason in line
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read each file")
+def test_file_that_cannot_be_read_is_named(folder: Path) -> None:
     (folder / "é.txt").chmod(0)
     done = demo("--input", folder)
     assert done.returncode == 2
@@ -161,7 +161,7 @@ def test_invalid_numbers_are_refused(arguments: tuple[str, str]) -> None:
     assert "is not a number from 1 to" in done.stderr
 
 
-def test_a_missing_library_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_missing_library_is_refused_in_one_line(tmp_path: Path) -> None:
     done = demo("--library", tmp_path / "libascendcl.so")
     assert done.returncode == 2
     assert done.stderr == f"aioacl: {tmp_path / 'libascendcl.so'}: no such file\n"
@@ -217,7 +217,7 @@ def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: P
 
 
 def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """The demo in a process that first runs a preparation."""
+    """Runs the demo in a process that first runs the preparation."""
     program = f"""{FEW_COMPARED}
 import sys
 from aioacl import simulator, use_library
@@ -229,7 +229,7 @@ sys.exit(main(["demo", "--json", "--tasks", "4", "--input", sys.argv[1]]))
     return process("-c", program, str(folder), **QUICK)
 
 
-def test_a_task_that_fails_is_counted_and_reported(folder: Path) -> None:
+def test_task_that_fails_is_counted_and_reported(folder: Path) -> None:
     done = run_after('simulator.fail_call("aclrtMalloc", 207001, -1)', folder)
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -238,7 +238,7 @@ def test_a_task_that_fails_is_counted_and_reported(folder: Path) -> None:
     assert result["loop_lag_p99_ms"] is None
 
 
-def test_a_reset_that_fails_is_reported(folder: Path) -> None:
+def test_reset_that_fails_is_reported(folder: Path) -> None:
     done = run_after('simulator.fail_call("aclrtResetDeviceForce", 507899, -1)', folder)
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -246,7 +246,7 @@ def test_a_reset_that_fails_is_reported(folder: Path) -> None:
     assert any("QUARANTINED" in failure for failure in result["failures"])
 
 
-def test_a_file_that_is_removed_during_the_job_is_named(folder: Path) -> None:
+def test_file_that_is_removed_during_the_job_is_named(folder: Path) -> None:
     lose_one = """
 import aioacl._cli.demo as demo
 find = demo.find_input
@@ -263,7 +263,7 @@ demo.find_input = find_and_lose
     assert "No such file" in line
 
 
-def test_bytes_that_come_back_changed_are_counted(folder: Path) -> None:
+def test_bytes_that_change_are_counted_as_mismatches(folder: Path) -> None:
     change = """
 from aioacl._cli import _demo_job, _demo_lag
 _demo_job._digest = lambda back: b""
@@ -275,19 +275,19 @@ _demo_lag._digest = lambda back, size: b""
     assert json.loads(done.stdout.splitlines()[-1])["mismatches"] == 7 + in_the_comparison
 
 
-def test_ctrl_c_ends_it_at_once_and_without_a_traceback(folder: Path) -> None:
-    """The copies take so long that the demo is certainly running; it signals that by opening the last file."""
-    os.mkfifo(told := folder / "told")
+def test_ctrl_c_ends_the_demo_at_once_without_a_traceback(folder: Path) -> None:
+    """The copies take so long that the demo is still running; it opens the pipe to signal that a copy has started."""
+    os.mkfifo(started := folder / "started")
     program = f"""
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs the tests in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if a shell runs the tests in the background
 from aioacl._cli import _demo_job as job
 carry = job.Job._carry
-async def telling(self, file, kit, turn):
-    open({str(told)!r}, "w").close()
+async def signal_and_carry(self, file, kit, turn):
+    open({str(started)!r}, "w").close()
     job.Job._carry = carry
     await carry(self, file, kit, turn)
-job.Job._carry = telling
+job.Job._carry = signal_and_carry
 from aioacl.__main__ import main
 sys.exit(main(["demo", "--tasks", "4", "--input", sys.argv[1]]))
 """
@@ -298,7 +298,7 @@ sys.exit(main(["demo", "--tasks", "4", "--input", sys.argv[1]]))
         text=True,
         env={**os.environ, "AIOACL_SIM_COPY_LATENCY_US": "200000"},
     ) as process:
-        told.open().close()
+        started.open().close()
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -1,4 +1,4 @@
-"""Ways in which a process ends while something is under way: the right status, and nothing on stderr."""
+"""How a process ends while work, a wait or a call is unfinished: with the right status and nothing on stderr."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ sys.exit(7)
 
 @EVERYWHERE
 @BOTH_WAYS
-def test_with_a_device_open_and_a_stream_that_is_held(backend: str, waits: str) -> None:
+def test_exit_with_an_open_device_and_a_held_stream_is_silent(backend: str, waits: str) -> None:
     assert run(LEAVES.format(act="pass"), backend, waits, strict=False) == (7, "left\n", "")
 
 
 @EVERYWHERE
 @BOTH_WAYS
-def test_with_a_wait_in_flight(backend: str, waits: str) -> None:
+def test_exit_with_an_unfinished_wait_is_silent(backend: str, waits: str) -> None:
     act = "with anyio.move_on_after(0.05): await copies.ticket"
     assert run(LEAVES.format(act=act), backend, waits, strict=False, stuck=True) == (7, "left\n", "")
 
 
 @BOTH_WAYS
-def test_with_a_wait_in_flight_on_a_thread_without_a_loop(waits: str) -> None:
+def test_exit_with_an_unfinished_wait_of_a_plain_thread_is_silent(waits: str) -> None:
     program = """
     use_library("simulator")
     device = open_device(0, os.environ["TEST_WAITS"]).result()
@@ -55,7 +55,7 @@ def test_with_a_wait_in_flight_on_a_thread_without_a_loop(waits: str) -> None:
 
 
 @EVERYWHERE
-def test_with_a_call_hung_in_c(backend: str) -> None:
+def test_exit_with_a_call_that_hangs_in_c_is_silent(backend: str) -> None:
     program = """
     async def main():
         device = await open_device(0)
@@ -75,7 +75,7 @@ def test_with_a_call_hung_in_c(backend: str) -> None:
     assert run(program, backend, strict=False, stuck=backend == "trio") == (9, "hangs\n", "")
 
 
-def test_with_a_user_job_that_does_not_end() -> None:
+def test_exit_with_a_job_that_does_not_end_is_silent() -> None:
     program = """
     use_library("simulator")
     device = open_device(0).result()
@@ -91,7 +91,7 @@ def test_with_a_user_job_that_does_not_end() -> None:
 
 
 @BOTH_WAYS
-def test_sys_exit_in_an_asyncio_task(waits: str) -> None:
+def test_sys_exit_in_an_asyncio_task_keeps_its_status(waits: str) -> None:
     program = """
     async def wait(ticket):
         try:
@@ -112,7 +112,7 @@ def test_sys_exit_in_an_asyncio_task(waits: str) -> None:
 
 
 @BOTH_WAYS
-def test_sys_exit_in_a_trio_task(waits: str) -> None:
+def test_sys_exit_in_a_trio_task_keeps_its_status(waits: str) -> None:
     program = """
     async def leave():
         say("leaving")
@@ -131,7 +131,7 @@ def test_sys_exit_in_a_trio_task(waits: str) -> None:
 
 
 @BOTH_WAYS
-def test_asyncio_run_cancelled(waits: str) -> None:
+def test_cancelled_asyncio_run_raises_cancelled_error(waits: str) -> None:
     program = """
     async def main():
         use_library("simulator")
@@ -146,18 +146,18 @@ def test_asyncio_run_cancelled(waits: str) -> None:
     assert run(program, waits=waits) == (0, "cancelled simulator\n", "")
 
 
-def test_os_exit() -> None:
+def test_os_exit_keeps_its_status() -> None:
     assert run(LEAVES.format(act="os._exit(4)")) == (4, "", "")
 
 
-def test_a_failing_main_shows_its_own_error_only() -> None:
+def test_failing_main_shows_only_its_own_error() -> None:
     status, out, complaints = run(LEAVES.format(act='raise ValueError("mine")'), strict=False, real=True)
     assert (status, out) == (1, "")
     assert complaints.startswith("Traceback")
     assert complaints.endswith("ValueError: mine\n")
 
 
-def test_a_closed_device_leaves_nothing_to_warn_of() -> None:
+def test_exit_after_a_closed_device_emits_no_warning() -> None:
     program = """
     async def main():
         async with Copies() as copies:
@@ -169,7 +169,7 @@ def test_a_closed_device_leaves_nothing_to_warn_of() -> None:
     assert run(program) == (0, "done\n", "")
 
 
-def test_an_import_starts_nothing() -> None:
+def test_import_loads_no_library_and_starts_no_thread() -> None:
     program = """
     with open("/proc/self/maps") as file:
         assert "libascendcl" not in file.read()
@@ -202,7 +202,7 @@ else:
 
 
 @EVERYWHERE
-def test_a_device_is_closed_when_there_is_no_descriptor_left_with_which_something_could_be_imported(
+def test_device_closes_without_a_free_descriptor_for_imports(
     backend: str,
 ) -> None:
     assert run(NO_DESCRIPTORS, backend, real=True) == (0, "closed 0\n", "")

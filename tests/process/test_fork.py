@@ -1,4 +1,4 @@
-"""Forked children, and children that were spawned."""
+"""Forked children, and spawned children."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.process.child import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Python itself warns of forks beside threads; these tests need the threads.
+# Python itself warns about a fork with several threads; these tests need the threads.
 FORKS = """
 import gc, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -58,7 +58,7 @@ pid = os.fork()
 
 
 @pytest.mark.parametrize("waits", ["watch", "thread"])
-def test_a_forked_child_is_refused_and_ends_well(waits: str) -> None:
+def test_use_in_a_forked_child_raises_and_the_child_ends_cleanly(waits: str) -> None:
     ends = """
 if pid == 0:
     child()
@@ -70,7 +70,7 @@ parent(pid)
     assert run(FORKS + ends, waits=waits) == (0, "refused 12 of 12\nchild 0\nclosed []\n", "")
 
 
-def test_a_child_that_does_nothing_ends_well() -> None:
+def test_child_that_does_nothing_ends_cleanly() -> None:
     ends = """
 if pid != 0:
     parent(pid)
@@ -78,7 +78,7 @@ if pid != 0:
     assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
-def test_a_child_keeps_its_own_status() -> None:
+def test_child_keeps_its_own_status() -> None:
     ends = """
 if pid == 0:
     sys.exit(11)
@@ -87,7 +87,7 @@ parent(pid)
     assert run(FORKS + ends, real=True) == (0, "child 11\nclosed []\n", "")
 
 
-def test_a_child_that_leaves_the_blocks_of_its_parent_keeps_its_own_status() -> None:
+def test_child_that_leaves_async_blocks_of_its_parent_keeps_its_own_status() -> None:
     program = """
 import asyncio, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -106,7 +106,7 @@ asyncio.run(main())
     assert run(program) == (0, "child 7\nclosed []\n", "")
 
 
-def test_a_child_that_leaves_a_plain_with_of_its_parent_keeps_its_own_status() -> None:
+def test_child_that_leaves_with_blocks_of_its_parent_keeps_its_own_status() -> None:
     program = """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -176,7 +176,7 @@ def close(things):
 
 @pytest.mark.parametrize("waits", ["watch", "thread"])
 @pytest.mark.parametrize("how", ["result", "await", "block"])
-def test_close_in_a_forked_child_of_any_handle_does_nothing(waits: str, how: str) -> None:
+def test_close_of_a_handle_in_a_forked_child_does_nothing(waits: str, how: str) -> None:
     ends = """
 async def main():
     stack = contextlib.AsyncExitStack()
@@ -202,7 +202,7 @@ asyncio.run(main())
     assert run(CLOSES + ends.replace("HOW", hows[how]), waits=waits) == (0, expected, "")
 
 
-def test_a_child_may_run_another_program() -> None:
+def test_child_may_run_another_program() -> None:
     ends = """
 if pid == 0:
     os.execv("/bin/true", ["true"])
@@ -211,8 +211,8 @@ parent(pid)
     assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
-# State when the parent forks: a held lease, an iteration, a wait that is over; and every lock of the library held by a
-# thread that the child does not have.
+# State when the parent forks: a held lease, an iteration and a completed wait. In addition, each lock of the library is
+# held by a thread that the child does not have.
 LOCKED = """
 import gc, types
 from aioacl._base import sync as _sync
@@ -253,7 +253,7 @@ for lock in locks:
 
 
 @pytest.mark.parametrize("waits", ["watch", "thread"])
-def test_a_child_is_refused_though_every_lock_was_taken(waits: str) -> None:
+def test_use_in_a_child_raises_while_all_locks_are_held(waits: str) -> None:
     program = """
 say("locks", len(locks) > 10)
 async def following():
@@ -286,7 +286,7 @@ if pid == 0:
                 say("unclear", name, error)
     lease.__exit__(GeneratorExit)
     if device._manager.deferred.notes:
-        say("a note for a thread that this process has not")
+        say("a note for a thread that this process does not have")
     lease.__exit__()
     executor.shutdown()
     for thing in (stream, memory, device):
@@ -322,7 +322,7 @@ def main(_):
 """
 
 
-def test_spawned_children_have_devices_of_their_own(tmp_path: Path) -> None:
+def test_spawned_children_open_their_own_devices(tmp_path: Path) -> None:
     (tmp_path / "spawned.py").write_text(SPAWNED)
     program = f"""
     import multiprocessing

@@ -1,4 +1,4 @@
-"""A process of the fork server is like one that Python starts."""
+"""A process of the fork server behaves like one that Python starts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def without_frames(text: str) -> str:
-    """A traceback of a forked process has one frame more."""
+    """Returns the text without frames, because a traceback of a forked process has one more."""
     return "\n".join(line for line in text.splitlines() if not line.startswith("  File"))
 
 

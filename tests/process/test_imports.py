@@ -1,4 +1,4 @@
-"""What is imported, and on which thread."""
+"""What aioacl imports, and on which thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# `import trio` comes last: a program may import it behind aioacl.
+# `import trio` comes last, because a program may import it after aioacl.
 PROGRAM = """
 import sys, threading
 
@@ -48,7 +48,7 @@ print(found)
 
 
 @pytest.mark.parametrize(("backend", "argument"), [("asyncio", "main()"), ("trio", "main")])
-def test_program_on_a_loop_imports_nothing_on_the_loops_thread(backend: str, argument: str) -> None:
+def test_program_imports_nothing_on_the_thread_of_the_loop(backend: str, argument: str) -> None:
     program = PROGRAM.format(backend=backend, argument=argument)
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
@@ -89,7 +89,7 @@ print(failed)
 """
 
 
-def test_threads_that_import_public_modules_first_at_once_all_succeed() -> None:
+def test_first_imports_of_public_modules_in_threads_at_once_succeed() -> None:
     for _ in range(3):
         ran = subprocess.run(
             [sys.executable, "-c", TOGETHER], capture_output=True, text=True, timeout=60, check=False

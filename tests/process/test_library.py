@@ -21,7 +21,7 @@ from tests.support.libraries import compiled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A stand-in for a library of CANN, sufficient for the search. Its constructor writes a file, which proves the load.
+# A substitute for a library of CANN, sufficient for the search. Its constructor writes a file, which proves the load.
 SOURCE = """
 #include <fcntl.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ import aioacl
 from aioacl import library_info, use_library
 
 def report(choose):
-    "Prints what was loaded, or why not."
+    "Prints what was loaded, or the error."
     try:
         info = choose()
     except (aioacl.LibraryConflict, aioacl.LibraryNotFound) as error:
@@ -87,7 +87,7 @@ class Cann:
 
 @pytest.fixture
 def cann(tmp_path: Path) -> Callable[..., Cann]:
-    """Builds libraries, each in a folder of its own that only its owner may write to."""
+    """Builds libraries, each in its own folder, which only its owner may write to."""
 
     def build(folder: str = "cann", name: str = "libascendcl.so", *options: str) -> Cann:
         (tmp_path / folder).mkdir(mode=0o755, exist_ok=True)
@@ -99,7 +99,7 @@ def cann(tmp_path: Path) -> Callable[..., Cann]:
 
 
 def outcome(program: str, **environ: str) -> Any:
-    """What the program reports; LD_LIBRARY_PATH is set in it, because a server forks it."""
+    """Returns what the program reports. It sets LD_LIBRARY_PATH itself, because a server forks it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
     settings = "".join(f"os.environ[{name!r}] = {value!r}\n" for name, value in environ.items())
     done = forkserver.run([sys.executable, "-W", "error", "-c", PRELUDE + settings + program], env=clean)
@@ -108,7 +108,7 @@ def outcome(program: str, **environ: str) -> Any:
 
 
 def copied_simulator(path: Path) -> Path:
-    """A copy of the simulator, with the libruntime.so that it needs beside it."""
+    """Makes a copy of the simulator, with the libruntime.so that it needs in the same folder."""
     runtime = runtime_path("master")
     assert runtime is not None
     shutil.copy(runtime, path.with_name(runtime.name))
@@ -116,14 +116,14 @@ def copied_simulator(path: Path) -> Path:
 
 
 def depending_on_the_simulator(cann: Callable[..., Cann], name: str) -> Cann:
-    """A library that needs the simulator but contains none of it; it has a linker name of its own."""
+    """Makes a library that needs the simulator but contains none of it; it has its own linker name."""
     simulator = library_path()
     needs = ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}"]
     return cann("stub", name, "-Wl,-soname,stub.so", *needs)
 
 
 def load(path: Path) -> str:
-    """A line of a program in which other code loads a library."""
+    """Returns a line of a program in which other code loads a library."""
     return f"other = ctypes.CDLL({str(path)!r})\n"
 
 
@@ -180,8 +180,8 @@ class TestSearch:
             assert (found["path"], found["backend"]) == (str(real.library), "ascend")
         else:
             assert found["error"] == "LibraryNotFound"
-        told = found["findings"] if later else found["text"].splitlines()
-        assert any(str(stub.folder) in each and "depends on it" in each for each in told)
+        texts = found["findings"] if later else found["text"].splitlines()
+        assert any(str(stub.folder) in each and "depends on it" in each for each in texts)
         named = outcome("report(library_info)", AIOACL_LIBRARY=str(stub.library))
         assert (named["path"], named["backend"]) == (str(stub.library), "simulator")
 
@@ -268,7 +268,7 @@ except aioacl.LibraryNotFound:
 
 
 class TestLoadedByOtherCode:
-    def test_library_that_nothing_names_is_the_loaded_one(self, cann: Callable[..., Cann]) -> None:
+    def test_library_without_a_choice_is_the_loaded_one(self, cann: Callable[..., Cann]) -> None:
         made, other = cann("first"), cann("second")
         found = outcome(load(made.library) + "report(library_info)", LD_LIBRARY_PATH=str(other.folder))
         assert (found["path"], found["origin"]) == (str(made.library), "loaded")
@@ -322,9 +322,9 @@ class TestLoadedByOtherCode:
 
 
 class TestReplacedFile:
-    """The file of a library that other code has loaded was replaced afterwards."""
+    """The file of a library that other code loaded was replaced after the load."""
 
-    def test_simulator_that_nothing_names_is_refused(self, cann: Callable[..., Cann], tmp_path: Path) -> None:
+    def test_simulator_without_a_choice_is_refused(self, cann: Callable[..., Cann], tmp_path: Path) -> None:
         loaded, real = copied_simulator(tmp_path / "libascendcl.so"), cann()
         replace = f"os.replace({str(real.library)!r}, {str(loaded)!r})\n"
         refused = outcome(load(loaded) + replace + "report(library_info)")
@@ -352,12 +352,12 @@ class TestReplacedFile:
 
 
 class TestLoadedSimulator:
-    def test_simulator_that_nothing_names_is_refused(self) -> None:
+    def test_simulator_without_a_choice_is_refused(self) -> None:
         refused = outcome(load(library_path()) + "report(library_info)")
         assert refused["error"] == "LibraryConflict"
         assert "AIOACL_LIBRARY=simulator" in refused["text"]
 
-    def test_simulator_of_the_same_content_is_used_by_the_word(self, tmp_path: Path) -> None:
+    def test_simulator_of_the_same_content_is_accepted_by_the_word(self, tmp_path: Path) -> None:
         copy = copied_simulator(tmp_path / "libascendcl.so")
         again = "use_library('simulator'); report(lambda: use_library('simulator'))"
         found = outcome(load(copy) + again, AIOACL_LIBRARY="simulator")
@@ -376,7 +376,7 @@ class TestLoadedSimulator:
         assert refused["error"] == "LibraryConflict"
 
 
-def test_library_without_its_end_does_not_end_the_process(tmp_path: Path) -> None:
+def test_truncated_library_does_not_end_the_process(tmp_path: Path) -> None:
     whole, library = library_path().read_bytes(), tmp_path / "libascendcl.so"
     for size in (65, 700, 1 << 12, 1 << 17, 1 << 20):
         library.write_bytes(whole[:size])

@@ -1,4 +1,4 @@
-"""What comes between two lines of the first load: an exception, a signal handler, another thread, a fork."""
+"""Events between two lines of the first load: an exception, a signal handler, another thread, a fork."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aioacl._library import load, locate
 LOADER = {load.__file__, locate.__file__}
 
 def between_lines(number, act):
-    "Calls `act`, as Python calls a signal handler, before the loader runs its number-th new line."
+    "Calls `act`, as Python calls a signal handler, before the loader runs its new line with that number."
     seen = set()
     def line(frame, event, argument):
         place = frame.f_code, frame.f_lineno
@@ -38,7 +38,7 @@ def between_lines(number, act):
     return lambda frame, event, argument: line if frame.f_code.co_filename in LOADER else None
 
 def in_child(body):
-    "What the body returns, in a child that is killed if it hangs."
+    "Returns what the body returns, in a child that is killed if it hangs."
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -47,37 +47,37 @@ def in_child(body):
         os._exit(0)
     os.close(writer)
     with open(reader) as file:
-        told = file.read()
+        results = file.read()
     os.waitpid(child, 0)
-    return json.loads(told or '"hangs"')
+    return json.loads(results or '"hangs"')
 
 def facts(info):
     return [info.path, info.backend, info.origin, sorted(info.extra_paths)]
 """
 
-# In a loop over all lines: the load is aborted or interrupted at that line, and the reported results are compared.
+# In a loop over all lines: an exception interrupts the load at the line, and the results that follow are compared.
 INTERRUPTED = """
-class Torn(Exception):
+class Interrupted(Exception):
     pass
 
-def tear():
-    raise Torn
+def interrupt():
+    raise Interrupted
 
 def body():
-    sys.settrace(between_lines(number, tear))
+    sys.settrace(between_lines(number, interrupt))
     try:
         use_library(CHOICE)
-        torn = False
-    except Torn:
-        torn = True
+        interrupted = False
+    except Interrupted:
+        interrupted = True
     sys.settrace(None)
-    return [torn, facts(use_library(CHOICE)), facts(library_info())]
+    return [interrupted, facts(use_library(CHOICE)), facts(library_info())]
 
-told, number = [], 0
-while not told or told[-1][0] is True:
+results, number = [], 0
+while not results or results[-1][0] is True:
     number += 1
-    told.append(in_child(body))
-print(json.dumps(told))
+    results.append(in_child(body))
+print(json.dumps(results))
 """
 
 NESTED = """
@@ -96,14 +96,14 @@ def body():
     sys.settrace(None)
     return [outer, inner, facts(library_info())]
 
-told, number, inner = [], 0, []
-while not told or told[-1] == "hangs" or told[-1][1]:
+results, number, inner = [], 0, []
+while not results or results[-1] == "hangs" or results[-1][1]:
     number += 1
-    told.append(in_child(body))
-print(json.dumps(told))
+    results.append(in_child(body))
+print(json.dumps(results))
 """
 
-# A constructor reports that it runs, and goes on after a reply.
+# A constructor that reports that it runs, and waits for a reply.
 SLOW = """
 #include <fcntl.h>
 #include <unistd.h>
@@ -121,7 +121,7 @@ __attribute__((constructor)) static void slow(void) {
 
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
-    """A library that is not the simulator, with a companion that has a function that it lacks."""
+    """A library that is not the simulator, with a companion library that has the function it lacks."""
     compiled("int aclrtSetDevice(int device) { return device; }", tmp_path / "libacl_rt.so")
     return compiled("int aclInit(const char *path) { return !path; }", tmp_path / "libascendcl.so")
 
@@ -135,18 +135,18 @@ def outcome(program: str, **names: object) -> Any:
 
 
 def test_load_that_an_exception_interrupts_is_resumed_by_the_next_call() -> None:
-    *torn, whole = outcome(INTERRUPTED, CHOICE="simulator")
-    assert len(torn) > 50
+    *interrupted, whole = outcome(INTERRUPTED, CHOICE="simulator")
+    assert len(interrupted) > 50
     expected = [str(library_path()), "simulator", "argument", []]
-    assert [each for each in torn if each != [True, expected, expected]] == []
+    assert [each for each in interrupted if each != [True, expected, expected]] == []
     assert whole == [False, expected, expected]
 
 
 def test_load_that_an_exception_interrupts_keeps_the_companions(real: Path) -> None:
-    *torn, whole = outcome(INTERRUPTED, CHOICE=str(real))
+    *interrupted, whole = outcome(INTERRUPTED, CHOICE=str(real))
     expected = [str(real), "ascend", "argument", [str(real.with_name("libacl_rt.so"))]]
-    assert len(torn) > 50
-    assert [each for each in torn if each != [True, expected, expected]] == []
+    assert len(interrupted) > 50
+    assert [each for each in interrupted if each != [True, expected, expected]] == []
     assert whole == [False, expected, expected]
 
 
@@ -161,14 +161,14 @@ def test_signal_handler_that_names_no_library_gets_the_one_that_is_being_loaded(
     *interrupted, _ = outcome(NESTED, CHOICE="simulator", OTHER=None)
     expected = [str(library_path()), "simulator", "argument", []]
     joined = [expected, [expected], expected]
-    too_early = [expected, ["LibraryNotFound"], expected]  # the choice is not known yet
+    too_early = [expected, ["LibraryNotFound"], expected]  # the loader has not stored the choice yet
     first = interrupted.index(joined)
     assert first < 12
     assert interrupted == [too_early] * first + [joined] * (len(interrupted) - first)
 
 
 def test_first_load_imports_nothing() -> None:
-    """A child of a fork can never import what another thread was importing then."""
+    """A forked child can never import a module that another thread was importing at the fork."""
     program = """
 import sys
 import aioacl
@@ -181,7 +181,7 @@ print(aioacl.use_library("simulator").backend, *set(sys.modules) - before)
     assert done.stdout.split() == ["simulator"]
 
 
-def test_choice_that_failed_is_not_that_of_a_later_call() -> None:
+def test_later_call_does_not_repeat_a_choice_that_failed() -> None:
     program = """
 for choose in (lambda: use_library(CHOICE), library_info):
     try:
@@ -219,10 +219,10 @@ def search():
 thread = threading.Thread(target=search)
 thread.start()
 searching.wait()
-told = in_child(lambda: facts(use_library("simulator")))
+results = in_child(lambda: facts(use_library("simulator")))
 go_on.set()
 thread.join()
-print(json.dumps([told, facts(library_info())]))
+print(json.dumps([results, facts(library_info())]))
 """
     expected = [str(library_path()), "simulator", "argument", []]
     assert outcome(program) == [expected, expected]
@@ -230,7 +230,7 @@ print(json.dumps([told, facts(library_info())]))
 
 @pytest.fixture
 def slow(tmp_path: Path) -> dict[str, str]:
-    """A library whose constructor writes to one pipe, and waits for the other."""
+    """A library whose constructor writes to one pipe and waits for the other."""
     names = {"ENTERED": str(tmp_path / "entered"), "GO": str(tmp_path / "go")}
     for each in names.values():
         os.mkfifo(each)
@@ -288,11 +288,11 @@ for thread in threads:
     thread.start()
 with open(ENTERED) as file:
     file.read(1)
-os.register_at_fork(before=forks.set)  # it runs before what aioacl has registered
-told = in_child(lambda: facts(library_info()))
+os.register_at_fork(before=forks.set)  # runs before the hook that aioacl registered
+results = in_child(lambda: facts(library_info()))
 for thread in threads:
     thread.join()
-print(json.dumps([told, facts(library_info())]))
+print(json.dumps([results, facts(library_info())]))
 """
     expected = [slow["CHOICE"], "ascend", "argument", []]
     assert outcome(program, **slow) == [expected, expected]

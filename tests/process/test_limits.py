@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.process.child import run
 
-# A limit of threads has no effect for root, so meanwhile the process runs as an unprivileged user.
+# A limit of threads has no effect for root, so the process runs as an unprivileged user for this time.
 FEW_THREADS = """
 import resource
 user, (soft, hard) = os.getuid(), resource.getrlimit(resource.RLIMIT_NPROC)
@@ -16,7 +16,7 @@ def opening():
         say(error.call, "ulimit -u" in error.hint)
 
 use_library("simulator")
-simulator.hang_call("aclrtGetCurrentContext")  # the device is set, and all threads of Python's are there
+simulator.hang_call("aclrtGetCurrentContext")  # the device is set, and all Python threads exist
 thread = threading.Thread(target=opening)
 thread.start()
 while not simulator.hung("aclrtGetCurrentContext"):
@@ -36,5 +36,5 @@ say(simulator.retain_count(), simulator.violations())
 """
 
 
-def test_an_open_that_gets_no_native_thread_leaves_nothing_set_and_the_next_one_works() -> None:
+def test_open_without_a_native_thread_fails_cleanly_and_the_next_one_works() -> None:
     assert run(FEW_THREADS) == (0, "pthread_create True\n0 []\nOPEN\n0 []\n", "")

@@ -1,4 +1,4 @@
-"""`python -m aioacl selftest`: all holds on the simulator, and each wrong result of a library is found."""
+"""`python -m aioacl selftest`: all assumptions hold on the simulator, and each wrong result of a library is found."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 LIAR = Path(__file__).with_name("liar.c")
 LIMIT = "20"
-SHORT_LIMIT = "6"  # the tests wait for half of it if a call does not return
+SHORT_LIMIT = "6"  # if a call does not return, a test waits for half of this
 
 
-# The command in a forked process that forks its children too.
+# Runs the command in a forked process that forks its children too.
 FORKING = """
 import subprocess, sys
 from aioacl.__main__ import main
@@ -39,7 +39,7 @@ sys.exit(main())
 
 
 def selftest_really(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The command and its children as processes that Python starts."""
+    """Runs the command and its children as processes that Python starts."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "aioacl", "selftest", *arguments],
         capture_output=True,
@@ -51,7 +51,7 @@ def selftest_really(*arguments: str, **environ: str) -> subprocess.CompletedProc
 
 
 def selftest(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The command and its children as forked processes."""
+    """Runs the command and its children as forked processes."""
     address = forkserver.server((), forkserver.PLAIN).address
     command = [sys.executable, "-W", "error", "-c", FORKING, address, "selftest", *arguments]
     return forkserver.run(command, env=_environment(environ), timeout=300)
@@ -63,16 +63,16 @@ def _environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def tried(*arguments: str, status: int, limit: str = LIMIT, **environ: str) -> dict[str, Any]:
-    """Its output in JSON."""
-    return _told(selftest(*arguments, "--limit", limit, "--json", **environ), status)
+    """Returns the output in JSON."""
+    return _parsed(selftest(*arguments, "--limit", limit, "--json", **environ), status)
 
 
 def tried_really(*arguments: str, status: int, **environ: str) -> dict[str, Any]:
-    """Its output in JSON, from a process that Python starts."""
-    return _told(selftest_really(*arguments, "--limit", LIMIT, "--json", **environ), status)
+    """Returns the output in JSON, from a process that Python starts."""
+    return _parsed(selftest_really(*arguments, "--limit", LIMIT, "--json", **environ), status)
 
 
-def _told(done: subprocess.CompletedProcess[str], status: int) -> dict[str, Any]:
+def _parsed(done: subprocess.CompletedProcess[str], status: int) -> dict[str, Any]:
     (line,) = done.stdout.splitlines()
     result: dict[str, Any] = json.loads(line)
     assert done.returncode == status, (broken(result), done.stderr)
@@ -85,7 +85,7 @@ def broken(result: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def liar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Builds the library with that wrong result."""
+    """Builds the library with one wrong result."""
     honest = library_path()
     compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
     folder = tmp_path_factory.mktemp("liars")
@@ -114,18 +114,18 @@ class TestTheTable:
         assert len(members) == len(ASSUMPTIONS) > 100
         assert all(each.id == each.id.lower() and each.says.endswith(".") for each in members)
 
-    def test_each_names_functions_of_the_table(self) -> None:
+    def test_assumption_names_functions_of_the_table(self) -> None:
         known = {text_of(lib.aio_table_name(index)) for index in range(lib.aio_table_size())}
         for assumption in ASSUMPTIONS.values():
             assert set(assumption.calls) <= known, assumption.id
 
-    def test_each_names_modules_that_exist(self) -> None:
+    def test_assumption_names_modules_that_exist(self) -> None:
         for assumption in ASSUMPTIONS.values():
             for module in assumption.used_by:
                 path = ROOT / "aioacl" / module
                 assert path.exists() or path.with_suffix(".py").exists(), f"{assumption.id}: {module}"
 
-    def test_what_calls_a_reset_needs_one(self) -> None:
+    def test_assumption_that_calls_a_reset_needs_permission(self) -> None:
         for assumption in ASSUMPTIONS.values():
             if any(name.startswith("aclrtResetDevice") for name in assumption.calls):
                 assert Needs.RESET in assumption.needs, assumption.id
@@ -134,7 +134,7 @@ class TestTheTable:
 class TestTheSimulator:
     @pytest.mark.slow
     @pytest.mark.parametrize(("wait", "reset"), [("sleep", False), ("sleep", True), ("spin", True)])
-    def test_everything_holds(self, wait: str, reset: bool) -> None:
+    def test_all_assumptions_hold(self, wait: str, reset: bool) -> None:
         arguments = ["--reset"] if reset else []
         start = tried_really if (wait, reset) == ("sleep", True) else tried
         result = start("--library", "simulator", *arguments, status=0, AIOACL_SIM_WAIT=wait)
@@ -144,7 +144,7 @@ class TestTheSimulator:
         assert left == {each.id for each in ASSUMPTIONS.values() if Needs.RESET in each.needs and not reset}
         assert (result["backend"], result["device"]) == ("simulator", 0)
 
-    def test_functions_that_a_release_lacks_are_not_testable_and_the_rest_holds(self) -> None:
+    def test_functions_that_a_release_lacks_are_not_testable(self) -> None:
         path = str(library_path("8.1"))
         result = tried_really("--library", path, "--family", "hostfuncs", "--family", "waits", status=0)
         verdicts = {each["id"]: each["verdict"] for each in result["assumptions"]}
@@ -155,12 +155,12 @@ class TestTheSimulator:
         }
         assert result["not_testable"] == 3
 
-    def test_another_device_does_as_well(self) -> None:
+    def test_selftest_runs_on_another_device(self) -> None:
         result = tried("--library", "simulator", "--device", "1", "--family", "streams", status=0)
         assert (result["device"], result["broken"]) == (1, 0)
         assert result["held"] == len(result["assumptions"])
 
-    def test_without_permission_nothing_is_reset(self) -> None:
+    def test_checks_without_permission_make_no_reset(self) -> None:
         program = """
 import sys
 from aioacl import simulator, use_library
@@ -177,15 +177,15 @@ def attempt(assumption):
     assumption.check(bench)
     bench.close()
 
-WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-destroy"}  # their checks are violations
+WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-destroy"}  # these checks violate rules
 
 for assumption in ASSUMPTIONS.values():
     if not (assumption.needs or assumption.alone):
         simulator.forget()
         Helper(lambda: attempt(assumption)).answer(assumption.id)
-        told = simulator.violations()
-        about_contexts = bool(told) and all("which is not the current one" in text for text in told)
-        assert about_contexts if assumption.id in WRONG_CONTEXTS else told == [], (assumption.id, told)
+        texts = simulator.violations()
+        about_contexts = bool(texts) and all("which is not the current one" in text for text in texts)
+        assert about_contexts if assumption.id in WRONG_CONTEXTS else texts == [], (assumption.id, texts)
 assert simulator.resets(0) == 0
 assert simulator.calls("aclrtResetDevice") == simulator.calls("aclrtResetDeviceForce") == 0
 left = simulator.stats()
@@ -195,7 +195,7 @@ assert (left.streams, left.events, left.contexts, left.device_blocks, left.host_
         assert (done.returncode, done.stderr) == (0, "")
 
 
-# The family that each lie concerns, and the checks that it breaks.
+# For each wrong result ("lie"), the family of checks that it concerns, and the checks that fail.
 LIES = {
     "LIE_ZERO": ("waits", "zero"),
     "LIE_EXPIRED": ("waits", "milliseconds stream-limit"),
@@ -229,7 +229,7 @@ CALLS_THAT_DO_NOT_RETURN = {"LIE_NO_RELEASE", "LIE_DESTROY_WAITS", "LIE_EVENT_ST
 
 class TestLies:
     @pytest.mark.parametrize("lie", LIES)
-    def test_it_is_found_and_other_checks_pass(self, lie: str, liar: Callable[[str], str]) -> None:
+    def test_wrong_result_breaks_its_checks_and_no_others(self, lie: str, liar: Callable[[str], str]) -> None:
         family, names = LIES[lie]
         slowly = {"AIOACL_SIM_COPY_LATENCY_US": "5000"} if lie == "LIE_EARLY_STATUS" else {}
         limit = SHORT_LIMIT if lie in CALLS_THAT_DO_NOT_RETURN else LIMIT
@@ -237,31 +237,29 @@ class TestLies:
         assert broken(result).keys() == {f"{family}.{name}" for name in names.split()}
         assert all(broken(result).values())
 
-    def test_an_impossible_answer_breaks_the_checks_that_use_it(self, liar: Callable[[str], str]) -> None:
+    def test_impossible_result_breaks_the_checks_that_use_it(self, liar: Callable[[str], str]) -> None:
         result = tried("--library", liar("GARBAGE"), "--family", "streams", status=1)
         assert "-5" in broken(result)["streams.idle"]
         assert result["held"] > 0
 
-    def test_the_table_shows_the_result_and_the_modules_that_rely_on_it(
-        self, liar: Callable[[str], str]
-    ) -> None:
+    def test_table_shows_the_result_and_the_modules_that_rely_on_it(self, liar: Callable[[str], str]) -> None:
         done = selftest("--library", liar("LIE_ZERO"), "--family", "waits")
         assert (done.returncode, done.stderr) == (1, "")
-        told = " ".join(done.stdout.split())
-        assert "BROKEN waits.zero [H]" in told
-        assert "returned 0 ACL_SUCCESS to a limit of 0, not 107000" in told
-        assert "relied on by: _device, _native/device.c" in told
-        assert told.endswith("1 broken, 0 not testable.")
+        text = " ".join(done.stdout.split())
+        assert "BROKEN waits.zero [H]" in text
+        assert "answered 0 ACL_SUCCESS to a limit of 0, not 107000" in text
+        assert "relied on by: _device, _native/device.c" in text
+        assert text.endswith("1 broken, 0 not testable.")
 
 
-class TestAccidents:
-    def test_a_crash_breaks_its_check_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
+class TestCrashes:
+    def test_crash_breaks_its_check_and_the_others_run(self, liar: Callable[[str], str]) -> None:
         result = tried_really("--library", liar("CRASH"), "--family", "events", status=1)
         assert broken(result).keys() == {"events.unrecorded", "events.covers"}
         assert set(broken(result).values()) == {"crashed with SIGSEGV"}
         assert result["held"] == len(result["assumptions"]) - 2
 
-    def test_a_hang_breaks_its_check_and_the_others_are_tried(self, liar: Callable[[str], str]) -> None:
+    def test_hang_breaks_its_check_and_the_others_run(self, liar: Callable[[str], str]) -> None:
         done = selftest("--library", liar("HANG"), "--family", "events", "--limit", "3", "--json")
         assert (done.returncode, done.stderr) == (1, "")
         result = json.loads(done.stdout)
@@ -269,34 +267,34 @@ class TestAccidents:
         assert set(broken(result).values()) == {"nothing came back within 3 s"}
         assert result["held"] == len(result["assumptions"]) - 2
 
-    def test_a_crash_at_the_end_breaks_the_check_of_the_exit(self, liar: Callable[[str], str]) -> None:
+    def test_crash_at_the_end_breaks_the_check_of_the_exit(self, liar: Callable[[str], str]) -> None:
         result = tried_really("--library", liar("CRASH_AT_EXIT"), "--family", "process", status=1)
         assert broken(result) == {"process.exit": "at its end, the process crashed with SIGSEGV"}
 
-    def test_a_crash_on_loading_leaves_nothing_to_try(self, liar: Callable[[str], str]) -> None:
+    def test_crash_at_the_load_runs_no_other_check(self, liar: Callable[[str], str]) -> None:
         result = tried_really("--library", liar("CRASH_ON_LOAD"), "--family", "events", status=1)
         assert broken(result) == {"process.loads": "crashed with SIGSEGV"}
         assert (result["held"], result["not_testable"]) == (0, len(result["assumptions"]) - 1)
 
-    def test_the_simulators_own_complaint_is_passed_on(self) -> None:
+    def test_message_of_the_simulator_is_reported(self) -> None:
         result = tried("--library", "simulator", "--family", "events", status=1, AIOACL_SIM_WAIT="dance")
         assert "AIOACL_SIM_WAIT=dance" in broken(result)["process.loads"]
 
 
 class TestMisuse:
-    def test_a_missing_library_is_one_line(self) -> None:
+    def test_missing_library_is_refused_in_one_line(self) -> None:
         done = selftest_really("--library", "/nowhere/libascendcl.so")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "aioacl: /nowhere/libascendcl.so: no such file\n"
 
-    def test_the_simulator_is_never_taken_silently(self) -> None:
+    def test_missing_library_is_not_replaced_by_the_simulator(self) -> None:
         done = selftest(ASCEND_HOME_PATH="/nowhere")
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
         assert "`--library simulator` needs none" in line
 
     @pytest.mark.parametrize("device", ["7", "-1"])
-    def test_a_missing_device_is_one_line(self, device: str) -> None:
+    def test_missing_device_is_refused_in_one_line(self, device: str) -> None:
         done = selftest("--library", "simulator", f"--device={device}")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == f"aioacl: there is no device {device}: the number of visible devices is 2\n"
@@ -310,7 +308,7 @@ class TestMisuse:
         if arguments[0] == "--limit":
             assert "expected a number of seconds, more than 0" in done.stderr
 
-    def test_the_effects_of_a_reset_are_printed_first(self) -> None:
+    def test_effects_of_resets_are_printed_first(self) -> None:
         done = selftest("--library", "simulator", "--family", "text", "--reset", "--device", "1")
         assert done.returncode == 0
         assert "set device 1 and reset it many times, with and without force" in done.stderr

@@ -40,14 +40,14 @@ run(main)
 HANGS = (
     INTERRUPTED
     + """
-def tell():
+def wait_for_hang():
     while not simulator.hung("aclrtResetDevice"):
         time.sleep(0.001)
     say("closing")
 async def main():
     async with Copies() as copies:
         simulator.hang_call("aclrtResetDevice")
-        threading.Thread(target=tell, daemon=True).start()
+        threading.Thread(target=wait_for_hang, daemon=True).start()
         say("waiting")
         await copies.ticket
 run(main)
@@ -57,14 +57,14 @@ run(main)
 
 @EVERYWHERE
 @BOTH_WAYS
-def test_once_closes_everything(backend: str, waits: str) -> None:
+def test_ctrl_c_in_a_wait_closes_everything(backend: str, waits: str) -> None:
     with Child(WAITS, backend, waits) as child:
         assert child.line() == "waiting"
         child.send(signal.SIGINT)
         assert child.end() == (130, "interrupted\n", "")
 
 
-IN_BETWEEN = (
+DURING_THE_BEGINNING = (
     INTERRUPTED
     + """
 from aioacl._wait.current import current_port
@@ -79,19 +79,19 @@ async def main():
         try:
             await port.wait(start)
         finally:
-            aioacl._base.ffi.lib.aio_port_post(port.handle, begun[0], 7)  # late: no task waits for it any more
+            aioacl._base.ffi.lib.aio_port_post(port.handle, begun[0], 7)  # a late completion: no task waits for it now
 run(main)
 """
 )
 
 
 @EVERYWHERE
-def test_during_a_wait_it_is_raised_after_the_wait_has_begun(backend: str) -> None:
-    assert run(IN_BETWEEN, backend) == (130, "begun\ninterrupted\n", "")
+def test_ctrl_c_while_a_wait_begins_is_raised_after_it_has_begun(backend: str) -> None:
+    assert run(DURING_THE_BEGINNING, backend) == (130, "begun\ninterrupted\n", "")
 
 
 @EVERYWHERE
-def test_twice_leaves_a_close_that_hangs(backend: str) -> None:
+def test_second_ctrl_c_ends_a_close_that_hangs(backend: str) -> None:
     with Child(HANGS, backend, strict=False, stuck=True) as child:
         assert child.line() == "waiting"
         child.send(signal.SIGINT)
@@ -100,7 +100,7 @@ def test_twice_leaves_a_close_that_hangs(backend: str) -> None:
         assert child.end() == (130, "interrupted\n", "")
 
 
-def test_while_a_plain_thread_blocks() -> None:
+def test_ctrl_c_in_a_plain_thread_raises_and_the_work_can_be_awaited() -> None:
     blocks = """
     use_library("simulator")
     device = open_device(0).result()

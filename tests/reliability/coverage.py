@@ -107,7 +107,7 @@ SELECTIONS: Final = {
             "tests/unit/handles/test_awaits.py::TestOnALoop::test_result_is_refused_on_a_thread_whose_loop_runs",
             "tests/unit/wait/test_cancel.py",
             "tests/unit/handles/test_contract_awaits.py::test_34_without_reports_failures_are_confirmed_and_the_first_open_warns",
-            "tests/process/test_fork.py::test_a_child_is_refused_though_every_lock_was_taken",
+            "tests/process/test_fork.py::test_use_in_a_child_raises_while_all_locks_are_held",
             "tests/process/test_limits.py",
         ),
         LIFECYCLE,
