@@ -29,7 +29,7 @@ def _text(data: bytes, start: int) -> str:
 
 
 def _sections(data: bytes) -> list[Section]:
-    assert data[:6] == b"\x7fELF\x02\x01", "a little-endian ELF64 file"
+    assert data[:6] == b"\x7fELF\x02\x01", "expected a little-endian ELF64 file"
     (table,) = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
     rows = [struct.unpack_from("<IIQQQQIIQQ", data, table + size * index) for index in range(count)]
@@ -37,7 +37,7 @@ def _sections(data: bytes) -> list[Section]:
 
 
 def exports(path: Path) -> set[str]:
-    """The names that it exports."""
+    """Returns the names that the file exports."""
     data = path.read_bytes()
     sections = _sections(data)
     symbols = next(section for section in sections if section.kind == DYNSYM)
@@ -51,17 +51,17 @@ def exports(path: Path) -> set[str]:
 
 
 def soname(path: Path) -> str | None:
-    """Its name for the linker (SONAME)."""
+    """Returns the name of the file for the linker (SONAME)."""
     return next(iter(_dynamic(path, DT_SONAME)), None)
 
 
 def needed(path: Path) -> list[str]:
-    """The libraries that are loaded with it (NEEDED)."""
+    """Returns the libraries that are loaded with the file (NEEDED)."""
     return _dynamic(path, DT_NEEDED)
 
 
 def runpath(path: Path) -> list[str]:
-    """The folders in which those are searched first (RUNPATH)."""
+    """Returns the folders in which those libraries are searched first (RUNPATH)."""
     return [folder for text in _dynamic(path, DT_RUNPATH) for folder in text.split(":")]
 
 

@@ -1,4 +1,4 @@
-"""What the documents say of the house is what the house is."""
+"""The documents describe the structure of the project correctly."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ PACKAGE = ROOT / "aioacl"
 READERS = {
     "_library.load": "AIOACL_STRICT; passes the environment to `locate`, or nothing of it",
     "_library.locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the places that set_env.sh names",
-    "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which start again for each test",
-    "_conformance": "sets for each child how many devices its vector wants",
+    "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which are applied again for each test",
+    "_conformance": "sets for each child the number of devices that its vector needs",
     "_cli": "doctor reports the environment, demo sets the simulator's",
 }
 LINES_AT_MOST = 400
 
 
 def _sections() -> dict[str, str]:
-    """The chapters of ARCHITECTURE.md by their titles."""
+    """Returns the chapters of ARCHITECTURE.md by their titles."""
     parts = re.split(r"^## (.*)$", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _rows(text: str) -> list[list[str]]:
-    """The cells of the tables in a text, without their heads."""
+    """Returns the cells of the tables in a text, without the rules below the headers."""
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")
     ]
@@ -57,39 +57,39 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _layers() -> dict[str, int]:
-    """The layer of each module in the table, counted from the lowest."""
+    """Returns the layer of each module in the table, counted from the lowest."""
     layers: dict[str, int] = {}
     layer = -1
     for row in _rows(_sections()["Layers"].partition("C, in ")[0])[1:]:
         layer += bool(row[0])
         for name in re.findall(r"`([\w.]+)`", row[1]):
-            assert name not in layers, f"{name} is in the table twice"
+            assert name not in layers, f"expected each module once in the table, got {name} twice"
             layers[name] = layer
     return layers
 
 
 @cache
 def _modules() -> dict[str, Path]:
-    """The files of the package by their names behind `aioacl.`; the package itself is "aioacl"."""
+    """Returns the files of the package by their names after `aioacl.`; the package itself is "aioacl"."""
     found: dict[str, Path] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text())
         if path.name == "__init__.py" and ast.get_docstring(tree) and len(tree.body) == 1:
-            continue  # it has a docstring only
+            continue  # the file has only a docstring
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         found[".".join(parts).removesuffix("__init__").rstrip(".") or "aioacl"] = path
     return found
 
 
 def _row_of(module: str, known: Iterable[str]) -> str | None:
-    """The name in the table that stands for a module: its own, or that of a package above it."""
+    """Returns the name in the table that covers a module: its own name, or that of a package above it."""
     while module and module not in known:
         module = module.rpartition(".")[0]
     return module or None
 
 
 def _imports(path: Path) -> set[str]:
-    """The names that a file imports from the package, anywhere in it and also for type checking only."""
+    """Returns the names that a file imports from the package, anywhere in it, also only for type checking."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
@@ -97,13 +97,13 @@ def _imports(path: Path) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute here"
+            assert node.level == 0, f"{path}: expected absolute imports"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return {name for name in found if name.split(".")[0] in ("aioacl", "pytest_aioacl")}
 
 
 def _edges() -> set[tuple[str, str]]:
-    """Which module imports which; the compiled module is `_acl`."""
+    """Returns the pairs of a module and a module that it imports; the compiled module is `_acl`."""
     modules = {*_modules(), "_acl"}
     edges = {
         (module, _row_of(name.removeprefix("aioacl."), modules) or "aioacl")
@@ -113,19 +113,19 @@ def _edges() -> set[tuple[str, str]]:
     return {(module, target) for module, target in edges if target != module}
 
 
-def test_table_of_layers_has_every_module() -> None:
+def test_table_of_layers_has_all_modules() -> None:
     layers = _layers()
     missing = {name for name in _modules() if _row_of(name, layers) is None}
     gone = {name for name in layers if not any(f"{module}.".startswith(f"{name}.") for module in _modules())}
     assert (missing, gone) == (set(), set())
 
 
-def test_table_of_c_files_has_every_file() -> None:
+def test_table_of_c_files_has_all_files() -> None:
     named = re.findall(r"`(\w+\.c)`", _sections()["Layers"].partition("C, in ")[2])
     assert sorted(named) == sorted(path.name for path in build_ffi.c_files(build_ffi.NATIVE))
 
 
-def test_imports_point_to_the_own_layer_or_a_lower_one() -> None:
+def test_imports_are_from_the_same_layer_or_a_lower_one() -> None:
     layers = _layers()
 
     def layer(module: str) -> int:
@@ -139,15 +139,15 @@ def test_imports_have_no_cycle() -> None:
     left = _edges()
     while left:
         leaves = {target for _, target in left} - {module for module, _ in left}
-        assert leaves, f"a cycle among {sorted(left)}"
+        assert leaves, f"expected no cycle, got one among {sorted(left)}"
         left = {edge for edge in left if edge[1] not in leaves}
 
 
-def test_one_module_imports_the_compiled_one() -> None:
+def test_one_module_imports_the_compiled_module() -> None:
     assert {module for module, target in _edges() if target == "_acl"} == {"_base.ffi"}
 
 
-def test_environment_is_read_by_the_named_modules_only() -> None:
+def test_environment_is_read_only_by_the_named_modules() -> None:
     words = re.compile(r"\b(environb?|getenvb?|putenv)\b")
     found = {
         module
@@ -164,7 +164,7 @@ def test_native_code_reads_no_environment() -> None:
 
 
 def test_long_files_are_named_with_a_reason() -> None:
-    """A file may be long, if a sentence says why."""
+    """A file may be long if the chapter gives the reason."""
     paths = [path for suffix in ("py", "c", "h", "inc") for path in PACKAGE.rglob(f"*.{suffix}")]
     long = {
         str(path.relative_to(PACKAGE)) for path in paths if len(path.read_text().splitlines()) > LINES_AT_MOST
@@ -184,15 +184,15 @@ def test_each_alternative_of_a_pre_commit_pattern_matches_a_file() -> None:
             assert not part or any(re.search(part, path) for path in tracked), part
 
 
-# --- what an import does ------------------------------------------------------------------------------------------
+# --- importing aioacl ---------------------------------------------------------------------------------------------
 
-QUIET_IMPORT = """
+IMPORT = """
 import os
 from pathlib import Path
 
 asked = []
-honest = type(os.environ).__getitem__
-type(os.environ).__getitem__ = lambda self, key: (asked.append(key), honest(self, key))[1]
+original = type(os.environ).__getitem__
+type(os.environ).__getitem__ = lambda self, key: (asked.append(key), original(self, key))[1]
 import aioacl
 
 assert "libascendcl" not in Path("/proc/self/maps").read_text(), "a library is loaded"
@@ -202,14 +202,12 @@ assert not [key for key in asked if key.startswith(("AIOACL", "ASCEND"))], asked
 
 
 @pytest.mark.process
-def test_an_import_is_quiet() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", QUIET_IMPORT], capture_output=True, check=False
-    )
+def test_import_prints_nothing_loads_no_library_and_reads_no_variable() -> None:
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", IMPORT], capture_output=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
 
 
-# --- what is public -----------------------------------------------------------------------------------------------
+# --- public names ------------------------------------------------------------------------------------------------
 
 PUBLIC = {
     "aioacl": aioacl,
@@ -220,27 +218,27 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize(("name", "module"), PUBLIC.items())
-def test_all_is_there_with_a_docstring(name: str, module: ModuleType) -> None:
+def test_public_names_have_docstrings(name: str, module: ModuleType) -> None:
     for public in module.__all__:
         assert inspect.getdoc(getattr(module, public)), f"{name}.{public}"
 
 
-def test_the_changelog_knows_the_version() -> None:
+def test_changelog_has_the_version() -> None:
     assert f"[{aioacl.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_types_are_shipped() -> None:
+def test_package_has_the_marker_of_types() -> None:
     assert (PACKAGE / "py.typed").read_bytes() == b""
 
 
-# --- what is compiled ---------------------------------------------------------------------------------------------
+# --- compiled files ----------------------------------------------------------------------------------------------
 
 
-def test_the_extension_exports_its_entry_only() -> None:
+def test_extension_exports_only_its_init_function() -> None:
     assert elf.exports(Path(str(_acl.__file__))) == {"PyInit__acl"}
 
 
-def test_the_simulator_exports_acl_and_its_controls_only() -> None:
+def test_simulator_exports_only_acl_and_its_controls() -> None:
     library = simulator.library_path()
     exports = elf.exports(library)
     controls = {name for name in exports if name.startswith("aclsim_")}
@@ -250,7 +248,7 @@ def test_the_simulator_exports_acl_and_its_controls_only() -> None:
 
 
 @pytest.mark.parametrize("cann", RELEASES)
-def test_the_simulator_needs_its_libruntime_and_exports_none_of_its_names(cann: Release) -> None:
+def test_simulator_needs_its_libruntime_and_exports_none_of_its_names(cann: Release) -> None:
     library, runtime = simulator.library_path(cann), simulator.library_path().with_name("libruntime.so")
     assert not {name for name in elf.exports(library) if name.startswith("rt")}
     assert ("libruntime.so" in elf.needed(library)) == (cann not in WITHOUT_RUNTIME)
@@ -261,11 +259,11 @@ def test_the_simulator_needs_its_libruntime_and_exports_none_of_its_names(cann: 
     assert {name for name in exported if not name.startswith(("rt", "Msprof"))} == {"aclsim_runtime_deliver"}
 
 
-def test_the_build_and_the_package_agree_on_who_needs_libruntime() -> None:
+def test_build_and_package_name_the_same_releases_without_libruntime() -> None:
     assert build_ffi.WITHOUT_RUNTIME == WITHOUT_RUNTIME
 
 
-def test_the_controls_are_those_of_the_header() -> None:
+def test_controls_of_the_simulator_are_those_of_the_header() -> None:
     header = (PACKAGE / "simulator" / "csrc" / "aclsim.h").read_text()
     declared = set(re.findall(r"\b(aclsim_\w+)\(", header))
     exported = {name for name in elf.exports(simulator.library_path()) if name.startswith("aclsim_")}
@@ -273,5 +271,5 @@ def test_the_controls_are_those_of_the_header() -> None:
 
 
 @pytest.mark.parametrize("path", build_stubs.stubs(), ids=lambda path: path.name)
-def test_the_stubs_are_those_that_are_made(path: Path) -> None:
+def test_stubs_are_up_to_date(path: Path) -> None:
     assert build_stubs.stubs()[path] == path.read_text(), "run: python build_ffi.py --stub"

@@ -19,7 +19,7 @@ EDITED = "aioacl/simulator/csrc/stream/stream.c"
 
 
 def written(folder: Path, *names: str) -> Path:
-    """The folder, with an empty file of each name."""
+    """Makes an empty file of each name, and returns the folder."""
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,19 +56,19 @@ def test_headers_of_the_same_name_are_an_error(tmp_path: Path) -> None:
         build_ffi.header_folders(folder / "one", folder / "two")
 
 
-def test_an_included_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+def test_included_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "table.inc"
     path.write_text('#include "nowhere/rows.inc"\n')
     with pytest.raises(SystemExit, match=r"includes nowhere/rows\.inc"):
         build_ffi.inlined(path)
 
 
-def test_a_generated_source_of_an_unknown_name_is_an_error(tmp_path: Path) -> None:
+def test_generated_source_of_an_unknown_name_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="expected one of"):
         build_ffi.generate(tmp_path / "exports-7.0.map")
 
 
-def test_a_generated_source_that_is_the_same_keeps_its_time(tmp_path: Path) -> None:
+def test_generated_source_that_does_not_change_keeps_its_time(tmp_path: Path) -> None:
     target = tmp_path / "exports-8.1.map"
     build_ffi.generate(target)
     os.utime(target, ns=(0, 0))
@@ -80,13 +80,13 @@ def test_a_generated_source_that_is_the_same_keeps_its_time(tmp_path: Path) -> N
 
 
 def linked() -> dict[str, set[str]]:
-    """The objects that each library of the simulator is linked from, as the last build planned it."""
+    """Returns the objects that each library of the simulator is linked from, as the last build planned it."""
     text = (ROOT / build_ninja.build_folder() / "build.ninja").read_text()
     rows = re.findall(r"^build \S*/lib/(libascendcl\S+): link ([^|\n]+)", text, flags=re.MULTILINE)
     return {name: set(objects.split()) for name, objects in rows}
 
 
-def test_the_simulators_share_all_objects_but_the_one_that_names_the_release() -> None:
+def test_simulators_share_all_objects_but_the_one_that_names_the_release() -> None:
     libraries = linked()
     assert libraries.keys() == {f"libascendcl-{release}.so" for release in build_ffi.RELEASES}
     shared = set.intersection(*libraries.values())
@@ -95,7 +95,7 @@ def test_the_simulators_share_all_objects_but_the_one_that_names_the_release() -
 
 
 @pytest.mark.process
-def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: Path) -> None:
+def test_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "build" / "native", tmp_path / "build" / "native")
     for name in (build_ffi.NATIVE, build_ffi.SIMULATOR, build_ffi.RUNTIME, ROOT / "build_ffi.py"):
         copy = shutil.copytree if name.is_dir() else shutil.copy2
@@ -103,7 +103,7 @@ def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_pat
     plan = str(build_ninja.build_folder() / "build.ninja")
 
     def steps() -> list[str]:
-        """The steps that ninja would run, without running them."""
+        """Returns the steps that ninja would run, without running them."""
         command = [build_ninja.ninja(), "-n", "-f", plan]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", done.stdout, flags=re.MULTILINE))
@@ -114,7 +114,7 @@ def test_an_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_pat
     assert steps() == ["compile", *["link"] * 5]
 
 
-def test_a_source_that_is_restored_with_an_older_time_is_built_again(
+def test_source_that_is_restored_with_an_older_time_is_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native = written(tmp_path / "aioacl" / "_native", "a.c", "b.h", "c.inc", "d.txt")

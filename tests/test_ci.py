@@ -1,4 +1,4 @@
-"""The scripts of .ci notice what is missing."""
+"""The scripts of .ci report what is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CI = Path(__file__).parents[1] / ".ci"
 
 @pytest.fixture
 def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """.ci/counts.py, with a file of minimums of its own and numbers that need no counting."""
+    """.ci/counts.py, with its own file of minimums and with fixed numbers in place of counts."""
     spec = importlib.util.spec_from_file_location("counts", CI / "counts.py")
     assert spec is not None
     assert spec.loader is not None
@@ -43,12 +43,12 @@ def test_counts_below_the_minimum_fail(counts: Any, minimum: str, status: int) -
     assert counts.main([]) == status
 
 
-def test_counts_that_are_recorded_are_the_minimum(counts: Any) -> None:
+def test_recorded_counts_are_the_minimum(counts: Any) -> None:
     assert counts.main(["--record"]) == 0
     assert counts.MINIMUM.read_text().endswith('"test functions" = 7\n"branches" = 5\n')
 
 
-def test_the_slow_checks_run_every_part_of_the_proofs() -> None:
+def test_slow_checks_run_all_parts_of_the_proofs() -> None:
     text = (CI / "slow").read_text()
     named = re.findall(r"tests\.reliability --slow ([\w \\\n]+)", text)
     assert sorted(" ".join(named).replace("\\", "").split()) == sorted(PARTS)
@@ -76,7 +76,7 @@ finish
         ("aside beside quiet step true; rejoin beside", 0),
     ],
 )
-def test_a_step_that_fails_fails_the_run(step: str, status: int) -> None:
+def test_run_with_a_failing_step_fails(step: str, status: int) -> None:
     program = STEPS.replace("{step}", step)
     done = subprocess.run(["bash", "-c", program], cwd=CI.parent, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout + done.stderr
@@ -84,7 +84,7 @@ def test_a_step_that_fails_fails_the_run(step: str, status: int) -> None:
 
 
 @pytest.mark.process
-def test_the_slow_checks_refuse_a_part_that_is_missing() -> None:
+def test_slow_checks_refuse_an_unknown_part() -> None:
     listed = subprocess.run([CI / "slow", "--list"], capture_output=True, text=True, check=True)
     names = [line.split()[0] for line in listed.stdout.splitlines()]
     assert {"tests", "torch", "sweep", "proofs", "mutants", "coverage"} <= set(names)

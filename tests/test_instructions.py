@@ -72,7 +72,7 @@ def instructions() -> Any:
     return module
 
 
-def test_file_of_callgrind_is_summed_by_object_without_what_callees_cost(instructions: Any) -> None:
+def test_file_of_callgrind_is_summed_by_object_without_the_cost_of_callees(instructions: Any) -> None:
     assert instructions.instructions_by_object(WRITTEN.splitlines()) == {
         "/usr/lib/libpython3.11.so": 36,
         "/venv/aioacl/_acl.abi3.so": 40,
@@ -80,7 +80,7 @@ def test_file_of_callgrind_is_summed_by_object_without_what_callees_cost(instruc
     }
 
 
-def test_object_that_a_call_names_first_is_known_later(instructions: Any) -> None:
+def test_object_that_a_call_names_first_is_counted_later(instructions: Any) -> None:
     lines = [
         "events: Ir",
         "ob=(1) /a.so",
@@ -95,7 +95,7 @@ def test_object_that_a_call_names_first_is_known_later(instructions: Any) -> Non
     assert instructions.instructions_by_object(lines) == {"/a.so": 1, "/b.so": 5}
 
 
-def test_simulator_is_not_counted_whatever_its_release(instructions: Any) -> None:
+def test_simulator_of_any_release_is_not_counted(instructions: Any) -> None:
     counts = {"/a/libascendcl.so": 1, SIMULATOR: 2, "/a/libascendcl.so.1": 4, "/a/_acl.abi3.so": 8, "": 16}
     assert instructions.ours(counts) == 24
 
@@ -114,7 +114,7 @@ def test_file_with_other_events_is_refused(instructions: Any, line: str, complai
 
 
 def counts(count: int, **disturbed: int) -> dict[tuple[str, int], int]:
-    """The instructions of a run: 5 instructions for counting, 100 for an enqueue, 50 for an await."""
+    """Returns the instructions of a run: 5 for counting, 100 for an enqueue, 50 for an await."""
     cost = {"nothing": 5, "enqueue": 105, "await": 55}
     return {
         (kind, times): 1000 + cost[kind] * times * count + (disturbed.get(kind, 0) if times == 2 else 0)
@@ -123,11 +123,11 @@ def counts(count: int, **disturbed: int) -> dict[tuple[str, int], int]:
     }
 
 
-def test_cost_of_an_operation_is_a_difference_without_counting_itself(instructions: Any) -> None:
+def test_cost_of_an_operation_does_not_include_the_counting(instructions: Any) -> None:
     assert instructions.each(counts(16), 16) == {"enqueue": 100.0, "await": 50.0}
 
 
-def test_summary_takes_the_lowest_counts_and_has_the_spread(instructions: Any) -> None:
+def test_summary_has_the_lowest_counts_and_the_spread(instructions: Any) -> None:
     runs = [counts(16), counts(16, enqueue=32), counts(16, nothing=16)]
     assert instructions.summary(runs, 16) == {
         "enqueue": {"instructions": 100.0, "spread": 0.03},
@@ -139,6 +139,6 @@ def test_summary_takes_the_lowest_counts_and_has_the_spread(instructions: Any) -
 def test_ratio_above_the_limit_fails(
     instructions: Any, monkeypatch: pytest.MonkeyPatch, at_most: str, status: int
 ) -> None:
-    told = {"ratios": {"enqueue": 0.9, "await": 1.05}}
-    monkeypatch.setattr(instructions, "compare", lambda *_: told)
+    result = {"ratios": {"enqueue": 0.9, "await": 1.05}}
+    monkeypatch.setattr(instructions, "compare", lambda *_: result)
     assert instructions.main(["old", "new", "--at-most", at_most]) == status

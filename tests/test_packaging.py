@@ -1,4 +1,4 @@
-"""The distributions are complete: sdist from the tree, wheel from the sdist, import from the wheel alone."""
+"""The distributions are complete: sdist from the tree, wheel from the sdist, and the wheel works on its own."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ import aioacl
 
 assert Path(aioacl.__file__).is_relative_to(sys.prefix), aioacl.__file__
 aioacl.use_library("simulator")
-with_devices = aioacl.list_devices()
+devices = aioacl.list_devices()
 device = aioacl.open_device(0).result(timeout=30)
-print(len(with_devices), device.generation)
+print(len(devices), device.generation)
 device.close().result()
 """
 
@@ -57,7 +57,7 @@ def _tracked() -> set[str]:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of the files that git tracks, without other files of the working tree."""
+    """The sdist, built from a copy of the files that git tracks, without other files of the working tree."""
     place = tmp_path_factory.mktemp("sdist")
     _run("git", "clone", "--quiet", ROOT, "tree", cwd=place)
     return place / _run(sys.executable, "-c", SDIST, place, cwd=place / "tree").split()[-1]
@@ -65,7 +65,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the sdist, in an environment of its own."""
+    """The wheel, built from the sdist in an isolated environment."""
     place = tmp_path_factory.mktemp("wheel")
     _run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", place, sdist, cwd=place)
     (built,) = place.glob("*.whl")
@@ -77,16 +77,16 @@ def _names(sdist: Path) -> set[str]:
         return {name.partition("/")[2] for name in archive.getnames()}
 
 
-def test_the_sdist_has_what_the_repository_has(sdist: Path) -> None:
+def test_sdist_has_all_tracked_files(sdist: Path) -> None:
     left_out = {".gitignore"}
     assert _tracked() - left_out <= _names(sdist)
 
 
-def test_the_sdist_has_nothing_built(sdist: Path) -> None:
+def test_sdist_has_no_built_files(sdist: Path) -> None:
     assert not {name for name in _names(sdist) if name.endswith((".so", ".o", ".pyc"))}
 
 
-def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
+def test_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {
         name for name in _tracked() if name.startswith("aioacl/") and name.endswith((".py", ".pyi", ".typed"))
@@ -101,12 +101,12 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 @pytest.mark.skipif(not STABLE_ABI, reason="free-threaded builds have no stable ABI")
-def test_the_tag_declares_one_wheel_for_all_versions(wheel: Path) -> None:
+def test_tag_declares_one_wheel_for_all_versions(wheel: Path) -> None:
     tags = parse_wheel_filename(wheel.name)[3]
     assert {(tag.interpreter, tag.abi) for tag in tags} == {("cp311", "abi3")}
 
 
-def test_the_metadata_is_valid(wheel: Path) -> None:
+def test_metadata_of_the_wheel_is_valid(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
     metadata = Metadata.from_email(archive.read(name), validate=True)
@@ -115,7 +115,7 @@ def test_the_metadata_is_valid(wheel: Path) -> None:
     assert metadata.description == (ROOT / "README.md").read_text()
 
 
-def test_the_wheel_alone_drives_a_device(wheel: Path, tmp_path: Path) -> None:
+def test_installed_wheel_works_without_the_repository(wheel: Path, tmp_path: Path) -> None:
     _run(sys.executable, "-m", "venv", "there", cwd=tmp_path)
     python = tmp_path / "there" / "bin" / "python"
     _run(python, "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)

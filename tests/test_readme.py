@@ -1,8 +1,8 @@
-"""The pages do what they say: their commands exist, their links lead somewhere, and their programs run.
+"""The pages are correct: their commands exist, their links have targets, and their programs run.
 
-A block that is fenced as `python` is a program. If the next block is fenced as `text`, that is what the program prints.
-A program that defines tests is run by pytest. Above a block that is not run here is a comment with the reason:
-`<!-- not run: ... -->`. The pages in OWN_TESTS have tests of their own for each block.
+A block that is fenced as `python` is a program. If the next block is fenced as `text`, the program must print that.
+A program that defines tests is run by pytest. If a block is not run here, a comment above it has the reason:
+`<!-- not run: ... -->`. The pages in OWN_TESTS have their own tests for each block.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOOP = 'asyncio_default_fixture_loop_scope = "function"\n'
 
 @dataclass(frozen=True)
 class Snippet:
-    """A program of a page, and what it prints; None if the page does not say it."""
+    """A program of a page, and what the page says that it prints, or None."""
 
     name: str
     program: str
@@ -94,13 +94,13 @@ def _environ() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "AIOACL"))}
 
 
-def test_every_page_of_the_reference_has_an_example() -> None:
+def test_each_page_of_the_reference_has_an_example() -> None:
     with_example = {each.name.rpartition("-")[0] for each in SNIPPETS}
     pages = {f"docs/reference/{path.name}" for path in (DOCS / "reference").glob("*.md")}
     assert pages <= with_example
 
 
-def test_signatures_are_in_the_reference_only() -> None:
+def test_signatures_are_only_in_the_reference() -> None:
     with_signature = [page for page in PAGES if "\n```py\n" in page.read_text()]
     assert {page.parent for page in with_signature} == {DOCS / "reference"}
 
@@ -132,20 +132,20 @@ def test_both_readmes_link_to_each_other_and_have_the_same_blocks() -> None:
     assert blocks[0] == blocks[1]
 
 
-def test_commands_of_the_readme_are_there() -> None:
+def test_commands_of_the_readme_exist() -> None:
     commands = re.findall(r"^\$ \./(\w+)", README, flags=re.MULTILINE)
     assert commands == ["demo", "test"]
     for command in (*commands, "scripts/docs"):
-        assert (ROOT / command).stat().st_mode & 0o111, f"{command} can be run"
+        assert (ROOT / command).stat().st_mode & 0o111, f"expected {command} to be executable"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
-def test_every_page_of_docs_is_in_the_navigation() -> None:
+def test_each_page_of_docs_is_in_the_navigation() -> None:
     named = re.findall(r"([\w./-]+\.md)", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2])
     pages = {page.relative_to(DOCS).as_posix() for page in PAGES if page.is_relative_to(DOCS)}
     assert {name for name in named if (DOCS / name).exists()} == pages

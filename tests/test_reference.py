@@ -1,4 +1,4 @@
-"""docs/reference has a page for every public name, made from the signatures and docstrings."""
+"""docs/reference has a page for each public name, made from the signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ MODULES: dict[str, ModuleType] = {
     "aioacl.lowlevel": lowlevel,
     "aioacl.testing": testing,
 }
-NOUNS = ("Device", "Stream", "Event", "Ticket", "DeviceBuffer", "PinnedBuffer", "Lease")
+CLASSES = ("Device", "Stream", "Event", "Ticket", "DeviceBuffer", "PinnedBuffer", "Lease")
 
 
 def headings(page: str) -> set[str]:
-    """The headings of a page."""
+    """Returns the headings of a page."""
     return set(re.findall(r"^##+ (.+)$", (PAGES / page).read_text(), flags=re.MULTILINE))
 
 
 def members(noun: type) -> set[str]:
-    """The public attributes of a class and of its bases in aioacl."""
+    """Returns the public attributes of a class and of its bases in aioacl."""
     own = [base for base in noun.__mro__ if base.__module__.partition(".")[0] == "aioacl"]
     made = ("factory", "noun")
     return {name for base in own for name in vars(base) if not name.startswith("_") and name not in made}
 
 
 @pytest.mark.process  # griffe runs git
-def test_pages_are_what_the_script_makes() -> None:
+def test_pages_are_up_to_date() -> None:
     assert reference.outdated() == [], f"run: {reference.COMMAND}"
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_public_name_has_a_heading_on_its_page(module: str) -> None:
+def test_each_public_name_has_a_heading_on_its_page(module: str) -> None:
     public = MODULES[module].__all__
     missing = [
         name
@@ -57,15 +57,15 @@ def test_every_public_name_has_a_heading_on_its_page(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_public_name_is_in_the_index(module: str) -> None:
+def test_each_public_name_is_in_the_index(module: str) -> None:
     chapter = (PAGES / "index.md").read_text().partition(f"### `{module}`\n")[2].partition("\n### ")[0]
     assert sorted(re.findall(r"^\| \[`(\w+)`\]", chapter, flags=re.MULTILINE)) == sorted(
         MODULES[module].__all__
     )
 
 
-@pytest.mark.parametrize("noun", NOUNS)
-def test_every_member_of_a_class_has_a_heading(noun: str) -> None:
+@pytest.mark.parametrize("noun", CLASSES)
+def test_each_member_of_a_class_has_a_heading(noun: str) -> None:
     page = headings(f"{reference.page_of('aioacl', noun)}.md")
     assert {f"{noun}.{name}" for name in members(getattr(aioacl, noun))} <= page
 
@@ -89,7 +89,7 @@ def test_page_of_the_plugin_has_its_fixtures_markers_and_settings() -> None:
         assert f"`{name}" in text, name
 
 
-def test_functions_page_has_every_acl_function() -> None:
+def test_functions_page_has_all_acl_functions() -> None:
     import build_ffi
 
     named = re.findall(

@@ -23,7 +23,7 @@ Source = pytest.Config.ArgsSource
 def chosen(
     source: Source, *arguments: str, every_test: bool = False, markexpr: str = "", last_failed: bool = False
 ) -> str:
-    """The marker expression of a run with these arguments."""
+    """Returns the marker expression of a run with these arguments."""
     option = SimpleNamespace(markexpr=markexpr, every_test=every_test, lf=last_failed, failedfirst=False)
     paths = [argument for argument in arguments if not argument.startswith("-")]
     config: Any = SimpleNamespace(
@@ -38,16 +38,16 @@ def chosen(
 
 
 @pytest.mark.parametrize("source", [Source.TESTPATHS, Source.INVOCATION_DIR])
-def test_a_run_without_a_path_takes_the_quick_tests(source: Source) -> None:
+def test_run_without_a_path_selects_the_quick_tests(source: Source) -> None:
     assert chosen(source) == "quick"
 
 
-def test_a_run_with_all_takes_every_test_of_ci() -> None:
+def test_run_with_all_selects_all_tests_of_ci() -> None:
     assert chosen(Source.TESTPATHS, every_test=True) == "not slow and not sweep and not torch"
     assert chosen(Source.ARGS, "tests/unit", every_test=True) == "not slow and not sweep and not torch"
 
 
-def test_a_run_of_the_last_failures_takes_all_of_them() -> None:
+def test_run_of_the_last_failures_selects_all_tests_of_ci() -> None:
     assert chosen(Source.TESTPATHS, last_failed=True) == "not slow and not sweep and not torch"
 
 
@@ -58,28 +58,28 @@ def test_run_without_the_cache_plugin_starts() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_run_with_a_path_takes_every_test_there() -> None:
-    assert chosen(Source.ARGS, "tests/unit/lifecycle/test_lease.py::test_nested_leases_are_counted") == ""
+def test_run_with_a_path_selects_all_tests_there() -> None:
+    assert chosen(Source.ARGS, "tests/unit/lifecycle/test_lease.py::test_nested_leases_count") == ""
 
 
 @pytest.mark.parametrize("source", Source)
 @pytest.mark.parametrize("markexpr", ["sweep", "", "not (slow or quick)"])
-def test_a_run_with_m_takes_the_tests_of_its_expression(source: Source, markexpr: str) -> None:
+def test_run_with_m_selects_the_tests_of_its_expression(source: Source, markexpr: str) -> None:
     assert chosen(source, "-m", "tests", markexpr=markexpr, every_test=True) == markexpr
 
 
-def test_a_path_that_is_missing_is_an_error() -> None:
+def test_path_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(pytest.UsageError, match=r"got tests/unit/nowhere\.py::test_x; correct the path"):
         chosen(Source.ARGS, "tests/unit/nowhere.py::test_x")
 
 
-def test_a_marker_that_is_not_registered_is_an_error() -> None:
+def test_marker_that_is_not_registered_is_an_error() -> None:
     with pytest.raises(pytest.UsageError, match="-m: expected a marker, got nowhere"):
         chosen(Source.ARGS, "-m", "tests", markexpr="slow or nowhere")
 
 
 def item(*markers: str, loop: str | None = None) -> Any:
-    """A stand-in for a test with these markers, for the selection."""
+    """Returns a substitute for a test with these markers, for the selection."""
     variant = SimpleNamespace(params={"anyio_backend": loop} if loop else {})
     return SimpleNamespace(
         callspec=variant, get_closest_marker=lambda name: name if name in markers else None
@@ -98,13 +98,13 @@ def item(*markers: str, loop: str | None = None) -> Any:
         *(((name,), None, False) for name in selection.NOT_QUICK),
     ],
 )
-def test_a_test_is_quick_unless_its_markers_or_its_loop_say_otherwise(
+def test_test_is_quick_unless_its_markers_or_its_loop_exclude_it(
     markers: tuple[str, ...], loop: str | None, *, quick: bool
 ) -> None:
     assert selection.is_quick(item(*markers, loop=loop)) is quick
 
 
-def test_a_folder_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "PROCESS_FOLDERS", (selection.HERE / "nowhere",))
     with pytest.raises(pytest.UsageError, match=r"expected a folder .*nowhere; correct PROCESS_FOLDERS"):
         selection.mark([])
@@ -122,7 +122,7 @@ def test_a_folder_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     ],
     ids=["run", "fork", "posix_spawn", "system", "multiprocessing", "forkserver"],
 )
-def test_a_quick_test_that_starts_a_process_fails(start: Callable[[], object]) -> None:
+def test_quick_test_that_starts_a_process_fails(start: Callable[[], object]) -> None:
     with pytest.raises(RuntimeError, match=r"mark the test with pytest\.mark\.process"):
         start()
 
@@ -133,10 +133,10 @@ def test_a_quick_test_that_starts_a_process_fails(start: Callable[[], object]) -
     [(("--all",), 0), (("-m", "sweep"), 1)],
     ids=["all", "marker"],
 )
-def test_the_workers_of_xdist_select_what_the_controller_selects(
+def test_workers_of_xdist_select_what_the_controller_selects(
     arguments: tuple[str, ...], selected: int
 ) -> None:
-    """Seen by the test that takes longest, which they would only collect."""
+    """It is checked with the longest test, which the workers only collect."""
     command = [sys.executable, "-m", "pytest", "-n", "1", "--setup-plan", "-k", "whole_sweep", *arguments]
     done = subprocess.run(
         command, cwd=selection.HERE.parent, capture_output=True, text=True, check=False, timeout=100

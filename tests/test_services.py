@@ -1,4 +1,4 @@
-"""docs/services.md and docs/failures.md do what they say."""
+"""The programs of docs/services.md and docs/failures.md work as the pages say."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def blocks(page: str) -> list[str]:
-    """The programs of a page."""
+    """Returns the programs of a page."""
     return re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
@@ -47,7 +47,7 @@ def run(program: Path, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.process
-def test_the_program_without_a_library_fails_and_names_the_remedy(program: Path) -> None:
+def test_program_without_a_library_fails_and_names_the_remedy(program: Path) -> None:
     if any(Path(each.path).exists() for each in candidates({})):
         pytest.skip("CANN is installed: the program would use it")
     ran = run(program)
@@ -56,12 +56,12 @@ def test_the_program_without_a_library_fails_and_names_the_remedy(program: Path)
 
 
 @pytest.mark.process
-def test_the_program_runs(program: Path) -> None:
+def test_program_prints_the_expected_lines(program: Path) -> None:
     ran = run(program, AIOACL_LIBRARY="simulator")
     assert (ran.returncode, ran.stderr) == (0, "")
-    told = ran.stdout.splitlines()
-    told.remove("True True")  # by the operator, while the guard prints the rest
-    assert [line for line in told if not line.startswith("revoked ")] == [
+    lines = ran.stdout.splitlines()
+    lines.remove("True True")  # printed by the operator; the guard prints the rest
+    assert [line for line in lines if not line.startswith("revoked ")] == [
         "draining DRAINING 1 ",
         "resetting RESETTING 1 ",
         "reopened OPEN 2 ",
@@ -72,7 +72,7 @@ def test_the_program_runs(program: Path) -> None:
     ]
 
 
-def test_the_guard_cures_a_fault(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_guard_resets_the_device_after_a_fault(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     service: dict[str, Any] = runpy.run_path(str(program))
 
     async def main() -> None:
@@ -93,7 +93,7 @@ def test_the_guard_cures_a_fault(program: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("fault OPEN ")
 
 
-def test_the_guard_prints_a_failure_that_nothing_awaits_and_resets_nothing(
+def test_guard_prints_a_failure_that_nothing_awaits_and_does_not_reset(
     program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service: dict[str, Any] = runpy.run_path(str(program))
@@ -117,7 +117,7 @@ def test_the_guard_prints_a_failure_that_nothing_awaits_and_resets_nothing(
     asyncio.run(main())
 
 
-def test_a_shared_stream_is_renewed_once_for_all_requests(tmp_path: Path) -> None:
+def test_shared_stream_is_renewed_once_for_all_requests(tmp_path: Path) -> None:
     path = tmp_path / "shared.py"
     path.write_text(SHARED)
     parts: dict[str, Any] = runpy.run_path(str(path))
@@ -137,7 +137,7 @@ def test_a_shared_stream_is_renewed_once_for_all_requests(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_the_guard_tries_again_until_a_hung_call_is_back(
+def test_guard_tries_again_until_a_hung_call_returns(
     program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service: dict[str, Any] = runpy.run_path(str(program))
@@ -166,7 +166,7 @@ def test_the_guard_tries_again_until_a_hung_call_is_back(
 
 
 @pytest.mark.thorough
-def test_a_call_that_hangs_for_good_ends_the_service_and_leaves_no_task(
+def test_call_that_never_returns_ends_the_service_and_leaves_no_task(
     program: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(limits, "BARRIER_SECONDS", 0.2)
@@ -179,6 +179,6 @@ def test_a_call_that_hangs_for_good_ends_the_service_and_leaves_no_task(
     ):
         asyncio.run(service["main"]())
     assert [type(error) for error in caught.value.exceptions] == [aioacl.DeviceQuarantined]
-    assert caplog.records == []  # of asyncio, for instance: a task's error that no code has retrieved
+    assert caplog.records == []  # for instance of asyncio: an error of a task that was never retrieved
     simulator.release_all()
-    aioacl.open_device().result().close().result()  # makes up for the close
+    aioacl.open_device().result().close().result()  # balances the set of the close that failed

@@ -1,7 +1,7 @@
-"""Which programs the type checkers accept and refuse. docs/typing.md agrees with them.
+"""What the type checkers accept and refuse, and whether docs/typing.md describes it correctly.
 
-The type checkers are of the extra `lint`, which .ci/run and .ci/slow install. They look for aioacl where those of a
-user do: in the environment, not beside the program.
+The type checkers belong to the extra `lint`, which .ci/run and .ci/slow install. They search for aioacl as a user's
+type checkers do: in the environment, not in the folder of the program.
 """
 
 from __future__ import annotations
@@ -87,26 +87,26 @@ def use(
 
 
 def blocks(language: str, first: str) -> list[str]:
-    """The page's blocks in a language that begin with that line."""
+    """Returns the blocks of the page in a language that begin with that line."""
     found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
     return [block for block in found if block.startswith(first + "\n")]
 
 
 def consoles() -> list[str]:
-    """The page's blocks of a terminal: commands, each behind a `$`, or what a command prints."""
+    """Returns the blocks of the page that show a terminal: commands, each after a `$`, or the output of a command."""
     found: list[str] = re.findall(r"^```console\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
     return found
 
 
 def commands() -> list[list[str]]:
-    """The page's commands, with this Python in the place of `.venv/bin/python`."""
+    """Returns the commands of the page, with this Python in place of `.venv/bin/python`."""
     lines = [line for block in consoles() for line in block.splitlines() if line.startswith("$ ")]
     words = [shlex.split(line.removeprefix("$ ")) for line in lines]
     return [[sys.executable if word == ".venv/bin/python" else word for word in line] for line in words]
 
 
 def mypy(folder: Path, program: str, settings: str = STRICT, python: str = PYTHONS[0]) -> str:
-    """What mypy says of a program, job.py, of a project with these settings."""
+    """Returns the output of mypy for a program, job.py, in a project with these settings."""
     pytest.importorskip("mypy", reason="needs mypy, of the extra `lint`")
     (folder / "job.py").write_text(program)
     (folder / "pyproject.toml").write_text(settings)
@@ -120,24 +120,24 @@ def mypy(folder: Path, program: str, settings: str = STRICT, python: str = PYTHO
 
 
 def refused_by_mypy(folder: Path, program: str, python: str) -> set[int]:
-    """The lines in which mypy finds something wrong."""
-    told = mypy(folder, program, python=python)
-    return {int(line) for line in re.findall(r"^job\.py:(\d+): error: ", told, flags=re.MULTILINE)}
+    """Returns the lines in which mypy finds an error."""
+    output = mypy(folder, program, python=python)
+    return {int(line) for line in re.findall(r"^job\.py:(\d+): error: ", output, flags=re.MULTILINE)}
 
 
 def refused_by_pyright(folder: Path, program: str, python: str) -> set[int]:
-    """The lines in which pyright finds something wrong."""
+    """Returns the lines in which pyright finds an error."""
     pytest.importorskip("pyright", reason="needs pyright, of the extra `lint`")
     (folder / "job.py").write_text(program)
     settings = {"typeCheckingMode": "strict", "pythonVersion": python}
     (folder / "pyrightconfig.json").write_text(json.dumps({**settings, "include": ["job.py"]}))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    told = json.loads(ran.stdout)
-    assert told["summary"]["filesAnalyzed"] == 1, ran.stdout
+    output = json.loads(ran.stdout)
+    assert output["summary"]["filesAnalyzed"] == 1, ran.stdout
     return {
         found["range"]["start"]["line"] + 1
-        for found in told["generalDiagnostics"]
+        for found in output["generalDiagnostics"]
         if found["severity"] == "error"
     }
 
@@ -150,7 +150,7 @@ class TestTypes:
 
     @pytest.mark.parametrize("python", PYTHONS)
     @pytest.mark.parametrize("checker", CHECKERS)
-    def test_buffers_are_accepted_and_whatever_else_is_refused(
+    def test_buffers_are_accepted_and_other_types_are_refused(
         self, tmp_path: Path, checker: str, python: str
     ) -> None:
         wrong = {n for n, line in enumerate(BUFFERS.splitlines(), 1) if line.endswith(REFUSED)}
@@ -169,13 +169,13 @@ class TestTypes:
     def test_dropped_awaitable_is_reported_as_the_page_says(self, tmp_path: Path, case: int) -> None:
         program = blocks("python", "# reported")[case]
         (settings,) = blocks("toml", "# reports")
-        told = [block for block in consoles() if not block.startswith("$ ")]
-        assert len(told) == len(blocks("python", "# reported")) == 2
+        output = [block for block in consoles() if not block.startswith("$ ")]
+        assert len(output) == len(blocks("python", "# reported")) == 2
         errors = [line for line in mypy(tmp_path, program, settings).splitlines() if ": error: " in line]
-        assert errors == told[case].splitlines()
+        assert errors == output[case].splitlines()
         assert mypy(tmp_path, program) == ""  # in strict mode, without the check
 
-    def test_each_way_of_the_page_to_live_with_the_check_is_accepted(self, tmp_path: Path) -> None:
+    def test_each_way_of_the_page_to_satisfy_the_check_is_accepted(self, tmp_path: Path) -> None:
         reported, _ = blocks("python", "# reported")
         (checks,) = blocks("toml", "# reports")
         (off,) = blocks("toml", "# accepts")
@@ -223,7 +223,7 @@ def test_installation_of_the_page_brings_the_type_checkers() -> None:
     assert ran.returncode == 0, ran.stderr
     assert re.search(r"^Would install .*\bmypy-.*\bpyright-", ran.stdout, flags=re.MULTILINE), ran.stdout
     options = (ROOT / "scripts" / "environment.sh").read_text()
-    assert " ".join(editable[4:6]) in options  # ./test installs aioacl like that
+    assert " ".join(editable[4:6]) in options  # ./test installs aioacl in the same way
 
 
 def test_program_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,7 +233,7 @@ def test_program_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "hello\n"
 
 
-def test_every_block_of_the_page_is_tried() -> None:
+def test_each_block_of_the_page_has_a_test() -> None:
     tried = [
         *blocks("python", "from __future__ import annotations"),
         *(block for first in (REFUSED, "# reported", "# accepted") for block in blocks("python", first)),
