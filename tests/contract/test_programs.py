@@ -40,12 +40,12 @@ class Program:
     """A source, and the oldest release of CANN that it can be linked with."""
 
     source: Path
-    """Compiles and links the program."""
+    cann: str
 
     def build(
         self, compiler: str, folder: Path, library: str, target: Path
     ) -> subprocess.CompletedProcess[str]:
-        """Compiles and links it."""
+        """Compiles and links the program."""
         names, flags = LANGUAGES[self.source.suffix]
         command = [
             names[compiler],
