@@ -1,8 +1,8 @@
-"""One vector, in the process that this runs in.
+"""Runs one vector in the current process.
 
-Each logical thread is a real one that does the steps given to it. The main thread hands out one step at a time and
-waits for it, so what a step changes here needs no lock. A step that does not come back within the watchdog's time ends
-the vector; so does the first that cannot be tried.
+Each logical thread is a real thread that does the steps given to it. The main thread gives out one step at a time and
+waits for it, so what a step changes here needs no lock. The vector ends at a step that does not return within the
+watchdog's time, and at a step that cannot be run.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class _Worker:
             self._answers.put(self._perform(step))
 
     def give(self, step: Step) -> None:
-        """Lets the thread do the step."""
+        """Starts the step on the thread."""
         self._busy = True
         self._steps.put(step)
 
     def done(self, seconds: float) -> bool:
-        """Waits until the thread has nothing to do; False after the time."""
+        """Waits until the thread has no step to do. Returns False if the time has passed."""
         if self._busy:
             try:
                 self.answer = self._answers.get(timeout=seconds)
@@ -66,7 +66,7 @@ class _Worker:
         return True
 
     def end(self) -> None:
-        """Ends the thread, to the last of what the library does at its end."""
+        """Ends the thread, and waits until the library's work at the end of a thread is done too."""
         there = Path(f"/proc/self/task/{self._thread.native_id}")
         del self._callbacks.threads[self.ident]
         self._steps.put(None)
@@ -76,7 +76,7 @@ class _Worker:
 
 
 class Player:
-    """A library, and what a vector has made in it."""
+    """A library, and the objects that a vector has made in it."""
 
     def __init__(self, library: str) -> None:
         self._library = ctypes.CDLL(library)
@@ -86,12 +86,12 @@ class Player:
         self._arguments = Arguments(self._symbols, self._callbacks, lambda number: self._worker(number).ident)
 
     def begin(self) -> None:
-        """Lets the simulator read its settings, which a first call would do: it ends the process if they are bad."""
+        """Lets the simulator read its settings, as a first call would. It ends the process if one is invalid."""
         if hasattr(self._library, "aclsim_release_all"):
             self._library.aclsim_release_all()
 
     def play(self, vector: Vector) -> Iterator[Answer]:
-        """The answers, step by step."""
+        """Yields the result of each step."""
         for step in vector.steps:
             answer = self._step(step)
             yield answer
@@ -128,8 +128,8 @@ class Player:
             return self._call(step) if step.call.startswith("acl") else self._pseudo(step)
         except Unbound as name:
             return {"unbound": f"{name} is not bound"}
-        except Exception as error:  # noqa: BLE001 - a thread that died would be taken for one that blocks
-            return {"unbound": f"the step makes no sense: {error!r}"}
+        except Exception as error:  # noqa: BLE001 - a thread that ended would look like one that blocks
+            return {"unbound": f"the step is invalid: {error!r}"}
 
     def _call(self, step: Step) -> Answer:
         spec = spec_of(step.call)
@@ -145,7 +145,7 @@ class Player:
         return {"rc": code, "out": out} if out and not step.quiet else {"rc": code}
 
     def _function(self, name: str, words: int) -> Callable[..., int]:
-        """The library's function, as one that takes words and answers one."""
+        """Returns the library's function, with machine words as arguments and a word as result."""
         function = getattr(self._library, name)
         function.argtypes = [ctypes.c_uint64] * words
         function.restype = ctypes.c_int64
@@ -222,19 +222,19 @@ class Player:
         return {name: alike[0] if alike else "new"}
 
     def _context(self, name: str, value: int, bind: str) -> dict[str, Any]:
-        """An explicit context by its symbol, a primary one by its device."""
+        """Returns the symbol of an explicit context, or the device of a primary one."""
         alike = self._symbols.alike("c", value)
-        fields = max(alike) if alike else self._primary()
+        found = max(alike) if alike else self._primary()
         if bind:
             self._symbols.bind(bind, value)
-        return {name: fields}
+        return {name: found}
 
     def _primary(self) -> str:
         device = ctypes.c_int32(-1)
         code = self._function("aclrtGetDevice", 1)(ctypes.addressof(device))
         return f"primary:{device.value}" if code & 0xFFFFFFFF == 0 else "unknown"
 
-    # --- what is no call ----------------------------------------------------------------------------------------------
+    # --- steps that are not calls -------------------------------------------------------------------------------------
 
     def _pseudo(self, step: Step) -> Answer:
         words = [self._arguments.word(value) for value in step.arguments]
@@ -251,12 +251,12 @@ class Player:
             case _:
                 out = _touch(step.call, words)
         if out is None:
-            return {"missing": "there is no such step"}
+            return {"missing": "expected a known step, got an unknown one"}
         return {"rc": 0, "out": out} if out else {"rc": 0}
 
 
 def _touch(call: str, words: list[int]) -> dict[str, Any] | None:
-    """Writes to host memory, or looks at it; None: there is no such step."""
+    """Writes to or reads host memory. Returns None if the step is unknown."""
     match call, words:
         case "fill", [memory, offset, size, byte]:
             _write(memory + offset, bytes([byte & 0xFF]) * size)
@@ -276,12 +276,12 @@ def _write(address: int, content: bytes) -> None:
 
 
 def _pattern(size: int, seed: int) -> bytes:
-    """Byte i is seed * 31 + i * 7 + (i >> 8) * 13, which begins again after 256 rows."""
+    """Returns bytes: byte i is seed * 31 + i * 7 + (i >> 8) * 13, which repeats after 256 rows."""
     shifts = ((seed * 31 + row * 13) & 0xFF for row in range(min(256, size // 256 + 1)))
     period = b"".join(ROW.translate(TWICE[shift : shift + 256]) for shift in shifts)
     return (period * (size // len(period) + 1))[:size]
 
 
 def _only_byte(content: bytes) -> int:
-    """The byte that all are, or -1."""
+    """Returns the value that all bytes have, or -1."""
     return content[0] if content.count(content[:1]) == len(content) else -1

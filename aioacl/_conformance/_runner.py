@@ -1,7 +1,7 @@
-"""The parent: it forks a process for each vector, several at a time, and compares what they answer.
+"""The parent: forks a process for each vector, several at the same time, and compares their results.
 
-It loads no library and has no threads, so forking is safe and costs a few milliseconds; a vector that crashes or hangs
-ends its own process only. A child reports each answer as it gets it, so the step of a crash is known.
+It loads no library and has no threads, so forking is safe and takes a few milliseconds. A vector that crashes or hangs
+ends only its own process. A child reports each result at once, so the step of a crash is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl._conformance._player import Player
 from aioacl._conformance._specs import spec_of
-from aioacl._conformance._vectors import Outcome, judge
+from aioacl._conformance._vectors import Outcome, compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = 60.0
 STDERR: Final = 2
 READ_BYTES: Final = 1 << 16
-# The outputs of the vectors are those of the emulated driver beneath the runtime, so the simulator is to be that one.
+# The vectors have the outputs of the emulated driver under the runtime, so the simulator must behave like that driver.
 SETTINGS: Final = {"AIOACL_SIM_DRIVER": "recorded"}
 
 
 @dataclass
 class _Child:
-    """A process that plays a vector."""
+    """A process that runs a vector."""
 
     vector: Vector
     process: int
@@ -43,22 +43,22 @@ class _Child:
 
 
 def trial(library: str) -> str:
-    """Why a process cannot load the library; empty if it can."""
+    """Returns why a process cannot load the library, or an empty text if it can."""
     ours, theirs = os.pipe()
     process = os.fork()
     if process == 0:
-        os.dup2(theirs, STDERR)  # the simulator writes its error there
+        os.dup2(theirs, STDERR)  # the simulator prints its errors there
         _try(library, theirs)
     os.close(theirs)
-    with os.fdopen(ours, "rb") as pipe:
-        problem = pipe.read().decode("utf-8", "replace")
+    with os.fdopen(ours, "rb") as output:
+        problem = output.read().decode("utf-8", "replace")
     _, status = os.waitpid(process, 0)
     code = os.waitstatus_to_exitcode(status)
-    return (problem.strip().removeprefix(f"{library}: ") or _fate(code)) if code else ""
+    return (problem.strip().removeprefix(f"{library}: ") or _ending(code)) if code else ""
 
 
 def _try(library: str, descriptor: int) -> None:
-    """The child, which never returns."""
+    """Runs in the child, and never returns."""
     status = 1
     try:
         Player(library).begin()
@@ -70,9 +70,9 @@ def _try(library: str, descriptor: int) -> None:
 
 
 def run(vectors: list[Vector], library: str, jobs: int) -> Iterator[Outcome]:
-    """Plays them all; the outcomes come in the order in which they end."""
+    """Runs all vectors, and yields the outcomes in the order in which they end."""
     for name in {step.call for vector in vectors for step in vector.steps}:
-        spec_of(name)  # found out once, before the children are copies of us
+        spec_of(name)  # computed and cached once, before the forks
     gc.collect()
     gc.freeze()
     waiting, going = iter(vectors), selectors.DefaultSelector()
@@ -105,7 +105,7 @@ def _start(going: selectors.BaseSelector, waiting: Iterator[Vector], library: st
 
 
 def _play(vector: Vector, library: str, descriptor: int) -> None:
-    """The child, which never returns."""
+    """Runs in the child, and never returns."""
     status = 1
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -120,7 +120,7 @@ def _play(vector: Vector, library: str, descriptor: int) -> None:
 
 
 def _ended(going: selectors.BaseSelector) -> list[_Child]:
-    """Reads what there is to read; those that have said everything, or have had their time."""
+    """Reads what is available. Returns the children that have reported everything or have used up their time."""
     ready = {key.fd for key, _ in going.select(timeout=1.0)}
     ended: list[_Child] = []
     for key in list(going.get_map().values()):
@@ -140,13 +140,11 @@ def _outcome(child: _Child) -> Outcome:
         os.kill(child.process, signal.SIGKILL)
     _, status = os.waitpid(child.process, 0)
     answers = [json.loads(line) for line in child.output.splitlines() if line.endswith(b"}")]
-    fate = (
-        f"nothing came back within {LIMIT_SECONDS:g} s" if late else _fate(os.waitstatus_to_exitcode(status))
-    )
-    return judge(child.vector, answers, fate)
+    ending = f"no result within {LIMIT_SECONDS:g} s" if late else _ending(os.waitstatus_to_exitcode(status))
+    return compare(child.vector, answers, ending)
 
 
-def _fate(status: int) -> str:
+def _ending(status: int) -> str:
     if status == 0:
         return ""
     if status < 0:

@@ -1,11 +1,11 @@
 """Which parameters of a function are outputs.
 
-A vector lists inputs only. What a parameter is follows from its type in the table of functions: a pointer to a number,
-an enumeration or a handle is an output; everything else is one machine word that the vector gives. The exceptions are
-outputs that vectors call by another name, or that they do not compare, for hardware decides them.
+A vector lists inputs only. Whether a parameter is an output follows from its type in the table of functions: a pointer
+to a number, an enumeration or a handle is an output; each other parameter is one machine word that the vector gives.
+The exceptions are outputs that vectors name differently, or do not compare because the hardware decides them.
 
-An output's kind is a letter: H a handle, P memory (both can be bound to a symbol), i and u 32 bits with and without a
-sign, l 64 bits, f a time of which only the sign counts, t a clock that must not be zero, - for what is not compared.
+The kind of an output is a letter: H a handle, P memory (both can be bound to a symbol), i and u 32 bits with and
+without a sign, l 64 bits, f a time of which only the sign is compared, t a clock that must not be zero, - not compared.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How a function is called, and what of its answer is compared."""
+    """How a function is called, and what is compared of its result."""
 
     parameters: tuple[Output | None, ...]  # None: an input
     returns_pointer: bool
-    ends: bool  # on success, its first input means nothing any more
+    ends: bool  # on success, its first input is no longer valid
     same_as: str  # its output is compared with the symbols of this kind
 
 
 @cache
 def spec_of(name: str) -> Spec | None:
-    """The function's spec, if the table has it."""
+    """Returns the spec of the function, or None if the table lacks it."""
     row = rows().get(name)
     if row is None:
         return None
@@ -101,7 +101,7 @@ def _derived(parameter: Parameter) -> Output | None:
 
 
 def _kind_of_type(target: str) -> str:
-    """Of a pointer to a type of ACL's: handles and enumerations are written to, structures are read."""
+    """Returns the kind of a pointer to a type of ACL: handles and enumerations are outputs, structures are inputs."""
     if not target.startswith("acl") or target.endswith("*"):
         return ""
     return {"pointer": "H", "enum": "i"}.get(ffi.typeof(target).kind, "")

@@ -1,8 +1,8 @@
-"""The names that a vector gives to things, and the values of its arguments.
+"""The symbols of a vector for handles and memory, and the values of its arguments.
 
-A symbol is written $x1; its first letter says what it is: s stream, e event, c context, d, h and p memory, n notify,
-i a number. $x1+16 is an address behind it. A symbol lives until a call has ended what it names; then it keeps its
-value, but other outputs are no longer compared with it.
+A symbol is written $x1. Its first letter is its kind: s stream, e event, c context, d, h and p memory, n notify, i a
+number. $x1+16 is the address 16 bytes further. A symbol is live until a call has ended the object that it names. After
+that it keeps its value, but other outputs are no longer compared with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NUMBER_BLOCK_BYTES: Final = 256
 
 
 class Unbound(Exception):
-    """An argument names what no call has made."""
+    """An argument uses a symbol that no call has bound."""
 
 
 @dataclass
@@ -30,23 +30,23 @@ class _Symbol:
 
 
 class Symbols:
-    """What the calls of a vector have made so far, in the order in which it was made."""
+    """The objects that the calls of a vector have made so far, in that order."""
 
     def __init__(self) -> None:
         self._made: dict[str, _Symbol] = {}
 
     def bind(self, name: str, value: int) -> None:
-        """From now on the name stands for the value."""
+        """Binds the name to the value."""
         self._made.pop(name, None)
         self._made[name] = _Symbol(value)
 
     def end(self, value: int) -> None:
-        """What has this value lives no longer."""
+        """Marks the symbols with this value as no longer live."""
         for symbol in self._made.values():
             symbol.live = symbol.live and symbol.value != value
 
     def value(self, text: str) -> int:
-        """What an argument like $s1 or $d2+64 stands for."""
+        """Returns the value of an argument such as $s1 or $d2+64."""
         name, _, offset = text.partition("+")
         symbol = self._made.get(name)
         if symbol is None or symbol.value == 0:
@@ -54,7 +54,7 @@ class Symbols:
         return symbol.value + int(offset or 0)
 
     def alike(self, kind: str, value: int, but: str = "") -> list[str]:
-        """The live symbols of a kind that have this value, oldest first."""
+        """Returns the live symbols of a kind that have this value, oldest first."""
         return [
             name
             for name, symbol in self._made.items()
@@ -67,10 +67,10 @@ def _nothing(_: int | None) -> None:
 
 
 class Callbacks:
-    """The three functions that a vector may hand to the runtime, and what became of them."""
+    """The three functions that a vector may give to the runtime, and the record of their calls."""
 
     def __init__(self) -> None:
-        self.threads: dict[int, int] = {}  # of the logical threads: what the system calls it, its number
+        self.threads: dict[int, int] = {}  # the numbers of the logical threads, by the system's id
         self._log: list[str] = []
         self._gates: dict[int, threading.Event] = {}
         self._names: dict[str, int] = {}
@@ -78,21 +78,21 @@ class Callbacks:
         self._functions = {"@cb": kind(self._note), "@gate": kind(self._stop), "@exc": kind(_nothing)}
 
     def address(self, name: str) -> int:
-        """Where the C function is."""
+        """Returns the address of the C function."""
         return ctypes.cast(self._functions[name], ctypes.c_void_p).value or 0
 
     def gate(self, name: str) -> int:
-        """The number that stands for a gate, handed to @gate as its argument."""
+        """Returns the number of a gate, which @gate gets as its argument."""
         number = self._names.setdefault(name, len(self._names) + 1)
         self._gates.setdefault(number, threading.Event())
         return number
 
     def open(self, number: int) -> None:
-        """Lets through who stops at the gate."""
+        """Lets the calls that wait at the gate continue."""
         self._gates[number].set()
 
     def take_log(self) -> list[str]:
-        """What @cb has noted since the last time."""
+        """Returns what @cb has recorded since the last call of this."""
         taken, self._log = self._log, []
         return taken
 
@@ -106,16 +106,16 @@ class Callbacks:
 
 
 class Arguments:
-    """Turns what a vector writes into machine words."""
+    """Converts the arguments of a vector to machine words."""
 
     def __init__(self, symbols: Symbols, callbacks: Callbacks, thread: Callable[[int], int]) -> None:
         self._symbols = symbols
         self._callbacks = callbacks
         self._thread = thread
-        self._kept: list[Any] = []  # what the library may still point to
+        self._kept: list[Any] = []  # memory that the library may still use
 
     def word(self, value: Any) -> int:
-        """The word for an argument. Raises Unbound."""
+        """Returns the machine word of an argument. Raises Unbound."""
         if value is None:
             return 0
         return (self._of_text(value) if isinstance(value, str) else int(value)) & WORD
@@ -143,7 +143,7 @@ class Arguments:
         raise Unbound(f"{kind}:{rest}")
 
     def keep(self, content: bytes) -> int:
-        """The address of memory that holds these bytes from now on; aligned to 64."""
+        """Returns the address of memory that holds these bytes from now on, aligned to 64."""
         memory = ctypes.create_string_buffer(len(content) + 64)
         address = -(-ctypes.addressof(memory) // 64) * 64
         ctypes.memmove(address, content, len(content))

@@ -1,4 +1,4 @@
-"""What a vector is, and whether a library answers as it says."""
+"""What a vector is, and the comparison of a library's results with it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 RELEASES: Final = ("8.1", "8.5", "9.0", "9.1", "master")
 
 Answer = dict[str, Any]
-"""What came of a step: `rc` and `out`, and `done` of an asynchronous one; or `missing`, `unbound`, `blocks`."""
+"""The result of a step: `rc` and `out`, and `done` if it is asynchronous; or `missing`, `unbound`, `blocks`."""
 
 
 class BadVector(Exception):
-    """The file does not hold vectors; the text says where and why."""
+    """The file does not contain vectors; the text says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Step:
     binds: tuple[str, ...]
     null: frozenset[str]
     wait_ms: int | None  # of an asynchronous step
-    quiet: bool  # its outputs mean nothing
+    quiet: bool  # its outputs are not compared
     expected: Answer
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A sequence of calls, for a process of its own."""
+    """A sequence of calls, to be run in its own process."""
 
     id: str
     family: str
@@ -47,7 +47,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a vector; the rest says where it failed, or why it was skipped."""
+    """The result of a vector; the other fields say where it failed, or why it was skipped."""
 
     vector: Vector
     status: Literal["passed", "failed", "skipped"]
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def load(path: Path) -> list[Vector]:
-    """The vectors of a file, which may be gzipped. Raises OSError and BadVector."""
+    """Returns the vectors of a file, which may be gzipped. Raises OSError and BadVector."""
     try:
         with (
             gzip.open(path, "rt", encoding="utf-8")
@@ -70,10 +70,10 @@ def load(path: Path) -> list[Vector]:
             ]
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
         raise BadVector(
-            f"{path}: it is no text, or a broken archive (archives end in .gz): {error}"
+            f"{path}: expected text, or an archive with a name that ends in .gz: {error}"
         ) from None
     if not vectors:
-        raise BadVector(f"{path}: there is no vector in it")
+        raise BadVector(f"{path}: expected at least one vector, found none")
     return vectors
 
 
@@ -92,25 +92,25 @@ def _vector(path: Path, number: int, line: str) -> Vector:
             steps,
         )
     except json.JSONDecodeError as error:
-        problem = f"it is not JSON: {error.msg}, at column {error.colno}"
+        problem = f"{error.msg}, at column {error.colno}"
     except _Misshapen as error:
         problem = str(error)
-    raise BadVector(f"{path}, line {number}: it is no vector: {problem}. {_SHAPE}")
+    raise BadVector(f"{path}, line {number}: expected a vector in JSON: {problem}. {_SHAPE}")
 
 
 _SHAPE: Final = (
     'A vector is an object with "id" and "steps"; '
-    'a step is one with "call", and mostly "t", "args", "bind", "rc", "out".'
+    'a step is an object with "call", and mostly "t", "args", "bind", "rc", "out".'
 )
 
 
 class _Misshapen(Exception):
-    """Something in a vector is not what it must be."""
+    """A part of a vector does not have the form that it must have."""
 
 
 def _mapping(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Misshapen(f"{what} is to be an object, not {json.dumps(value)[:40]}")
+        raise _Misshapen(f"expected {what} to be an object, got {json.dumps(value)[:40]}")
     return cast("dict[str, Any]", value)
 
 
@@ -118,7 +118,7 @@ def _text_in(fields: dict[str, Any], key: str, what: str) -> str:
     if key not in fields:
         raise _Misshapen(f'{what} has no "{key}"')
     if not isinstance(fields[key], str):
-        raise _Misshapen(f'"{key}" of {what} is to be a text, not {json.dumps(fields[key])[:40]}')
+        raise _Misshapen(f'expected "{key}" of {what} to be a text, got {json.dumps(fields[key])[:40]}')
     return cast("str", fields[key])
 
 
@@ -127,7 +127,7 @@ def _list(fields: dict[str, Any], key: str, what: str, *, needed: bool = False) 
         raise _Misshapen(f'{what} has no "{key}"')
     value: list[Any] = fields.get(key) or []
     if not _is_list(value):
-        raise _Misshapen(f'"{key}" of {what} is to be a list, not {json.dumps(value)[:40]}')
+        raise _Misshapen(f'expected "{key}" of {what} to be a list, got {json.dumps(value)[:40]}')
     return value
 
 
@@ -149,11 +149,11 @@ def _step(fields: dict[str, Any]) -> Step:
     )
 
 
-def judge(vector: Vector, answers: list[Answer], fate: str) -> Outcome:
-    """Compares what a library has answered; `fate` is how its process ended, if not well."""
+def compare(vector: Vector, answers: list[Answer], ending: str) -> Outcome:
+    """Compares the results of a library with a vector; `ending` is how its process ended, if not normally."""
     for index, step in enumerate(vector.steps):
         if index == len(answers):
-            return Outcome(vector, "failed", index, _text(step.expected), fate or "the process ended")
+            return Outcome(vector, "failed", index, _text(step.expected), ending or "the process ended")
         answer = answers[index]
         for word in ("missing", "unbound", "blocks"):
             if word in answer:
@@ -168,7 +168,7 @@ def _text(answer: Answer) -> str:
 
 
 def too_new(vector: Vector, release: str) -> str:
-    """Why a library of that release cannot be asked; empty if it can."""
+    """Returns why a library of that release cannot run the vector, or an empty text if it can."""
     needed = next((each for each in RELEASES if vector.since.startswith(each)), RELEASES[-1])
     newer = RELEASES.index(needed) > RELEASES.index(release)
-    return f"it needs CANN {vector.since}, and the library is said to be of {release}" if newer else ""
+    return f"it needs CANN {vector.since}, and --release says that the library is {release}" if newer else ""

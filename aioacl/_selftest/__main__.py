@@ -1,8 +1,8 @@
 """The child: `python -m aioacl._selftest FD ORDER` loads the library, and runs the checks that the order names.
 
-It reports on the descriptor, one JSON object a line: what library it has, then for each check that it begins and what
-became of it. A check that does not come back, or ends the process, is for the parent to find out; the child leaves
-without the runtime's destructors.
+It writes to the descriptor, one JSON object a line: which library it loaded, and then the start and the result of each
+check. If a check does not return, or ends the process, the parent finds that out. The child ends without running the
+runtime's destructors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aioacl._selftest.process import absent, version
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the parent wants."""
+    """What the parent asks for."""
 
     library: str | None
     device: int
@@ -35,32 +35,32 @@ class Order:
 
 
 class Report:
-    """The way back to the parent."""
+    """Sends lines to the parent."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "w", buffering=1)
 
-    def tell(self, **facts: Any) -> None:
+    def send(self, **facts: Any) -> None:
         """Writes one line."""
         self._file.write(json.dumps(facts) + "\n")
 
 
 def load(choice: str | None) -> LibraryInfo:
-    """The library, as any program finds it."""
+    """Returns the library, found as any program finds it."""
     if choice is None:
         return library_info()
     return use_library(choice if choice == "simulator" else Path(choice).absolute())
 
 
 def devices() -> tuple[int, str]:
-    """The number of devices, and why it is not known."""
+    """Returns the number of devices, and the reason if it is not known."""
     count = ffi.new("uint32_t *")
     code = call("aclrtGetDeviceCount", count)
     return (0, f"aclrtGetDeviceCount returned {named(code)}") if code else (int(count[0]), "")
 
 
 def cannot(assumption: Assumption, *, simulated: bool) -> str:
-    """Why the assumption cannot be tried here; empty if it can."""
+    """Returns why the assumption cannot be tested here, or an empty text if it can."""
     for need in (Needs.FAULTS, Needs.NO_CARD, Needs.MODEL):
         if need in assumption.needs and not simulated:
             return str(need.value)
@@ -70,7 +70,7 @@ def cannot(assumption: Assumption, *, simulated: bool) -> str:
 
 
 def attempt(assumption: Assumption, order: Order, *, simulated: bool) -> None:
-    """Runs the check, on the thread that this is called on."""
+    """Runs the check on the calling thread."""
     bench = Bench(order.device, simulated=simulated)
     if assumption.begins:
         bench.initialise()
@@ -85,7 +85,7 @@ def attempt(assumption: Assumption, order: Order, *, simulated: bool) -> None:
 
 
 def run(assumption: Assumption, order: Order, *, simulated: bool) -> tuple[str, str]:
-    """The outcome, and its detail."""
+    """Returns the outcome of the check, and its detail."""
     why_not = cannot(assumption, simulated=simulated)
     if why_not:
         return "not_testable", why_not
@@ -96,29 +96,29 @@ def run(assumption: Assumption, order: Order, *, simulated: bool) -> tuple[str, 
         return "broken", str(broken)
     except NotTestable as reason:
         return "not_testable", str(reason)
-    except Exception as error:  # noqa: BLE001 - whatever a runtime makes of a check, its user gets a verdict
-        return "broken", f"the check came to grief: {error!r}"
+    except Exception as error:  # noqa: BLE001 - whatever a check raises, the user gets a result
+        return "broken", f"the check raised {error!r}"
     return "held", ""
 
 
 def main(arguments: list[str]) -> None:
-    """Does what the order says."""
+    """Runs the checks of the order."""
     report = Report(int(arguments[0]))
-    told = json.loads(arguments[1])
-    order = Order(told["library"], told["device"], tuple(told["ids"]), told["limit_seconds"])
+    fields = json.loads(arguments[1])
+    order = Order(fields["library"], fields["device"], tuple(fields["ids"]), fields["limit_seconds"])
     patience.fit(order.limit_seconds)
     try:
         info = load(order.library)
     except LibraryNotFound as error:
-        report.tell(message=error.message, candidates=error.candidates)
+        report.send(message=error.message, candidates=error.candidates)
         return
     count, problem = devices()
     simulated = info.backend == "simulator"
-    report.tell(backend=info.backend, path=info.path, version=version(), devices=count, problem=problem)
+    report.send(backend=info.backend, path=info.path, version=version(), devices=count, problem=problem)
     for name in order.ids:
-        report.tell(begin=name)
+        report.send(begin=name)
         outcome, detail = run(ASSUMPTIONS[name], order, simulated=simulated)
-        report.tell(id=name, outcome=outcome, detail=detail)
+        report.send(id=name, outcome=outcome, detail=detail)
     if not any(ASSUMPTIONS[name].leaves for name in order.ids):
         os._exit(0)
 

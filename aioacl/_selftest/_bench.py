@@ -1,10 +1,11 @@
-"""The bench of a check.
+"""The tools of a check.
 
-Each check gets its own bench, on a thread that has set the device and nothing else. What it makes there is given back
-when it ends. A stream is held by a wait for an event that is not recorded yet: plain ACL, so it works on a card too.
+Each check gets its own bench, on a thread that has set the device and nothing else. What the check makes with it is
+released at the end. A stream is held by a wait for an event that is not recorded yet. That is plain ACL, so it works
+on a card too.
 
-Time is measured as little as possible. Where a check has to see that a call does not return, it looks for a moment and
-is content: a slow machine can make a broken runtime look well, but never a good one broken.
+Time is measured as little as possible. To see that a call does not return, a check watches it for a short time only. A
+slow machine can therefore make a broken runtime pass, but never a correct one fail.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData
 
-HANDLE_SECONDS: Final = 10.0  # what a call that must return gets
-MOMENT_SECONDS: Final = 0.05  # how long a call is watched that must not return
-ENTER_SECONDS: Final = 0.2  # what a thread gets to be inside a call, where no query shows that it is inside
-WAIT_MS: Final = 8000  # the limit of waits that must succeed
+HANDLE_SECONDS: Final = 10.0  # the time for a call that must return
+MOMENT_SECONDS: Final = 0.05  # how long a call that must not return is watched
+ENTER_SECONDS: Final = 0.2  # the time for a thread to enter a call, if no query reports that it is inside
+WAIT_MS: Final = 8000  # the time limit of waits that must succeed
 REPEAT_INITIALIZE: Final = 100002
 NO_CONTEXT: Final = 107002
 WRONG_CONTEXT: Final = 107003
@@ -40,45 +41,45 @@ NO_DEVICE: Final = 107001
 UNSUPPORTED: Final = 207000
 SYNC, TIME_LINE = 0x1, 0x8  # flags of events
 BLOCK_BYTES: Final = 4096
-PATTERN_BYTES: Final = 1 << 16  # after which it repeats itself, for to make more takes seconds
+PATTERN_BYTES: Final = 1 << 16  # after this it repeats, because making more takes seconds
 
 
 def named(code: int) -> str:
-    """The code, and its name in ACL."""
+    """Returns the code and its name in ACL."""
     return f"{code} {lookup(code).name}" if code > lib.AIO_LIMIT else f"{code}"
 
 
 def call(function: str, *arguments: Any) -> Any:
-    """Calls an ACL function as it is, through the table that all of aioacl uses."""
+    """Calls an ACL function without a check, through the table that all of aioacl uses."""
     return getattr(lib, f"aio_u_{function}")(*arguments)
 
 
 def expect(wanted: int, function: str, *arguments: Any) -> None:
-    """Calls a function that must answer that code."""
+    """Calls a function that must return the expected code."""
     require_code(wanted, call(function, *arguments), function)
 
 
 def require_code(wanted: int, code: int, function: str, when: str = "") -> None:
-    """Complains of a call that returned another code."""
+    """Raises Broken if a call has returned another code."""
     if code != wanted:
-        raise Broken(f"{function} returned {named(code)}{when and ' ' + when}, not {named(wanted)}")
+        raise Broken(f"{function} returned {named(code)}{when and ' ' + when}, expected {named(wanted)}")
 
 
 def require(condition: object, otherwise: str) -> None:
-    """Complains unless it is so."""
+    """Raises Broken unless the condition holds."""
     if not condition:
         raise Broken(otherwise)
 
 
 class Patience:
-    """How long a call may take that must return: less than usual when the whole check has little time."""
+    """The time for a call that must return: less than usual if the check has a short limit."""
 
     def __init__(self) -> None:
         self.seconds = HANDLE_SECONDS
         self.wait_ms = WAIT_MS
 
     def fit(self, limit_seconds: float) -> None:
-        """A call that does not return is noticed before the check's limit, so the next check needs no new process."""
+        """Shortens the times. A call that hangs is then found before the limit of the check, without a new process."""
         self.seconds = min(HANDLE_SECONDS, limit_seconds / 2)
         self.wait_ms = min(WAIT_MS, int(limit_seconds * 400) or 1)
 
@@ -87,7 +88,7 @@ patience: Final = Patience()
 
 
 class Helper:
-    """A function on a plain thread, which has no context before it gets itself one."""
+    """A function on a plain thread, which has no context until it sets one."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
@@ -99,52 +100,52 @@ class Helper:
     def _run(self) -> None:
         try:
             self._answer = self._work()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is asked for
+        except BaseException as error:  # noqa: BLE001 - `outcome` raises it
             self._error = error
         self._done.set()
 
     def returned(self, seconds: float = MOMENT_SECONDS) -> bool:
-        """Whether it has returned, after a look of that length."""
+        """Waits that long, and returns whether the function has returned."""
         return self._done.wait(seconds)
 
     def answer(self, what: str) -> Any:
-        """What it has returned; it must do so in time."""
+        """Returns the result of the function, which must return in time."""
         if not self._done.wait(patience.seconds):
-            raise Broken(f"{what} has not returned within {patience.seconds:g} s")
+            raise Broken(f"{what} did not return within {patience.seconds:g} s")
         return self.outcome()
 
     def outcome(self) -> Any:
-        """What it has returned, however long that takes."""
+        """Returns the result of the function, without a time limit."""
         self._done.wait()
         if self._error is not None:
             raise self._error
         return self._answer
 
 
-class Puppet:
-    """A plain thread that runs calls, one after another."""
+class RemoteThread:
+    """A plain thread that runs the functions that it is given, one after another."""
 
     def __init__(self) -> None:
         self._orders: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]]] = SimpleQueue()
-        threading.Thread(target=self._obey, daemon=True).start()
+        threading.Thread(target=self._run, daemon=True).start()
 
-    def _obey(self) -> None:
+    def _run(self) -> None:
         while True:
             work, answers = self._orders.get()
             answers.put(work())
 
     def do(self, work: Callable[[], Any]) -> Any:
-        """What the function answers on that thread."""
+        """Runs the function on that thread, and returns its result."""
         answers: SimpleQueue[Any] = SimpleQueue()
         self._orders.put((work, answers))
         try:
             return answers.get(timeout=patience.seconds)
         except Empty:
-            raise Broken(f"a call on another thread has not returned within {patience.seconds:g} s") from None
+            raise Broken(f"a call on another thread did not return within {patience.seconds:g} s") from None
 
 
 def on_a_thread(work: Callable[[], Any], what: str = "the call") -> Any:
-    """What the function answers on a fresh thread."""
+    """Returns the result of the function on a new thread."""
     return Helper(work).answer(what)
 
 
@@ -158,33 +159,33 @@ class Bench:
         self._cleanup = ExitStack()
 
     def initialise(self) -> None:
-        """What every program begins with; 100002 when this process has begun already."""
+        """Calls aclInit, as each program does first; it returns 100002 if this process has called it already."""
         one_of((0, REPEAT_INITIALIZE), call("aclInit", ffi.NULL), "aclInit")
 
     def set_device(self) -> None:
-        """Binds this thread to the device, and learns its primary context."""
+        """Binds this thread to the device, and stores its primary context."""
         expect(0, "aclrtSetDevice", self.device)
         self.context = self.current_context()
 
     def close(self) -> None:
-        """Gives everything back; each must take it."""
+        """Releases what was made; each release must succeed."""
         self._cleanup.close()
 
     def forget(self) -> None:
-        """After a reset: what was made before it is gone, and must not be given back."""
+        """Discards the handles, because a reset has released them and they must not be released again."""
         self._cleanup.pop_all()
 
     # --- contexts -------------------------------------------------------------------------------------------------
 
     def current_context(self) -> CData:
-        """The context of this thread, which must have one."""
+        """Returns the context of this thread, which must have one."""
         found = ffi.new("aclrtContext *")
         expect(0, "aclrtGetCurrentContext", found)
         context: CData = found[0]
         return context
 
     def is_active(self) -> bool:
-        """Whether the device has a primary context now; the flags are not to be asked for."""
+        """Returns whether the device has a primary context now; aioacl does not ask for its flags."""
         active = ffi.new("int32_t *", -1)
         expect(0, "aclrtGetPrimaryCtxState", self.device, ffi.NULL, active)
         return int(active[0]) == 1
@@ -195,7 +196,7 @@ class Bench:
 
     @contextmanager
     def explicit_context(self) -> Generator[CData]:
-        """A second context of the device, current inside the block; then this thread has the primary one again."""
+        """A second context of the device, current inside the block. After it, the primary one is current again."""
         made = ffi.new("aclrtContext *")
         expect(0, "aclrtCreateContext", made, self.device)
         try:
@@ -205,7 +206,7 @@ class Bench:
             self.borrow()
 
     def helper(self, work: Callable[[], Any]) -> Helper:
-        """The function on another thread, with the device's primary context."""
+        """Runs the function on another thread, with the device's primary context."""
 
         def bound() -> Any:
             self.borrow()
@@ -216,11 +217,11 @@ class Bench:
     # --- handles ----------------------------------------------------------------------------------------------------
 
     def keep(self, function: str, handle: CData) -> None:
-        """When the check ends, the function gets the handle."""
+        """Calls the function with the handle when the check ends."""
         self._cleanup.callback(expect, 0, function, handle)
 
     def make(self, destroy: str, c_type: str, create: str, *arguments: Any) -> CData:
-        """A new handle that is destroyed when the check ends."""
+        """Returns a new handle, which is destroyed when the check ends."""
         made = ffi.new(f"{c_type} *")
         expect(0, create, made, *arguments)
         self.keep(destroy, made[0])
@@ -228,26 +229,26 @@ class Bench:
         return handle
 
     def stream(self) -> CData:
-        """A new stream."""
+        """Returns a new stream."""
         return self.make("aclrtDestroyStream", "aclrtStream", "aclrtCreateStream")
 
     def event(self, flags: int = SYNC) -> CData:
-        """A new event of the kind that aioacl uses."""
+        """Returns a new event of the kind that aioacl uses."""
         return self.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventExWithFlag", flags)
 
     def memory(self, size: int = BLOCK_BYTES) -> CData:
-        """Memory of the device."""
+        """Returns device memory."""
         return self.make("aclrtFree", "void *", "aclrtMalloc", size, lib.ACL_MEM_MALLOC_HUGE_FIRST)
 
     def pinned(self, size: int = BLOCK_BYTES) -> CData:
-        """Pinned memory of the host."""
+        """Returns pinned host memory."""
         return self.make("aclrtFreeHost", "void *", "aclrtMallocHost", size)
 
-    # --- streams that stand still -------------------------------------------------------------------------------------
+    # --- held streams -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def held(self, *streams: CData) -> Generator[Callable[[], None]]:
-        """Streams that stand still until the block ends, or until what it yields is called."""
+        """Holds streams until the block ends, or until the function that it yields is called."""
         gate = ffi.new("aclrtEvent *")
         expect(0, "aclrtCreateEventWithFlag", gate, SYNC)
         opener = self.stream()
@@ -271,7 +272,7 @@ class Bench:
         expect(0, "aclrtDestroyEvent", gate[0])
 
     def wait_inside(self, helper: Helper, function: str) -> None:
-        """Returns when the helper is inside the function; it must not have come back."""
+        """Returns when the helper is inside the function, which must not have returned."""
         if self.simulated:
             symbol = ffi.cast("int (*)(const char *)", lib.aio_library_symbol(b"aclsim_waiting"))
             name = ffi.new("char[]", function.encode())
@@ -280,58 +281,58 @@ class Bench:
                     break
         require(not helper.returned(MOMENT_SECONDS if self.simulated else ENTER_SECONDS), _returned(function))
 
-    # --- questions ----------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def stream_status(self, stream: CData) -> int:
-        """The number that aclrtStreamQuery writes."""
+        """Returns the number that aclrtStreamQuery writes."""
         return status_of("aclrtStreamQuery", "aclrtStreamStatus", stream)
 
     def event_status(self, event: CData) -> int:
-        """The number that aclrtQueryEventStatus writes."""
+        """Returns the number that aclrtQueryEventStatus writes."""
         return status_of("aclrtQueryEventStatus", "aclrtEventRecordedStatus", event)
 
     def finish(self, stream: CData) -> None:
-        """Waits for the stream's work."""
+        """Waits for the work of the stream."""
         expect(0, "aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
 
-    # --- faults, on the simulator -------------------------------------------------------------------------------------
+    # --- injected faults, on the simulator ----------------------------------------------------------------------------
 
     def fail_next(self, stream: CData, code: int) -> None:
-        """The next task of the stream shall fail."""
+        """Makes the next task of the stream fail."""
         symbol = ffi.cast("int (*)(void *, int32_t)", lib.aio_library_symbol(b"aclsim_fail_next"))
         if symbol(stream, code):
-            raise NotTestable("the simulator does not take the fault")
+            raise NotTestable("the simulator refused the injected fault")
 
 
 def _returned(function: str) -> str:
-    return f"{function} has returned although the work is not done"
+    return f"{function} returned before the work was done"
 
 
 def status_of(function: str, c_type: str, handle: CData) -> int:
-    """The number that a query writes; it must answer 0."""
+    """Returns the number that a query writes; the query must return 0."""
     status = ffi.new(f"{c_type} *")
     expect(0, function, handle, status)
     return int(status[0])
 
 
 def pattern(size: int, seed: int = 3) -> bytes:
-    """Bytes that no fill and no shift makes."""
+    """Returns bytes that no fill and no shifted copy can produce."""
     once = bytes((i * 7 + (i >> 8) * 13 + seed * 31) & 0xFF for i in range(min(size, PATTERN_BYTES)))
     return (once * (size // PATTERN_BYTES + 1))[:size]
 
 
 def write(target: CData, data: bytes) -> None:
-    """Puts bytes into host memory."""
+    """Writes bytes into host memory."""
     ffi.buffer(target, len(data))[:] = data
 
 
 def read(source: CData, size: int) -> bytes:
-    """Bytes from host memory."""
+    """Returns bytes from host memory."""
     return bytes(ffi.buffer(source, size))
 
 
 def download(source: CData, size: int) -> bytes:
-    """The bytes of device memory, by the copy that waits."""
+    """Returns the bytes of device memory, by the copy that waits."""
     back = ffi.new("char[]", size)
     expect(0, "aclrtMemcpy", back, size, source, size, lib.ACL_MEMCPY_DEVICE_TO_HOST)
     return read(back, size)
@@ -343,14 +344,14 @@ def fill(stream: CData, target: CData, value: int, size: int = BLOCK_BYTES) -> N
 
 
 def error_text() -> str:
-    """The text that this thread finds now; reading clears it."""
+    """Returns the error text of this thread; reading clears it."""
     return text_of(call("aclGetRecentErrMsg"))
 
 
 def one_of(codes: Iterable[int], code: int, function: str) -> None:
-    """Complains unless the call returned one of the codes."""
+    """Raises Broken unless the call has returned one of the codes."""
     allowed = tuple(codes)
     require(
         code in allowed,
-        f"{function} returned {named(code)}, not {' or '.join(named(each) for each in allowed)}",
+        f"{function} returned {named(code)}, expected {' or '.join(named(each) for each in allowed)}",
     )

@@ -1,9 +1,9 @@
-"""How a check says that an assumption does not hold, or cannot be tried."""
+"""The exceptions of a check: the assumption does not hold, or cannot be tested."""
 
 
 class Broken(Exception):
-    """The runtime does something else; the text says what."""
+    """The runtime behaves differently; the text says how."""
 
 
 class NotTestable(Exception):
-    """It cannot be tried here; the text says why."""
+    """The assumption cannot be tested here; the text says why."""

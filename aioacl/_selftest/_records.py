@@ -1,7 +1,7 @@
-"""What an assumption is: a sentence about the runtime, who relies on it, and a function that tries it.
+"""What an assumption is: a sentence about the runtime, the modules that rely on it, and a function that tests it.
 
-A family is a list of them in the order in which they are tried. The check of an assumption returns if it holds; it
-raises Broken, with what was seen instead, or NotTestable, with the reason.
+A family is a list of assumptions in the order in which they are tested. The check of an assumption returns if it holds.
+It raises Broken, with what happened instead, or NotTestable, with the reason.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ if TYPE_CHECKING:
     from aioacl._selftest._bench import Bench
 
 Mark = Literal["H", "H*", "H/D", "D", "doc"]
-"""How sure it is. H: decided on the host, seen on the real runtime over an emulated driver; H*: and the same code in
-older releases; H/D: the structure is the runtime's, a number or a trigger the emulator's; D: seen on the emulated
-device only; doc: from the vendor's documents or headers."""
+"""How certain it is.
+
+H: decided on the host, and seen on the real runtime over an emulated driver. H*: like H, and older releases have the
+same code. H/D: the structure comes from the runtime, a number or a trigger from the emulator. D: seen on the emulated
+device only. doc: from the vendor's documents or headers."""
 
 Outcome = Literal["held", "broken", "not_testable"]
 
-NOBODY: Final = "simulator"
-"""In place of a module: aioacl gets by without it, but the simulator says that the runtime is like this."""
+SIMULATOR_ONLY: Final = "simulator"
+"""In place of a module: aioacl does not rely on it, but the simulator behaves like this."""
 
 
 class Needs(Enum):
-    """What a check must be allowed, or be given."""
+    """A permission or a facility that a check needs."""
 
-    RESET = "it resets the device: allow that with --reset"
-    FAULTS = "a fault cannot be made on a card"
-    NO_CARD = "on a card it might crash the process"
-    MODEL = "releases of CANN differ in it, and aioacl relies on neither way"
+    RESET = "it resets the device; pass --reset to allow that"
+    FAULTS = "on a card, no task can be made to fail"
+    NO_CARD = "on a card, it might crash the process"
+    MODEL = "releases of CANN differ here, and aioacl relies on neither behaviour"
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One thing that is taken for granted."""
+    """One assumption about the runtime."""
 
     family: str
     name: str
@@ -47,19 +49,19 @@ class Assumption:
     mark: Mark
     check: Callable[[Bench], None]
     needs: frozenset[Needs] = frozenset()
-    alone: bool = False  # in a process of its own, in which nothing has set the device yet
+    alone: bool = False  # in its own process, in which nothing has set the device yet
     begins: bool = True  # ACL is initialised before the check
-    leaves: bool = False  # that process ends like any other, and must do so with 0
+    leaves: bool = False  # its process ends in the usual way, and its exit status must be 0
 
     @property
     def id(self) -> str:
-        """Its name for good: scripts may compare it."""
+        """The name, which does not change between versions, because scripts may compare it."""
         return f"{self.family}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of an assumption."""
+    """The result of the check of an assumption."""
 
     assumption: Assumption
     outcome: Outcome
@@ -68,7 +70,7 @@ class Verdict:
 
 @dataclass
 class Family:
-    """Assumptions that are tried in one process, one after another."""
+    """Assumptions that are tested in one process, one after another."""
 
     name: str
     title: str
@@ -88,7 +90,7 @@ class Family:
         needs: Needs | None = None,
         leaves: bool = False,
     ) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
-        """Makes the decorated function the check of one more assumption; `calls` and `used_by` are lists of words."""
+        """Makes the decorated function the check of a new assumption; `calls` and `used_by` are lists of words."""
 
         def keep(check: Callable[[Bench], None]) -> Callable[[Bench], None]:
             self.members.append(

@@ -1,8 +1,8 @@
-"""The parent of the checks: it loads no library itself, so nothing that one does can end it.
+"""The parent of the checks. It loads no library itself, so no library can end it.
 
-The assumptions of a family share a child; those that must be alone have one each. The child says what it begins and how
-it ended. If it says nothing for too long it is killed, and if it has crashed that is known by its status: either way
-the assumption it was at is broken, and a fresh child goes on with the rest.
+The assumptions of a family share a child; those that must be alone have one each. A child reports which check it
+starts, and the result. If it reports nothing for too long, it is killed. If it crashes, its exit status shows that. In
+both cases the assumption that it was testing is broken, and a new child continues with the rest.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from aioacl._selftest._records import Assumption
 
 READ_BYTES: Final = 1 << 16
-LEAVE_SECONDS: Final = 10.0  # what a child gets to end when it has said everything
+LEAVE_SECONDS: Final = 10.0  # the time for a child to end after its last report
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What the children have loaded."""
+    """The library that the children have loaded."""
 
     backend: str
     path: str
     version: str
     devices: int
-    problem: str = ""  # why nothing can be tried
+    problem: str = ""  # why nothing can be tested
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to try, and what is allowed."""
+    """What to test, and what is allowed."""
 
     library: str | None
     device: int
@@ -72,7 +72,7 @@ class _Child:
         self._complaints = complaints
         self.hung = False
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - ourselves
+            self._process = subprocess.Popen(  # noqa: S603 - aioacl's own module
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -83,7 +83,7 @@ class _Child:
             os.close(theirs)
 
     def facts(self, limit_seconds: float) -> Iterator[dict[str, Any]]:
-        """What it says, line by line, until it says no more or nothing in time."""
+        """Yields its reports, until the process closes the pipe or reports nothing within the limit."""
         end = time.monotonic() + limit_seconds
         while chunk := self._read(end):
             *lines, self._rest = (self._rest + chunk).split(b"\n")
@@ -96,10 +96,10 @@ class _Child:
         self.hung = not readable
         return os.read(self._descriptor, READ_BYTES) if readable else b""
 
-    def fate(self, limit_seconds: float) -> str:
-        """How it ended, if not well."""
+    def ending(self, limit_seconds: float) -> str:
+        """Returns how the process ended, or an empty text if it ended normally."""
         if self.hung:
-            return f"nothing came back within {limit_seconds:g} s"
+            return f"no report within {limit_seconds:g} s"
         try:
             status = self._process.wait(LEAVE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -107,16 +107,16 @@ class _Child:
         if status == 0:
             return ""
         how = f"crashed with {_signal(-status)}" if status < 0 else f"ended the process with status {status}"
-        return f"{how}{self._last_words()}"
+        return f"{how}{self._last_line()}"
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         self._complaints.seek(0)
         lines = self._complaints.read().decode("utf-8", "replace").split("\n")
         last = [line.strip() for line in lines if line.strip()]
         return f" ({last[-1]})" if last else ""
 
     def end(self) -> None:
-        """Ends it, however it is."""
+        """Ends the process, whatever its state."""
         self._process.kill()
         self._process.wait()
         os.close(self._descriptor)
@@ -140,18 +140,18 @@ def _child(request: Request, ids: Iterable[str]) -> Generator[_Child]:
 
 
 def identify(request: Request) -> Library:
-    """The library, as a child has found it. Raises LibraryNotFound as the child did."""
+    """Returns the library that a child found. Raises LibraryNotFound if the child did."""
     with _child(request, ()) as child:
         for facts in child.facts(request.limit_seconds):
             if "message" in facts:
                 tried = tuple((path, reason) for path, reason in facts["candidates"])
                 raise LibraryNotFound(facts["message"], candidates=tried)
             return Library(**facts)
-        return Library("", request.library or "", "", 0, child.fate(request.limit_seconds))
+        return Library("", request.library or "", "", 0, child.ending(request.limit_seconds))
 
 
 def run(request: Request, assumptions: Iterable[Assumption]) -> Iterator[Verdict]:
-    """Tries them all, in order."""
+    """Tests all assumptions, in order."""
     for _, group in groupby(assumptions, lambda each: each.id if each.alone else each.family):
         left: list[Assumption] = []
         for each in group:
@@ -166,7 +166,7 @@ def run(request: Request, assumptions: Iterable[Assumption]) -> Iterator[Verdict
 
 
 def _try(request: Request, assumptions: list[Assumption]) -> Iterator[Verdict]:
-    """What one child gets done of them; at least the first."""
+    """Tests assumptions in one child, at least the first of them."""
     known = {each.id: each for each in assumptions}
     at: Assumption | None = assumptions[0]
     with _child(request, known) as child:
@@ -179,14 +179,14 @@ def _try(request: Request, assumptions: list[Assumption]) -> Iterator[Verdict]:
                 at = known[facts["begin"]]
             elif "id" in facts:
                 last, at = Verdict(known[facts["id"]], facts["outcome"], facts["detail"]), None
-        yield from _last(last, at, child.fate(request.limit_seconds))
+        yield from _last(last, at, child.ending(request.limit_seconds))
 
 
-def _last(last: Verdict | None, at: Assumption | None, fate: str) -> Iterator[Verdict]:
-    """The last verdict waits for the child's end, which may be what the check is about."""
-    if last is not None and fate and last.outcome == "held" and last.assumption.leaves:
-        yield Verdict(last.assumption, "broken", f"at its end, the process {fate}")
+def _last(last: Verdict | None, at: Assumption | None, ending: str) -> Iterator[Verdict]:
+    """Yields the last result when the child has ended, because its check may be about the end of the process."""
+    if last is not None and ending and last.outcome == "held" and last.assumption.leaves:
+        yield Verdict(last.assumption, "broken", f"at its end, the process {ending}")
     elif last is not None:
         yield last
     if at is not None:
-        yield Verdict(at, "broken", fate or "the process ended in the midst of it")
+        yield Verdict(at, "broken", ending or "the process ended during the check")

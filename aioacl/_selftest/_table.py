@@ -1,4 +1,4 @@
-"""All assumptions, in the order in which they are tried."""
+"""All assumptions, in the order in which they are tested."""
 
 from __future__ import annotations
 

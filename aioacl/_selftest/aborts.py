@@ -1,6 +1,6 @@
-"""Stopping a stream: who is woken, what is dropped, what it is good for afterwards.
+"""Aborting a stream: which waits end, which work is dropped, and what the stream can do afterwards.
 
-Only streams made here are aborted. Firmware without the feature answers 207000, which aioacl allows for.
+Only streams made here are aborted. Firmware without the feature returns 207000, which aioacl handles.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from aioacl._selftest._records import Family
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
-ABORTS: Final = Family("aborts", "stopping a stream")
+ABORTS: Final = Family("aborts", "aborting a stream")
 
 
 def abort(bench: Bench, stream: CData) -> None:
-    """Aborts it; the call must return."""
+    """Aborts the stream; the call must return."""
     code = bench.helper(lambda: call("aclrtStreamAbort", stream)).answer("aclrtStreamAbort")
     if code == UNSUPPORTED:
         raise NotTestable("the firmware cannot abort streams (207000)")
@@ -40,7 +40,7 @@ def abort(bench: Bench, stream: CData) -> None:
 
 @ABORTS.assumes(
     "waiter",
-    "Whoever waits for the stream, or for an event recorded on it, leaves with 107023.",
+    "A wait for the stream, or for an event recorded on it, returns 107023.",
     calls="aclrtStreamAbort aclrtSynchronizeStream aclrtSynchronizeEvent",
     used_by="_native/abort.c _native/waiters.c",
     mark="H",
@@ -60,7 +60,7 @@ def _(bench: Bench) -> None:
 
 @ABORTS.assumes(
     "empty",
-    "The stream is empty afterwards: what was left of its work is never done.",
+    "The stream is empty afterwards: its remaining work is never done.",
     calls="aclrtStreamAbort aclrtStreamQuery aclrtSynchronizeStream",
     used_by="_native/enqueue.c",
     mark="H",
@@ -74,12 +74,12 @@ def _(bench: Bench) -> None:
         abort(bench, stream)
         require(bench.stream_status(stream) == 0, "the stream is not complete after the abort")
         expect(0, "aclrtSynchronizeStream", stream)
-    require(download(memory, 1) == b"\1", "the fill was done although the stream was aborted before it")
+    require(download(memory, 1) == b"\1", "the fill was done, although the stream was aborted before it ran")
 
 
 @ABORTS.assumes(
     "usable",
-    "The stream works on afterwards.",
+    "The stream accepts and does work afterwards.",
     calls="aclrtStreamAbort aclrtMemsetAsync aclrtRecordEvent",
     used_by="_native/enqueue.c",
     mark="H",
@@ -100,7 +100,7 @@ def _(bench: Bench) -> None:
 
 @ABORTS.assumes(
     "idle",
-    "Aborting an idle stream answers 0 and does nothing.",
+    "Aborting an idle stream returns 0 and does nothing.",
     calls="aclrtStreamAbort",
     used_by="_native/abort.c",
     mark="H",
@@ -114,7 +114,7 @@ def _(bench: Bench) -> None:
 
 @ABORTS.assumes(
     "others",
-    "Other streams, and those who wait for them, do not notice.",
+    "Other streams, and waits for them, are not affected.",
     calls="aclrtStreamAbort aclrtSynchronizeStream",
     used_by="_native/abort.c",
     mark="H",
@@ -125,14 +125,14 @@ def _(bench: Bench) -> None:
         waiter = bench.helper(lambda: call("aclrtSynchronizeStream", other))
         bench.wait_inside(waiter, "aclrtSynchronizeStream")
         abort(bench, aborted)
-        require(not waiter.returned(), "a wait for another stream has ended")
+        require(not waiter.returned(), "a wait for another stream ended")
         release()
         require_code(0, waiter.answer("aclrtSynchronizeStream"), "aclrtSynchronizeStream")
 
 
 @ABORTS.assumes(
     "together",
-    "Several streams can be aborted at once, by as many threads.",
+    "Several threads can each abort a stream at the same time.",
     calls="aclrtStreamAbort",
     used_by="_native/abort.c",
     mark="H",
@@ -155,6 +155,6 @@ def _(bench: Bench) -> None:
 )
 def _(bench: Bench) -> None:
     stream = bench.stream()
-    abort(bench, stream)  # to know whether it can be done at all
+    abort(bench, stream)  # to find out whether the firmware supports aborts
     with bench.explicit_context():
         expect(WRONG_CONTEXT, "aclrtStreamAbort", stream)

@@ -1,4 +1,4 @@
-"""Contexts: which thread has which, and what may be done without one or with another."""
+"""Contexts: which thread has which, and what a thread may do without one or with another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aioacl._selftest._bench import (
     require,
     require_code,
 )
-from aioacl._selftest._records import NOBODY, Family
+from aioacl._selftest._records import SIMULATOR_ONLY, Family
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
@@ -30,7 +30,7 @@ CONTEXTS: Final = Family("contexts", "contexts and threads")
 
 @CONTEXTS.assumes(
     "fresh",
-    "A thread that has bound nothing has no context: 107002.",
+    "A thread that has bound no device has no context: 107002.",
     calls="aclrtGetCurrentContext aclrtGetDevice",
     used_by="_native/gate.c _native/abort.c",
     mark="H",
@@ -38,14 +38,14 @@ CONTEXTS: Final = Family("contexts", "contexts and threads")
 def _(_: Bench) -> None:
     device = ffi.new("int32_t *")
     code = on_a_thread(lambda: call("aclrtGetCurrentContext", ffi.new("aclrtContext *")))
-    require_code(NO_CONTEXT, code, "aclrtGetCurrentContext", "on a fresh thread")
+    require_code(NO_CONTEXT, code, "aclrtGetCurrentContext", "on a new thread")
     code = on_a_thread(lambda: call("aclrtGetDevice", device))
-    require_code(NO_CONTEXT, code, "aclrtGetDevice", "on a fresh thread")
+    require_code(NO_CONTEXT, code, "aclrtGetDevice", "on a new thread")
 
 
 @CONTEXTS.assumes(
     "set",
-    "After aclrtSetDevice the thread has a context, the same as every other thread that has set the device.",
+    "After aclrtSetDevice the thread has a context, the same as each other thread that has set the device.",
     calls="aclrtSetDevice aclrtGetCurrentContext aclrtGetDevice",
     used_by="_lifecycle/procedures/close",
     mark="H",
@@ -64,7 +64,7 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "borrow",
-    "aclrtSetCurrentContext lends the device to a thread that has not set it.",
+    "aclrtSetCurrentContext gives the device's context to a thread that has not set the device.",
     calls="aclrtSetCurrentContext aclrtCreateStream aclrtRecordEvent aclrtSynchronizeStream",
     used_by="_native/gate.c _native/abort.c",
     mark="H",
@@ -84,7 +84,7 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "own",
-    "A binding is the thread's own: what one thread makes current changes nothing for another.",
+    "A binding belongs to its thread: a context that one thread makes current is not current on another.",
     calls="aclrtCreateContext aclrtSetCurrentContext aclrtGetCurrentContext",
     used_by="_native/gate.c",
     mark="H",
@@ -92,12 +92,14 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     with bench.explicit_context() as context:
         bench.helper(lambda: None).answer("aclrtSetCurrentContext")
-        require(bench.current_context() == context, "another thread's aclrtSetCurrentContext changed ours")
+        require(
+            bench.current_context() == context, "aclrtSetCurrentContext on another thread changed this thread"
+        )
 
 
 @CONTEXTS.assumes(
     "guard",
-    "Reading the context, setting another one and putting the first back leaves the thread as it was.",
+    "Reading the context, setting another one and setting the first again leaves the thread unchanged.",
     calls="aclrtCreateContext aclrtSetCurrentContext aclrtGetCurrentContext",
     used_by="_native/gate.c",
     mark="H",
@@ -107,7 +109,7 @@ def _(bench: Bench) -> None:
         bench.borrow()
         require(bench.current_context() == bench.context, "aclrtSetCurrentContext did not bind")
         expect(0, "aclrtSetCurrentContext", context)
-        require(bench.current_context() == context, "the first context is not back")
+        require(bench.current_context() == context, "the first context is not current again")
 
 
 @CONTEXTS.assumes(
@@ -119,12 +121,12 @@ def _(bench: Bench) -> None:
 )
 def _(bench: Bench) -> None:
     expect(NULL_REFUSED, "aclrtSetCurrentContext", ffi.NULL)
-    require(bench.current_context() == bench.context, "the refused call has changed the context")
+    require(bench.current_context() == bench.context, "the refused call changed the context")
 
 
 @CONTEXTS.assumes(
     "without",
-    "Without a context, making, enqueueing and waiting on streams are refused with 107002.",
+    "Without a context, calls that make, enqueue or wait are refused with 107002.",
     calls="aclrtCreateStream aclrtStreamQuery aclrtSynchronizeStream aclrtRecordEvent aclrtMalloc aclrtMallocHost",
     used_by="_native/gate.c _native/watcher.c",
     mark="H",
@@ -162,7 +164,7 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "free-without",
-    "Memory can be given back by a thread without a context.",
+    "A thread without a context can free memory.",
     calls="aclrtFree aclrtFreeHost",
     used_by="_handles/memory _native/stage.c",
     mark="doc",
@@ -177,7 +179,7 @@ def _(_: Bench) -> None:
 
 @CONTEXTS.assumes(
     "foreign-work",
-    "Work for a stream of another context is refused with 107003.",
+    "Enqueueing on a stream of another context is refused with 107003.",
     calls="aclrtCreateContext aclrtRecordEvent aclrtStreamWaitEvent aclrtMemsetAsync aclrtMemcpyAsync",
     used_by="_native/gate.c",
     mark="H",
@@ -194,9 +196,9 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "foreign-questions",
-    "A stream of another context can be asked and waited for.",
+    "A stream of another context can be queried and waited for.",
     calls="aclrtCreateContext aclrtStreamQuery aclrtSynchronizeStream",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -208,7 +210,7 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "foreign-destroy",
-    "A stream of another context is not destroyed: 107003.",
+    "Destroying a stream of another context is refused with 107003.",
     calls="aclrtCreateContext aclrtDestroyStream",
     used_by="_native/gate.c",
     mark="H",
@@ -240,9 +242,9 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "default-stream",
-    "A device has a default stream of its own, which can be asked and waited for as NULL.",
+    "A device has a default stream, which can be queried and waited for as NULL.",
     calls="aclrtStreamQuery aclrtSynchronizeStream",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="doc",
 )
 def _(bench: Bench) -> None:

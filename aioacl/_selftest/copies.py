@@ -1,4 +1,4 @@
-"""Memory and copies: what may be copied, when the bytes are there, what is refused."""
+"""Memory and copies: what may be copied, when the bytes have arrived, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aioacl._selftest._bench import (
     write,
 )
 from aioacl._selftest._outcomes import Broken
-from aioacl._selftest._records import NOBODY, Family
+from aioacl._selftest._records import SIMULATOR_ONLY, Family
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
@@ -42,15 +42,15 @@ def copy(stream: CData, target: CData, source: CData, size: int, kind: int) -> N
 
 
 def same(found: bytes, wanted: bytes, what: str) -> None:
-    """Complains of the first byte that differs."""
+    """Raises Broken for the first byte that differs."""
     if found != wanted:
         place = next(i for i, byte in enumerate(found) if byte != wanted[i])
-        raise Broken(f"{what}: byte {place} is {found[place]}, not {wanted[place]}")
+        raise Broken(f"{what}: byte {place} is {found[place]}, expected {wanted[place]}")
 
 
 @COPIES.assumes(
     "sync",
-    "aclrtMemcpy there and back has copied when it returns.",
+    "aclrtMemcpy, to the device and back, has copied the bytes when it returns.",
     calls="aclrtMalloc aclrtMemcpy aclrtFree",
     used_by="_lifecycle/probe",
     mark="H/D",
@@ -58,12 +58,12 @@ def same(found: bytes, wanted: bytes, what: str) -> None:
 def _(bench: Bench) -> None:
     data, memory = pattern(BLOCK_BYTES), bench.memory()
     expect(0, "aclrtMemcpy", memory, BLOCK_BYTES, ffi.new("char[]", data), BLOCK_BYTES, UP)
-    same(download(memory, BLOCK_BYTES), data, "there and back")
+    same(download(memory, BLOCK_BYTES), data, "the copy to the device and back")
 
 
 @COPIES.assumes(
     "pinned",
-    "Bytes copied on a stream between pinned and device memory are there after the wait.",
+    "Bytes copied on a stream between pinned and device memory have arrived after the wait.",
     calls="aclrtMallocHost aclrtMemcpyAsync aclrtSynchronizeStreamWithTimeout",
     used_by="_native/enqueue.c _native/stage.c",
     mark="H/D",
@@ -82,7 +82,7 @@ def _(bench: Bench) -> None:
 
 @COPIES.assumes(
     "parts",
-    "Copies may begin and end anywhere inside a block.",
+    "Copies may start and end at any byte of a block.",
     calls="aclrtMemcpyAsync",
     used_by="_native/stage.c _handles/stream",
     mark="H/D",
@@ -94,14 +94,14 @@ def _(bench: Bench) -> None:
     copy(stream, memory + 101, here + 7, 1003, UP)
     bench.finish(stream)
     same(download(memory, BLOCK_BYTES)[101:1104], data[7:1010], "the part")
-    same(download(memory, BLOCK_BYTES)[1104:], bytes(BLOCK_BYTES - 1104), "what lies behind it")
+    same(download(memory, BLOCK_BYTES)[1104:], bytes(BLOCK_BYTES - 1104), "the bytes after the part")
 
 
 @COPIES.assumes(
     "pageable",
-    "Ordinary memory may be copied on a stream too, when the runtime takes its time for it.",
+    "Ordinary memory may be copied on a stream too; such a copy may be slower.",
     calls="aclrtMemcpyAsync",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -115,7 +115,7 @@ def _(bench: Bench) -> None:
 
 @COPIES.assumes(
     "late",
-    "A copy from pinned memory reads it when its turn comes, so the source must stay as it is until then.",
+    "A copy from pinned memory reads it when the copy runs, so the source must not change until then.",
     calls="aclrtMallocHost aclrtMemcpyAsync",
     used_by="_handles/memory _native/stage.c",
     mark="H/D",
@@ -131,7 +131,7 @@ def _(bench: Bench) -> None:
 
 @COPIES.assumes(
     "across",
-    "Device memory is copied to device memory of the same device.",
+    "Device memory can be copied to device memory of the same device.",
     calls="aclrtMemcpyAsync",
     used_by="_handles/stream",
     mark="H/D",
@@ -146,7 +146,7 @@ def _(bench: Bench) -> None:
 
 @COPIES.assumes(
     "fill",
-    "A fill writes its byte to as many bytes as it says, and to no more.",
+    "A fill writes the given number of bytes, and no more.",
     calls="aclrtMemsetAsync",
     used_by="_native/enqueue.c",
     mark="H/D",
@@ -175,7 +175,7 @@ def _(bench: Bench) -> None:
     expect(REFUSED, "aclrtMemcpy", memory, 10, here, 11, UP)
     expect(REFUSED, "aclrtMemcpyAsync", memory, 10, here, 11, UP, stream)
     bench.finish(stream)
-    same(download(memory, 11), bytes([2]) * 11, "what the refused copies did not fit into")
+    same(download(memory, 11), bytes([2]) * 11, "the target of the refused copies")
 
 
 @COPIES.assumes(
@@ -194,9 +194,9 @@ def _(bench: Bench) -> None:
 
 @COPIES.assumes(
     "empty",
-    "A copy of no bytes answers 0 since CANN 9.1, and 107000 before.",
+    "A copy of no bytes returns 0 since CANN 9.1, and 107000 before.",
     calls="aclrtMemcpy aclrtMemcpyAsync",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -205,12 +205,15 @@ def _(bench: Bench) -> None:
         call("aclrtMemcpy", memory, BLOCK_BYTES, here, 0, UP),
         call("aclrtMemcpyAsync", memory, BLOCK_BYTES, here, 0, UP, stream),
     }
-    require(codes in ({0}, {REFUSED}), f"the answers were {', '.join(map(named, sorted(codes)))}")
+    require(
+        codes in ({0}, {REFUSED}),
+        f"expected only 0 or only 107000, got {', '.join(map(named, sorted(codes)))}",
+    )
 
 
 @COPIES.assumes(
     "no-memory",
-    "More memory than there is is refused with 207001, and the device works on.",
+    "An allocation larger than the device's memory is refused with 207001, and the device remains usable.",
     calls="aclrtMalloc",
     used_by="_base/codes _handles/memory",
     mark="H",
@@ -224,20 +227,20 @@ def _(bench: Bench) -> None:
 
 @COPIES.assumes(
     "nothing",
-    "Memory of no bytes is refused.",
+    "An allocation of no bytes is refused.",
     calls="aclrtMalloc aclrtMallocHost",
     used_by="_handles/memory",
     mark="H",
 )
 def _(_: Bench) -> None:
     made, policy = ffi.new("void **"), lib.ACL_MEM_MALLOC_HUGE_FIRST
-    require(call("aclrtMalloc", made, 0, policy), "aclrtMalloc returned 0")
-    require(call("aclrtMallocHost", made, 0), "aclrtMallocHost returned 0")
+    require(call("aclrtMalloc", made, 0, policy), "aclrtMalloc of no bytes returned 0")
+    require(call("aclrtMallocHost", made, 0), "aclrtMallocHost of no bytes returned 0")
 
 
 @COPIES.assumes(
     "apart",
-    "Blocks that live at the same time do not overlap.",
+    "Blocks that exist at the same time do not overlap.",
     calls="aclrtMalloc aclrtMallocHost",
     used_by="_handles/memory",
     mark="doc",
@@ -246,12 +249,12 @@ def _(bench: Bench) -> None:
     blocks = [bench.memory() for _ in range(16)] + [bench.pinned() for _ in range(16)]
     places = sorted(int(ffi.cast("uintptr_t", block)) for block in blocks)
     nearest = min(later - sooner for sooner, later in pairwise(places))
-    require(nearest >= BLOCK_BYTES, f"two blocks of {BLOCK_BYTES} bytes begin {nearest} bytes apart")
+    require(nearest >= BLOCK_BYTES, f"two blocks of {BLOCK_BYTES} bytes start {nearest} bytes apart")
 
 
 @COPIES.assumes(
     "info",
-    "The free and the total memory can be asked, and there is not more free than in all.",
+    "The runtime reports free and total memory, and the free memory is at most the total.",
     calls="aclrtGetMemInfo",
     used_by="_device",
     mark="doc",

@@ -1,7 +1,7 @@
-"""Errors of tasks, which are delivered once, and the runtime's text on failures of calls.
+"""Errors of tasks, which are delivered once, and the runtime's text about calls that failed.
 
-A task can be made to fail on the simulator only. The trampolines that everybody here calls through read the text of a
-failure at once, which clears it; so the checks of the text call the function by its address.
+A task can be made to fail on the simulator only. The generated functions of the table, which all checks call, read the
+text of a failure at once, and that clears it. The checks of the text therefore call the function by its address.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 ERRORS: Final = Family("errors", "errors of tasks, delivered once", needs=Needs.FAULTS)
-TEXT: Final = Family("text", "the runtime's text on failures")
+TEXT: Final = Family("text", "the runtime's text about calls that failed")
 FAULT: Final = 507001
 STOP: Final = 1
 NO_SUCH_DEVICE: Final = 4711
 
 
 def fail(bench: Bench, stream: CData, memory: CData) -> None:
-    """Enqueues a task that fails, and lets the stream come past it without collecting the error.
+    """Enqueues a task that fails, and returns when the stream has passed it, without collecting the error.
 
-    Nobody but a wait that has something to wait for makes the runtime look at a stream that has failed.
+    Only a wait that has something to wait for makes the runtime handle a stream that has failed.
     """
     other = bench.stream()
     bench.fail_next(stream, FAULT)
@@ -54,7 +54,7 @@ def _(bench: Bench) -> None:
 
 @ERRORS.assumes(
     "queries-hide",
-    "aclrtStreamQuery and aclrtQueryEventStatus call a failed stream complete, and keep its error for a wait.",
+    "aclrtStreamQuery and aclrtQueryEventStatus report a failed stream as complete, and keep its error for a wait.",
     calls="aclrtStreamQuery aclrtQueryEventStatus aclrtSynchronizeStream",
     used_by="_native/stream.c _native/outcome.c",
     mark="H",
@@ -64,14 +64,14 @@ def _(bench: Bench) -> None:
     fail(bench, stream, memory)
     expect(0, "aclrtRecordEvent", event, stream)
     expect(0, "aclrtSynchronizeEvent", event)
-    require(bench.event_status(event) == 1, "the event behind the failure is not complete")
+    require(bench.event_status(event) == 1, "the event after the failure is not complete")
     require(bench.stream_status(stream) == 0, "the failed stream is not complete")
     expect(FAULT, "aclrtSynchronizeStream", stream)
 
 
 @ERRORS.assumes(
     "events-hide",
-    "aclrtSynchronizeEvent answers 0 for an event recorded after the failure, and keeps the error.",
+    "aclrtSynchronizeEvent returns 0 for an event recorded after the failure, and keeps the error.",
     calls="aclrtSynchronizeEvent aclrtSynchronizeStream",
     used_by="_native/stream.c",
     mark="H",
@@ -86,7 +86,7 @@ def _(bench: Bench) -> None:
 
 @ERRORS.assumes(
     "go-on",
-    "What comes after a failed task is done all the same.",
+    "Tasks after a failed task still run.",
     calls="aclrtMemsetAsync aclrtSynchronizeStream",
     used_by="_native/failure.c",
     mark="H",
@@ -99,12 +99,12 @@ def _(bench: Bench) -> None:
     fill(stream, memory, 2, 64)
     expect(FAULT, "aclrtSynchronizeStream", stream)
     expect(0, "aclrtMemcpy", here, 64, memory, 64, lib.ACL_MEMCPY_DEVICE_TO_HOST)
-    require(bytes(ffi.buffer(here, 64)) == bytes([2]) * 64, "the fill behind the failed one was not done")
+    require(bytes(ffi.buffer(here, 64)) == bytes([2]) * 64, "the fill after the failed one was not done")
 
 
 @ERRORS.assumes(
     "device-collects",
-    "A wait for the device takes the error too, so that the stream's own wait does not see it.",
+    "A wait for the device collects the error too, so a later wait for the stream returns 0.",
     calls="aclrtSynchronizeDeviceWithTimeout aclrtSynchronizeStream",
     used_by="_device _native/device.c",
     mark="H",
@@ -119,7 +119,7 @@ def _(bench: Bench) -> None:
 
 @ERRORS.assumes(
     "own",
-    "A stream that waits for an event of a failed stream goes on as if nothing had happened.",
+    "A stream that waits for an event of a failed stream continues without an error.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent aclrtSynchronizeStream",
     used_by="_native/link.c _handles/event",
     mark="H",
@@ -135,7 +135,7 @@ def _(bench: Bench) -> None:
 
 @ERRORS.assumes(
     "stop",
-    "In the mode STOP, every wait and every query of the context's streams answers with the error, again and again.",
+    "In the mode STOP, each wait for and each query of a stream of the context returns the error, each time.",
     calls="aclrtCreateContext aclrtSetStreamFailureMode aclrtSynchronizeStream aclrtStreamQuery",
     used_by="_handles/stream _native/stream.c",
     mark="H",
@@ -159,7 +159,7 @@ def _(bench: Bench) -> None:
 
 
 def unread_failure() -> None:
-    """A call that fails, without the trampoline that would read the text."""
+    """Makes a call that fails, without the generated function, which would read the text."""
     function = ffi.cast("int (*)(int32_t)", lib.aio_library_symbol(b"aclrtSetDevice"))
     code = function(NO_SUCH_DEVICE)
     if code == 0:
@@ -167,14 +167,14 @@ def unread_failure() -> None:
 
 
 def text() -> str:
-    """What this thread finds now; reading clears it."""
+    """Returns the text of this thread; reading clears it."""
     found: Any = call("aclGetRecentErrMsg")
     return text_of(found)
 
 
 @TEXT.assumes(
     "failure",
-    "A refused call leaves a text about it, for the thread that made it.",
+    "A refused call leaves a text about the failure for its thread.",
     calls="aclGetRecentErrMsg aclrtSetDevice",
     used_by="_native/gate.c",
     mark="H",
@@ -182,7 +182,7 @@ def text() -> str:
 def _(_: Bench) -> None:
     text()
     unread_failure()
-    require(text(), "there is no text after a failure")
+    require(text(), "aclGetRecentErrMsg returned no text after a failure")
 
 
 @TEXT.assumes(
@@ -196,12 +196,12 @@ def _(_: Bench) -> None:
     unread_failure()
     text()
     again = text()
-    require(not again, f"the second reading still found {again[:60]!r}")
+    require(not again, f"the second read returned {again[:60]!r}")
 
 
 @TEXT.assumes(
     "own",
-    "The text is the thread's own: another thread neither finds nor clears it.",
+    "The text belongs to its thread: another thread neither reads nor clears it.",
     calls="aclGetRecentErrMsg aclrtSetDevice",
     used_by="_native/gate.c",
     mark="H",
@@ -213,13 +213,13 @@ def _(bench: Bench) -> None:
 
     text()
     unread_failure()
-    require(str(NO_SUCH_DEVICE) not in on_a_thread(other), "another thread has found the text")
-    require(text(), "the text is gone although no call has read it")
+    require(str(NO_SUCH_DEVICE) not in on_a_thread(other), "another thread read the text")
+    require(text(), "the text is gone, although this thread did not read it")
 
 
 @TEXT.assumes(
     "kept",
-    "Calls that succeed leave the text of an earlier failure where it is.",
+    "Calls that succeed keep the text of an earlier failure.",
     calls="aclGetRecentErrMsg aclrtSetDevice aclrtCreateStream",
     used_by="_native/gate.c",
     mark="H",
@@ -228,12 +228,12 @@ def _(bench: Bench) -> None:
     text()
     unread_failure()
     bench.finish(bench.stream())
-    require(text(), "a call that succeeded has cleared the text")
+    require(text(), "a call that succeeded cleared the text")
 
 
 @TEXT.assumes(
     "quiet",
-    "Work that is not done yet is no failure: asking for it leaves no text.",
+    "Work that is not done yet is not a failure: a query of it leaves no text.",
     calls="aclGetRecentErrMsg aclrtStreamQuery aclrtQueryEventStatus",
     used_by="_native/watcher.c",
     mark="H",
@@ -246,16 +246,16 @@ def _(bench: Bench) -> None:
         bench.stream_status(stream)
         bench.event_status(event)
         found = text()
-    require(not found, f"the queries have left {found[:60]!r}")
+    require(not found, f"the queries left the text {found[:60]!r}")
 
 
 @TEXT.assumes(
     "code",
-    "A device that does not exist is refused with 107001 however it is called.",
+    "A device that does not exist is refused with 107001 by aclrtSetDevice.",
     calls="aclrtSetDevice",
     used_by="_base/codes",
     mark="H",
 )
 def _(_: Bench) -> None:
     code = call("aclrtSetDevice", NO_SUCH_DEVICE)
-    require(code == 107001, f"aclrtSetDevice returned {named(code)}")
+    require(code == 107001, f"aclrtSetDevice returned {named(code)}, expected {named(107001)}")

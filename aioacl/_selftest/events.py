@@ -1,4 +1,4 @@
-"""Events: what their status means, what a record and a wait refer to, what the clock of the device says."""
+"""Events: what their status means, which record a wait refers to, and what times the device reports."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from aioacl._selftest._bench import (
     require_code,
     status_of,
 )
-from aioacl._selftest._records import NOBODY, Family, Needs
+from aioacl._selftest._records import SIMULATOR_ONLY, Family, Needs
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 EVENTS: Final = Family("events", "events")
-NOT_YET, DONE = 0, 1  # of aclrtQueryEventStatus; aclrtQueryEvent has them the other way round
+NOT_YET, DONE = 0, 1  # of aclrtQueryEventStatus; aclrtQueryEvent uses the opposite numbers
 NEVER_RECORDED: Final = 507000
 NO_TIME: Final = 107006
 DEAD: Final = 107017
 
 
 def must_be(bench: Bench, event: CData, wanted: int, when: str) -> None:
-    """Complains of an event whose status is another one."""
+    """Raises Broken if the event has another status."""
     status = bench.event_status(event)
-    require(status == wanted, f"aclrtQueryEventStatus wrote {status} {when}")
+    require(status == wanted, f"aclrtQueryEventStatus wrote {status} {when}, expected {wanted}")
 
 
 @EVENTS.assumes(
     "unrecorded",
     "An event that was never recorded is complete: waits for it end at once, on the host and on a stream.",
     calls="aclrtCreateEventExWithFlag aclrtQueryEventStatus aclrtSynchronizeEvent aclrtStreamWaitEvent",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -53,7 +53,7 @@ def _(bench: Bench) -> None:
 
 @EVENTS.assumes(
     "status",
-    "aclrtQueryEventStatus writes 0 while the recorded point is ahead, and 1 when it is done.",
+    "aclrtQueryEventStatus writes 0 while the stream has not reached the recorded point, and 1 after that.",
     calls="aclrtRecordEvent aclrtQueryEventStatus",
     used_by="_native/stream.c",
     mark="H/D",
@@ -68,9 +68,9 @@ def _(bench: Bench) -> None:
 
 @EVENTS.assumes(
     "old-status",
-    "aclrtQueryEvent, for events of the old kind, has the same numbers the other way round.",
+    "aclrtQueryEvent, for events of the old kind, writes the opposite: 1 before that point and 0 after it.",
     calls="aclrtCreateEventWithFlag aclrtQueryEvent",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -81,14 +81,14 @@ def _(bench: Bench) -> None:
         pending = status_of("aclrtQueryEvent", "aclrtEventStatus", event)
         require(pending == 1, f"aclrtQueryEvent wrote {pending} for a point that the stream has not reached")
     done = status_of("aclrtQueryEvent", "aclrtEventStatus", event)
-    if done:  # right behind a synchronize it may lag, once
+    if done:  # right after a synchronize, one query may still return the old value
         done = status_of("aclrtQueryEvent", "aclrtEventStatus", event)
     require(done == 0, f"aclrtQueryEvent wrote {done} for a point that the stream has reached")
 
 
 @EVENTS.assumes(
     "covers",
-    "When an event is complete, everything enqueued before its record is done.",
+    "When an event is complete, all work that was enqueued before its record is done.",
     calls="aclrtMemsetAsync aclrtMemcpyAsync aclrtRecordEvent aclrtSynchronizeEvent aclrtQueryEventStatus",
     used_by="_native/stream.c _native/outcome.c",
     mark="H/D",
@@ -110,12 +110,12 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtRecordEvent", event, stream)
         (asked, waited)[value % 2]()
         landed = bytes(ffi.buffer(here, 4096))
-        require(landed == bytes([value]) * 4096, "the event was complete before the copy had landed")
+        require(landed == bytes([value]) * 4096, "the event was complete before the copy had arrived")
 
 
 @EVENTS.assumes(
     "again",
-    "Recorded again, an event stands for the newest record.",
+    "An event that is recorded again refers to the newest record.",
     calls="aclrtRecordEvent aclrtQueryEventStatus",
     used_by="_native/events.c _handles/event",
     mark="H",
@@ -126,15 +126,15 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtRecordEvent", event, idle)
         bench.finish(idle)
         expect(0, "aclrtRecordEvent", event, still)
-        must_be(bench, event, NOT_YET, "though its newest record is ahead")
+        must_be(bench, event, NOT_YET, "although its newest record is not reached")
         expect(0, "aclrtRecordEvent", event, idle)
         bench.finish(idle)
-        must_be(bench, event, DONE, "though its newest record is done")
+        must_be(bench, event, DONE, "although its newest record is reached")
 
 
 @EVENTS.assumes(
     "kept-pending",
-    "A wait that a stream has enqueued keeps the record it was made for, though the event is recorded again.",
+    "A wait in a stream's queue keeps the record that it was enqueued for, if the event is recorded again.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent",
     used_by="_native/events.c",
     mark="H",
@@ -146,13 +146,13 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtStreamWaitEvent", waiting, event)
         expect(0, "aclrtRecordEvent", event, idle)
         bench.finish(idle)
-        require(bench.stream_status(waiting) == 1, "the newer record has ended the older wait")
+        require(bench.stream_status(waiting) == 1, "the newer record ended the older wait")
     bench.finish(waiting)
 
 
 @EVENTS.assumes(
     "kept-done",
-    "A wait for a record that is done does not become one for the next record.",
+    "A wait for a record that is reached does not become a wait for the next record.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent",
     used_by="_native/events.c",
     mark="H",
@@ -164,12 +164,12 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtStreamWaitEvent", waiting, event)
         expect(0, "aclrtRecordEvent", event, still)
         bench.finish(waiting)
-        require(bench.stream_status(still) == 1, "the stream does not stand still")
+        require(bench.stream_status(still) == 1, "the held stream is complete")
 
 
 @EVENTS.assumes(
     "across",
-    "A stream that waits for an event goes on when the other stream has come so far, and not before.",
+    "A stream that waits for an event continues when the other stream has reached the record, and not before.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent",
     used_by="_native/enqueue.c _handles/stream",
     mark="H/D",
@@ -185,7 +185,7 @@ def _(bench: Bench) -> None:
 
 @EVENTS.assumes(
     "own-stream",
-    "A stream may wait for an event of its own.",
+    "A stream may wait for an event that was recorded on it.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent",
     used_by="_handles/stream",
     mark="H",
@@ -199,7 +199,7 @@ def _(bench: Bench) -> None:
 
 @EVENTS.assumes(
     "destroy-pending",
-    "An event may be destroyed while its record is ahead and a stream waits for it: the call returns, both go on.",
+    "An event may be destroyed before its record is reached and while a stream waits for it: the wait still ends.",
     calls="aclrtRecordEvent aclrtStreamWaitEvent aclrtDestroyEvent",
     used_by="_native/events.c",
     mark="H",
@@ -219,7 +219,7 @@ def _(bench: Bench) -> None:
     "destroyed",
     "An event that was destroyed is refused with 107017.",
     calls="aclrtDestroyEvent aclrtQueryEventStatus aclrtRecordEvent",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
     needs=Needs.NO_CARD,
 )
@@ -233,7 +233,7 @@ def _(bench: Bench) -> None:
 
 @EVENTS.assumes(
     "many",
-    "Five hundred events can live at once.",
+    "Five hundred events can exist at the same time.",
     calls="aclrtCreateEventExWithFlag aclrtRecordEvent aclrtDestroyEvent",
     used_by="_native/events.c",
     mark="H",
@@ -244,12 +244,12 @@ def _(bench: Bench) -> None:
     for event in events:
         expect(0, "aclrtRecordEvent", event, stream)
     bench.finish(stream)
-    require(all(bench.event_status(event) == DONE for event in events), "one of them is not complete")
+    require(all(bench.event_status(event) == DONE for event in events), "an event is not complete")
 
 
 @EVENTS.assumes(
     "elapsed",
-    "Between two events for timing that are complete there is a time, in milliseconds, and it is not negative.",
+    "The time between two complete events for timing is in milliseconds and not negative.",
     calls="aclrtCreateEventExWithFlag aclrtEventElapsedTime",
     used_by="_handles/event",
     mark="H/D",
@@ -267,7 +267,7 @@ def _(bench: Bench) -> None:
 
 @EVENTS.assumes(
     "elapsed-early",
-    "There is no time before both are complete (107006), nor without a record (507000).",
+    "The time between two events is refused before both are complete (107006), and without a record (507000).",
     calls="aclrtEventElapsedTime",
     used_by="_handles/event",
     mark="H",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi
 from aioacl._selftest._bench import Bench, download, expect, fill, require
-from aioacl._selftest._records import NOBODY, Family
+from aioacl._selftest._records import SIMULATOR_ONLY, Family
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ HOSTFUNCS: Final = Family("hostfuncs", "functions on the host that a stream call
 
 
 def host_function(work: Callable[[], object]) -> CData:
-    """A C function that calls this one; keep it as long as it may be called."""
+    """Returns a C function that calls this one; keep a reference to it while it may be called."""
 
     def enter(_: Any) -> None:
         work()
@@ -29,9 +29,9 @@ def host_function(work: Callable[[], object]) -> CData:
 
 @HOSTFUNCS.assumes(
     "order",
-    "They are called in the order in which they were enqueued, each before a wait for the stream returns.",
+    "Host functions are called in the order in which they were enqueued, each before a wait for the stream returns.",
     calls="aclrtLaunchHostFunc",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -40,14 +40,14 @@ def _(bench: Bench) -> None:
     for function in functions:
         expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)
     bench.finish(stream)
-    require(seen == list(range(20)), f"they were called in the order {seen}")
+    require(seen == list(range(20)), f"expected calls in the order 0 to 19, got {seen}")
 
 
 @HOSTFUNCS.assumes(
     "elsewhere",
-    "They run on a thread of the runtime, and not inside the call that enqueues them.",
+    "Host functions run on a thread of the runtime, and not inside the call that enqueues them.",
     calls="aclrtLaunchHostFunc",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -55,16 +55,16 @@ def _(bench: Bench) -> None:
     function = host_function(lambda: seen.append(threading.get_native_id()))
     with bench.held(stream):
         expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)
-        require(not seen, "the function was called while the stream stood still")
+        require(not seen, "the function was called while the stream was held")
     require(len(seen) == 1, f"the function was called {len(seen)} times")
     require(seen[0] != threading.get_native_id(), "the function was called on the enqueueing thread")
 
 
 @HOSTFUNCS.assumes(
     "blocks",
-    "What comes behind one on the stream waits until it has returned.",
+    "Later work of the stream waits until the host function has returned.",
     calls="aclrtLaunchHostFunc aclrtMemsetAsync",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H/D",
 )
 def _(bench: Bench) -> None:
@@ -78,5 +78,5 @@ def _(bench: Bench) -> None:
     finally:
         gate.set()
     bench.finish(stream)
-    require(still == 1, "the stream was complete although the function had not returned")
-    require(download(memory, 1) == b"\2", "the fill behind it was not done")
+    require(still == 1, "the stream was complete, although the function had not returned")
+    require(download(memory, 1) == b"\2", "the fill after the host function was not done")

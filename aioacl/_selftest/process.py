@@ -1,4 +1,4 @@
-"""The library and the process: what is there, what initialising means, and what may be asked without a device."""
+"""The library and the process: which functions exist, what aclInit does, and what needs no device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._library.features import called, is_needed
 from aioacl._selftest._bench import NO_DEVICE, REPEAT_INITIALIZE, call, expect, fill, named, one_of, require
 from aioacl._selftest._outcomes import NotTestable
-from aioacl._selftest._records import NOBODY, Family
+from aioacl._selftest._records import SIMULATOR_ONLY, Family
 
 if TYPE_CHECKING:
     from aioacl._selftest._bench import Bench
@@ -27,7 +27,7 @@ RELEASES: Final = {
 
 
 def absent() -> dict[str, str]:
-    """The functions of the table that the library lacks, and the release that brought each."""
+    """Returns the functions of the table that the library lacks, with the release that introduced each."""
     string = ffi.string
     return {
         string(lib.aio_table_name(index)).decode(): string(lib.aio_table_since(index)).decode()
@@ -37,7 +37,7 @@ def absent() -> dict[str, str]:
 
 
 def version() -> str:
-    """The release that the library says it belongs to, or nothing."""
+    """Returns the release that the library reports, or an empty text."""
     text = ffi.new("char[]", VERSION_BYTES)
     code = call("aclsysGetVersionStr", ffi.new("char[]", b"runtime"), text)
     return "" if code else text_of(text)
@@ -53,12 +53,14 @@ def version() -> str:
 def _(bench: Bench) -> None:
     count = ffi.new("uint32_t *")
     expect(0, "aclrtGetDeviceCount", count)
-    require(count[0] > bench.device, f"aclrtGetDeviceCount wrote {count[0]}")
+    require(
+        count[0] > bench.device, f"aclrtGetDeviceCount wrote {count[0]}, expected more than {bench.device}"
+    )
 
 
 @PROCESS.assumes(
     "needed",
-    "The functions without which no device can be used are there.",
+    "The library has the functions without which no device can be used.",
     calls="",
     used_by="_library/load _library/features",
     mark="doc",
@@ -70,22 +72,22 @@ def _(_: Bench) -> None:
 
 @PROCESS.assumes(
     "since",
-    "Each function that aioacl calls is there, if the library's release is said to have brought it.",
+    "The library has each function that aioacl calls and that its release should have.",
     calls="aclsysGetVersionStr",
     used_by="_library/load _library/features",
     mark="doc",
 )
 def _(_: Bench) -> None:
-    version_found = re.match(r"(\d+)\.(\d+)", version())
-    if version_found is None:
-        raise NotTestable("the library does not tell its release")
-    release = (int(version_found[1]), int(version_found[2]))
+    found = re.match(r"(\d+)\.(\d+)", version())
+    if found is None:
+        raise NotTestable("the library does not report its release")
+    release = (int(found[1]), int(found[2]))
     lost = [
         f"{name} (of {since})"
         for name, since in absent().items()
         if name in called() and RELEASES.get(since, (99, 0)) <= release
     ]
-    require(not lost, f"the library says it is {version_found[0]}, but lacks {', '.join(lost)}")
+    require(not lost, f"the library reports release {found[0]}, but lacks {', '.join(lost)}")
 
 
 @PROCESS.assumes(
@@ -102,7 +104,7 @@ def _(_: Bench) -> None:
 
 @PROCESS.assumes(
     "finalise",
-    "aclFinalizeReference gives one use back, and leaves devices that are set alone.",
+    "aclFinalizeReference decrements the count of uses, and does not reset devices that are set.",
     calls="aclInit aclFinalizeReference aclrtSetDevice",
     used_by="_library/runtime",
     mark="doc",
@@ -110,11 +112,11 @@ def _(_: Bench) -> None:
 def _(bench: Bench) -> None:
     left = ffi.new("uint64_t *", 77)
     expect(0, "aclInit", ffi.NULL)
-    expect(REPEAT_INITIALIZE, "aclInit", ffi.NULL)  # which counts too
+    expect(REPEAT_INITIALIZE, "aclInit", ffi.NULL)  # this call counts too
     bench.set_device()
     for wanted in (1, 0):
         expect(0, "aclFinalizeReference", left)
-        require(left[0] == wanted, f"aclFinalizeReference wrote {left[0]}, not {wanted}")
+        require(left[0] == wanted, f"aclFinalizeReference wrote {left[0]}, expected {wanted}")
         bench.finish(bench.stream())
 
 
@@ -122,7 +124,7 @@ def _(bench: Bench) -> None:
     "uninitialised",
     "A device can be set without aclInit.",
     calls="aclrtSetDevice",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -132,7 +134,7 @@ def _(bench: Bench) -> None:
 
 @PROCESS.assumes(
     "look",
-    "Counting the devices, naming the chip and asking for a status need no context, and make none.",
+    "The number of devices, the name of the chip and a device's status need no context, and create none.",
     calls="aclrtGetDeviceCount aclrtGetSocName aclrtQueryDeviceStatus aclrtGetPrimaryCtxState",
     used_by="_device _cli/devices",
     mark="H",
@@ -140,11 +142,9 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     count, status = ffi.new("uint32_t *"), ffi.new("aclrtDeviceStatus *")
     expect(0, "aclrtGetDeviceCount", count)
-    require(text_of(call("aclrtGetSocName")), "aclrtGetSocName has no name for the chip")
+    require(text_of(call("aclrtGetSocName")), "aclrtGetSocName returned no name")
     expect(0, "aclrtQueryDeviceStatus", bench.device, status)
-    require(
-        not bench.is_active(), "looking has made a context: aclrtGetPrimaryCtxState says that it is active"
-    )
+    require(not bench.is_active(), "the calls made a context: aclrtGetPrimaryCtxState reports it as active")
 
 
 @PROCESS.assumes(
@@ -165,31 +165,31 @@ def _(_: Bench) -> None:
     "primary",
     "Setting a device makes its primary context active.",
     calls="aclrtSetDevice aclrtGetPrimaryCtxState",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
     bench.set_device()
-    require(bench.is_active(), "aclrtGetPrimaryCtxState says that it is not active")
+    require(bench.is_active(), "aclrtGetPrimaryCtxState reports that it is not active")
 
 
 @PROCESS.assumes(
     "mode",
     "The run mode can be read without a context.",
     calls="aclrtGetRunMode",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="doc",
 )
 def _(_: Bench) -> None:
     mode = ffi.new("aclrtRunMode *", 77)
     code = call("aclrtGetRunMode", mode)
-    require(code == 0, f"aclrtGetRunMode returned {named(code)}")
+    require(code == 0, f"aclrtGetRunMode returned {named(code)}, expected {named(0)}")
     one_of((lib.ACL_DEVICE, lib.ACL_HOST), int(mode[0]), "aclrtGetRunMode")
 
 
 @PROCESS.assumes(
     "exit",
-    "A process whose device is set, with work that is done, ends by itself and with its own status.",
+    "A process with a set device and finished work ends by itself, with its own status.",
     calls="aclrtSetDevice aclrtCreateStream",
     used_by="_native/exit.c",
     mark="H",
@@ -203,7 +203,7 @@ def _(bench: Bench) -> None:
 
 @PROCESS.assumes(
     "exit-inside",
-    "A handler installed after the library was loaded runs before its destructors, and saves an exit beside a wait.",
+    "A handler installed after the load runs before the library's destructors, so a process can end during a wait.",
     calls="aclrtSetDevice aclrtStreamWaitEvent aclrtSynchronizeStream",
     used_by="_native/exit.c",
     mark="H",

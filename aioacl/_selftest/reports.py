@@ -1,4 +1,7 @@
-"""Reports of failed tasks: the ids of tasks, what wakes the runtime, and the order that makes an await true."""
+"""Reports of failed tasks: ids of tasks, what wakes the runtime, and the order of a report and a completion.
+
+This order is why an await does not succeed for a task that failed.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ ROUNDS: Final = 8
 
 
 def last_task() -> int:
-    """The id of the task that this thread has enqueued last."""
+    """Returns the id of the last task that this thread enqueued."""
     number = ffi.new("uint32_t *")
     expect(0, "aclrtGetThreadLastTaskId", number)
     return int(number[0])
 
 
 def id_of(stream: CData) -> int:
-    """The id by which reports name the stream."""
+    """Returns the id by which reports name the stream."""
     number = ffi.new("int32_t *")
     expect(0, "aclrtStreamGetId", stream, number)
     return int(number[0])
@@ -52,7 +55,7 @@ def _(bench: Bench) -> None:
         now = last_task()
         require(
             0 < (now - before) % (1 << 32) < 1 << 31,
-            f"the id after an enqueue is {now}, and {before} before it",
+            f"the id after an enqueue is {now}, and before it {before}",
         )
         before = now
     bench.finish(stream)
@@ -60,7 +63,7 @@ def _(bench: Bench) -> None:
 
 @REPORTS.assumes(
     "nothing-submitted",
-    "A wait for an event of the stream's own submits nothing, and leaves the thread's id as it was.",
+    "A wait for an event of the same stream submits nothing, and does not change the thread's last id.",
     calls="aclrtGetThreadLastTaskId aclrtStreamWaitEvent",
     used_by="_native/enqueue.c",
     mark="H",
@@ -72,13 +75,13 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtStreamWaitEvent", stream, event)
     require(
         last_task() == before,
-        f"the id is {last_task()} behind a wait for an event of the stream's own, not {before}",
+        f"the id is {last_task()} after a wait for an event of the same stream, expected {before}",
     )
 
 
 @REPORTS.assumes(
     "stream-ids",
-    "Two streams of a device that exist at the same time have two ids.",
+    "Two streams of a device that exist at the same time have different ids.",
     calls="aclrtStreamGetId",
     used_by="_native/attribution.c _native/stream.c",
     mark="H",
@@ -90,7 +93,7 @@ def _(bench: Bench) -> None:
 
 @REPORTS.assumes(
     "question",
-    "aclrtQueryEvent answers without waiting for an event of the old kind that has not been reached.",
+    "aclrtQueryEvent returns without waiting, for an event of the old kind that is not complete.",
     calls="aclrtCreateEventWithFlag aclrtRecordEvent aclrtQueryEvent",
     used_by="_native/device.c",
     mark="H",
@@ -102,17 +105,18 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtRecordEvent", event, stream)
         ask = bench.helper(lambda: status_of("aclrtQueryEvent", "aclrtEventStatus", event))
         require(
-            ask.answer("aclrtQueryEvent") == 1, "aclrtQueryEvent calls an event complete that was not reached"
+            ask.answer("aclrtQueryEvent") == 1,
+            "aclrtQueryEvent reports an event as complete that the stream has not reached",
         )
 
 
 def _reported() -> int:
-    """How many failed tasks were reported that the engine has not enqueued itself, as those here."""
+    """Returns how many failed tasks were reported that the engine did not enqueue, such as those of this file."""
     return int(lib.aio_device_unattributed(0))
 
 
 def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None:
-    """Asks until what is behind a failed task is complete, and looks then whether the task was reported."""
+    """Queries until the work after a failed task is complete, and checks then that the task was reported."""
     if not detection.reported_by():
         raise NotTestable("the library has no function that registers a callback")
     memory = bench.memory()
@@ -129,13 +133,15 @@ def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None
             if is_complete(stream, event):
                 break
         seen = _reported() - before
-        require(seen == 1, f"{seen} failed tasks were reported when the work behind one was complete")
+        require(
+            seen == 1, f"{seen} failed tasks were reported when the work after one was complete, expected 1"
+        )
         call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
 
 
 @REPORTS.assumes(
     "before-the-event",
-    "An event behind a failed task reads complete only after the callback for the task has returned.",
+    "An event after a failed task is complete only after the callback for the task has returned.",
     calls="aclrtMemsetAsync aclrtRecordEvent aclrtQueryEventStatus",
     used_by="_native/report.c _library/detection",
     mark="H",
@@ -147,7 +153,7 @@ def _(bench: Bench) -> None:
 
 @REPORTS.assumes(
     "before-idle",
-    "A stream with a failed task reads idle only after the callback for the task has returned.",
+    "A stream with a failed task is idle only after the callback for the task has returned.",
     calls="aclrtMemsetAsync aclrtStreamQuery",
     used_by="_native/report.c _library/detection",
     mark="H",

@@ -1,6 +1,6 @@
-"""The rules of set and reset: the counts, who has a context afterwards, what lives on, what becomes of waiters.
+"""The rules of set and reset: the counts, which threads keep a context, what remains, and how waits end.
 
-Each runs in a process of its own, in which the device has not been set before; none runs without --reset.
+Each check runs in its own process, in which the device has not been set before. None runs without --reset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aioacl._selftest._bench import (
     NOT_SET,
     Bench,
     Helper,
-    Puppet,
+    RemoteThread,
     call,
     download,
     expect,
@@ -28,7 +28,7 @@ from aioacl._selftest._bench import (
     require_code,
 )
 from aioacl._selftest._outcomes import Broken
-from aioacl._selftest._records import NOBODY, Family, Needs
+from aioacl._selftest._records import SIMULATOR_ONLY, Family, Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,10 +64,10 @@ def _follow(steps: str) -> Callable[[Bench], None]:
         counts = states.Counts()
         for place, step in enumerate(steps.split(), start=1):
             function, rule = STEPS[step]
-            verdict = rule(counts)
+            result = rule(counts)
             code = call(function, bench.device)
-            require_code(verdict.code, code, function, f"as step {place}")
-            counts = verdict.counts
+            require_code(result.code, code, function, f"as step {place}")
+            counts = result.counts
 
     return check
 
@@ -83,14 +83,14 @@ for _sequence in SEQUENCES:
 
 
 def force(bench: Bench) -> None:
-    """Resets the device by force; what was made before is gone."""
+    """Resets the device by force, and discards the handles that were made before."""
     expect(0, "aclrtResetDeviceForce", bench.device)
     bench.forget()
 
 
 @RESETS.assumes(
     "threads",
-    "The count is the process's: one thread may take back what another has set, and then there is nothing left.",
+    "The count belongs to the process: one thread may reset what another has set, and the count is then 0.",
     calls="aclrtSetDevice aclrtResetDeviceForce",
     used_by="_base/states _lifecycle/procedures/close",
     mark="H*",
@@ -104,7 +104,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "no-device",
-    "To reset a device beyond the last one is refused with 107001.",
+    "The reset of a device number beyond the last one is refused with 107001.",
     calls="aclrtGetDeviceCount aclrtResetDevice aclrtResetDeviceForce",
     used_by="_base/codes lowlevel",
     mark="H",
@@ -118,7 +118,7 @@ def _(_: Bench) -> None:
 
 @RESETS.assumes(
     "decrement",
-    "A reset that only counts down leaves contexts, streams and memory as they are.",
+    "A reset that only decrements the count leaves contexts, streams and memory unchanged.",
     calls="aclrtResetDevice aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout aclrtMemcpy",
     used_by="_base/states lowlevel",
     mark="H",
@@ -140,7 +140,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "unbound",
-    "After a reset that releases, the thread that did it has no context: 107002.",
+    "After a reset that releases the device, the calling thread has no context: 107002.",
     calls="aclrtResetDevice aclrtResetDeviceForce aclrtGetCurrentContext",
     used_by="_lifecycle/procedures/close",
     mark="H",
@@ -154,9 +154,9 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "inactive",
-    "After a reset that releases, the device's primary context is not active.",
+    "After a reset that releases the device, its primary context is not active.",
     calls="aclrtResetDevice aclrtResetDeviceForce aclrtGetPrimaryCtxState",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -168,7 +168,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "others-unbound",
-    "Another thread that has the device has no context either, whether it has set the device or borrowed the context.",
+    "After a reset, another thread has no context either, whether it set the device or only the context.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
     used_by="_native/gate.c _native/watcher.c",
     mark="H",
@@ -184,7 +184,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "revival",
-    "A thread that has called nothing between a reset and the next set, by others, works again.",
+    "A thread that calls nothing between a reset and a set by another thread works again.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
     used_by="_native/watcher.c",
     mark="H",
@@ -201,9 +201,9 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "detached",
-    "A thread that has looked for its context in between stays without one: 107002.",
+    "A thread that uses its context between the reset and the set stays without one: 107002.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
     needs=Needs.MODEL,
 )
@@ -221,7 +221,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "works",
-    "After a force reset and a set the device works: a stream, memory and a copy there and back.",
+    "After a force reset and a set, the device works: a stream, memory, and a copy to the device and back.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtCreateStream aclrtMalloc aclrtMemcpy",
     used_by="_lifecycle/procedures/reset _lifecycle/probe",
     mark="H",
@@ -239,7 +239,7 @@ def _(bench: Bench) -> None:
     "same-context",
     "The primary context has the same address after a reset and a set.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtGetCurrentContext",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
     needs=Needs.MODEL,
 )
@@ -248,14 +248,14 @@ def _(bench: Bench) -> None:
     before = bench.context
     force(bench)
     bench.set_device()
-    require(bench.context == before, "it has another address")
+    require(bench.context == before, "the primary context has another address")
 
 
 @RESETS.assumes(
     "explicit",
-    "An explicit context and its streams outlive a force reset of their device.",
+    "An explicit context and its streams remain valid after a force reset of their device.",
     calls="aclrtCreateContext aclrtResetDeviceForce aclrtSetCurrentContext aclrtSynchronizeStream",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -272,7 +272,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "pinned",
-    "Pinned memory outlives a force reset: it can be read, and given back.",
+    "Pinned memory remains valid after a force reset: it can be read and freed.",
     calls="aclrtMallocHost aclrtResetDeviceForce aclrtFreeHost",
     used_by="_handles/memory _native/stage.c",
     mark="doc",
@@ -283,14 +283,14 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtMallocHost", here, 4096)
     ffi.buffer(here[0], 4)[:] = b"kept"
     force(bench)
-    require(bytes(ffi.buffer(here[0], 4)) == b"kept", "its bytes have changed")
+    require(bytes(ffi.buffer(here[0], 4)) == b"kept", "the bytes of the pinned memory changed")
     bench.set_device()
     expect(0, "aclrtFreeHost", here[0])
     force(bench)
 
 
 def _wait_through(bench: Bench, function: str, wait: Callable[[CData, CData], int]) -> None:
-    """A thread sits in that wait for a stream that stands still while the device is reset by force."""
+    """Resets the device by force while a thread is in that wait for a held stream."""
     bench.set_device()
     stream, event, gate = bench.stream(), bench.event(), ffi.new("aclrtEvent *")
     expect(0, "aclrtCreateEventWithFlag", gate, 1)
@@ -304,7 +304,7 @@ def _wait_through(bench: Bench, function: str, wait: Callable[[CData, CData], in
 
 @RESETS.assumes(
     "stream-waiter",
-    "Whoever waits for a stream during a force reset leaves with 0, although its work was dropped.",
+    "A wait for a stream during a force reset returns 0, although the work was dropped.",
     calls="aclrtResetDeviceForce aclrtSynchronizeStreamWithTimeout",
     used_by="_native/confirm.c _native/waiters.c",
     mark="H",
@@ -316,7 +316,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "event-waiter",
-    "Whoever waits for an event during a force reset leaves with 0 too.",
+    "A wait for an event during a force reset returns 0, too.",
     calls="aclrtResetDeviceForce aclrtSynchronizeEventWithTimeout",
     used_by="_native/confirm.c _native/waiters.c",
     mark="H",
@@ -330,7 +330,7 @@ def _(bench: Bench) -> None:
     "stale-stream",
     "A stream from before a reset is refused with 107017.",
     calls="aclrtResetDeviceForce aclrtSynchronizeStream",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
     needs=Needs.NO_CARD,
 )
@@ -347,9 +347,9 @@ def _make_stream() -> int:
     return int(call("aclrtCreateStream", ffi.new("aclrtStream *")))
 
 
-def _bound(bench: Bench, bind: str) -> Puppet:
-    """A thread that was bound in that way, and has called nothing since."""
-    puppet = Puppet()
+def _bound(bench: Bench, bind: str) -> RemoteThread:
+    """Returns a thread that was bound in that way, and has called nothing since."""
+    thread = RemoteThread()
     argument = bench.device if bind == "aclrtSetDevice" else bench.context
-    require_code(0, puppet.do(lambda: call(bind, argument)), bind)
-    return puppet
+    require_code(0, thread.do(lambda: call(bind, argument)), bind)
+    return thread

@@ -1,6 +1,6 @@
-"""The runtime's callbacks on what happens to devices and streams.
+"""The runtime's callbacks about the states of devices and streams.
 
-aioacl learns of resets by others from them, on the resetting thread, and aborts its streams on the spot.
+They report resets by other code to aioacl, on the resetting thread, and aioacl aborts its streams in the callback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aioacl._selftest._bench import (
     REFUSED,
     UNSUPPORTED,
     Bench,
-    Puppet,
+    RemoteThread,
     call,
     expect,
     patience,
@@ -24,7 +24,7 @@ from aioacl._selftest._bench import (
     require_code,
 )
 from aioacl._selftest._outcomes import NotTestable
-from aioacl._selftest._records import NOBODY, Family, Needs
+from aioacl._selftest._records import SIMULATOR_ONLY, Family, Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,8 +37,8 @@ CREATED, DESTROYING = 1, 2
 WORDS: Final = ("SET_PRE", "SET_POST", "RESET_PRE", "RESET_POST")
 
 
-class StateLog:
-    """A registered callback, and what it received: the state, and the thread it ran on."""
+class StateCallback:
+    """A registered callback that records the reported states, and the threads that it ran on."""
 
     def __init__(self, device: int, also: Callable[[int], object] = lambda _: None) -> None:
         self.reported: list[tuple[int, int]] = []
@@ -52,11 +52,11 @@ class StateLog:
         expect(0, "aclrtRegDeviceStateCallback", NAME, as_callback(self._callback), ffi.NULL)
 
     def must_be(self, *wanted: int) -> None:
-        """Complains unless exactly these states were reported since the last check, on this thread."""
+        """Raises Broken unless these states were reported since the last check, on this thread."""
         states = [state for state, _ in self.reported]
         here = all(thread == threading.get_native_id() for _, thread in self.reported)
         self.reported.clear()
-        require(states == list(wanted), f"the callback got {_words(states)}, not {_words(wanted)}")
+        require(states == list(wanted), f"the callback reported {_words(states)}, expected {_words(wanted)}")
         require(here, "the callback ran on another thread than the call")
 
 
@@ -64,7 +64,7 @@ NAME: Final = b"aioacl-selftest"
 
 
 def as_callback(function: CData) -> CData:
-    """The same address, with the type that the table names."""
+    """Returns the same address, with the type that the table names."""
     return ffi.cast("aclrtDeviceStateCallback", function)
 
 
@@ -74,48 +74,48 @@ def _words(states: Iterable[int]) -> str:
 
 @STATES.assumes(
     "name",
-    "A name can be registered once (107000), and again after NULL was registered under it.",
+    "A second registration of a name is refused with 107000, and accepted after NULL was registered.",
     calls="aclrtRegDeviceStateCallback",
     used_by="_native/abort.c",
     mark="H",
 )
 def _(bench: Bench) -> None:
-    log = StateLog(bench.device)
+    reported = StateCallback(bench.device)
     other = ffi.callback("void(int32_t, int, void *)", lambda *_: None)
     expect(REFUSED, "aclrtRegDeviceStateCallback", NAME, as_callback(other), ffi.NULL)
     expect(0, "aclrtRegDeviceStateCallback", NAME, ffi.NULL, ffi.NULL)
     bench.set_device()
-    log.must_be()
+    reported.must_be()
     expect(0, "aclrtRegDeviceStateCallback", NAME, as_callback(other), ffi.NULL)
 
 
 @STATES.assumes(
     "set",
-    "The first aclrtSetDevice reports SET_PRE and SET_POST, each further one SET_POST, on the thread that sets.",
+    "The first aclrtSetDevice reports SET_PRE and SET_POST, each later one SET_POST, on the calling thread.",
     calls="aclrtRegDeviceStateCallback aclrtSetDevice",
     used_by="_native/abort.c",
     mark="H",
 )
 def _(bench: Bench) -> None:
-    log = StateLog(bench.device)
+    reported = StateCallback(bench.device)
     bench.set_device()
-    log.must_be(SET_PRE, SET_POST)
+    reported.must_be(SET_PRE, SET_POST)
     bench.set_device()
-    log.must_be(SET_POST)
+    reported.must_be(SET_POST)
 
 
 @STATES.assumes(
     "streams",
-    "The callback on streams reports 1 after a stream was made and 2 before it is destroyed, on the calling thread.",
+    "The callback for streams reports 1 after a stream is made and 2 before it is destroyed, on the calling thread.",
     calls="aclrtRegStreamStateCallback aclrtCreateStream aclrtDestroyStream",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
-    log: list[tuple[CData, int, int]] = []
+    reported: list[tuple[CData, int, int]] = []
 
     def note(stream: CData, state: int, _: Any) -> None:
-        log.append((stream, state, threading.get_native_id()))
+        reported.append((stream, state, threading.get_native_id()))
 
     callback = ffi.callback("void(void *, int, void *)", note)
     bench.set_device()
@@ -126,15 +126,16 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtDestroyStream", stream[0])
     expect(0, "aclrtRegStreamStateCallback", NAME, ffi.NULL, ffi.NULL)
     here = threading.get_native_id()
-    of_ours = [(state, thread) for each, state, thread in log if each == stream[0]]
+    of_ours = [(state, thread) for each, state, thread in reported if each == stream[0]]
     require(
-        of_ours == [(CREATED, here), (DESTROYING, here)], f"(state, thread) were {of_ours} on thread {here}"
+        of_ours == [(CREATED, here), (DESTROYING, here)],
+        f"expected the states 1 and 2 on thread {here}, got (state, thread) {of_ours}",
     )
 
 
 @STATES.assumes(
     "reset",
-    "A reset that releases reports RESET_PRE and RESET_POST, on the resetting thread; no other reset reports a thing.",
+    "A reset that releases the device reports RESET_PRE and RESET_POST, on its thread; other resets report nothing.",
     calls="aclrtRegDeviceStateCallback aclrtResetDevice aclrtResetDeviceForce",
     used_by="_native/abort.c",
     mark="H",
@@ -143,22 +144,22 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     bench.set_device()
     bench.set_device()
-    log = StateLog(bench.device)
+    reported = StateCallback(bench.device)
     expect(0, "aclrtResetDevice", bench.device)
-    log.must_be()
+    reported.must_be()
     expect(0, "aclrtResetDevice", bench.device)
-    log.must_be(RESET_PRE, RESET_POST)
+    reported.must_be(RESET_PRE, RESET_POST)
     expect(NOT_SET, "aclrtResetDeviceForce", bench.device)
-    log.must_be()
+    reported.must_be()
     bench.set_device()
-    log.must_be(SET_PRE, SET_POST)
+    reported.must_be(SET_PRE, SET_POST)
     expect(0, "aclrtResetDeviceForce", bench.device)
-    log.must_be(RESET_PRE, RESET_POST)
+    reported.must_be(RESET_PRE, RESET_POST)
 
 
 @STATES.assumes(
     "context",
-    "Inside RESET_PRE the resetting thread still has the device's context, and inside RESET_POST none.",
+    "Inside RESET_PRE the resetting thread still has the device's context, and inside RESET_POST it has none.",
     calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtGetCurrentContext",
     used_by="_native/abort.c",
     mark="H",
@@ -174,9 +175,9 @@ def _(bench: Bench) -> None:
         contexts[state] = found[0]
 
     bench.set_device()
-    log = StateLog(bench.device, look)
+    reported = StateCallback(bench.device, look)
     expect(0, "aclrtResetDeviceForce", bench.device)
-    log.must_be(RESET_PRE, RESET_POST)
+    reported.must_be(RESET_PRE, RESET_POST)
     require_code(0, codes[RESET_PRE], "aclrtGetCurrentContext", "inside RESET_PRE")
     require(contexts[RESET_PRE] == bench.context, "inside RESET_PRE another context is current")
     require_code(NO_CONTEXT, codes[RESET_POST], "aclrtGetCurrentContext", "inside RESET_POST")
@@ -184,14 +185,14 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "others",
-    "While RESET_PRE runs, calls of other threads that need the context answer 107002.",
+    "While RESET_PRE runs, calls of other threads that need the context return 107002.",
     calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamQuery aclrtSetCurrentContext",
     used_by="_native/abort.c",
     mark="H",
     needs=Needs.RESET,
 )
 def _(bench: Bench) -> None:
-    codes, other = list[int](), Puppet()
+    codes, other = list[int](), RemoteThread()
     status = ffi.new("aclrtStreamStatus *")
 
     def in_callback(state: int) -> None:
@@ -201,17 +202,17 @@ def _(bench: Bench) -> None:
     bench.set_device()
     stream = bench.stream()
     other.do(bench.borrow)
-    log = StateLog(bench.device, in_callback)
+    reported = StateCallback(bench.device, in_callback)
     expect(0, "aclrtResetDeviceForce", bench.device)
     bench.forget()
-    require(codes, "a call on another thread inside RESET_PRE has not returned")
-    log.must_be(RESET_PRE, RESET_POST)
+    require(codes, "a call on another thread inside RESET_PRE did not return")
+    reported.must_be(RESET_PRE, RESET_POST)
     require_code(NO_CONTEXT, codes[0], "aclrtStreamQuery", "on another thread inside RESET_PRE")
 
 
 @STATES.assumes(
     "abort",
-    "aclrtStreamAbort works inside RESET_PRE, on the resetting thread: who waits for the stream leaves with 107023.",
+    "aclrtStreamAbort works inside RESET_PRE, on the resetting thread: a wait for the stream returns 107023.",
     calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamAbort aclrtSynchronizeStreamWithTimeout",
     used_by="_native/abort.c",
     mark="H/D",
@@ -230,10 +231,10 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtStreamWaitEvent", stream, gate[0])
     waiter = bench.helper(lambda: call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms))
     bench.wait_inside(waiter, "aclrtSynchronizeStreamWithTimeout")
-    log = StateLog(bench.device, in_callback)
+    reported = StateCallback(bench.device, in_callback)
     expect(0, "aclrtResetDeviceForce", bench.device)
     bench.forget()
-    log.must_be(RESET_PRE, RESET_POST)
+    reported.must_be(RESET_PRE, RESET_POST)
     if codes == [UNSUPPORTED]:
         raise NotTestable("the firmware cannot abort streams (207000)")
     require_code(0, codes[0], "aclrtStreamAbort", "inside RESET_PRE")

@@ -1,4 +1,4 @@
-"""Streams: how they answer, in which order they work, how much they take."""
+"""Streams: what queries return, the order of work, and the length of the queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aioacl._selftest._bench import (
     require_code,
 )
 from aioacl._selftest._outcomes import Broken
-from aioacl._selftest._records import NOBODY, Family
+from aioacl._selftest._records import SIMULATOR_ONLY, Family
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STREAMS: Final = Family("streams", "streams and their queues")
 COMPLETE, NOT_READY = 0, 1
-DEPTH: Final = 2046  # what aioacl/_native/internal.h says
+DEPTH: Final = 2046  # as in aioacl/_native/internal.h
 STOP: Final = 1
 LOWEST: Final = 7
 
@@ -45,7 +45,7 @@ def _(bench: Bench) -> None:
 
 @STREAMS.assumes(
     "busy",
-    "aclrtStreamQuery writes 1 while work is left, and answers at once.",
+    "aclrtStreamQuery writes 1 while work is left, and returns at once.",
     calls="aclrtStreamQuery aclrtStreamWaitEvent",
     used_by="_native/stream.c _native/enqueue.c _native/abort.c",
     mark="H/D",
@@ -55,7 +55,7 @@ def _(bench: Bench) -> None:
     with bench.held(stream):
         status = bench.helper(lambda: bench.stream_status(stream)).answer("aclrtStreamQuery")
         require(status == NOT_READY, f"aclrtStreamQuery wrote {status} while the stream had to wait")
-    require(bench.stream_status(stream) == COMPLETE, "the stream is not complete when its work is done")
+    require(bench.stream_status(stream) == COMPLETE, "the stream is not complete after its work is done")
 
 
 @STREAMS.assumes(
@@ -73,13 +73,16 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtMemcpyAsync", second, BLOCK_BYTES, first, BLOCK_BYTES, kind, stream)
         fill(stream, first, 255 - value)
     bench.finish(stream)
-    require(download(second, BLOCK_BYTES) == bytes([40]) * BLOCK_BYTES, "a copy has overtaken a fill")
-    require(download(first, BLOCK_BYTES) == bytes([215]) * BLOCK_BYTES, "a fill has overtaken another")
+    require(download(second, BLOCK_BYTES) == bytes([40]) * BLOCK_BYTES, "a copy ran out of order with a fill")
+    require(
+        download(first, BLOCK_BYTES) == bytes([215]) * BLOCK_BYTES,
+        "a fill ran out of order with another fill",
+    )
 
 
 @STREAMS.assumes(
     "apart",
-    "A stream that stands still does not keep another one from working.",
+    "A held stream does not stop another stream from working.",
     calls="aclrtStreamWaitEvent aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout",
     used_by="_native/watcher.c _native/device.c",
     mark="H/D",
@@ -89,12 +92,12 @@ def _(bench: Bench) -> None:
     with bench.held(still):
         fill(other, memory, 9)
         bench.finish(other)
-        require(bench.stream_status(still) == NOT_READY, "the stream does not stand still")
+        require(bench.stream_status(still) == NOT_READY, "the held stream is complete")
 
 
 @STREAMS.assumes(
     "enqueue",
-    "Enqueueing does not wait for the stream.",
+    "Enqueueing does not wait for work of the stream.",
     calls="aclrtMemsetAsync aclrtMemcpyAsync aclrtRecordEvent aclrtStreamWaitEvent",
     used_by="_native/enqueue.c",
     mark="H",
@@ -111,7 +114,7 @@ def _(bench: Bench) -> None:
         expect(0, "aclrtStreamWaitEvent", stream, event)
 
     with bench.held(stream):
-        bench.helper(enqueue).answer("enqueueing on a stream that stands still")
+        bench.helper(enqueue).answer("enqueueing on a held stream")
 
 
 @STREAMS.assumes(
@@ -131,7 +134,7 @@ def _(bench: Bench) -> None:
             fill(stream, memory, 1, 64)
             taken += 1
 
-    taken = 1  # what the stream waits for is an entry too
+    taken = 1  # the wait that holds the stream is an entry too
     with bench.held(stream):
         helper = bench.helper(enqueue)
         full = not helper.returned(5.0)
@@ -142,7 +145,7 @@ def _(bench: Bench) -> None:
 
 @STREAMS.assumes(
     "destroy",
-    "Destroying an idle stream answers 0, and a stream that was waited for is idle.",
+    "Destroying an idle stream returns 0, and a stream is idle after a wait for it.",
     calls="aclrtCreateStream aclrtDestroyStream aclrtSynchronizeStream",
     used_by="_native/stream.c",
     mark="H",
@@ -158,7 +161,7 @@ def _(bench: Bench) -> None:
 
 @STREAMS.assumes(
     "force-destroy",
-    "aclrtDestroyStreamForce takes a stream whose work was waited for.",
+    "aclrtDestroyStreamForce destroys a stream after a wait for its work.",
     calls="aclrtCreateStream aclrtDestroyStreamForce",
     used_by="_native/device.c",
     mark="H",
@@ -219,14 +222,14 @@ def _(bench: Bench) -> None:
     for stream in streams:
         bench.finish(stream)
     wanted = b"".join(bytes([value]) * share for value in range(1, 65))
-    require(download(memory, BLOCK_BYTES) == wanted, "a stream's fill was not done")
+    require(download(memory, BLOCK_BYTES) == wanted, "the fill of a stream was not done")
 
 
 @STREAMS.assumes(
     "beyond",
     "A fill that does not fit is refused before it is enqueued: 107000, or 100000 for NULL.",
     calls="aclrtMemsetAsync",
-    used_by=NOBODY,
+    used_by=SIMULATOR_ONLY,
     mark="H",
 )
 def _(bench: Bench) -> None:
@@ -234,5 +237,5 @@ def _(bench: Bench) -> None:
     code = call("aclrtMemsetAsync", memory, BLOCK_BYTES, 0, BLOCK_BYTES + 1, stream)
     one_of((REFUSED,), code, "aclrtMemsetAsync")
     if call("aclrtMemsetAsync", ffi.NULL, BLOCK_BYTES, 0, BLOCK_BYTES, stream) == 0:
-        raise Broken("aclrtMemsetAsync took NULL")
+        raise Broken("aclrtMemsetAsync accepted NULL")
     bench.finish(stream)

@@ -1,4 +1,4 @@
-"""Waits: their limits, what they cover, and who may ask beside them."""
+"""Waits: their limits, what they cover, and which calls other threads can make meanwhile."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ def _refuses(function: str, *handle: CData) -> None:
     for limit in (0, -2, -(1 << 31)):
         code = call(function, *handle, limit)
         if code != REFUSED:
-            raise Broken(f"{function} returned {named(code)} to a limit of {limit}, not {named(REFUSED)}")
+            raise Broken(
+                f"{function} returned {named(code)} for a limit of {limit}, expected {named(REFUSED)}"
+            )
 
 
 @WAITS.assumes(
     "zero",
-    "A limit of 0, or below -1, is refused with 107000: it is neither a question nor a wait for ever.",
+    "A limit of 0, or below -1, is refused with 107000: it is neither a query nor a wait without a limit.",
     calls=f"{OF_STREAM} {OF_EVENT} {OF_DEVICE}",
     used_by="_device _native/device.c",
     mark="H",
@@ -55,7 +57,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "milliseconds",
-    "Limits are milliseconds: a wait of 300 on a stream that stands still ends after about that time.",
+    "Limits are milliseconds: a wait of 300 for a held stream ends after about that time.",
     calls=OF_STREAM,
     used_by="_device _native/device.c",
     mark="H",
@@ -75,7 +77,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "stream-limit",
-    "A wait for a stream that runs out answers 507046 and leaves the stream usable.",
+    "A wait for a stream that times out returns 507046, and the stream remains usable.",
     calls=OF_STREAM,
     used_by="_base/codes",
     mark="H",
@@ -91,7 +93,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "event-limit",
-    "A wait for an event that runs out answers 507047 and leaves the event usable.",
+    "A wait for an event that times out returns 507047, and the event remains usable.",
     calls=OF_EVENT,
     used_by="_native/device.c _base/codes",
     mark="H",
@@ -108,7 +110,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "device-limit",
-    "A wait for the device covers all its streams, and answers 507046 when it runs out.",
+    "A wait for the device covers all its streams, and returns 507046 when it times out.",
     calls=OF_DEVICE,
     used_by="_device",
     mark="H",
@@ -122,7 +124,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "for-ever",
-    "-1 waits until the work is done.",
+    "A limit of -1 waits until the work is done.",
     calls=f"{OF_STREAM} {OF_EVENT}",
     used_by="_device",
     mark="H",
@@ -162,7 +164,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "entry",
-    "A wait covers what was enqueued before it began, and returns though more has come since.",
+    "A wait covers the work that was enqueued before it started, and returns even if more was enqueued since.",
     calls="aclrtSynchronizeStream",
     used_by="_native/waiters.c",
     mark="H",
@@ -176,12 +178,12 @@ def _(bench: Bench) -> None:
             release()
             code = waiter.answer("a wait for what was enqueued before it")
             require_code(0, code, "aclrtSynchronizeStream")
-            require(bench.stream_status(stream) == 1, "the stream does not stand still")
+            require(bench.stream_status(stream) == 1, "the held stream is complete")
 
 
 @WAITS.assumes(
     "event-entry",
-    "A wait for an event covers the record that was the newest when it began.",
+    "A wait for an event covers the record that was the newest when the wait started.",
     calls="aclrtSynchronizeEvent aclrtRecordEvent",
     used_by="_native/waiters.c _native/events.c",
     mark="H",
@@ -200,7 +202,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "beside",
-    "While one thread waits, others query, enqueue, make and destroy.",
+    "While one thread waits, others can query, enqueue, make and destroy.",
     calls="aclrtSynchronizeStream aclrtStreamQuery aclrtQueryEventStatus aclrtCreateStream aclrtDestroyStream",
     used_by="_native/watcher.c _native/gate.c",
     mark="H",
@@ -210,8 +212,8 @@ def _(bench: Bench) -> None:
 
     def others() -> None:
         expect(0, "aclrtRecordEvent", event, stream)
-        require(bench.event_status(event) == 0, "an event is complete too early")
-        require(bench.stream_status(stream) == 1, "a stream is complete too early")
+        require(bench.event_status(event) == 0, "the event is complete too early")
+        require(bench.stream_status(stream) == 1, "the stream is complete too early")
         fill(stream, memory, 1)
         made = ffi.new("aclrtStream *")
         expect(0, "aclrtCreateStream", made)
@@ -221,7 +223,7 @@ def _(bench: Bench) -> None:
     with bench.held(stream) as release:
         waiter = bench.helper(lambda: call("aclrtSynchronizeStream", stream))
         bench.wait_inside(waiter, "aclrtSynchronizeStream")
-        bench.helper(others).answer("the calls beside a wait")
+        bench.helper(others).answer("the calls during a wait")
         release()
         require_code(0, waiter.answer("aclrtSynchronizeStream"), "aclrtSynchronizeStream")
 

@@ -217,15 +217,18 @@ class TestText:
     @pytest.mark.parametrize(
         ("content", "complaint"),
         [
-            (b"", "there is no vector in it"),
-            (b"{}\n", 'line 1: it is no vector: a vector has no "steps"'),
-            (b"[]\n", "line 1: it is no vector: a vector is to be an object, not []"),
-            (b'{"id": 1, "steps": []}\n', '"id" of a vector is to be a text, not 1'),
+            (b"", "expected at least one vector, found none"),
+            (b"{}\n", 'line 1: expected a vector in JSON: a vector has no "steps"'),
+            (b"[]\n", "line 1: expected a vector in JSON: expected a vector to be an object, got []"),
+            (b'{"id": 1, "steps": []}\n', 'expected "id" of a vector to be a text, got 1'),
             (b'{"id": "x", "steps": [{}]}\n', 'a step has no "call"'),
-            (b'{"id": "x", "steps": [{"call": "aclInit", "args": 7}]}\n', '"args" of a step is to be a list'),
+            (
+                b'{"id": "x", "steps": [{"call": "aclInit", "args": 7}]}\n',
+                'expected "args" of a step to be a list',
+            ),
             (
                 b'{"id": "x", "steps": [{"call": "aclInit"}]}\n\nnonsense\n',
-                "line 3: it is no vector: it is not JSON",
+                "line 3: expected a vector in JSON: Expecting value",
             ),
             (b"\xff\xfe", "decode"),
         ],
