@@ -59,6 +59,7 @@ def _files() -> list[str]:
     return [name for name in names if "/build/" not in name and ".egg-info/" not in name]
 
 
+@cache
 def _prose(name: str) -> str:
     """What a person reads in a file, with lines kept: comments, strings and names of tests; all of a page."""
     text = (ROOT / name).read_text()
