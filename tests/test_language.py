@@ -46,9 +46,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "tests/native/sim/kernels.c": {"nobody": "a kernel name that does not exist"},
     "tests/simulator/test_faults_env.py": {"nobody": "a function name that does not exist"},
     "aioacl/_lifecycle/lease.py": {"(forsakes?|forsaken|condemns?|condemned)": "the method `forsake`"},
-    "aioacl/_selftest/events.py": {
-        r"(?<!there )is no (stream|event|number|byte|buffer|time)": "elapsed time, which does not exist yet"
-    },
 }
 
 
