@@ -1,7 +1,7 @@
 """A reminder of the rules for text in CONTRIBUTING.md: phrases that technical English has no use for.
 
-Each entry of PHRASES was found in this project as often as its number says, and had to be read twice. Reading is the
-real check; this test only keeps known faults from coming back. Folders are added as their text is rewritten.
+Each entry of PHRASES was hard to understand at first reading. Its number is how often it occurred in this project.
+Reading is the real check; this test only keeps known faults from coming back.
 """
 
 from __future__ import annotations

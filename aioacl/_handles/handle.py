@@ -133,7 +133,7 @@ class Handle(Made):
         self._manager = manager
         self._generation = generation
         self._closed = False
-        # One item until the native object is freed; the function that takes the item frees it.
+        # Holds one item at first. The caller that removes the item must free the native object.
         self._owed = [True]
 
     def _claim(self) -> bool:

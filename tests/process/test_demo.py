@@ -203,7 +203,7 @@ def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: P
     ) as process:
         os.close(end)
         drawn = b""
-        with suppress(OSError):  # Linux reports so that the other end is closed
+        with suppress(OSError):  # on Linux, read raises OSError when the other end is closed
             while piece := os.read(terminal, 1 << 16):
                 drawn += piece
         assert process.stdout is not None

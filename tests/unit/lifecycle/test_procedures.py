@@ -422,7 +422,7 @@ def test_thread_whose_wait_for_a_procedure_times_out_can_wait_for_it_again(
         in_thread(lambda: ask(0.05))
     assert until_now(hanging(call))
     again = Raised(lambda: ask(None))
-    # Otherwise the thread might ask after the procedure has ended.
+    # Without this wait, the thread might make its request only after the procedure has ended.
     assert until_now(lambda: device._manager.admission._subscribers)
     simulator.release_all()
     again.join()

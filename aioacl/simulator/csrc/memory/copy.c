@@ -272,7 +272,7 @@ aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t 
     return memcpy_async(&copy, destMax, stream);
 }
 
-/* The condition: no memory is pageable. */
+/* The condition is that neither the source nor the target is pageable. */
 aclError do_aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count,
                                           aclrtMemcpyKind kind, aclrtStream stream) {
     copy_t copy = {.dst = dst, .src = src, .count = count, .height = 1, .kind = kind, .pinned_only = true};

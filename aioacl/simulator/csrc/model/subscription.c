@@ -12,7 +12,7 @@
 enum { SUBSCRIPTIONS_MOST = 64 };
 
 typedef struct {
-    uint64_t key; /* the model's id and 1; 0: the entry is free */
+    uint64_t key; /* the model's id plus 1; 0: the entry is free */
     int *pipe;
     int descriptor;
 } subscription_t;
