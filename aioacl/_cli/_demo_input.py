@@ -1,4 +1,4 @@
-"""The files that the demo moves, and pieces of them."""
+"""The files that the demo moves, and their pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PIECE_BYTES: Final = 2 << 20  # the part of a file that a task holds at a time, for files of any size
-_NOT_OURS: Final = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"})
+_SKIPPED: Final = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Source:
     size: int
 
     def offsets(self) -> range:
-        """Where its pieces begin; an empty file is one empty piece."""
+        """Returns the offsets of its pieces; an empty file is one empty piece."""
         return range(0, max(self.size, 1), PIECE_BYTES)
 
     def read(self, offset: int, at_most: int = PIECE_BYTES) -> tuple[bytes, bytes]:
-        """The piece at an offset, and its SHA-256."""
+        """Returns the piece at an offset, and its SHA-256."""
         try:
             with self.path.open("rb") as file:
                 file.seek(offset)
@@ -53,7 +53,7 @@ def find_input(path: str | None) -> Input:
     """Returns the files of a folder, or one file; by default the sources of the standard library."""
     if path is None:
         name = f"the standard library of Python {platform.python_version()}"
-        files = _found(Path(sysconfig.get_path("stdlib")), _is_source, _NOT_OURS)
+        files = _found(Path(sysconfig.get_path("stdlib")), _is_source, _SKIPPED)
     else:
         name, files = path, _found(Path(path), lambda _: True, frozenset())
     if not files:

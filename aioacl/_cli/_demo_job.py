@@ -1,7 +1,7 @@
 """The job: tasks copy files to the device, within it and back, while the device is force-reset.
 
 A task has one piece of a file at a time. If a reset makes its handles stale, the piece starts again with new ones, so a
-reset costs time and nothing else. Worker threads read and hash; the event loop only drives the device.
+reset costs only time. Worker threads read and hash; the event loop only drives the device.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # share of the pieces before a reset, 
 
 @dataclass
 class Tally:
-    """What the job has counted."""
+    """The counts of the job so far."""
 
     files: int = 0
     pieces: int = 0
@@ -114,6 +114,7 @@ class Job:
 
     def __init__(self, device: Device, files: tuple[Source, ...], tasks: int, streams: int) -> None:
         self.tally = Tally(by_stream=[0] * streams)
+        self.files = len(files)
         self.pieces = sum(len(file.offsets()) for file in files)
         self._device = device
         self._left = iter(files)
@@ -139,7 +140,9 @@ class Job:
             await self._reached(int(self.pieces * share))
             self.tally.at_work.append(self._at_work)
             name = f"reset {len(self.tally.at_work)} of {len(RESETS)}"
-            self.tally.events.append(f"{name}: began with {self._at_work} tasks running, grace {grace:g} s")
+            self.tally.events.append(
+                f"{name}: started with {self._at_work} tasks running; {_patience(grace)}"
+            )
             begun = time.monotonic()
             report = await self._device.force_reset(grace=grace, reason="the demo")
             self.tally.resets += report.ok
@@ -155,7 +158,7 @@ class Job:
         await mark.wait()
 
     def _look_at_marks(self) -> None:
-        """Sets the marks that are reached; after the last task all, as pieces of failed tasks are not counted."""
+        """Sets the marks that are reached. After the last task it sets all: failed tasks count no pieces."""
         for pieces, mark in self._marks:
             if pieces <= self.tally.pieces or self._over:
                 mark.set()
@@ -194,7 +197,7 @@ class Job:
     # --- one piece --------------------------------------------------------------------------------
 
     async def _there_and_back(self, data: bytes, kit: Kit, turn: int) -> bytearray:
-        """Copies a piece to the device and back, again after each reset; returns the bytes that came back."""
+        """Copies a piece to the device and back, again after each reset. Returns the bytes from the device."""
         while True:
             try:
                 return await self._try(data, kit, turn)
@@ -212,13 +215,13 @@ class Job:
         await kit.fit(size)
         await self._up(first, kit, data, turn)
         moved = await self._enqueue(first, lambda: first.copy(kit.there, kit.here, nbytes=size))
-        # On the device, the download waits for the copy between the buffers, so no task has to.
+        # On the device, the download waits for the copy between the buffers, so no task waits.
         _ = second.wait_event(first.record())
         if size > STAGED_AT_MOST:
             await self._count(second.download(back, kit.there))
         else:
-            landed = await self._enqueue(second, lambda: second.copy(back, kit.there, nbytes=size))
-            await self._arrive(second, landed, turn + 1)
+            downloaded = await self._enqueue(second, lambda: second.copy(back, kit.there, nbytes=size))
+            await self._arrive(second, downloaded, turn + 1)
         await self._arrive(first, moved, turn + 2)
         for used in (turn, turn + 1):
             self.tally.by_stream[used % len(self.tally.by_stream)] += 1
@@ -256,6 +259,10 @@ class Job:
     async def _count(self, awaitable: Awaitable[None]) -> None:
         self.tally.awaits += 1
         await awaitable
+
+
+def _patience(grace: float) -> str:
+    return f"it waits at most {grace:g} s for running work" if grace else "it does not wait for running work"
 
 
 def _digest(data: bytearray) -> bytes:

@@ -1,7 +1,7 @@
-"""How late the event loop is: the same job with awaits, and with blocking calls on the loop's thread.
+"""Measures how late timers of the event loop fire, with awaits and with blocking calls on the loop's thread.
 
-Files, tasks, streams, memory, worker threads and probe are the same; only the three waits of each file differ. The
-blocking way calls aclrtMemcpyAsync and aclrtSynchronizeStream from a coroutine.
+Both run the same job: files, tasks, streams, memory, worker threads and timers are the same. Only the three waits of
+each file differ. The blocking way calls aclrtMemcpyAsync and aclrtSynchronizeStream from a coroutine.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def awaited(bench: Bench, size: int) -> None:
 
 
 async def blocking(bench: Bench, size: int) -> None:
-    """The same with calls that block the thread of the event loop."""
+    """Makes the same copies with calls that block the thread of the event loop."""
     _copy_and_wait(bench, bench.here, bench.source, size, lib.ACL_MEMCPY_HOST_TO_DEVICE)
     _copy_and_wait(bench, bench.there, bench.here, size, lib.ACL_MEMCPY_DEVICE_TO_DEVICE)
     _copy_and_wait(bench, bench.back, bench.there, size, lib.ACL_MEMCPY_DEVICE_TO_HOST)
@@ -99,7 +99,7 @@ def _must_succeed(call: str, code: int) -> None:
         raise error_for(code, call)
 
 
-class Laboratory:
+class Measurement:
     """Runs the job on the benches."""
 
     def __init__(self, files: Sequence[Source], benches: Sequence[Bench]) -> None:
@@ -138,7 +138,8 @@ class Laboratory:
 def _read(file: Source, bench: Bench) -> tuple[int, bytes]:
     data, digest = file.read(0, FILE_BYTES)
     bench.source.view[: len(data)] = data
-    bench.back.view[: len(data)] = bytes(len(data))  # so that bytes of an earlier file cannot pass for these
+    # Without this, bytes of an earlier file could be taken for these.
+    bench.back.view[: len(data)] = bytes(len(data))
     return len(data), digest
 
 
@@ -158,7 +159,7 @@ def _percentile(values: list[float], share: float) -> float:
 
 
 def _sample(files: Sequence[Source]) -> list[Source]:
-    """FILES files spread over the input; some more than once if there are fewer."""
+    """Returns FILES files spread over the input. If there are fewer files, some are returned more than once."""
     step = max(1, len(files) // FILES)
     return list(itertools.islice(itertools.cycle(files[::step]), FILES))
 
@@ -170,21 +171,24 @@ async def compare(
     streams: int,
     progress: Callable[[int, int, Comparison | None], None],
 ) -> Comparison:
-    """Measures both ways in turn, so that other load affects both. `progress`: done, all, the result so far."""
+    """Measures both ways in turn, so that other load affects both.
+
+    It calls `progress` before each run with the number of runs done, the number of all runs, and the result so far.
+    """
     lags: tuple[list[Lag], list[Lag]] = ([], [])
     async with AsyncExitStack() as stack:
         made = [await stack.enter_async_context(device.create_stream()) for _ in range(streams)]
         benches = [await _bench(stack, device, made[task % streams]) for task in range(tasks)]
-        laboratory = Laboratory(_sample(files), benches)
+        measurement = Measurement(_sample(files), benches)
         for run in range(RUNS * 2):
-            progress(run, RUNS * 2, _medians(lags, laboratory) if all(lags) else None)
-            lags[run % 2].append(await laboratory.measure((awaited, blocking)[run % 2]))
-    return _medians(lags, laboratory)
+            progress(run, RUNS * 2, _medians(lags, measurement) if all(lags) else None)
+            lags[run % 2].append(await measurement.measure((awaited, blocking)[run % 2]))
+    return _medians(lags, measurement)
 
 
-def _medians(lags: tuple[list[Lag], list[Lag]], laboratory: Laboratory) -> Comparison:
+def _medians(lags: tuple[list[Lag], list[Lag]], measurement: Measurement) -> Comparison:
     ours, theirs = (Lag(median(lag.p50 for lag in each), median(lag.p99 for lag in each)) for each in lags)
-    return Comparison(ours, theirs, laboratory.mismatches)
+    return Comparison(ours, theirs, measurement.mismatches)
 
 
 async def _bench(stack: AsyncExitStack, device: Device, stream: Stream) -> Bench:

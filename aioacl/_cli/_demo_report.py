@@ -1,4 +1,4 @@
-"""What the demo reports at the end: five lines, or one JSON object."""
+"""What the demo reports at the end: a summary of five rows, or one JSON object."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aioacl._cli._demo_lag import RUNS, TICK_SECONDS
 from aioacl._cli._library import described
 from aioacl._cli._screen import BOLD, GREEN, RED, Screen
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that the demo found out."""
+    """All results of the demo."""
 
     library: LibraryInfo
     source: str
@@ -25,8 +26,8 @@ class Outcome:
     streams: int
     generation: int
     tally: Tally
-    lag: Comparison | None  # None where the job failed
-    seconds: float
+    lag: Comparison | None  # None if the job failed
+    seconds: float  # from opening the device to closing it, with the measurement of the lag
 
     @property
     def mismatches(self) -> int:
@@ -35,13 +36,13 @@ class Outcome:
 
     @property
     def well(self) -> bool:
-        """Whether every task finished and every byte came back."""
+        """Whether every task finished, every reset succeeded, and every file came back unchanged."""
         tally = self.tally
         return self.mismatches == 0 and tally.finished == self.tasks and not tally.failures
 
 
 def as_json(outcome: Outcome) -> str:
-    """The outcome as one JSON object on one line."""
+    """Returns the outcome as one JSON object on one line."""
     tally = outcome.tally
     found: dict[str, Any] = {
         "backend": outcome.library.backend,
@@ -75,7 +76,7 @@ def _lag_fields(lag: Comparison | None) -> dict[str, float | None]:
 
 
 def show(outcome: Outcome, screen: Screen) -> None:
-    """The outcome in five lines, and a line for each failure."""
+    """Prints the outcome in five rows, and a line for each failure."""
     dot = "·" if screen.drawing else "-"
     screen.heading(f"aioacl demo {dot} {described(outcome.library, 'was')}")
     screen.rows(_rows(outcome, screen))
@@ -85,20 +86,22 @@ def show(outcome: Outcome, screen: Screen) -> None:
 
 def _rows(outcome: Outcome, screen: Screen) -> list[tuple[str, str]]:
     tally = outcome.tally
+    verified = (
+        f"{tally.files:,} files ({tally.bytes:,} bytes) from {outcome.source}: "
+        f"{outcome.mismatches:,} came back changed"
+    )
     work = (
-        f"{tally.finished:,} of {outcome.tasks:,} tasks finished: {tally.awaits:,} awaits on "
-        f"{outcome.streams:,} streams in {outcome.seconds:.1f} s"
+        f"{tally.finished:,} of {outcome.tasks:,} tasks finished, after {tally.awaits:,} awaits on "
+        f"{outcome.streams:,} streams; the whole demo took {outcome.seconds:.1f} s"
     )
     repeated = tally.stale_refused + tally.resetting_refused + tally.interrupted
     resets = (
-        f"{tally.resets} forced, with {' and '.join(map(str, tally.at_work))} tasks at work: {repeated:,} pieces "
-        f"sent again, generation {outcome.generation}"
+        f"{tally.resets} of {len(tally.at_work)} succeeded, while {' and '.join(map(str, tally.at_work))} tasks "
+        f"were running. As expected, the resets interrupted or refused work {repeated:,} times; each time, the task "
+        f"started its copies again. The device's generation is now {outcome.generation}: 1, plus 1 for each reset."
     )
     return [
-        (
-            "verified",
-            f"{tally.files:,} files, {tally.bytes:,} bytes, {outcome.mismatches:,} changed: {outcome.source}",
-        ),
+        ("verified", verified),
         ("work", work),
         ("resets", resets),
         ("loop lag", _lag(outcome.lag)),
@@ -110,12 +113,14 @@ def _lag(lag: Comparison | None) -> str:
     if lag is None:
         return "not measured, because the job failed"
     return (
-        f"p99 {lag.awaited.p99:.2f} ms with awaits and {lag.blocking.p99:.2f} ms with blocking calls "
-        f"(p50 {lag.awaited.p50:.2f} and {lag.blocking.p50:.2f} ms)"
+        f"lower is better: 99% of the event loop's {TICK_SECONDS * 1000:g} ms timers fired at most "
+        f"{lag.awaited.p99:.2f} ms late while tasks used await, and at most {lag.blocking.p99:.2f} ms late while they "
+        f"used blocking calls. Half fired at most {lag.awaited.p50:.2f} and {lag.blocking.p50:.2f} ms late. "
+        f"Each number is the median of {RUNS} runs."
     )
 
 
 def _result(outcome: Outcome, screen: Screen) -> str:
     if outcome.well:
-        return screen.paint("every task finished, and every byte came back unchanged", GREEN, BOLD)
-    return screen.paint("FAILED: a task failed, or bytes came back changed", RED, BOLD)
+        return screen.paint("every task finished, and every file came back unchanged", GREEN, BOLD)
+    return screen.paint("FAILED: a task or a reset failed, or a file came back changed", RED, BOLD)

@@ -35,10 +35,10 @@ class View(Protocol):
     ) -> None: ...
 
     def moving(self, job: Job, lag_ms: float) -> None:
-        """Shows how far the job is; called about ten times a second."""
+        """Shows the progress of the job; called about ten times a second."""
 
     def measuring(self, done: int, total: int, so_far: Comparison | None) -> None:
-        """Shows how far the comparison of the loop's lag is, and what its runs have given."""
+        """Shows the progress of the comparison of the loop's lag, and the result of the runs so far."""
 
 
 class Live:
@@ -57,13 +57,16 @@ class Live:
     def moving(self, job: Job, lag_ms: float) -> None:
         """See View."""
         tally = job.tally
-        done = f"{tally.pieces:,} of {job.pieces:,} pieces, {tally.bytes / 1e6:,.1f} MB"
+        done = f"{tally.files:,} of {job.files:,} files, {tally.bytes / 1e6:,.1f} MB"
         self._draw(
             [
                 (f"moving files through {len(tally.by_stream)} streams", BOLD),
                 (f"  all         {self._bar(tally.pieces, job.pieces, TOTAL_BAR)} {done}", ""),
                 *self._streams(tally.by_stream, job.pieces),
-                (f"  event loop: the newest timer was {lag_ms:.1f} ms late", ""),
+                (
+                    f"  event loop: its last {REFRESH_SECONDS * 1000:g} ms timer fired {lag_ms:.1f} ms late",
+                    "",
+                ),
                 *((f"  {event}", YELLOW) for event in tally.events[-EVENTS:]),
             ]
         )
@@ -71,14 +74,14 @@ class Live:
     def measuring(self, done: int, total: int, so_far: Comparison | None) -> None:
         """See View."""
         rows = [
-            ("measuring how late the event loop is, with awaits and with blocking calls", BOLD),
+            ("measuring how late timers of the event loop fire (lower is better)", BOLD),
             (f"  runs     {self._bar(done, total, TOTAL_BAR)} {done} of {total}", ""),
         ]
         if so_far is not None:
             longest = max(so_far.awaited.p99, so_far.blocking.p99)
             for name, lag in (("awaits", so_far.awaited), ("blocking", so_far.blocking)):
                 share = self._bar(round(1000 * lag.p99), round(1000 * longest), TOTAL_BAR)
-                rows.append((f"  {name:<9}{share} p99 {lag.p99:.2f} ms", ""))
+                rows.append((f"  {name:<9}{share} 99% at most {lag.p99:.2f} ms late", ""))
         self._draw(rows)
 
     def _streams(self, counts: list[int], pieces: int) -> list[Row]:
@@ -135,13 +138,16 @@ class Lines:
         quarter = QUARTERS * tally.pieces // max(job.pieces, 1)
         if quarter > self._quarter:
             self._quarter = quarter
-            self._line(f"moved {tally.pieces:,} of {job.pieces:,} pieces, {tally.bytes / 1e6:,.1f} MB")
+            self._line(f"moved {tally.files:,} of {job.files:,} files, {tally.bytes / 1e6:,.1f} MB")
 
     def measuring(self, done: int, total: int, so_far: Comparison | None) -> None:  # noqa: ARG002 - the summary has it
         """See View."""
         if not self._measuring:
             self._measuring = True
-            self._line(f"measuring how late the event loop is, in {total} runs")
+            each = total // 2
+            self._line(
+                f"measuring how late timers of the event loop fire: {each} runs with awaits, {each} with blocking calls"
+            )
 
     def _line(self, text: str) -> None:
         self._screen.line(text)
@@ -165,7 +171,7 @@ class Silent:
 
 
 def view_for(progress: Screen, output: Screen, *, json: bool) -> View:
-    """Returns the view that suits the streams: `progress` is stderr, `output` is stdout."""
+    """Returns the view for the streams: `progress` is stderr, `output` is stdout."""
     if progress.terminal:
         return Live(progress)
     return Silent() if json else Lines(output)

@@ -186,7 +186,7 @@ def test_output_without_a_terminal_is_plain_lines_and_a_summary_of_five(folder: 
         "loop",
         "result",
     ]
-    assert lines[0].startswith("moved 0 of 8 pieces")
+    assert lines[0].startswith("moved 0 of 7 files")
     assert [line.split(":")[0] for line in lines if line.startswith("reset")] == ["reset 1 of 2"] * 2 + [
         "reset 2 of 2"
     ] * 2
@@ -213,7 +213,7 @@ def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: P
     text = drawn.decode()
     assert re.search(r"  stream      1 [█░]{16} +\d+\r\n\S*  stream      2 [█░]{16}", text)
     assert "reset 2 of 2: done after" in text
-    assert re.search(r"  blocking [█░]{40} p99", text)
+    assert re.search(r"  blocking [█░]{40} 99% at most", text)
 
 
 def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -302,4 +302,4 @@ sys.exit(main(["demo", "--tasks", "4", "--input", sys.argv[1]]))
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert (output, errors) == ("moved 0 of 8 pieces, 0.0 MB\n", "aioacl: interrupted\n")
+    assert (output, errors) == ("moved 0 of 7 files, 0.0 MB\n", "aioacl: interrupted\n")
