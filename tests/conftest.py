@@ -1,4 +1,4 @@
-"""Each test starts with an unused simulator, and must leave it unused."""
+"""Every test starts with a simulator that is not in use, and must leave it so."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--aioacl-waits",
         choices=STRATEGIES,
         default="watch",
-        help="the wait strategy of the devices that tests open",
+        help="the strategy with which tests open devices",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "leaves(name, ...): what the test may leave in the simulator; a comment gives the reason"
+        "markers", "leaves(name, ...): what the test may leave in the simulator, with its reason"
     )
-    config.stash[_stderr] = os.dup(2)  # the original: while a test runs, pytest replaces descriptor 2
+    config.stash[_stderr] = os.dup(2)  # the real stderr: during a test, descriptor 2 is pytest's
     selection.choose(config)
 
 
@@ -78,7 +78,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Limits the time of an asynchronous test, so that an await that hangs fails that test."""
+    """An await that hangs fails its own test."""
     if pyfuncitem.get_closest_marker("anyio") and inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = _guarded(pyfuncitem.obj)
 
@@ -94,7 +94,7 @@ def _guarded(test: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _simulator() -> None:
-    """Loads the library of the process, and creates what is created once per process."""
+    """Loads the process's library, and creates what is created once per process."""
     aioacl.use_library("simulator")
     uvloop.run(asyncio.sleep(0))  # uvloop keeps two descriptors
     for index in range(len(aioacl.list_devices())):
@@ -128,18 +128,18 @@ def _must_be_closed() -> None:
     if not kit.until_now(lambda: not open_devices(), 5):
         left = [f"{manager.index}: {manager.admission.state.name}" for manager in open_devices()]
         testing.force_close()
-        pytest.fail(f"expected each device to be closed, these are open: {left}")
+        pytest.fail(f"devices are left open: {left}")
 
 
 @pytest.fixture
 def waits(request: pytest.FixtureRequest) -> str:
-    """The wait strategy under test."""
+    """The strategy under test."""
     return str(request.config.getoption("--aioacl-waits"))
 
 
 @pytest.fixture
 def open_device(waits: str) -> OpenDevice:
-    """`aioacl.open_device` with the wait strategy under test."""
+    """`aioacl.open_device` with the strategy under test."""
     return kit.opener(waits)
 
 

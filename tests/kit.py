@@ -1,4 +1,4 @@
-"""Shared by the tests: opening devices with the strategy under test, waiting for a condition, and held work."""
+"""What the tests share: opening devices with the strategy under test, waiting for a state, and held work."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SLICE_SECONDS = 0.002
 SETTLE_SECONDS = 1.0
 MANY_READS = 20
 LONG_SECONDS = 1000.0  # a time limit that ends only if the test advances the clock
-FAULT = 507013  # a failure of the device: needs a reset
-TASK_FAULT = 507015  # a failure of one task: needs a new stream
+FAULT = 507013  # of the device: needs a reset
+TASK_FAULT = 507015  # of one task: needs a new stream
 BACKENDS = {
     "asyncio": ("asyncio", {}),
     "uvloop": ("asyncio", {"use_uvloop": True}),
@@ -44,7 +44,7 @@ BACKENDS = {
 
 
 class OpenDevice(Protocol):
-    """`aioacl.open_device` with the wait strategy under test."""
+    """`aioacl.open_device` with the strategy under test."""
 
     def __call__(
         self, index: int = 0, *, wait: bool = True, timeout: float | None = None
@@ -61,8 +61,8 @@ def opener(waits: Any) -> OpenDevice:
 
 
 def live_streams() -> int:
-    """Returns the number of native streams in the simulator, without those that the engine uses to wake the runtime."""
-    while True:  # the maintenance thread may make or destroy one between the two counts
+    """The number of native streams in the simulator, without those that the engine uses to wake the runtime."""
+    while True:  # the maintenance thread may make or destroy one between the two readings
         before = lib.aio_equipped()
         streams = simulator.stats().streams
         if lib.aio_equipped() == before:
@@ -80,23 +80,23 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def until_now(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Blocks until the condition holds. Returns False if it does not within the time."""
+    """Blocks until the condition holds; returns False if it does not within that time."""
     return holds_within(condition, seconds)
 
 
 async def turns(count: int = 20) -> None:
-    """Lets each task that can run have some turns of the loop."""
+    """Yields to the event loop that often, so that each task that can run does so."""
     for _ in range(count):
         await anyio.lowlevel.checkpoint()
 
 
 async def wait_for(thing: Any) -> None:
-    """Awaits a ticket, an event or a stream."""
+    """Awaits a ticket, an event, a stream."""
     await thing
 
 
 class Waiting:
-    """An await in its own task, and its result."""
+    """An await in a task of its own, and how it ended."""
 
     def __init__(self, group: TaskGroup, begin: Callable[[], Awaitable[object]]) -> None:
         self.ended = False
@@ -129,7 +129,7 @@ class Waiting:
 
 
 class Raised:
-    """A function that runs on a thread, and its result or error."""
+    """The result or the error of a thread."""
 
     def __init__(self, body: Callable[[], object]) -> None:
         self.error: BaseException | None = None
@@ -146,20 +146,20 @@ class Raised:
 
     @property
     def running(self) -> bool:
-        """True while the thread runs."""
+        """Whether the thread is still running."""
         return self._thread.is_alive()
 
     def join(self, seconds: float = PATIENCE_SECONDS) -> Any:
         """Returns what the body returned; raises what it raised."""
         self._thread.join(seconds)
-        assert not self._thread.is_alive(), "expected the thread to end, it still runs"
+        assert not self._thread.is_alive(), "the thread hangs"
         if self.error is not None:
             raise self.error
         return self.value
 
 
 class Stop:
-    """Work that starts and then blocks until `go_on` is set, to keep a thread busy."""
+    """Work that begins and then blocks until `go_on` is set: it keeps a thread busy."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Event(), threading.Event()
@@ -170,7 +170,7 @@ class Stop:
 
 
 def in_thread(body: Callable[[], T]) -> T:
-    """Returns the result of the body, which runs on a plain thread without a loop."""
+    """Runs the body on a plain thread without a loop, and returns its result."""
     result: T = Raised(body).join()
     return result
 
@@ -179,17 +179,17 @@ def in_thread(body: Callable[[], T]) -> T:
 
 
 class SlicedCondition(sync.Uninterrupted):
-    """A condition whose waits return after a short time at most, so that code that uses it reads the clock again."""
+    """A condition whose waits return after a slice of time at the latest, so that its users read the clock again."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return super().wait(timeout if timeout is None else min(timeout, SLICE_SECONDS))
 
 
 class Clock(sync.Threads):
-    """A clock that a test advances, so that time limits of the library end without the test waiting for them.
+    """A clock for the library that a test advances, so that a time limit ends without a real wait.
 
-    It decides the time limits of resets, of foreign resets and of calls on the control thread. Three things use the
-    real clock: the stop of a thread that was made earlier, the timers of event loops, and the engine in C.
+    It decides the time limits of resets, of foreign resets and of calls on the control thread. The engine in C, the
+    timers of event loops and the stop of a thread that was made before use the real clock.
     """
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class Clock(sync.Threads):
         self._ahead += seconds
 
     async def advance_until(self, condition: Callable[[], object]) -> None:
-        """Advances the clock until the condition holds. A wait may read the clock after an advance, so it repeats."""
+        """Advances the clock until the condition holds. One advance may come before the wait has read the clock."""
 
         def moved() -> object:
             self.advance(LONG_SECONDS)
@@ -210,7 +210,7 @@ class Clock(sync.Threads):
         await until(moved)
 
     async def ends_no_wait(self) -> None:
-        """Returns after a wait has read the present time and has continued to wait."""
+        """Returns once waits have read the present time many times and still wait."""
         before = self._reads
         await until(lambda: self._reads >= before + MANY_READS)
 
@@ -233,7 +233,7 @@ class Clock(sync.Threads):
 
 @contextmanager
 def clock_in_place() -> Generator[Clock]:
-    """Inside the block, the library uses a clock that the test advances."""
+    """Inside the block the library uses a clock that the test advances."""
     before, clock = sync.backend, Clock()
     sync.backend = clock
     try:
@@ -246,13 +246,13 @@ def clock_in_place() -> Generator[Clock]:
 
 
 def fill_queue(stream: Stream, memory: DeviceBuffer) -> int:
-    """Enqueues until the queue is full. Returns the number of enqueued entries."""
+    """Enqueues until the queue is full; returns the number of enqueued entries."""
     for count in itertools.count():
         try:
             stream.fill(memory, count % 256)
         except QueueFull:
             return count
-    raise AssertionError("expected QueueFull, it was never raised")
+    raise AssertionError("the queue never filled")
 
 
 async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> None:
@@ -268,7 +268,7 @@ async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> 
 
 
 class Blocker:
-    """Makes other streams wait in their queues for an event after held work, until that work is released."""
+    """Makes other streams wait for an event behind held work, until that work is released."""
 
     def __init__(self, stream: Stream, memory: DeviceBuffer) -> None:
         self._stream = stream
@@ -277,16 +277,16 @@ class Blocker:
         self._event = stream.record()
 
     def block(self, stream: Stream) -> None:
-        """Makes later work of the stream wait."""
+        """Makes the stream's later work wait."""
         stream.wait_event(self._event)
 
     def release(self) -> None:
-        """Lets the waiting streams continue."""
+        """Releases the held work, so that the other streams go on."""
         simulator.release(self._stream)
 
 
 class FewThreads(sync.Threads):
-    """Inside the block of this backend, only a limited number of threads can start."""
+    """Threads and locks with which only `left` more threads can be started."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -303,9 +303,9 @@ class FewThreads(sync.Threads):
 
 @contextmanager
 def no_call() -> Generator[None]:
-    """Inside the block, no thread may call an ACL function.
+    """Asserts that no thread calls an ACL function inside the block.
 
-    The garbage collector does not run in the block: finalizers of objects left by earlier tests would make calls.
+    The garbage collector does not run meanwhile: finalizers of objects left by earlier tests would make calls.
     """
     settle_maintenance()
     before = simulator.journal()
@@ -321,9 +321,9 @@ def no_call() -> Generator[None]:
 
 
 def settle_maintenance() -> None:
-    """Returns when the maintenance threads have done what they were woken for, such as allocating staging memory.
+    """Returns once the maintenance threads have done what they were woken for, such as allocating staging memory.
 
-    A thread may run jobs before it handles a wake that came in between, so a job makes it handle the wake.
+    A thread may run jobs before it handles a wake that came meanwhile, so a job makes it handle the wake.
     """
     for manager in open_devices():
         with suppress(WorkerStuck):  # a test may hold the thread in a call
@@ -332,7 +332,7 @@ def settle_maintenance() -> None:
 
 @contextmanager
 def no_call_of_mine() -> Generator[None]:
-    """Inside the block, this thread may call no ACL function. The threads of the device may."""
+    """Asserts that this thread calls no ACL function inside the block; the device's own threads may."""
     mine = threading.get_native_id()
     before = max((entry["seq"] for entry in simulator.journal()), default=-1)
     yield
@@ -348,35 +348,35 @@ def hanging(function: str) -> Callable[[], bool]:
 
 
 def native_threads(name: str = "aioacl-wait") -> list[int]:
-    """Returns the ids of the threads of this process that have this name."""
+    """The threads of this process with that name."""
     found: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         try:
             if (task / "comm").read_text().strip() == name:
                 found.append(int(task.name))
-        except OSError:  # the thread has ended
+        except OSError:  # it ended meanwhile
             continue
     return found
 
 
 def descriptors() -> int:
-    """Returns the number of open descriptors of this process."""
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - an iterator would open one more
+    """Open descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - an iterator would hold one more
 
 
 def elsewhere(*calls: str) -> None:
-    """Makes the calls for device 0, one after another, on a thread that aioacl does not own."""
+    """Makes the calls for device 0 on a foreign thread, one after another."""
     codes = in_thread(lambda: [getattr(lib, f"aio_u_{call}")(0) for call in calls])
     assert codes == [0] * len(calls)
 
 
-def reset_by_somebody_else() -> None:
-    """Resets the device as another library of the process would do, on its own thread."""
+def reset_by_other_code() -> None:
+    """Force-resets device 0 on another thread, as another library of the process might."""
     elsewhere("aclrtResetDeviceForce")
 
 
 async def works(device: Device) -> bool:
-    """Returns whether bytes that were copied to the device can be copied back."""
+    """Whether bytes copied to the device come back."""
     back = bytearray(64)
     async with device.create_stream() as stream, device.allocate(64) as memory:
         await stream.copy(memory, bytes(range(64)))
@@ -387,7 +387,7 @@ async def works(device: Device) -> bool:
 async def runs_out_of_time(
     device: Device, reached: Callable[[], object] | None = None, grace: float = 0
 ) -> ResetReport:
-    """Returns the report of a reset. Its time limits end when the condition holds (default: RESETTING), not earlier."""
+    """The report of a failed reset, whose time limits end once `reached` returns true (default: in RESETTING)."""
     reports: list[ResetReport] = []
 
     async def reset() -> None:
@@ -403,6 +403,6 @@ async def runs_out_of_time(
 
 
 async def gives_up_in(device: Device, call: str) -> ResetReport:
-    """Returns the report of a reset whose timeout ends while the call hangs."""
+    """The report of a reset whose timeout ends while the call hangs."""
     simulator.hang_call(call)
     return await runs_out_of_time(device, hanging(call))

@@ -1,8 +1,8 @@
 """Selects the tests of a run.
 
-        ./test          the quick tests: those that start no process, and of each test only its asyncio variant
-        ./test --all    all tests that .ci/run runs; with a path, only those in the path
-        ./test PATH     all tests there, whatever their markers
+    ./test          the quick tests: in this process, and of each test its asyncio variant only
+    ./test --all    every test that .ci/run runs, with a path only those in the path
+    ./test PATH     every test there, whatever its markers
 
 `-m` overrides all three. A test is `quick` unless it has one of the markers in `NOT_QUICK`, is in one of the
 `PROCESS_FOLDERS`, or is the uvloop or trio variant of a test without the marker `every_loop`. The marker `quick` is
@@ -47,17 +47,19 @@ STARTS: Final = (
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """Adds the option --all."""
+    """The option --all."""
     parser.addoption(
         "--all",
         action="store_true",
         dest="every_test",
-        help="all tests that .ci/run runs, not only the quick ones",
+        help="every test that .ci/run runs, not the quick ones only",
     )
 
 
 def choose(config: pytest.Config) -> None:
-    """Sets the marker expression of the run, unless -m is given. Raises UsageError if a path or marker does not exist.
+    """Sets the marker expression of the run, unless -m is given.
+
+    Raises UsageError for a path that does not exist or a marker that is not registered.
 
     An xdist worker parses the same arguments, so it computes the same expression. xdist hides pytest's own message
     about a missing path or marker.
@@ -92,7 +94,7 @@ def check_markers(expression: str, registered: Iterable[str]) -> None:
 
 
 def header(config: pytest.Config) -> str:
-    """Returns the selection, for the first lines of the run."""
+    """The selection, for the first lines of the run."""
     texts = {
         QUICK: "the quick tests only, also with -k (--all: every test)",
         ALL: "every test that .ci/run runs",
@@ -103,7 +105,7 @@ def header(config: pytest.Config) -> str:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Adds the markers `process` and `quick`. Raises UsageError if a folder of tests does not exist."""
+    """Adds the markers `process` and `quick`; raises UsageError if a folder of tests is missing."""
     for folder in PROCESS_FOLDERS:
         if not folder.is_dir():
             raise pytest.UsageError(
@@ -117,21 +119,21 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def is_quick(item: pytest.Item) -> bool:
-    """Returns whether ./test selects the test."""
+    """Whether ./test selects it."""
     if any(item.get_closest_marker(name) for name in NOT_QUICK):
         return False
     return loop_of(item) in ("asyncio", "") or item.get_closest_marker("every_loop") is not None
 
 
 def loop_of(item: pytest.Item) -> str:
-    """Returns the event loop of a test that runs on several, or an empty text."""
+    """The event loop of a test that runs on several; "" for other tests."""
     variant = getattr(item, "callspec", None)
     return str(variant.params.get("anyio_backend", "")) if variant is not None else ""
 
 
 @contextmanager
 def guarded(item: pytest.Item) -> Generator[None]:
-    """Inside the block, a quick test cannot start a process.
+    """Inside the block a quick test cannot start a process.
 
     The functions are replaced during the test. An audit hook cannot be removed, and makes tests that trace each line
     five times slower.
