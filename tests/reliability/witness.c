@@ -1,10 +1,11 @@
 /*
  * Runs where a runtime's own destructors would run; the simulator has none.
  *
- * It is loaded before the ACL library. Exit handlers run in the reverse order of their registration, so its handler
- * runs after the one that aioacl installs when it has loaded that library, as the library's destructors would.  It reads from
- * the simulator how many calls are inside, sleeps, reads how many calls were made since, and prints both in one
- * line.  A process that ends at once, because a thread is stuck in a call, never runs it.
+ * It is loaded before the ACL library. Exit handlers run in the reverse order of their registration, so its
+ * handler runs after the one that aioacl installs when it has loaded that library, as the library's destructors
+ * would.  It reads from the simulator how many calls are inside, sleeps, reads how many calls were made since,
+ * and prints both in one line.  A process that ends at once, because a thread is stuck in a call, never runs
+ * it.
  */
 #include <dlfcn.h>
 #include <inttypes.h>

@@ -11,7 +11,7 @@ enum { NOT_HERE = 77, FEATURE_NOT_SUPPORT = 207000 };
 #define EXPECT(condition)                                                                                      \
     do {                                                                                                       \
         if (!(condition)) {                                                                                    \
-            fprintf(stderr, "%s:%d: expected: %s\n", __FILE__, __LINE__, #condition);                            \
+            fprintf(stderr, "%s:%d: expected: %s\n", __FILE__, __LINE__, #condition);                          \
             exit(1);                                                                                           \
         }                                                                                                      \
     } while (0)
@@ -20,7 +20,8 @@ enum { NOT_HERE = 77, FEATURE_NOT_SUPPORT = 207000 };
     do {                                                                                                       \
         aclError answer_ = (call);                                                                             \
         if (answer_ != (wanted)) {                                                                             \
-            fprintf(stderr, "%s:%d: %s returned %d, expected %d\n", __FILE__, __LINE__, #call, answer_, (wanted));  \
+            fprintf(stderr, "%s:%d: %s returned %d, expected %d\n", __FILE__, __LINE__, #call, answer_,        \
+                    (wanted));                                                                                 \
             exit(1);                                                                                           \
         }                                                                                                      \
     } while (0)

@@ -1,4 +1,5 @@
-/* CANN 8.1. Streams: copies to the device and back keep their order, on many streams, in one piece and in rows. */
+/* CANN 8.1. Streams: copies to the device and back keep their order, on many streams, in one piece and in rows.
+ */
 #include <string.h>
 
 #include "acl/acl.h"

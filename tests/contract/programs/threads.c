@@ -1,4 +1,5 @@
-/* CANN 8.1. Threads: each has a context of its own, or shares one; a call on a thread without one returns an error. */
+/* CANN 8.1. Threads: each has a context of its own, or shares one; a call on a thread without one returns an
+ * error. */
 #include <pthread.h>
 #include <string.h>
 
