@@ -129,8 +129,8 @@ static bool choose_step(stream_t *stream, task_t *task) {
         if (condition->type != ACL_MODEL_RI_COND_TYPE_WHILE) {
             break;
         }
-        if (begins &&
-            code == 0) { /* the body ended at once, so sim.lock is released before the next iteration */
+        /* The body ended at once, so sim.lock is released before the next iteration. */
+        if (begins && code == 0) {
             stream_park_polling(stream, NULL, EMPTY_TURN_NS);
             return false;
         }
