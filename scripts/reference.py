@@ -94,7 +94,7 @@ def find(path: str) -> Item:
 
 
 def final(found: griffe.Object | griffe.Alias) -> Item:
-    """The object that an import's alias stands for, or the object itself."""
+    """The object that an import refers to, or the object itself."""
     target = found.final_target if isinstance(found, griffe.Alias) else found
     assert isinstance(target, (griffe.Class, griffe.Function, griffe.Attribute, griffe.Module)), target
     return target
@@ -193,7 +193,7 @@ def signature(found: griffe.Function) -> str:
 
 
 def fenced(text: str) -> str:
-    """A signature; Returns `py`, because the tests run each block that is marked as `python`."""
+    """A signature as a block that is marked `py`: the tests run each block that is marked `python`."""
     return f"```py\n{text}\n```"
 
 

@@ -15,7 +15,7 @@ MAX_TASK_ID: Final = 0xFFFFFFFF
 
 
 def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
-    """Sets the id of the next task that is enqueued on the stream. Later tasks get the ids behind it, modulo 2^32.
+    """Sets the id of the next task that is enqueued on the stream. Later tasks get the ids that follow it, modulo 2^32.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -33,7 +33,7 @@ def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
 
 
 def faulted(stream: StreamLike) -> bool:
-    """Returns whether the stream is stopped at a failed task. It is until the recycle thread is woken.
+    """Returns whether the stream is stopped at a failed task. It stays stopped until the recycle thread is woken.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.

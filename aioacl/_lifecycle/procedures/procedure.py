@@ -221,7 +221,7 @@ class Procedure:
         return 0
 
     def _holds_up(self) -> str:
-        """The function that the control thread is inside. It may belong to a job before the last one."""
+        """The ACL function that the control thread is inside. An earlier job may have made the call."""
         worker = self.host.control.thread
         return next((call.function for call in inside(self.index) if call.thread == worker), "")
 
