@@ -40,7 +40,7 @@ CODES: Final = (  # one for each action and each class of errors
     507015,  # device fault: new stream
     507053,  # device fault: repair
 )
-SICK: Final = (507013, 507010, 507899)
+DEVICE_FAULTS: Final = (507013, 507010, 507899)
 
 KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
     "rc, making": lambda dice: f"{MAKING}:rc={dice.choice(CODES)}",
@@ -50,10 +50,10 @@ KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
     "rc-after": lambda dice: f"{ASKING}:rc-after={dice.choice(CODES)}",
     "oom": lambda _: f"{MAKING}:oom",
     "async-error": lambda dice: f"copy:async-error={dice.choice(CODES)}",
-    "sticky": lambda dice: f"copy|sync:sticky={dice.choice(SICK)}",
-    "lost": lambda dice: f"copy|sync:dev=0:lost={dice.choice(SICK)}",
+    "sticky": lambda dice: f"copy|sync:sticky={dice.choice(DEVICE_FAULTS)}",
+    "lost": lambda dice: f"copy|sync:dev=0:lost={dice.choice(DEVICE_FAULTS)}",
     "reset-fail": lambda dice: f"aclrtResetDeviceForce:reset-fail={dice.randint(1, 3)}",
-    "reset-lies": lambda dice: f"aclrtResetDeviceForce:reset-lies={dice.choice(SICK)}",
+    "reset-lies": lambda dice: f"aclrtResetDeviceForce:reset-lies={dice.choice(DEVICE_FAULTS)}",
     "false-drain": lambda _: "aclrtSynchronizeDevice*:false-drain",
     "slow-teardown": lambda dice: f"aclrtDestroyStream|reset:slow-teardown={dice.randint(1, 20)}",
     "late-complete": lambda dice: f"copy:late-complete={dice.randint(1, 10)}",
