@@ -209,7 +209,7 @@ async def test_stream_is_created_while_a_wait_for_work_of_other_code_is_pending(
 ) -> None:
     async with open_device() as device:
         foreign = await device.run(ForeignStream)
-        foreign.hold()
+        await device.run(foreign.hold)  # on a thread that has the context
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, device.synchronize)
             await until(lambda: simulator.calls("aclrtSynchronizeDeviceWithTimeout") > 1)
