@@ -41,6 +41,17 @@ def start(main):
     use_library("simulator")
     anyio.run(awake, main, backend=os.environ["TEST_BACKEND"])
 
+def say_asleep(text, condition=lambda: True):
+    "Prints the text once the condition holds and the loop sleeps. For a Ctrl-C that is raised at once: the second one."
+    # Between two lines of asyncio, it can lose a callback that asyncio has taken from its queue. The task of that
+    # callback then never ends. trio protects its own lines.
+    loop_thread = threading.main_thread().ident
+    def asleep():
+        return sys._current_frames()[loop_thread].f_code.co_name == "select"
+    while not (condition() and (asleep() or os.environ["TEST_BACKEND"] == "trio")):
+        time.sleep(0.001)
+    say(text)
+
 class Copies:
     "An open device and a held stream with a copy in it."
     async def __aenter__(self):

@@ -40,14 +40,11 @@ run(main)
 HANGS = (
     INTERRUPTED
     + """
-def wait_for_hang():
-    while not simulator.hung("aclrtResetDevice"):
-        time.sleep(0.001)
-    say("closing")
 async def main():
     async with Copies() as copies:
         simulator.hang_call("aclrtResetDevice")
-        threading.Thread(target=wait_for_hang, daemon=True).start()
+        hung = lambda: simulator.hung("aclrtResetDevice")
+        threading.Thread(target=say_asleep, args=("closing", hung), daemon=True).start()
         say("waiting")
         await copies.ticket
 run(main)

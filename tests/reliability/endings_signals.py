@@ -79,7 +79,7 @@ async def main():
             await copies.ticket
         finally:
             with anyio.CancelScope(shield=True):
-                say("still waiting")
+                daemon(say_asleep, "still waiting")
                 await copies.stream
 interruptible(main)
 """,
@@ -109,13 +109,10 @@ interruptible(main)
     Case(
         "Ctrl-C in a wait, and in a close that hangs",
         """
-def say_when_closing():
-    until_now(lambda: simulator.hung("aclrtResetDevice"))
-    say("closing")
 async def main():
     async with Copies() as copies:
         simulator.hang_call("aclrtResetDevice")
-        daemon(say_when_closing)
+        daemon(say_asleep, "closing", lambda: simulator.hung("aclrtResetDevice"))
         say("waiting")
         await copies.ticket
 interruptible(main)
