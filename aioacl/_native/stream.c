@@ -254,13 +254,26 @@ static bool has_mark(aio_stream *stream, uint64_t position) {
     return mark != NULL;
 }
 
+/* The gate has bound this thread to the device's context. If the thread has none now, other code is resetting
+ * the device, and no task has failed. The state callback may report that reset later, or never. */
+static bool lost_its_context(const aio_stream *stream, int code) {
+    void *current = NULL;
+    if (code != RT_CONTEXT_NULL || aio_acl.aclrtGetCurrentContext(&current) == 0) {
+        return false;
+    }
+    aio_keep_text();
+    aio_foreign_found(stream->device, stream->generation);
+    return true;
+}
+
 /* The end of a position without a mark is known only when the whole stream is idle. */
 static int ask(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
     if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position)) {
         code = ask_stream(stream);
     }
-    if (code && aio_stream_current(stream)) { /* else a reset or an abort caused it, and no task has failed */
+    /* If a reset or an abort is the reason, no task has failed. */
+    if (code && aio_stream_current(stream) && !lost_its_context(stream, code)) {
         aio_stream_fail_waits(stream, code);
     }
     return code;

@@ -124,6 +124,39 @@ static void a_query_during_a_foreign_reset_fails_no_task(void) {
     bed_close_copied();
 }
 
+/* Other code of the process learns of the reset first. Meanwhile the watcher queries a context that is gone. */
+static void let_the_watcher_query(int32_t device, aclrtDeviceState state, void *unused) {
+    uint64_t before = sim.calls("aclrtStreamQuery");
+    (void)unused;
+    if (state == ACL_RT_DEVICE_STATE_RESET_PRE) {
+        UNTIL(sim.calls("aclrtStreamQuery") > before + 1 || aio_gate_foreign(device) ||
+              aio_device_waits(device) == 0);
+    }
+}
+
+static void a_query_before_the_report_of_a_foreign_reset_fails_no_task(void) {
+    uint64_t key = 0;
+    bed_open_to_copy(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    aio_port *port = aio_port_new();
+    CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("aioacl", NULL, NULL), 0);
+    CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("first", let_the_watcher_query, NULL), 0);
+    CHECK_EQ(aio_watch_foreign(), 0);
+    sim.hold(stream->handle);
+    CHECK_EQ(bed_copy(stream), 1);
+    CHECK_EQ(aio_watch(stream, 1, port, 1), 0);
+    bed_join(bed_thread(reset_as_other_code, NULL));
+    CHECK_EQ(aio_stream_error(stream, 1, NULL), 0);
+    CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("first", NULL, NULL), 0);
+    aio_gate_met(0);
+    bed_bring_back_after(0);
+    aio_device_flush(0);
+    CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
+    aio_port_close(port);
+    aio_stream_drop(stream);
+    bed_close_copied();
+}
+
 /* The callback of another library may run before the engine's, and a call of aioacl in between. */
 static void a_found_foreign_reset_is_handled_once(void) {
     bed_open_to_copy(AIO_WATCH);
@@ -475,6 +508,7 @@ TESTS(TEST(a_refused_abort_ends_nothing), TEST(a_result_during_an_abort_is_ignor
       TEST(a_wait_without_progress_requests_a_nudge), TEST(without_an_event_a_synchronize_wakes_the_runtime),
       TEST(an_abort_ends_unfinished_work), TEST(an_enqueue_in_c_during_an_abort_is_aborted),
       TEST(a_foreign_reset_does_not_touch_dead_streams), TEST(a_query_during_a_foreign_reset_fails_no_task),
+      TEST(a_query_before_the_report_of_a_foreign_reset_fails_no_task),
       TEST(a_found_foreign_reset_is_handled_once), TEST(a_found_foreign_reset_is_settled_by_the_set),
       TEST(destroying_events_stops_when_the_generation_changes), TEST(a_device_abort_counts_its_streams),
       TEST(a_set_counts_foreign_resets_that_did_not_undo_it), TEST(an_own_reset_is_not_counted_as_foreign))
