@@ -21,7 +21,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", *WARNINGS]
 ELSEWHERE = (
     ROOT / "tests" / "contract" / "programs"
-)  # these are compiled by their own test, with the vendor's headers
+)  # a test compiles these files, with the vendor's headers
 
 
 def compiles(compiler: str, source: Path) -> bool:
@@ -32,7 +32,7 @@ def compiles(compiler: str, source: Path) -> bool:
 
 
 def main(compiler: str) -> int:
-    """0 if every file compiles."""
+    """Returns 0 if every file compiles."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         made = Path(folder, "trampolines.c")
         made.write_text(build_ffi.trampolines())

@@ -1,4 +1,4 @@
-"""Reads what `./demo --json` printed and checks its figures."""
+"""Reads the output of `./demo --json` and checks its figures."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ NAMES = [
 
 
 def main() -> int:
-    """0 if all figures are as documented."""
+    """Returns 0 if all figures are as documented."""
     found = json.loads(sys.stdin.read().splitlines()[-1])
     complaints = [f"{name} is missing" for name in NAMES if name not in found]
     if not complaints:
         lag, blocking = found["loop_lag_p99_ms"], found["blocking_loop_lag_p99_ms"]
         promises = {
             "backend is the simulator": found["backend"] == "simulator",
-            "files went through": found["files"] > 0 and found["bytes"] > 0,
+            "files were copied": found["files"] > 0 and found["bytes"] > 0,
             "mismatches 0": found["mismatches"] == 0,
             "a reset was made": found["resets"] >= 1 and found["generation"] > found["resets"],
             "every task finished": found.get("finished", found["tasks"]) == found["tasks"],
-            "it awaited": found["awaits"] >= found["files"],
-            "its lag is at most half of that of blocking calls": lag <= blocking / 2,
+            "each file was awaited": found["awaits"] >= found["files"],
+            "the loop's lag is at most half of the lag with blocking calls": lag <= blocking / 2,
         }
         complaints = [f"does not hold: {promise}" for promise, holds in promises.items() if not holds]
     print("\n".join(complaints) or "the demo's figures are as documented")

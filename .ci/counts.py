@@ -3,7 +3,8 @@
     .venv/bin/python .ci/counts.py            prints and compares
     .venv/bin/python .ci/counts.py --record   writes today's numbers as the minimum
 
-So a move or a rename cannot drop checks silently. A commit that lowers a minimum gives the reason in its body.
+The comparison shows whether a move or a rename has dropped checks. A commit that lowers a minimum gives the reason in
+its body.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Collected:
 
 
 def test_functions() -> int:
-    """Returns the test functions that pytest collects, with any markers."""
+    """Returns the number of test functions that pytest collects, with any markers."""
     collected, said = Collected(), io.StringIO()
     with contextlib.redirect_stdout(said):
         status = pytest.main(
@@ -56,13 +57,13 @@ def test_functions() -> int:
 
 
 def native_tests() -> int:
-    """Rows in the lists of native tests, and the simulator's own programs."""
+    """Returns the number of rows in the lists of native tests, plus the number of the simulator's test programs."""
     lists = [path.read_text() for path in sorted(NATIVE.glob("test_*.c"))]
     return sum(len(re.findall(r"\bTEST\(", text)) for text in lists) + len(build_ffi.c_files(NATIVE / "sim"))
 
 
 def branches() -> int:
-    """The package's branches, as coverage counts them."""
+    """Returns the number of the package's branches, as coverage counts them."""
     measured = coverage.Coverage(data_file=None, branch=True, config_file=False)
     paths = [str(path) for path in sorted(PACKAGE.rglob("*.py"))]
     measured.get_data().add_arcs({path: [] for path in paths})
@@ -70,12 +71,12 @@ def branches() -> int:
 
 
 def python_mutants() -> int:
-    """All mutants that mutmut makes of the lifecycle's modules."""
+    """Returns the number of mutants that mutmut makes of the lifecycle's modules."""
     return sum(len(Mutants(name, (PACKAGE / f"{name}.py").read_text())) for name in mutants.FIRST)
 
 
 def vectors() -> int:
-    """Recorded and derived sequences of calls."""
+    """Returns the number of recorded and derived sequences of calls."""
     folder = ROOT / "tests" / "conformance"
     texts = [gzip.decompress(path.read_bytes()) for path in folder.glob("*.jsonl.gz")]
     texts += [path.read_bytes() for path in folder.glob("*.jsonl")]
@@ -83,7 +84,7 @@ def vectors() -> int:
 
 
 def counts() -> dict[str, int]:
-    """Today's numbers."""
+    """Returns today's numbers."""
     return {
         "test functions": test_functions(),
         "native tests": native_tests(),
@@ -96,7 +97,7 @@ def counts() -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> int:
-    """0 if every count reaches its minimum."""
+    """Returns 0 if every count reaches its minimum."""
     found = counts()
     if arguments == ["--record"]:
         MINIMUM.write_text(HEAD + "".join(f'"{name}" = {number}\n' for name, number in found.items()))
@@ -108,7 +109,7 @@ def main(arguments: list[str]) -> int:
         print(f"{name:<20} {number:>6}, at least {least}{'  FEWER' if number < least else ''}")
     if fewer:
         print(
-            "Something is no longer counted. Restore it, or lower .ci/minimum.toml in a commit that gives the reason."
+            "A count is below its minimum. Restore it, or lower .ci/minimum.toml in a commit that gives the reason."
         )
     return int(fewer)
 

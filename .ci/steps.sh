@@ -1,6 +1,6 @@
 # Sourced by .ci/run and .ci/slow: steps with a title, a time and a status, and the table at the end.
 #
-# A step that fails does not end the run. `finish` prints the table and the last lines of what failed.
+# A step that fails does not end the run. `finish` prints the table and the last lines of each failed step.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -49,7 +49,7 @@ quiet() {
     local title=$1 status=0
     shift
     begin "$title"
-    set +e # before `||`, a function would go on after a command that fails
+    set +e # followed by `||`, a function would continue after a command that fails
     (set -e; "$@") >"$scratch/log" 2>&1
     status=$?
     set -e
@@ -57,7 +57,8 @@ quiet() {
     end "$title" "$status"
 }
 
-# aside NAME COMMAND...: runs steps in the background, in a shell of its own; `rejoin NAME` waits and shows them.
+# aside NAME COMMAND...: runs steps in the background, in a shell of its own. `rejoin NAME` waits for them and shows
+# their output.
 aside() {
     local name=$1
     shift
@@ -89,7 +90,7 @@ finish() {
     exit "$failed"
 }
 
-# .venv with what the tests need, and the libraries: what ./test makes first.
+# Makes .venv with the packages that the tests need, and builds the libraries, as ./test does first.
 build() {
     (root=$PWD && . scripts/environment.sh && environment test)
 }
@@ -100,7 +101,7 @@ sanitizes() {
         "$1" -fsanitize=thread "$scratch/empty.c" -o "$scratch/empty"
 }
 
-# clang with its sanitizers, and spin: installs those of Debian's packages that are missing.
+# Installs the missing ones of these Debian packages: clang with its sanitizers, and spin.
 debian_packages() {
     local missing=()
     command -v clang >/dev/null && sanitizes clang || missing+=(clang libclang-rt-dev)
@@ -108,7 +109,7 @@ debian_packages() {
     [ "${#missing[@]}" -eq 0 ] || { apt-get update -qq && apt-get install -qq -y --no-install-recommends "${missing[@]}"; }
 }
 
-# The linters, from PyPI.
+# Installs the linters from PyPI.
 python_packages() {
     "$python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["lint"], sep="\n")' \
         >"$scratch/lint"

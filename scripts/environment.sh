@@ -53,17 +53,17 @@ find_compiler() {
         "  On Debian and Ubuntu: apt install gcc libc6-dev"
 }
 
-# A checksum of EXTRA and of the files that the installation depends on. The build checks its own sources.
+# A checksum of EXTRA and of the files that the installation depends on. The build itself finds changed sources.
 installation() {
     (cd "$root" && echo "$root $1" && cat pyproject.toml constraints.txt scripts/environment.sh) | cksum
 }
 
-# Whether .venv has aioacl, editable, with the packages of the extra.
+# Whether .venv has an editable installation of aioacl with the packages of the extra.
 is_installed() {
     [ -f "$installed" ] && [ "$(cat "$installed")" = "$(installation "$1")" ] && works "$python"
 }
 
-# Compiles and links what has changed, beside the package's Python files; a second without a change.
+# Compiles and links what has changed, into the package's folders. Without a change this takes a second.
 build() {
     (cd "$root" && "$python" -W ignore -c 'import setuptools; setuptools.setup()' --quiet build_ext --inplace) ||
         die "The build failed; the reason is above."
@@ -73,12 +73,12 @@ pip() {
     "$python" -m pip --disable-pip-version-check --no-input install --quiet -c "$root/constraints.txt" "$@"
 }
 
-# Whether .venv's Python starts; it does not after the folder is moved.
+# Whether .venv's Python starts. It does not start after the folder was moved.
 works() {
     "$1" -c 'import sys, pip; assert sys.version_info >= (3, 11)' 2>/dev/null
 }
 
-# One of the steps of `install`, with the seconds since the start, so that ./demo and ./test do not seem to hang.
+# Prints a step of `install`, with the seconds since the start, so that ./demo and ./test do not seem to hang.
 step() {
     echo "[$1/4, $(($(date +%s) - began)) s] $2" >&2
 }
@@ -98,7 +98,7 @@ install() {
         "$found" -m venv --clear "$root/.venv" || die "$found cannot make $root/.venv."
     fi
     rm -f "$installed"
-    step 2 "installing what the build needs: setuptools, cffi, ninja"
+    step 2 "installing the requirements of the build: setuptools, cffi, ninja"
     pip setuptools cffi ninja
     step 3 "compiling $(find "$root/aioacl" -name '*.c' | wc -l) C files (a minute, the first time)"
     build
@@ -109,9 +109,9 @@ install() {
     installation "$1" >"$installed"
 }
 
-# environment EXTRA: .venv has aioacl, built from this tree, and the packages of the extra (or of none: "").
-# An installation with an extra also serves a request without one. After an edit of C sources only these are built.
-# A second one in the same tree waits for the first, where there is flock (util-linux).
+# environment EXTRA: makes sure that .venv has aioacl, built from this tree, and the packages of the extra ("": none).
+# An installation with an extra is also used if no extra is requested. After an edit of C sources only these are built.
+# A second call in the same tree waits for the first, if flock (util-linux) is installed.
 environment() {
     mkdir -p "$root/build"
     exec 9>"$root/build/environment.lock"

@@ -65,7 +65,7 @@ PARAMETERS: Final = {
     "stream": "a Stream, or the raw handle of a stream",
     "function": "the C name of an ACL function",
     "code": "an ACL error code",
-    "patience": "seconds that threads and unfinished work have to end",
+    "patience": "how many seconds threads and unfinished work may take to end",
     "seconds": "a time in seconds",
     "index": "the index of a device, from 0",
 }
@@ -80,7 +80,7 @@ def package(name: str) -> griffe.Module:
     """The module or package of the repository, read from its sources."""
     logging.getLogger("griffe").setLevel(
         logging.ERROR
-    )  # it warns of each `Raises:` line without a description
+    )  # griffe warns of each `Raises:` line without a description
     found = griffe.load(name, search_paths=[str(ROOT)], docstring_parser="google", resolve_aliases=True)
     assert isinstance(found, griffe.Module)
     return found
@@ -122,7 +122,7 @@ def fixtures() -> list[str]:
 
 
 def completed(text: str) -> str:
-    """A docstring in which each line of `Raises:` has a description, as griffe requires; `-` stands for none."""
+    """A docstring in which each line of `Raises:` has a description, as griffe requires; `-` means none."""
 
     def fill(match: re.Match[str]) -> str:
         lines = [BARE.sub(r"\1\2: -", line) for line in match[2].splitlines()]
@@ -151,12 +151,12 @@ def flat(text: str) -> str:
 
 
 def code(text: object) -> str:
-    """A type or value as code in a cell of a table; without a bar, which renderers of Markdown treat differently."""
+    """A type or value as code in a cell of a table. Bars are replaced, because Markdown renderers differ about them."""
     return "`" + " ".join(str(text).split()).replace(" | ", " or ") + "`" if str(text) else ""
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table, or nothing without rows."""
+    """A Markdown table; an empty text if there are no rows."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *lines]) if lines else ""
 
@@ -225,7 +225,7 @@ def render(path: str, level: int = 2) -> str:
 
 
 def own_module(path: str) -> bool:
-    """Whether the text in brackets in a docstring is the ACL function that the name calls."""
+    """Whether the brackets in the docstring contain the ACL functions that the function calls."""
     return path.count(".") == 1
 
 
@@ -287,7 +287,7 @@ def remedy(found: griffe.Class) -> str:
 
 
 def literal(text: str) -> str:
-    """The value of a constant string, also of a concatenation, or of the constant with that name."""
+    """The value of a string literal, of a concatenation of literals, or of the constant with that name."""
     if text.isidentifier():
         constant = find("aioacl._base.errors").members[text]
         assert isinstance(constant, griffe.Attribute)
@@ -322,7 +322,7 @@ def members(found: griffe.Class) -> list[griffe.Function | griffe.Attribute]:
 
 
 def attributes(found: griffe.Class) -> str:
-    """The table of attributes: those of the docstring, or without one the names and types."""
+    """The table of attributes from the docstring; without a table, a list of the names and types."""
     told = {
         item.name: item.description
         for section in sections(found)
@@ -397,7 +397,7 @@ def answers(found: griffe.Function) -> Iterator[str]:
 
 
 def marked(names: str) -> str:
-    """The names of errors as code, and words between them as they are."""
+    """The text, with the names of errors as code; other words stay unchanged."""
     return re.sub(r"\b[A-Z]\w+", lambda match: f"`{match[0]}`", names.strip("()"))
 
 
@@ -438,7 +438,7 @@ def placed() -> dict[str, str]:
 
 def codes_table() -> str:
     """ACL's error codes, with the error that each raises and what to do."""
-    from aioacl._base import codes, errors  # noqa: PLC0415 - it needs the built package
+    from aioacl._base import codes, errors  # noqa: PLC0415 - this import needs the built package
 
     rows = [
         (
@@ -508,7 +508,7 @@ def outdated() -> list[str]:
 
 
 def main() -> int:
-    """Writes the pages, or lists those that are not up to date; the exit status."""
+    """Writes the pages, or lists those that are not up to date; returns the exit status."""
     parser = argparse.ArgumentParser(description="Makes the pages of docs/reference.")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; list the pages that are not up to date"

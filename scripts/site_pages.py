@@ -26,7 +26,7 @@ TOP: Final = {
         for name in ("README.zh.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
     },
 }
-"""The pages that are made of files of the root."""
+"""The pages that are made from files of the root."""
 
 PAGE_OF: Final = {source: page for page, source in TOP.items()}
 LINK: Final = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
@@ -34,7 +34,7 @@ LANGUAGES: Final = {".py": "python", ".toml": "toml", ".c": "c", ".h": "c", ".md
 
 
 def source_of(page: str) -> Path:
-    """The file of which a page is made."""
+    """The file from which a page is made."""
     if page in TOP:
         return ROOT / TOP[page]
     if page.startswith("files/"):
@@ -69,7 +69,7 @@ def text_of(path: Path) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages of the root, and those of all files that are linked to."""
+    """Adds the pages for files of the root, and for all other files that pages link to."""
     for page in TOP:
         files.append(File.generated(config, page, content=source_of(page).read_text()))
     waiting = [source_of(page.src_uri) for page in files.documentation_pages()]
