@@ -1,6 +1,7 @@
-"""Resources of the runtime: allocate and release them. Each line names the ACL function behind it.
+"""Resources of the runtime: allocate and release them. The comment on a line names the ACL function.
 
-C programs release resources by hand, in the opposite order, and on every return. Here the end of the block does that.
+C programs release resources by hand, in the opposite order, and on every return. Here the end of
+the block releases them.
 """
 
 import asyncio

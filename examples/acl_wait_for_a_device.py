@@ -1,4 +1,4 @@
-"""Wait for a device: all its streams are done, those of other libraries in the process too."""
+"""Wait for a device: all its streams are done, also those of other libraries in the process."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -15,7 +15,7 @@ async def main() -> None:
         streams = [await stack.enter_async_context(device.create_stream()) for _ in range(STREAMS)]
         for number, (stream, page) in enumerate(zip(streams, pages, strict=True)):
             stream.fill(page, number)  #      aclrtMemsetAsync
-        await device.synchronize()  #         aclrtSynchronizeDeviceWithTimeout, a little at a time
+        await device.synchronize()  #         aclrtSynchronizeDeviceWithTimeout, in short waits
         print(f"{sum(stream.query() for stream in streams)} of {STREAMS} streams are done")
 
 

@@ -1,4 +1,4 @@
-"""Wait for an event: the point of a stream that it marks is reached, whatever was enqueued after it."""
+"""Wait for an event: the work before it is done. Work that was enqueued after it may still run."""
 
 import asyncio
 

@@ -32,7 +32,7 @@ async def respond(device: aioacl.Device, path: str, body: bytes) -> tuple[int, b
     if path == "/readyz":
         return (200 if device.health.ready else 503), device.state.name.encode()
     if path == "/reset":
-        report = await device.force_reset(grace=1.0, reason="asked by the operator")
+        report = await device.force_reset(grace=1.0, reason="requested by the operator")
         return (200 if report.ok else 503), str(report).encode()
     try:
         async with asyncio.timeout(5):
@@ -42,7 +42,7 @@ async def respond(device: aioacl.Device, path: str, body: bytes) -> tuple[int, b
 
 
 async def echo(device: aioacl.Device, body: bytes) -> bytes:
-    """Sends the body through the device. A reset waits for the lease. If it revokes it, the loop begins again."""
+    """Sends the body through the device. A reset waits for the lease. Repeats if a reset interrupts it."""
     while True:
         with suppress(aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError):
             async with device.lease(), device.create_stream() as stream, device.allocate(len(body)) as memory:

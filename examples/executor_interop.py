@@ -1,7 +1,7 @@
-"""Blocking code beside a device: `device.executor` is a concurrent.futures.Executor like any other.
+"""Blocking code that uses a device: `device.executor` is a concurrent.futures.Executor like any other.
 
-Its threads have the device's context current, so calls of other libraries use the device. A force reset waits for jobs
-that run. Jobs that are submitted during a reset begin after it.
+Its threads have the device's context current, so calls of other libraries use the device. A force reset waits for
+running jobs. Jobs that are submitted during a reset begin after it.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ def where() -> str:
 async def main() -> None:
     loop = asyncio.get_running_loop()
     async with aioacl.open_device(0) as device:
-        # As with any executor ...
+        # The executor works with loop.run_in_executor, like any executor.
         jobs = [loop.run_in_executor(device.executor, digest, block) for block in BLOCKS]
         found = await asyncio.gather(*jobs)
         print(f"{len(set(found))} digests from loop.run_in_executor")
 
-        # ... in the short form, which works on trio as well ...
+        # device.run is the short form. It works on trio too.
         print(f"device.run agrees: {await device.run(digest, BLOCKS[0]) == found[0]}")
         print(f"on a thread named {await device.run(where)}")
 
-        # ... and from a thread that has no event loop.
-        print(f"executor.map agrees: {await asyncio.to_thread(by_hand, device) == found}")
+        # A thread without an event loop can use the executor directly.
+        print(f"executor.map agrees: {await asyncio.to_thread(without_asyncio, device) == found}")
 
 
-def by_hand(device: aioacl.Device) -> list[str]:
+def without_asyncio(device: aioacl.Device) -> list[str]:
     """The same jobs without asyncio."""
     return list(device.executor.map(digest, BLOCKS))
 

@@ -1,7 +1,7 @@
-"""A device is force-reset repeatedly while workers use it. They lose handles, never data.
+"""A device is force-reset repeatedly while workers use it. The workers lose handles, but no data.
 
-A reset makes all older handles stale. A worker that is interrupted makes new handles and begins again. Making them
-waits until the device is open again.
+A reset makes all older handles stale. A worker that is interrupted makes new handles and begins again. Making a
+handle waits until the device is open again.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Tally:
 
 
 async def exchange(device: aioacl.Device, payload: bytes, tally: Tally) -> None:
-    """Copies the payload to the device and back, until the drill is over or a reset interrupts it."""
+    """Copies the payload to the device and back, until `tally.over` is set or a reset interrupts the copies."""
     async with device.create_stream() as stream, device.allocate(SIZE) as buffer:
         while not tally.over:
             answer = bytearray(SIZE)
@@ -34,7 +34,7 @@ async def exchange(device: aioacl.Device, payload: bytes, tally: Tally) -> None:
 
 
 async def worker(device: aioacl.Device, number: int, tally: Tally) -> None:
-    """Begins again after each reset."""
+    """Exchanges data, and begins again after each reset."""
     while not tally.over:
         try:
             await exchange(device, bytes([number]) * SIZE, tally)
@@ -49,7 +49,7 @@ async def main() -> None:
             tasks.create_task(worker(device, number, tally))
         for _ in range(RESETS):
             await asyncio.sleep(0.05)  # some load between the resets
-            print(await device.force_reset(grace=1.0, reason="a drill"))
+            print(await device.force_reset(grace=1.0, reason="a test under load"))
         tally.over = True
 
     print(f"{tally.copies} copies, {tally.wrong} wrong; {tally.interrupted} times a worker began again")

@@ -4,7 +4,7 @@ import asyncio
 
 import aioacl
 
-GREETING = b"Hello from the far side of the bus!"
+GREETING = b"Hello from the device!"
 
 
 async def main() -> None:
@@ -15,7 +15,7 @@ async def main() -> None:
     ):
         answer = bytearray(len(GREETING))
         stream.copy(buffer, GREETING)  # enqueued: a plain call that never waits
-        await stream.copy(answer, buffer)  # enqueued behind it, and awaited
+        await stream.copy(answer, buffer)  # enqueued after the first copy, and awaited
         print(device)
         print(answer.decode())
 

@@ -1,6 +1,7 @@
 """Upload, work and download overlap: events order three streams, and results keep the order of the items.
 
-If a task fails, the await of its result raises. Then new streams begin again at the first item without a result.
+If a task fails, the await of its result raises. The program then makes new streams and
+continues with the first item that has no result.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ async def overlapped(device: aioacl.Device, items: Sequence[bytes]) -> AsyncIter
         for number in range(len(items) + IN_FLIGHT):
             slot = slots[number % IN_FLIGHT]
             if number >= IN_FLIGHT:
-                await in_flight.popleft()  # it covers all three stages, because each waits for the one before
+                await in_flight.popleft()  # covers all stages: each waits for the previous one
                 yield bytes(slot.result)
             if number < len(items):
                 in_flight.append(launch(slot, items[number], streams))
@@ -52,7 +53,7 @@ def launch(slot: Slot, item: bytes, streams: list[aioacl.Stream]) -> aioacl.Even
     slot.source.view[:] = item
     up.copy(slot.input, slot.source)
     work.wait_event(up.record())
-    work.copy(slot.output, slot.input)  # your kernel or model goes here
+    work.copy(slot.output, slot.input)  # replace this copy by your kernel or model
     down.wait_event(work.record())
     down.copy(slot.result, slot.output)
     return down.record()

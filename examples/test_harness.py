@@ -16,7 +16,7 @@ from aioacl import simulator
 
 
 class Mailbox:
-    """The code under test: the last message put in is the one taken out."""
+    """The code under test: `take` returns the newest message that was put."""
 
     def __init__(self, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
         self.stream, self.memory = stream, memory
@@ -43,13 +43,13 @@ async def mailbox() -> AsyncIterator[Mailbox]:
         yield Mailbox(stream, memory)
 
 
-async def test_the_newest_message_wins(mailbox: Mailbox) -> None:
+async def test_take_returns_the_newest_message(mailbox: Mailbox) -> None:
     mailbox.put(b"first")
     mailbox.put(b"second")
     assert await mailbox.take() == b"second"
 
 
-async def test_taking_waits_for_a_slow_device(mailbox: Mailbox) -> None:
+async def test_take_waits_for_a_slow_device(mailbox: Mailbox) -> None:
     with simulator.held(mailbox.stream):
         sent = mailbox.put(b"slow")
         taking = asyncio.create_task(mailbox.take())
@@ -59,7 +59,7 @@ async def test_taking_waits_for_a_slow_device(mailbox: Mailbox) -> None:
     assert await taking == b"slow"
 
 
-async def test_a_failed_copy_is_raised(mailbox: Mailbox) -> None:
+async def test_failed_copy_raises_device_fault(mailbox: Mailbox) -> None:
     simulator.fail_next(mailbox.stream, 507015)
     with pytest.raises(aioacl.DeviceFault):
         await mailbox.put(b"lost")

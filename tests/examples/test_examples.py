@@ -33,18 +33,18 @@ OUTPUT = {
     "force_reset_under_load": (
         r"(device 0: open at generation \d;.*\n){5}[1-9]\d* copies, 0 wrong; \d+ times a worker began again\n"
     ),
-    "hello_device": r"<Device 0, OPEN, generation 1>\nHello from the far side of the bus!\n",
+    "hello_device": r"<Device 0, OPEN, generation 1>\nHello from the device!\n",
     "overlapped_pipeline": r"40 results, in order\n",
     "test_harness": r"(.*\n)*=+ 3 passed in .*\n",
     "timeouts_and_cancellation": (
         r"timeout=: DeviceTimeout\nasyncio.timeout: TimeoutError\ncancel: the task was cancelled\n"
-        r"the copy is still in the queue\nBetter late than never.\n"
+        r"the copy is still in the queue\nThe copy has arrived.\n"
     ),
     "two_streams_and_an_event": r"(page \d: as written\n){5}",
 }
 
 
-USES_CONTROLS = {"test_harness", "timeouts_and_cancellation"}  # they use the simulator's controls
+USES_CONTROLS = {"test_harness", "timeouts_and_cancellation"}  # examples that use the simulator's controls
 
 
 def _environment(**more: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FrameLost(Exception):
-    """The device failed and was reset; the frames that were on it are gone."""
+    """The device failed and was reset; the frames that were on it are lost."""
 
 
 class FrameStore:

@@ -1,4 +1,4 @@
-"""With pytest-asyncio: a slow device, a failing one, a full one."""
+"""With pytest-asyncio: a slow device, a failing device and a full device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def store() -> AsyncIterator[FrameStore]:
         yield store
 
 
-async def test_a_frame_comes_back(store: FrameStore) -> None:
+async def test_get_returns_the_stored_frame(store: FrameStore) -> None:
     await store.put("dawn", b"\x10\x20\x30")
     assert await store.get("dawn") == b"\x10\x20\x30"
 
@@ -57,7 +57,7 @@ async def test_device_fault_loses_the_frames_but_not_the_store(
 async def test_full_device_raises_and_keeps_the_store_usable(
     store: FrameStore, aioacl_simulator: Any
 ) -> None:
-    aioacl_simulator.fail_call("aclrtMalloc", 207001)  # out of memory, once
+    aioacl_simulator.fail_call("aclrtMalloc", 207001)  # the next allocation fails: out of memory
     with pytest.raises(aioacl.OutOfMemoryError):
         await store.put("night", b"dark")
     await store.put("night", b"dark")

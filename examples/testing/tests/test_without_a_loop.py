@@ -1,4 +1,4 @@
-"""Without a loop: a device as a fixture, several of them, and a test for cards only."""
+"""Without a loop: a device as a fixture, several devices, and a test for cards only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_reset_of_one_device_leaves_the_other_unchanged(aioacl_open: Callable[[i
     assert second.generation == before
 
 
-def test_the_store_can_be_run_by_hand() -> None:
+def test_store_works_with_asyncio_run() -> None:
     async def main() -> bytes:
         async with open_store() as store:
             await store.put("star", b"far")
@@ -37,5 +37,5 @@ def test_the_store_can_be_run_by_hand() -> None:
 
 
 @pytest.mark.aioacl_hardware
-def test_a_card_has_room_for_a_film(aioacl_device: aioacl.Device) -> None:
+def test_card_has_more_than_one_gibibyte(aioacl_device: aioacl.Device) -> None:
     assert aioacl_device.memory_info().result().total > 1 << 30
