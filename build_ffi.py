@@ -7,11 +7,11 @@ stubs, and build_ninja.py builds the libraries.
     python build_ffi.py --stub            writes the stubs
     python build_ffi.py --generate FILE   writes one generated source; the build calls this
 
-C files and headers are found in nested folders; a folder without any is an error, so a move cannot drop sources
-silently.
+C files and headers are found in nested folders. A folder without any is an error, so a move does not drop sources
+without notice.
 
 A trampoline is the C function that Python calls for an ACL function: `aio_u_NAME` only calls it, `aio_g_NAME` enters
-the gate of a device first. After a failure both keep the runtime's error text at once, on the thread of the call.
+the gate of a device first. After a failure, both save the runtime's error text at once, on the calling thread.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Function:
 
     kind: str
     returns: str
-    none: str  # what is returned if the function is absent; empty: nothing
+    none: str  # the value to return if the function is absent; empty: no value
     name: str
     params: str
     args: str
@@ -98,7 +98,7 @@ INCLUDE = re.compile(r'^#include "([\w/.]+)"$', re.MULTILINE)
 
 
 def inlined(path: Path, seen: set[Path] | None = None) -> str:
-    """A file's text, with the text of our own headers in place of their first inclusion."""
+    """A file's text, in which the first inclusion of each of our own headers is replaced by the header's text."""
     seen = set() if seen is None else seen
     if path in seen:
         return ""
@@ -224,7 +224,7 @@ def _declared() -> str:
 # --- the simulator's exports --------------------------------------------------------------------------------------
 
 RELEASES = ("8.1", "8.5", "9.0", "9.1", "master")
-WITHOUT_RUNTIME = ("8.1",)  # the libascendcl.so of these does not need libruntime.so
+WITHOUT_RUNTIME = ("8.1",)  # in these releases, libascendcl.so does not need libruntime.so
 EXPORT = re.compile(
     r'^ACL_FN\w*\((?:(?!^ACL_FN).)*?\b(?P<name>acl\w+),\s*\((?:(?!^ACL_FN).)*?"(?P<since>[^"]+)"\)$',
     re.MULTILINE | re.DOTALL,
@@ -243,7 +243,7 @@ def exports() -> dict[str, str]:
 
 
 def version_script(release: str) -> str:
-    """The linker's version script: a release exports its own functions, older ones, and the controls."""
+    """The linker's version script: it exports the functions of this and of older releases, and the controls."""
     age = RELEASES.index
     names = [name for name, since in exports().items() if age(since) <= age(release)]
     return f"{{\n  global: {'; '.join([*names, 'aclsim_*'])};\n  local: *;\n}};\n"

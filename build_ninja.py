@@ -164,7 +164,7 @@ class Plan:
         if release not in WITHOUT_RUNTIME:
             runtime = self.runtime()
             reads.append(runtime)
-            # --as-needed would drop it: the only symbol that is used from it is weak.
+            # --as-needed would drop libruntime.so, because the only symbol that is used from it is weak.
             flags += ["-Wl,--push-state,--no-as-needed", runtime, "-Wl,--pop-state"]
             flags += ["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]
         return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, *reads)
@@ -215,7 +215,7 @@ def _is_runtime(extension: Extension) -> bool:
 
 
 def _release_of(extension: Extension) -> str | None:
-    """The release that a libascendcl.so of the simulator stands for; None for any other shared object."""
+    """The release of CANN that a libascendcl.so of the simulator provides; None for any other shared object."""
     _, found, release = extension.name.partition(".libascendcl")
     return (release.removeprefix("-").replace("_", ".") or RELEASES[-1]) if found else None
 
@@ -273,7 +273,7 @@ def run_ninja(plan: str, lock: int) -> None:
     command = [ninja(), "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
     if not sys.stderr.isatty():
         command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
-    # Its output goes to stderr: stdout belongs to the command that needed the build.
+    # The output of ninja goes to stderr: stdout belongs to the command that needed the build.
     if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock], stdout=sys.stderr.fileno()).returncode:
         raise CompileError("ninja failed; see the compiler's or linker's output above")
     (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
@@ -282,7 +282,7 @@ def run_ninja(plan: str, lock: int) -> None:
 def touch_changed() -> dict[str, str]:
     """Sets the time of each source to now if its text differs from the last build; returns the digests of all sources.
 
-    ninja compares times only, and a file that was restored or copied with its time can be older than its object.
+    ninja compares only times, and a source that was restored or copied with its old time can be older than its object.
     """
     kept = ROOT / build_folder() / "digests.json"
     last: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -303,7 +303,10 @@ def touch_changed() -> dict[str, str]:
 
 
 def install(library: Path, target: Path) -> None:
-    """Copies a library, unless the target has its time and size; by a rename, since the old one may be mapped."""
+    """Copies a library, unless the target has the same time and size.
+
+    The copy is renamed to the target, because the old file may be mapped.
+    """
     made = library.stat()
     if target.exists() and (target.stat().st_mtime_ns, target.stat().st_size) == (
         made.st_mtime_ns,

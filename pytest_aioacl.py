@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import aioacl
 
 SIMULATOR: Final = "simulator"
-LONGEST_SECONDS: Final = 1e7  # four months; more would not fit the clock of the watchdog
+LONGEST_SECONDS: Final = 1e7  # four months, which the timer of the watchdog accepts
 FIXTURES: Final = frozenset({"aioacl_library", "aioacl_simulator", "aioacl_open", "aioacl_device"})
 MARKERS: Final = {
     "aioacl_hardware": "the test needs a card: skipped on the simulator",
     "aioacl_simulator": "the test needs the simulator: skipped on a card",
-    "aioacl_allow_leaks(name, ...)": "what the test may leave behind: devices, streams, device_blocks, host_blocks, "
-    "threads, descriptors, violations, ...",
+    "aioacl_allow_leaks(name, ...)": "the resources that the test may leave behind: devices, streams, device_blocks, "
+    "host_blocks, threads, descriptors, violations, ...",
 }
 CHECKS: Final = ("fixtures", "all", "none")
 
@@ -42,8 +42,8 @@ class Settings:
     Attributes:
         library: "simulator", or the absolute path of a real library.
         check: which tests are checked for leaks: "fixtures" (tests with a fixture or marker of aioacl), "all", "none".
-        leaves: the names of what every test may leave behind.
-        patience: the seconds that threads and unfinished work of a test get to end.
+        leaves: the names of the resources that every test may leave behind.
+        patience: how many seconds threads and unfinished work of a test may take to end.
         watchdog: the seconds after which held streams and hung calls of a test are released; 0 means never.
     """
 
@@ -84,8 +84,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "aioacl_check", "which tests are checked for leaks: fixtures, all or none", default="fixtures"
     )
-    parser.addini("aioacl_allow_leaks", "what every test may leave behind", type="args", default=[])
-    parser.addini("aioacl_settle_timeout", "seconds that threads and unfinished work get to end", default="2")
+    parser.addini("aioacl_allow_leaks", "the resources that every test may leave behind", type="args", default=[])
+    parser.addini("aioacl_settle_timeout", "how many seconds threads and unfinished work may take to end", default="2")
     parser.addini(
         "aioacl_watchdog",
         "seconds after which held streams and hung calls of a test are released, or 0",
@@ -141,7 +141,7 @@ def _seconds(config: pytest.Config, name: str) -> float:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Names the library, so that results of the simulator are not mistaken for those of a card."""
+    """Returns a line that names the library, so that results of the simulator are not mistaken for those of a card."""
     settings = config.stash[_settings]
     return f"aioacl: library {settings.library}, checks {settings.check}"
 

@@ -44,7 +44,7 @@ HIDDEN: Final = frozenset({"factory", "noun", "default_action", "default_hint"})
 INTERNAL: Final = {
     "DeviceExecutor": {"ended", "one_waits"},
     "DeviceEvent": {"after"},
-    "Audit": {"counted", "expect", "expect_no_more", "left", "objection"},
+    "Audit": {"counted", "expect", "expect_no_more", "finding_of", "left"},
 }
 """Methods that other modules of aioacl call, by class; they are not public."""
 

@@ -38,7 +38,7 @@ def on(device: Device) -> Functions:
     """Returns ACL's functions for an open device: each call passes its gate, with the device's context current.
 
     A force reset waits for calls that are inside C. The result belongs to the device's present generation, as do the
-    raw pointers that its calls return. So a call after the reset raises StaleHandleError. Functions that need no device
+    raw pointers that its calls return. After a reset, its calls raise StaleHandleError. Functions that need no device
     are called without the gate, as in `functions`.
 
     Args:
@@ -48,7 +48,7 @@ def on(device: Device) -> Functions:
         ACL's functions as methods.
 
     Raises:
-        ParameterError: it is not a Device, or the device is closed.
+        ParameterError: `device` is not a Device, or is closed.
     """
     if not isinstance(device, Device):
         raise ParameterError(

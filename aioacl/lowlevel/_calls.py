@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 # These return the thread's last error, not an error of their own.
 _ANSWERS: Final = frozenset({"aclrtPeekAtLastError", "aclrtGetLastError"})
 
-# Functions whose tasks cannot fail, or whose failures the runtime reports. It reports no failures of other functions.
+# Functions whose tasks cannot fail, or whose failures the runtime reports. It does not report failures of tasks of
+# other functions.
 _REPORTED: Final = re.compile(
     r"acl(mdl|rt(Memcpy|Memset|LaunchKernel|Reduce|RandomNum|WaitAndResetNotify|CntNotifyWait))"
     r"|aclrt(RecordEvent|ResetEvent|LaunchCallback|LaunchHostFunc)"
@@ -73,7 +74,7 @@ def handle(thing: Stream | Event | Buffer) -> CData:
 
     Raises:
         StaleHandleError: the device was reset after the handle was made.
-        ParameterError: it is closed, has no raw pointer, or is an event that was never recorded.
+        ParameterError: `thing` is closed, has no raw pointer, or is an event that was never recorded.
     """
     if isinstance(thing, Event):
         return lib.aio_event_handle(thing._recorded_version().native)
@@ -100,7 +101,7 @@ def _described(value: object, why: Exception) -> str:
 
 
 def _cure(parameter: Parameter, value: object) -> str:
-    """Returns what to pass instead of a Python object that cannot become a pointer."""
+    """Returns a hint on what to pass instead of a Python object that cannot become a pointer."""
     if value is None:
         return "For the null pointer, pass lowlevel.ffi.NULL."
     if "*" not in parameter.c_type or isinstance(value, _C_VALUE):
@@ -164,7 +165,7 @@ class Function:
 
     @staticmethod
     def _doubt(streams: list[CData]) -> None:
-        """Marks the streams so that their next positions are confirmed by synchronizing: no failure is reported."""
+        """Marks the streams, so that their next positions are confirmed by synchronizing and not by reports."""
         for stream in streams:
             lib.aio_stream_doubt(stream)
 
@@ -175,11 +176,11 @@ class Function:
             return self.__signature__.bind(*arguments, **named).args
         except TypeError:
             raise ParameterError(
-                self._discord(len(arguments), named), call=self._row.name, hint=self._usage
+                self._mismatch(len(arguments), named), call=self._row.name, hint=self._usage
             ) from None
 
-    def _discord(self, count: int, named: Iterable[str]) -> str:
-        """Describes how the arguments differ from the parameters, of which the first `count` are given by position."""
+    def _mismatch(self, count: int, named: Iterable[str]) -> str:
+        """Describes how the arguments differ from the parameters; the first `count` arguments are positional."""
         names = [parameter.name for parameter in self._row.parameters]
         wrong = {
             "missing": [name for name in names[count:] if name not in named],
@@ -225,7 +226,7 @@ class Function:
 
     def _misfit(self, raw: list[object], error: Exception) -> ParameterError:
         """Returns the error for the first argument that cannot be converted to its C type."""
-        types = ffi.typeof(self._native).args[-len(raw) :]  # without the pass
+        types = ffi.typeof(self._native).args[-len(raw) :]  # all parameters except the pass
         for parameter, c_type, value in zip(self._row.parameters, types, raw, strict=True):
             try:
                 ffi.new(ffi.getctype(c_type, "[1]"), [value])

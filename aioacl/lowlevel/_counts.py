@@ -1,4 +1,4 @@
-"""Setting and resetting a device as the C functions do, on the calling thread, for programs that keep ACL's counts.
+"""Functions that set and reset a device on the calling thread, as in C, for programs that keep ACL's counts.
 
 Each call is first checked against the counts. If the runtime would return 507007, the call raises that error without
 calling C. While `open_device` has the device open, all of these calls are refused.
@@ -33,7 +33,7 @@ __all__ = ["reset_device", "reset_device_force", "set_device"]
 class _Change(Procedure):
     """A set or reset on the caller's thread. As for any procedure, an open of the device waits until it ends."""
 
-    name = "change by hand"
+    name = "manual change"
     manual = True
 
     def __init__(self, host: Host, rule: Callable[[Counts], CountResult]) -> None:
@@ -44,14 +44,14 @@ class _Change(Procedure):
         self.made: Any = ffi.new("aio_counted *")
 
     def begin(self, call: str) -> None:
-        """Waits for such changes by other threads, then begins.
+        """Waits until sets and resets of other threads have ended, then begins.
 
-        Raises an error for a change that the counts refuse, without calling C.
+        Raises an error, without calling C, if the counts refuse the change.
         """
         while not self._try_to_begin(call):
             time.sleep(
                 NAP_SECONDS
-            )  # not a condition: one that Ctrl-C interrupts may release a lock that it does not hold
+            )  # a Condition that Ctrl-C interrupts may release a lock that it does not hold
 
     def _try_to_begin(self, call: str) -> bool:
         manager = self.host
@@ -68,7 +68,7 @@ class _Change(Procedure):
             return True
 
     def finish(self) -> None:
-        """Notes the counts after the call, and ends the procedure; a second call has no effect."""
+        """Stores the counts after the call, and ends the procedure; a second call has no effect."""
         manager = self.host
         with manager.admission.changed:
             if manager.procedure is not self:

@@ -11,8 +11,8 @@ class Functions(Namespace):
     `lowlevel.functions` calls them directly: a reset may happen during a call, and the calling thread's own context is
     used. The calls of `lowlevel.on(device)` pass the device's gate. Each call checks its arguments first.
 
-    A function that returns an aclError raises AclError for every code but 0, and returns None. The exceptions are
-    aclrtPeekAtLastError and aclrtGetLastError, which return the code. Other functions return their value.
+    A function that returns an aclError returns None for the code 0, and raises AclError for every other code. Only
+    aclrtPeekAtLastError and aclrtGetLastError return their code instead. Other functions return their value.
 
     Raises:
         AclError: ACL returned an error code; the subclass depends on the code.

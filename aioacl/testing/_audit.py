@@ -1,10 +1,10 @@
 """An audit reports the resources that a part of a program has left behind, and the line that made each of them.
 
 There are two sources. Origins cover every device, stream and buffer made through aioacl, with its line and how it was
-closed or dropped. Counts (of the simulator, of threads, of descriptors) cover everything, but without lines. So the
-audit first checks the origins and closes what is still open. If a count is still higher after that, no object of aioacl
-made the resource, and the call that made it is reported. An open device keeps pools that grow, so pooled resources are
-not counted while a device is open.
+closed or dropped. Counts (of the simulator, of threads, of descriptors) cover all resources, but have no lines. So the
+audit first checks the origins, and closes the objects that are still open. If a count is still higher after that, no
+object of aioacl made the resource, and the audit reports the call that made it. An open device keeps pools that grow,
+so pooled resources are not counted while a device is open.
 
 Resources are not released at once: threads need time to end, and busy streams are destroyed when their work is done. So
 a count that has grown is checked again, for a limited time, before it is reported.
@@ -25,7 +25,7 @@ from aioacl.simulator._control import times_forgotten
 from aioacl.testing import _temporary
 from aioacl.testing._below import makers_of
 from aioacl.testing._cleanup import close_left, force_close
-from aioacl.testing._origins import book, frames_of, is_held, is_open, is_viewed, verdict, where
+from aioacl.testing._origins import book, frames_of, is_held, is_open, is_viewed, problem_of, where
 from aioacl.testing._snapshot import (
     POOLED,
     Growth,
@@ -66,8 +66,8 @@ class Finding:
     """One problem that an audit has found.
 
     Attributes:
-        name: its kind: "devices", "leases", "threads", "descriptors", "directories", "files", "violations",
-            "watchdog", or a name in `Snapshot.counts`.
+        name: the kind of the problem: "devices", "leases", "threads", "descriptors", "directories", "files",
+            "violations", "watchdog", or a name in `Snapshot.counts`.
         text: the problem, the line that caused it, and what to do.
     """
 
@@ -99,15 +99,15 @@ class Audit:
     """Checks the resources that all threads leave behind between `begin` and `end`. Use `audit()`, which calls both.
 
     Args:
-        allowed: the names of what may be left, as for `audit()`.
-        patience: the seconds that threads and unfinished work get to end.
+        allowed: the names of the resources that may be left, as for `audit()`.
+        patience: how many seconds threads and unfinished work may take to end.
 
     Attributes:
-        allowed: the names of what may be left.
+        allowed: the names of the resources that may be left.
         before: the Snapshot at the beginning.
 
     Raises:
-        ParameterError: a name in `allowed` is not the name of anything that is counted.
+        ParameterError: `allowed` contains a name that no audit counts.
     """
 
     _uvloop_met: ClassVar[bool] = False
@@ -115,7 +115,7 @@ class Audit:
     def __init__(self, *allowed: str, patience: Seconds = PATIENCE_SECONDS) -> None:
         refuse_unknown(allowed, "audit")
         self.allowed = frozenset(allowed)
-        self._explained: Counter[str] = Counter()  # by name, the part of the growth that the origins explain
+        self._explained: Counter[str] = Counter()  # growth that the origins explain, by name
         self._patience = bound_of("patience", patience)
         self._book = book()
         self._wire = tripwire()
@@ -131,30 +131,30 @@ class Audit:
         self.before = snapshot()
 
     def end(self) -> list[Finding]:
-        """Ends the audit, closes what was left open, and returns the findings."""
+        """Ends the audit, closes the objects that were left open, and returns the findings."""
         return [*self.left(), *self.counted()]
 
     def left(self) -> list[Finding]:
-        """Does the first half of `end`: closes what was made through aioacl and not closed, and returns findings."""
+        """Does the first half of `end`: closes aioacl's objects that were left open, and returns findings for them."""
         mine = [it for it in self._book.origins if it not in self._known and it.owner is None]
         self._let_views_go(mine)
         self._let_leases_go(mine)
-        found = [(it, verdict(it)) for it in mine if it.frames and it.name not in self.allowed]
-        findings = [self.objection(origin, wrong) for origin, wrong in found if wrong]
+        found = [(it, problem_of(it)) for it in mine if it.frames and it.name not in self.allowed]
+        findings = [self.finding_of(origin, wrong) for origin, wrong in found if wrong]
         self._explained = Counter(finding.name for finding in findings)
         self._close(mine)
         self._book.remove(mine)
         return findings
 
     def _let_views_go(self, origins: list[Origin]) -> None:
-        """Waits for views of closed memory: a copy may still be running, or a view may be in a reference cycle."""
+        """Waits until no view of closed memory exists: a copy may still run, or a view may be in a reference cycle."""
         closed = [it for it in origins if it.memory is not None and it.name not in self.allowed]
         if any(map(is_viewed, closed)):
             gc.collect()
             holds_within(lambda: not any(map(is_viewed, closed)), self._patience)
 
     def _let_leases_go(self, origins: list[Origin]) -> None:
-        """Waits for held leases, because a task on another loop may be about to leave one."""
+        """Waits until no lease is held, because a task on another loop may be about to leave its lease."""
         if "leases" not in self.allowed:
             holds_within(lambda: not any(map(is_held, origins)), self._patience)
 
@@ -178,7 +178,7 @@ class Audit:
     # --- what outlives the audit -----------------------------------------------------------------------------
 
     def expect(self, grown: Growth) -> None:
-        """Excludes this growth from the audit: it belongs to an owner that outlives it."""
+        """Excludes this growth from the audit, because the owner of the resources outlives the audit."""
         counts = Counter(self.before.counts)
         counts.update(grown.counts)
         self.before = Snapshot(
@@ -209,7 +209,7 @@ class Audit:
     # --- checks of origins -----------------------------------------------------------------------------------
 
     @staticmethod
-    def objection(origin: Origin, wrong: str) -> Finding:
+    def finding_of(origin: Origin, wrong: str) -> Finding:
         """Returns the finding for an object that was not closed correctly, with the line that made it."""
         return Finding(
             origin.name, _described(f"{origin.what} {wrong}", "made", origin.frames, _CURES[origin.name])
@@ -296,7 +296,7 @@ def _described(what: str, verb: str, frames: tuple[Frame, ...], cure: str) -> st
 
 
 def _current_frames_of(thread: threading.Thread) -> tuple[Frame, ...]:
-    """Returns the lines that a thread runs now, for a thread whose start was not seen."""
+    """Returns the lines that a thread runs now; used if the start of the thread was not recorded."""
     return frames_of(sys._current_frames().get(thread.ident or 0))
 
 
@@ -305,20 +305,20 @@ def audit(*allowed: str, patience: Seconds = PATIENCE_SECONDS) -> Generator[Audi
     """Raises AuditFailed if the block leaves resources behind: devices, streams, memory, threads or descriptors.
 
     Use it as `with audit(): asyncio.run(main())`. The error names the line that made each resource. On the simulator,
-    the error also reports violated rules of ACL. What was left is closed. If the block raises an exception, the report
-    is added to that exception as a note.
+    the error also reports violated rules of ACL. Resources that were left are closed. If the block raises an exception,
+    the report is added to that exception as a note.
 
     Args:
-        allowed: the names of what may be left: "devices", "leases", "threads", "descriptors", "directories", "files",
-            "violations", or a name in `Snapshot.counts`.
-        patience: the seconds that threads and unfinished work get to end.
+        allowed: the names of the resources that may be left: "devices", "leases", "threads", "descriptors",
+            "directories", "files", "violations", or a name in `Snapshot.counts`.
+        patience: how many seconds threads and unfinished work may take to end.
 
     Yields:
         The Audit.
 
     Raises:
         AuditFailed: a resource was left behind, or a rule of ACL was violated.
-        ParameterError: a name in `allowed` is not the name of anything that is counted.
+        ParameterError: `allowed` contains a name that no audit counts.
     """
     this = Audit(*allowed, patience=patience)
     this.begin()

@@ -1,4 +1,4 @@
-"""The calls that made resources without an object of aioacl, from the simulator's journal, with their threads."""
+"""Finds the calls that made resources without an object of aioacl, with their threads, in the simulator's journal."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aioacl.testing._audit import Audit, Finding
-from aioacl.testing._origins import book, verdict
+from aioacl.testing._origins import book, problem_of
 from aioacl.testing._snapshot import Growth, Snapshot, growth, snapshot
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Broader:
     def making(self, fixture: pytest.FixtureDef[Any]) -> Generator[None]:
         """Attributes the resources that are made in the block to the fixture.
 
-        Blocks may be nested, as fixtures request others.
+        Blocks may be nested, because a fixture can request other fixtures.
         """
         outer = book().owner
         self._attribute(outer)
@@ -54,9 +54,9 @@ class Broader:
         grown = self._grown.pop(fixture, [])
         left = [origin for origin in book().origins if origin.owner is fixture]
         for origin in left:
-            if wrong := verdict(origin):
+            if wrong := problem_of(origin):
                 text = f"{wrong}, by the fixture {fixture.argname}"
-                self._findings.append(Audit.objection(origin, text))
+                self._findings.append(Audit.finding_of(origin, text))
         if self.audit is not None:
             self.audit.expect_no_more(grown, left)
 

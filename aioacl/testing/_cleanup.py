@@ -54,8 +54,8 @@ def plainly(body: Callable[[], T]) -> T:
 def release_everything() -> None:
     """Releases held streams and hung calls of the simulator, removes its faults, and restores its settings.
 
-    Settings are restored to those of the environment variables, or to their defaults; limits are removed. On a card it
-    does nothing.
+    Settings are restored to the values of the environment variables, or to their defaults. Limits are removed. On a
+    card, this function does nothing.
     """
     if not is_simulated():
         return
@@ -72,8 +72,8 @@ def release_everything() -> None:
     simulator.set_limits()
 
 
-def begin_anew() -> None:
-    """Restores the simulator's state after loading: rules and limits of its environment, and all counts at 0."""
+def restore_initial_state() -> None:
+    """Restores the simulator's initial state: rules and limits of its environment variables, and all counts at 0."""
     if not is_simulated():
         return
     release_everything()
@@ -135,7 +135,7 @@ def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
 
 
 def _disown(manager: Manager) -> None:
-    """Marks all Device objects of the manager as closed, so that a later close or drop of one is not counted again."""
+    """Marks all Device objects of the manager as closed, so that their later close or drop is not counted again."""
     for thing in gc.get_objects():
         if isinstance(thing, Device) and thing._manager is manager:
             thing._closed = True
@@ -149,7 +149,7 @@ def _others(but: Collection[int]) -> list[Manager]:
 
 
 def recover_device(index: SupportsIndex = 0) -> str:
-    """Tests the device with a stream, memory and a copy, and force-resets it if it does not work. Blocks.
+    """Tests the device with a stream, memory and a copy, and force-resets it if the test fails. Blocks.
 
     Call it after a failed test, so that the next test has a working device. If the device is not open, it is opened
     and closed again.
@@ -162,24 +162,24 @@ def recover_device(index: SupportsIndex = 0) -> str:
 
     Raises:
         ParameterError: there is no such device.
-        AclError: the reset, or the close afterwards, raised it.
+        AclError: the reset, or the close after it, failed.
     """
     manager = _lifecycle.manager_of(index)
-    return plainly(lambda: _mend_open(manager) if manager.admission.opens else _mend_closed(manager))
+    return plainly(lambda: _recover_open(manager) if manager.admission.opens else _recover_closed(manager))
 
 
-def _mend_closed(manager: Manager) -> str:
+def _recover_closed(manager: Manager) -> str:
     try:
         device = open_device(manager.index).result(STEP_SECONDS)
     except AclError as error:
         return f"device {manager.index} cannot be opened: {error}"
     try:
-        return _mend_open(manager)
+        return _recover_open(manager)
     finally:
         device.close().result(STEP_SECONDS)
 
 
-def _mend_open(manager: Manager) -> str:
+def _recover_open(manager: Manager) -> str:
     wrong = _wrong_with(manager)
     if not wrong:
         return ""

@@ -1,9 +1,9 @@
 """The pytest plugin's actions around each test that it checks; pytest_aioacl.py registers them.
 
 The audit of a test begins before the setup of its first fixture and ends after the teardown of its last one. So it does
-not matter whether the test or a fixture made a resource, on which loop, or whether that loop still runs: all code here
-is synchronous. The simulator is released before the fixtures are torn down, because a fixture that closes a stream must
-not wait for work that the test held.
+not matter whether the test or a fixture made a resource. Nor does it matter on which loop the resource was made, or
+whether that loop still runs, because all code here is synchronous. The simulator is released before the fixtures are
+torn down, because a fixture that closes a stream must not wait for work that the test held.
 
 A fixture of a broader scope may be set up within the first test that uses it. The fixture, not the test, owns the
 resources that it makes. They are checked when the fixture is torn down, which is within the teardown of the last test.
@@ -25,7 +25,7 @@ from aioacl._library.load import library_info, use_library
 from aioacl._lifecycle import manager
 from aioacl.testing._audit import Audit, Finding, report
 from aioacl.testing._broader import Broader
-from aioacl.testing._cleanup import begin_anew, plainly, recover_device, release_everything
+from aioacl.testing._cleanup import plainly, recover_device, release_everything, restore_initial_state
 from aioacl.testing._snapshot import is_simulated, refuse_unknown
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 HELD_BY_A_TRACEBACK: Final = ("descriptors", "directories")
 TRIO_ON_ASYNCIO: Final = (
-    "expected a test that runs on trio, got one that pytest-asyncio runs on asyncio: it takes each test with its "
-    'marker, and with asyncio_mode = "auto" each asynchronous test; set asyncio_mode = "strict" in pytest\'s '
-    "settings, and give the marker asyncio to asyncio's own tests only"
+    "expected a test that runs on trio, got a test that pytest-asyncio runs on asyncio. It does so for each test with "
+    'the marker asyncio, and with asyncio_mode = "auto" for each asynchronous test; set asyncio_mode = "strict" in '
+    "pytest's settings, and use the marker asyncio only for tests that run on asyncio"
 )
 
 _audits: Final = pytest.StashKey[Audit]()
 _watchdogs: Final = pytest.StashKey["Watchdog"]()
 _raised: Final = pytest.StashKey[bool]()  # the test, or its setup or teardown, has raised
-_broken: Final = pytest.StashKey[bool]()  # and pytest reports that as a failure, so xfail does not expect it
+_broken: Final = pytest.StashKey[bool]()  # pytest reports the exception as a failure: xfail does not cover it
 _left: Final = pytest.StashKey[bool]()  # the audit has findings
 
 
@@ -93,34 +93,34 @@ class Watchdog:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.barked = False
-        self._timer = threading.Timer(seconds, self._bark)
+        self.expired = False
+        self._timer = threading.Timer(seconds, self._expire)
         self._timer.name = "aioacl-testing-watchdog"
         self._timer.daemon = True
 
     def start(self) -> None:
-        """Starts the time limit of the test."""
+        """Starts the timer of the test."""
         if self.seconds > 0 and is_simulated():
             self._timer.start()
 
-    def _bark(self) -> None:
-        self.barked = True
+    def _expire(self) -> None:
+        self.expired = True
         release_everything()
 
     def stop(self) -> list[Finding]:
-        """Stops the time limit; returns a finding if it had expired."""
+        """Stops the timer; returns a finding if it had expired."""
         self._timer.cancel()
         text = (
             f"the test was still running after {self.seconds:g} s (aioacl_watchdog), so its held streams and hung "
             "calls were released"
         )
-        return [Finding("watchdog", text)] if self.barked else []
+        return [Finding("watchdog", text)] if self.expired else []
 
 
 def wants_trio_on_asyncio(item: pytest.Item) -> bool:
-    """Whether the test wants trio, by anyio's plugin or pytest-trio, but pytest-asyncio will run it on asyncio."""
+    """Whether a test for trio (of anyio's plugin or pytest-trio) will be run on asyncio by pytest-asyncio."""
     backend: Any = getattr(item, "funcargs", {}).get("anyio_backend")
-    marked = item.get_closest_marker("trio") is not None  # that of pytest-trio
+    marked = item.get_closest_marker("trio") is not None  # the marker of pytest-trio
     on_trio = marked or backend == "trio" or (isinstance(backend, tuple) and "trio" in backend)
     taken = item.get_closest_marker("asyncio") is not None and item.config.pluginmanager.has_plugin("asyncio")
     return on_trio and taken and bool(inspect.iscoroutinefunction(getattr(item, "function", None)))
@@ -185,23 +185,23 @@ class Hooks:
         allowed = (*self._settings.leaves, *(marker.args if marker else ()))
         watchdog = item.stash[_watchdogs] = Watchdog(self._settings.watchdog)
         watchdog.start()
-        begin_anew()
+        restore_initial_state()
         audit = item.stash[_audits] = self._broader.audit = Audit(*allowed, patience=self._settings.patience)
         audit.begin()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """Fails a test for trio that pytest-asyncio would run on asyncio: its result would mean nothing."""
+        """Fails a test for trio that pytest-asyncio would run on asyncio, because that would test the wrong loop."""
         if item.nodeid in self._concerned and wants_trio_on_asyncio(item):
             pytest.fail(TRIO_ON_ASYNCIO, pytrace=False)
 
-    # --- after it ------------------------------------------------------------------------------------------------
+    # --- after a test ------------------------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own hook, which handles xfail
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Notes that the test failed, so that its leaks are printed below its failure. xfail does not cover leaks."""
+        """Stores that the test failed: its leaks are printed below the failure. xfail does not cover leaks."""
         report = yield
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             item.stash[_raised] = True
@@ -232,7 +232,7 @@ class Hooks:
         raised = item.stash.get(_raised, False)
         release_everything()  # a fixture may have held a stream or call since then
         left = [*item.stash[_watchdogs].stop(), *self._broader.findings(), *audit.left()]
-        recovered = recover_all() if raised or left else []  # a reset also frees what a fault blocks
+        recovered = recover_all() if raised or left else []  # a reset frees blocked resources too
         counted = audit.counted(*(HELD_BY_A_TRACEBACK if raised else ()))
         findings = [finding for finding in (*left, *counted) if finding.name not in audit.allowed]
         item.stash[_left] = bool(findings)

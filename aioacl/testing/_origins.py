@@ -1,7 +1,7 @@
-"""The keeper of origins: records the user's line that makes each object.
+"""The keeper of origins: it records the user's line that makes each object.
 
-The lines are taken from the stack of the request (`device.create_stream()`), not of the await: at the await the stack
-may contain only a separate task. Coroutines that await each other are on the stack, so the callers are recorded too.
+The lines are taken from the stack of the request (`device.create_stream()`), not from the stack of the await, which may
+contain only a separate task. Coroutines that await each other are on the stack, so the callers are recorded too.
 Each record has the file, the line and the function; the line's text is read only for a report.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FRAMES_AT_MOST: Final = 4
 OUTERMOST: Final = frozenset(
     {"_pytest", "pluggy", "unittest", "xdist"}
-)  # the callers of a test: the frames above them do not matter
+)  # the callers of a test; frames outside them are not recorded
 BETWEEN: Final = frozenset(
     {"aioacl", "pytest_aioacl", "pytest", "pytest_asyncio", "anyio", "trio", "outcome"}
 )
@@ -46,7 +46,7 @@ _NAMES: Final[dict[type, str]] = {
 
 @lru_cache(maxsize=4096)
 def _is_library(file: str) -> bool:
-    """Whether a file belongs to Python's standard library. Installed packages may be the user's."""
+    """Whether a file belongs to Python's standard library. Installed packages do not: they may be the user's code."""
     return file.startswith("<frozen") or (
         file.startswith(STDLIB) and not any(place in file for place in INSTALLED)
     )
@@ -94,12 +94,12 @@ class Book:
         self._audits = 0
 
     def open(self) -> None:
-        """Begins an audit; origins are recorded from the first one on."""
+        """Begins an audit. Origins are recorded while at least one audit runs."""
         self._audits += 1
         _origin.keeper = self
 
     def shut(self) -> None:
-        """Ends an audit; after the last one, no origins are recorded."""
+        """Ends an audit. After the end of the last audit, no origins are recorded."""
         self._audits -= 1
         if not self._audits:
             _origin.keeper = None
@@ -160,7 +160,7 @@ def _what(thing: Any) -> str:
 
 
 def is_open(thing: Any) -> bool:
-    """Whether an object is still to be closed, or a lease still to be left."""
+    """Whether an object is not closed yet, or a lease is not left yet."""
     if isinstance(thing, Lease):
         return bool(thing._holders or thing._lost)
     return not thing._closed and not getattr(thing, "stale", False)
@@ -178,7 +178,7 @@ def is_held(origin: Origin) -> bool:
     return isinstance(thing, Lease) and is_open(thing)
 
 
-def verdict(origin: Origin) -> str:
+def problem_of(origin: Origin) -> str:
     """Describes why the object was not closed correctly; "" if it was."""
     thing = origin.thing()
     if origin.name == "leases":

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 NOT_LIVING: Final = frozenset(
     {"calls", "tasks", "violations", "inside", "device_bytes", "host_bytes"}
-)  # these are counters of calls, or are covered by the blocks
+)  # counters of calls, and sizes of blocks that are counted
 POOLED: Final = frozenset(
     {"events", "host_blocks", "native_threads"}
-)  # an open device keeps some and may make more
+)  # an open device keeps a pool of these, which may grow
 LIVING: Final = frozenset(field.name for field in fields(simulator.Stats)) - NOT_LIVING
 KNOWN: Final = LIVING | {
     "set_counts",
@@ -43,7 +43,7 @@ KNOWN: Final = LIVING | {
     "violations",
     "watchdog",
 }
-STDERR: Final = 2  # pytest replaces the descriptors up to this one, and restores them
+STDERR: Final = 2  # pytest replaces the descriptors 0 to 2, and restores them
 OUR_THREADS: Final = "aioacl-"
 THEIR_THREADS: Final = (
     "asyncio_",
@@ -70,11 +70,11 @@ class Snapshot:
 
     Attributes:
         counts: the number of each kind of resource in the simulator, by name ("streams", "events", "notifies",
-            "device_blocks", "host_blocks", "contexts", and so on; "set_counts" are those of aclrtSetDevice), and
+            "device_blocks", "host_blocks", "contexts", and so on; "set_counts" are the counts of aclrtSetDevice), and
             "native_threads". On a card there is only "native_threads".
-        descriptors: the open descriptors by number, each with its target; without those that aioacl keeps until the
-            process ends.
-        threads: the Python threads; without idle workers of event loops.
+        descriptors: the open descriptors by number, each with its target, without the descriptors that aioacl
+            keeps until the process ends.
+        threads: the Python threads, without idle workers of event loops.
         devices: the indices of the devices that are not closed.
         directories: the paths of directories that `tempfile` made during an audit and that were not removed.
         files: the paths of files that `tempfile` made during an audit and that were closed but not removed.
@@ -95,7 +95,7 @@ class Snapshot:
             allowed: the names that may have grown.
 
         Returns:
-            By name, the count in the earlier snapshot and in this one.
+            A dict of names, each with the count in the earlier snapshot and in this one.
         """
         then, now = other._numbers(), self._numbers()
         return {
@@ -127,7 +127,7 @@ class Growth:
         return any((self.counts, *named))
 
     def without(self, names: Collection[str], explained: Mapping[str, int]) -> Growth:
-        """Returns the growth without these names, and without counts that `explained` covers."""
+        """Returns the growth without these names, and without counts that are at most as high as in `explained`."""
         descriptors_matter = "descriptors" not in names and is_simulated()  # a card's driver keeps some open
         return Growth(
             {
@@ -205,7 +205,7 @@ def _counts() -> dict[str, int]:
 
 
 def _set_counts() -> int:
-    """Returns the sum of the counts of aclrtSetDevice over all devices; the simulator refuses further indices."""
+    """Returns the sum of the counts of aclrtSetDevice over all devices; ends at the first index without a device."""
     total = 0
     with suppress(ParameterError):
         for index in range(_lifecycle.DEVICES):
@@ -230,14 +230,14 @@ def _threads(*, ours: bool) -> frozenset[threading.Thread]:
 
 
 def _kept_for_life() -> set[int]:
-    """Returns the descriptors of ports: those of devices' two threads, made once, and those of plain threads."""
+    """Returns the descriptors of the ports of devices' threads and of plain threads, and of multiprocessing."""
     managers = list(_lifecycle._managers.values())
     workers = [worker._port for manager in managers for worker in (manager.control, manager.maintenance)]
     return {port.fd for port in (*workers, *thread_ports()) if port is not None} | _kept_by_multiprocessing()
 
 
 def _kept_by_multiprocessing() -> set[int]:
-    """Returns the descriptors of its resource tracker and fork server, which run from first use to process end."""
+    """Returns the descriptors of the resource tracker and the fork server, which run until the process ends."""
     tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
     server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     found = (getattr(tracker, "_fd", None), getattr(server, "_forkserver_alive_fd", None))

@@ -38,7 +38,7 @@ class Directories:
         self._made: weakref.WeakKeyDictionary[TemporaryDirectory[Any], Lines] = weakref.WeakKeyDictionary()
 
     def note(self, frame: FrameType | None, lines: Lines) -> None:
-        """Notes the TemporaryDirectory that this frame initialises; a directory of plain `mkdtemp` has no object."""
+        """Records the TemporaryDirectory that this frame initialises; a directory of plain `mkdtemp` has no object."""
         if frame is not None and frame.f_code is _MAKER:
             self._made[frame.f_locals["self"]] = lines
 
@@ -48,7 +48,7 @@ class Directories:
 
 
 def _is_left(made: TemporaryDirectory[Any]) -> bool:
-    finalizer = getattr(made, "_finalizer", None)  # None while the directory is being made
+    finalizer = getattr(made, "_finalizer", None)  # None until the directory is made
     wanted = getattr(made, "_delete", True)
     return finalizer is not None and finalizer.alive and wanted and Path(os.fsdecode(made.name)).is_dir()
 
@@ -65,13 +65,13 @@ class Nameless:
         return frozenset(target for target in self._descriptors() if target.endswith(UNLINKED))
 
     def opening(self, lines: Lines) -> None:
-        """Notes that this thread is about to open such a file."""
+        """Records that this thread is about to open such a file."""
         thread = threading.get_ident()
         self._find(thread)
         self._pending[thread] = self._open(), lines
 
     def _find(self, thread: int) -> None:
-        """Finds the file that a thread opened: the only new one. If several are new, none is attributed."""
+        """Attributes the new file to the thread that opened it. If several files are new, none is attributed."""
         before, lines = self._pending.pop(thread, (None, ()))
         if before is None:
             return
@@ -86,7 +86,7 @@ class Nameless:
         return self._found.get(target, ())
 
     def forget(self) -> None:
-        """Forgets them all."""
+        """Removes all records."""
         self._pending.clear()
         self._found.clear()
 
@@ -98,7 +98,7 @@ class Remaining:
         self._made: dict[str, Lines] = {}
 
     def note(self, path: object, frame: FrameType | None, lines: Lines) -> None:
-        """Notes the path, unless the code that made it also removes it: TemporaryDirectory, or multiprocessing at
+        """Records the path, unless the code that made it also removes it: TemporaryDirectory, or multiprocessing at
         process end.
         """
         while frame is not None and frame.f_globals.get("__name__") == "tempfile":
@@ -121,7 +121,7 @@ class Remaining:
         }
 
     def forget(self) -> None:
-        """Forgets them all."""
+        """Removes all records."""
         self._made.clear()
 
 
@@ -130,5 +130,5 @@ remaining: Final = Remaining()
 
 
 def left(descriptors: Iterable[str]) -> dict[str, Lines]:
-    """Returns the paths of all that is left, each with its lines; `descriptors` are the targets of open ones."""
+    """Returns the paths that are left, each with its lines; `descriptors` are the targets of open descriptors."""
     return {**remaining.left(descriptors), **directories.left()}

@@ -1,9 +1,9 @@
 """The lines that started threads and opened descriptors.
 
 Python raises an audit event when code opens a file or socket. A hook for audit events cannot be removed. So there is
-one hook in the process, which the first audit installs; while no audit is running, the hook only checks one variable.
-Before Python 3.12 there is no audit event for threads, so `Thread.start` is wrapped. Neither way covers files and
-threads of C code.
+one hook in the process, which the first audit installs. While no audit is running, the hook only checks one variable.
+Before Python 3.12 there is no audit event for threads, so `Thread.start` is wrapped. Files and threads of C
+code are not covered.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class Tripwire:
         self._nameless = Nameless(lambda: descriptors().values())
 
     def open(self) -> None:
-        """Begins an audit; lines are recorded from the first one on."""
+        """Begins an audit. Lines are recorded while at least one audit runs."""
         self._audits += 1
 
     def shut(self) -> None:
-        """Ends an audit; the last one removes the records of files. Those of threads and sockets end with them."""
+        """Ends an audit. The last audit removes the records of files; other records end with their objects."""
         self._audits -= 1
         if not self._audits:
             self._files.clear()
             self._nameless.forget()
             remaining.forget()
 
-    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Handles an audit event: this is the audit hook."""
+    def handle(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """The audit hook: handles an audit event."""
         if not self._audits:
             return
         if event == "open":
@@ -66,7 +66,7 @@ class Tripwire:
             self._sockets[arguments[0]] = frames_of(sys._getframe(1))
 
     def starting(self, thread: threading.Thread) -> None:
-        """Called by the wrapper of `Thread.start`."""
+        """Records the lines that start a thread. The wrapper of `Thread.start` calls it."""
         if self._audits:
             self._threads[thread] = frames_of(sys._getframe(2))
 
@@ -97,10 +97,10 @@ _wires: list[Tripwire] = []
 
 
 def tripwire() -> Tripwire:
-    """Returns the tripwire of this process, and installs it if there is none."""
+    """Returns the Tripwire of this process. The first call makes it and installs its hook."""
     if not _wires:
         _wires.append(Tripwire())
-        sys.addaudithook(_wires[0].hear)
+        sys.addaudithook(_wires[0].handle)
         _wrap_start(_wires[0])
     return _wires[0]
 

@@ -45,7 +45,7 @@ async def wait_until(condition: Callable[[], object], timeout: Seconds = PATIENC
 
     Raises:
         TimeoutError: the condition was not true within `timeout` seconds. The error shows its source.
-        ParameterError: `timeout` is not a finite number of seconds, at least 0, or the condition is async.
+        ParameterError: `timeout` is negative or not a finite number, or the condition is async.
     """
     limit = bound_of("timeout", timeout)
     end = time.monotonic() + limit
@@ -64,7 +64,7 @@ def wait_until_blocking(condition: Callable[[], object], timeout: Seconds = PATI
 
     Raises:
         TimeoutError: the condition was not true within `timeout` seconds. The error shows its source.
-        ParameterError: `timeout` is not a finite number of seconds, at least 0, or the condition is async.
+        ParameterError: `timeout` is negative or not a finite number, or the condition is async.
     """
     limit = bound_of("timeout", timeout)
     if not holds_within(condition, limit):
