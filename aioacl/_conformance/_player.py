@@ -1,7 +1,7 @@
 """Runs one vector in the current process.
 
-Each logical thread is a real thread that does the steps given to it. The main thread gives out one step at a time and
-waits for it, so what a step changes here needs no lock. The vector ends at a step that does not return within the
+Each logical thread is a real thread that runs the steps given to it. The main thread starts one step at a time and
+waits for it, so the state in this module needs no lock. The vector ends at a step that does not return within the
 watchdog's time, and at a step that cannot be run.
 """
 
@@ -56,7 +56,7 @@ class _Worker:
         self._steps.put(step)
 
     def done(self, seconds: float) -> bool:
-        """Waits until the thread has no step to do. Returns False if the time has passed."""
+        """Waits until the thread has no step to run. Returns False if the time has passed."""
         if self._busy:
             try:
                 self.answer = self._answers.get(timeout=seconds)
@@ -66,7 +66,7 @@ class _Worker:
         return True
 
     def end(self) -> None:
-        """Ends the thread, and waits until the library's work at the end of a thread is done too."""
+        """Ends the thread, and waits until the library's thread-exit work is done too."""
         there = Path(f"/proc/self/task/{self._thread.native_id}")
         del self._callbacks.threads[self.ident]
         self._steps.put(None)
@@ -86,7 +86,7 @@ class Player:
         self._arguments = Arguments(self._symbols, self._callbacks, lambda number: self._worker(number).ident)
 
     def begin(self) -> None:
-        """Lets the simulator read its settings, as a first call would. It ends the process if one is invalid."""
+        """Lets the simulator read its settings, as a first call would. An invalid setting ends the process."""
         if hasattr(self._library, "aclsim_release_all"):
             self._library.aclsim_release_all()
 
@@ -107,7 +107,7 @@ class Player:
     def _step(self, step: Step) -> Answer:
         worker = self._worker(step.thread)
         if not worker.done(WATCHDOG_SECONDS):
-            return {"blocks": "the step before it on this thread blocks"}
+            return {"blocks": "the previous step on this thread blocks"}
         if step.call == "respawn":
             worker.end()
             del self._workers[step.thread]
@@ -119,7 +119,7 @@ class Player:
         if step.wait_ms is not None:
             done = worker.done(step.wait_ms / 1000)
             return {**worker.answer, "done": True} if done else {"done": False}
-        return worker.answer if worker.done(WATCHDOG_SECONDS) else {"blocks": "it blocks"}
+        return worker.answer if worker.done(WATCHDOG_SECONDS) else {"blocks": "the call blocks"}
 
     # --- on the logical thread ----------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Player:
     def _call(self, step: Step) -> Answer:
         spec = spec_of(step.call)
         if spec is None or not hasattr(self._library, step.call):
-            return {"missing": "the library lacks it" if spec else "no header declares it"}
+            return {"missing": "the library lacks the function" if spec else "no header has the function"}
         outputs: list[tuple[Output, ctypes.Array[ctypes.c_char]]] = []
         words = list(self._words(step, spec, outputs))
         value = self._function(step.call, len(words))(*words)
@@ -276,7 +276,7 @@ def _write(address: int, content: bytes) -> None:
 
 
 def _pattern(size: int, seed: int) -> bytes:
-    """Returns bytes: byte i is seed * 31 + i * 7 + (i >> 8) * 13, which repeats after 256 rows."""
+    """Returns bytes: byte i is seed * 31 + i * 7 + (i >> 8) * 13, which repeats after 65536 bytes."""
     shifts = ((seed * 31 + row * 13) & 0xFF for row in range(min(256, size // 256 + 1)))
     period = b"".join(ROW.translate(TWICE[shift : shift + 256]) for shift in shifts)
     return (period * (size // len(period) + 1))[:size]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = 60.0
 STDERR: Final = 2
 READ_BYTES: Final = 1 << 16
-# The vectors have the outputs of the emulated driver under the runtime, so the simulator must behave like that driver.
+# The vectors contain outputs of the emulated driver under the runtime, so the simulator must behave like that driver.
 SETTINGS: Final = {"AIOACL_SIM_DRIVER": "recorded"}
 
 

@@ -92,7 +92,7 @@ class Callbacks:
         self._gates[number].set()
 
     def take_log(self) -> list[str]:
-        """Returns what @cb has recorded since the last call of this."""
+        """Returns what @cb has recorded since the last call of this method."""
         taken, self._log = self._log, []
         return taken
 

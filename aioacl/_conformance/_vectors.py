@@ -17,7 +17,7 @@ Answer = dict[str, Any]
 
 
 class BadVector(Exception):
-    """The file does not contain vectors; the text says where and why."""
+    """The file does not contain vectors; the text has the place and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Step:
     arguments: tuple[Any, ...]
     binds: tuple[str, ...]
     null: frozenset[str]
-    wait_ms: int | None  # of an asynchronous step
+    wait_ms: int | None  # for an asynchronous step
     quiet: bool  # its outputs are not compared
     expected: Answer
 
@@ -47,7 +47,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a vector; the other fields say where it failed, or why it was skipped."""
+    """The result of a vector; the other fields describe where it failed, or why it was skipped."""
 
     vector: Vector
     status: Literal["passed", "failed", "skipped"]
@@ -100,7 +100,7 @@ def _vector(path: Path, number: int, line: str) -> Vector:
 
 _SHAPE: Final = (
     'A vector is an object with "id" and "steps"; '
-    'a step is an object with "call", and mostly "t", "args", "bind", "rc", "out".'
+    'a step is an object with "call", and usually "t", "args", "bind", "rc", "out".'
 )
 
 
@@ -171,4 +171,4 @@ def too_new(vector: Vector, release: str) -> str:
     """Returns why a library of that release cannot run the vector, or an empty text if it can."""
     needed = next((each for each in RELEASES if vector.since.startswith(each)), RELEASES[-1])
     newer = RELEASES.index(needed) > RELEASES.index(release)
-    return f"it needs CANN {vector.since}, and --release says that the library is {release}" if newer else ""
+    return f"it needs CANN {vector.since}, but the library (--release) is {release}" if newer else ""

@@ -1,7 +1,7 @@
 """The child: `python -m aioacl._selftest FD ORDER` loads the library, and runs the checks that the order names.
 
 It writes to the descriptor, one JSON object a line: which library it loaded, and then the start and the result of each
-check. If a check does not return, or ends the process, the parent finds that out. The child ends without running the
+check. If a check does not return, or ends the process, the parent detects it. The child ends without running the
 runtime's destructors.
 """
 
@@ -26,12 +26,12 @@ from aioacl._selftest.process import absent, version
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the parent asks for."""
+    """The request of the parent."""
 
     library: str | None
     device: int
     ids: tuple[str, ...]
-    limit_seconds: float  # of a check
+    limit_seconds: float  # the time limit of each check
 
 
 class Report:
@@ -46,7 +46,7 @@ class Report:
 
 
 def load(choice: str | None) -> LibraryInfo:
-    """Returns the library, found as any program finds it."""
+    """Returns the library of that choice, or the library that the usual search finds."""
     if choice is None:
         return library_info()
     return use_library(choice if choice == "simulator" else Path(choice).absolute())
@@ -96,7 +96,7 @@ def run(assumption: Assumption, order: Order, *, simulated: bool) -> tuple[str, 
         return "broken", str(broken)
     except NotTestable as reason:
         return "not_testable", str(reason)
-    except Exception as error:  # noqa: BLE001 - whatever a check raises, the user gets a result
+    except Exception as error:  # noqa: BLE001 - the user gets a result for every exception
         return "broken", f"the check raised {error!r}"
     return "held", ""
 

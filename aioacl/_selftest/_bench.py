@@ -1,8 +1,8 @@
 """The tools of a check.
 
 Each check gets its own bench, on a thread that has set the device and nothing else. What the check makes with it is
-released at the end. A stream is held by a wait for an event that is not recorded yet. That is plain ACL, so it works
-on a card too.
+released at the end. A stream is held by a wait for an event that is not recorded yet. This uses only ACL functions,
+so it works on a card too.
 
 Time is measured as little as possible. To see that a call does not return, a check watches it for a short time only. A
 slow machine can therefore make a broken runtime pass, but never a correct one fail.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 HANDLE_SECONDS: Final = 10.0  # the time for a call that must return
-MOMENT_SECONDS: Final = 0.05  # how long a call that must not return is watched
+MOMENT_SECONDS: Final = 0.05  # how long a check watches a call that must not return
 ENTER_SECONDS: Final = 0.2  # the time for a thread to enter a call, if no query reports that it is inside
 WAIT_MS: Final = 8000  # the time limit of waits that must succeed
 REPEAT_INITIALIZE: Final = 100002
@@ -41,7 +41,7 @@ NO_DEVICE: Final = 107001
 UNSUPPORTED: Final = 207000
 SYNC, TIME_LINE = 0x1, 0x8  # flags of events
 BLOCK_BYTES: Final = 4096
-PATTERN_BYTES: Final = 1 << 16  # after this it repeats, because making more takes seconds
+PATTERN_BYTES: Final = 1 << 16  # a longer pattern repeats, because making more bytes takes seconds
 
 
 def named(code: int) -> str:
@@ -123,7 +123,7 @@ class Helper:
 
 
 class RemoteThread:
-    """A plain thread that runs the functions that it is given, one after another."""
+    """A plain thread that runs given functions, one after another."""
 
     def __init__(self) -> None:
         self._orders: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]]] = SimpleQueue()
@@ -185,7 +185,7 @@ class Bench:
         return context
 
     def is_active(self) -> bool:
-        """Returns whether the device has a primary context now; aioacl does not ask for its flags."""
+        """Returns whether the device has a primary context now. Passes NULL for its flags, as aioacl does."""
         active = ffi.new("int32_t *", -1)
         expect(0, "aclrtGetPrimaryCtxState", self.device, ffi.NULL, active)
         return int(active[0]) == 1
@@ -332,7 +332,7 @@ def read(source: CData, size: int) -> bytes:
 
 
 def download(source: CData, size: int) -> bytes:
-    """Returns the bytes of device memory, by the copy that waits."""
+    """Returns the bytes of device memory; copies them with aclrtMemcpy, which waits."""
     back = ffi.new("char[]", size)
     expect(0, "aclrtMemcpy", back, size, source, size, lib.ACL_MEMCPY_DEVICE_TO_HOST)
     return read(back, size)

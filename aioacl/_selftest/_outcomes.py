@@ -2,8 +2,8 @@
 
 
 class Broken(Exception):
-    """The runtime behaves differently; the text says how."""
+    """The runtime behaves differently; the text describes how."""
 
 
 class NotTestable(Exception):
-    """The assumption cannot be tested here; the text says why."""
+    """The assumption cannot be tested here; the text has the reason."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aioacl._selftest._bench import Bench
 
 Mark = Literal["H", "H*", "H/D", "D", "doc"]
-"""How certain it is.
+"""How certain an assumption is.
 
 H: decided on the host, and seen on the real runtime over an emulated driver. H*: like H, and older releases have the
 same code. H/D: the structure comes from the runtime, a number or a trigger from the emulator. D: seen on the emulated
@@ -25,7 +25,7 @@ device only. doc: from the vendor's documents or headers."""
 Outcome = Literal["held", "broken", "not_testable"]
 
 SIMULATOR_ONLY: Final = "simulator"
-"""In place of a module: aioacl does not rely on it, but the simulator behaves like this."""
+"""Used in place of a module: aioacl does not rely on the assumption, but the simulator behaves that way."""
 
 
 class Needs(Enum):
@@ -49,9 +49,9 @@ class Assumption:
     mark: Mark
     check: Callable[[Bench], None]
     needs: frozenset[Needs] = frozenset()
-    alone: bool = False  # in its own process, in which nothing has set the device yet
+    alone: bool = False  # tested in its own process, in which nothing has set the device yet
     begins: bool = True  # ACL is initialised before the check
-    leaves: bool = False  # its process ends in the usual way, and its exit status must be 0
+    leaves: bool = False  # the process of the check ends in the usual way, with the exit status 0
 
     @property
     def id(self) -> str:

@@ -1,8 +1,8 @@
-"""The parent of the checks. It loads no library itself, so no library can end it.
+"""The parent of the checks. It loads no library itself, so a crash of a library does not end it.
 
 The assumptions of a family share a child; those that must be alone have one each. A child reports which check it
-starts, and the result. If it reports nothing for too long, it is killed. If it crashes, its exit status shows that. In
-both cases the assumption that it was testing is broken, and a new child continues with the rest.
+starts, and the result. A child that reports nothing for too long is killed; a child that crashes is found by its exit
+status. In both cases the assumption under test is broken, and a new child continues with the rest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to test, and what is allowed."""
+    """The library and the device to test, and the limits of the test."""
 
     library: str | None
     device: int
@@ -54,7 +54,7 @@ class Request:
 
 
 class _Child:
-    """One process, and what it reports."""
+    """A child process, and its reports."""
 
     def __init__(self, request: Request, ids: Iterable[str], complaints: IO[bytes]) -> None:
         ours, theirs = os.pipe()
@@ -116,7 +116,7 @@ class _Child:
         return f" ({last[-1]})" if last else ""
 
     def end(self) -> None:
-        """Ends the process, whatever its state."""
+        """Kills the process if it still runs, and closes the pipe."""
         self._process.kill()
         self._process.wait()
         os.close(self._descriptor)
@@ -140,7 +140,7 @@ def _child(request: Request, ids: Iterable[str]) -> Generator[_Child]:
 
 
 def identify(request: Request) -> Library:
-    """Returns the library that a child found. Raises LibraryNotFound if the child did."""
+    """Returns the library that a child found. Raises LibraryNotFound if the child found none."""
     with _child(request, ()) as child:
         for facts in child.facts(request.limit_seconds):
             if "message" in facts:
@@ -166,7 +166,7 @@ def run(request: Request, assumptions: Iterable[Assumption]) -> Iterator[Verdict
 
 
 def _try(request: Request, assumptions: list[Assumption]) -> Iterator[Verdict]:
-    """Tests assumptions in one child, at least the first of them."""
+    """Tests assumptions in one child, which tests at least the first one."""
     known = {each.id: each for each in assumptions}
     at: Assumption | None = assumptions[0]
     with _child(request, known) as child:

@@ -60,7 +60,7 @@ def _(bench: Bench) -> None:
 
 @ABORTS.assumes(
     "empty",
-    "The stream is empty afterwards: its remaining work is never done.",
+    "After an abort the stream is empty: its remaining work is never done.",
     calls="aclrtStreamAbort aclrtStreamQuery aclrtSynchronizeStream",
     used_by="_native/enqueue.c",
     mark="H",
@@ -79,7 +79,7 @@ def _(bench: Bench) -> None:
 
 @ABORTS.assumes(
     "usable",
-    "The stream accepts and does work afterwards.",
+    "After an abort the stream accepts and runs new work.",
     calls="aclrtStreamAbort aclrtMemsetAsync aclrtRecordEvent",
     used_by="_native/enqueue.c",
     mark="H",
@@ -114,7 +114,7 @@ def _(bench: Bench) -> None:
 
 @ABORTS.assumes(
     "others",
-    "Other streams, and waits for them, are not affected.",
+    "An abort does not affect other streams, or waits for them.",
     calls="aclrtStreamAbort aclrtSynchronizeStream",
     used_by="_native/abort.c",
     mark="H",

@@ -1,4 +1,4 @@
-"""Contexts: which thread has which, and what a thread may do without one or with another."""
+"""Contexts: which thread has which context, and which calls work without a context or with another one."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _(bench: Bench) -> None:
 
 @COPIES.assumes(
     "pageable",
-    "Ordinary memory may be copied on a stream too; such a copy may be slower.",
+    "Pageable memory may be copied on a stream too; such a copy may be slower.",
     calls="aclrtMemcpyAsync",
     used_by=SIMULATOR_ONLY,
     mark="H/D",
@@ -110,7 +110,7 @@ def _(bench: Bench) -> None:
     copy(stream, memory, there, BLOCK_BYTES, UP)
     copy(stream, back, memory, BLOCK_BYTES, DOWN)
     bench.finish(stream)
-    same(read(back, BLOCK_BYTES), data, "ordinary memory")
+    same(read(back, BLOCK_BYTES), data, "pageable memory")
 
 
 @COPIES.assumes(

@@ -135,7 +135,7 @@ def _(bench: Bench) -> None:
 
 @ERRORS.assumes(
     "stop",
-    "In the mode STOP, each wait for and each query of a stream of the context returns the error, each time.",
+    "In the mode STOP, every wait and every query for a stream of the context returns the error.",
     calls="aclrtCreateContext aclrtSetStreamFailureMode aclrtSynchronizeStream aclrtStreamQuery",
     used_by="_handles/stream _native/stream.c",
     mark="H",

@@ -68,7 +68,7 @@ def _(bench: Bench) -> None:
 
 @EVENTS.assumes(
     "old-status",
-    "aclrtQueryEvent, for events of the old kind, writes the opposite: 1 before that point and 0 after it.",
+    "aclrtQueryEvent, for events of the old kind, writes 1 before the recorded point is reached, and 0 after that.",
     calls="aclrtCreateEventWithFlag aclrtQueryEvent",
     used_by=SIMULATOR_ONLY,
     mark="H",

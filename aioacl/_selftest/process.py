@@ -60,7 +60,7 @@ def _(bench: Bench) -> None:
 
 @PROCESS.assumes(
     "needed",
-    "The library has the functions without which no device can be used.",
+    "The library has the functions that every use of a device needs.",
     calls="",
     used_by="_library/load _library/features",
     mark="doc",
@@ -203,7 +203,7 @@ def _(bench: Bench) -> None:
 
 @PROCESS.assumes(
     "exit-inside",
-    "A handler installed after the load runs before the library's destructors, so a process can end during a wait.",
+    "An exit handler installed after the load runs before the library's destructors, so a process can end in a wait.",
     calls="aclrtSetDevice aclrtStreamWaitEvent aclrtSynchronizeStream",
     used_by="_native/exit.c",
     mark="H",

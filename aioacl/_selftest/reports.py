@@ -1,6 +1,6 @@
 """Reports of failed tasks: ids of tasks, what wakes the runtime, and the order of a report and a completion.
 
-This order is why an await does not succeed for a task that failed.
+Because of this order, an await does not succeed for a task that failed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _reported() -> int:
 
 
 def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None:
-    """Queries until the work after a failed task is complete, and checks then that the task was reported."""
+    """Queries until the work after a failed task is complete, and then checks that the task was reported."""
     if not detection.reported_by():
         raise NotTestable("the library has no function that registers a callback")
     memory = bench.memory()

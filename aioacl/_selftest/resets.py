@@ -1,6 +1,6 @@
-"""The rules of set and reset: the counts, which threads keep a context, what remains, and how waits end.
+"""The rules of set and reset: counts, which threads keep a context, which objects remain valid, and how waits end.
 
-Each check runs in its own process, in which the device has not been set before. None runs without --reset.
+Each check runs in its own process, in which the device has not been set before. No check runs without --reset.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STEPS: Final = {
     "reset": ("aclrtResetDevice", states.reset_device),
     "force": ("aclrtResetDeviceForce", states.reset_device_force),
 }
-# The sequences of the vendor's documents.
+# These sequences are from the vendor's documents.
 SEQUENCES: Final = (
     "set force set force",
     "set set force",
@@ -90,7 +90,7 @@ def force(bench: Bench) -> None:
 
 @RESETS.assumes(
     "threads",
-    "The count belongs to the process: one thread may reset what another has set, and the count is then 0.",
+    "The count belongs to the process: one thread may reset a device that another has set, and the count is then 0.",
     calls="aclrtSetDevice aclrtResetDeviceForce",
     used_by="_base/states _lifecycle/procedures/close",
     mark="H*",
@@ -201,7 +201,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "detached",
-    "A thread that uses its context between the reset and the set stays without one: 107002.",
+    "A thread that uses its context between the reset and the set has no context afterwards: 107002.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
     used_by=SIMULATOR_ONLY,
     mark="H",
@@ -348,7 +348,7 @@ def _make_stream() -> int:
 
 
 def _bound(bench: Bench, bind: str) -> RemoteThread:
-    """Returns a thread that was bound in that way, and has called nothing since."""
+    """Returns a thread that was bound by the given call, and has called nothing since."""
     thread = RemoteThread()
     argument = bench.device if bind == "aclrtSetDevice" else bench.context
     require_code(0, thread.do(lambda: call(bind, argument)), bind)

@@ -136,7 +136,7 @@ class TestDifferences:
     def test_call_that_blocks_is_a_failure(self, tmp_path: Path) -> None:
         waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "rc": 0}
         (failure,) = run_vectors(tmp_path, vector("bad", *HELD, waits), status=1)["failures"]
-        assert (failure["step"], failure["got"]) == (4, "it blocks")
+        assert (failure["step"], failure["got"]) == (4, "the call blocks")
 
     def test_call_that_should_block_and_does_not_is_a_failure(self, tmp_path: Path) -> None:
         waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "async": 5000, "done": False}
@@ -164,7 +164,7 @@ class TestDifferences:
         (failure,) = run_vectors(tmp_path, vector("bad", SET, STREAM, log), status=1, options=options)[
             "failures"
         ]
-        assert (failure["step"], failure["got"]) == (2, "the library lacks it")
+        assert (failure["step"], failure["got"]) == (2, "the library lacks the function")
 
     def test_symbol_that_is_not_bound_is_a_failure(self, tmp_path: Path) -> None:
         lost = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s9"], "rc": 0}

@@ -125,7 +125,7 @@ def test_passes_unexpectedly_and_leaves_a_stream(aioacl_device: aioacl.Device) -
 
 
 def test_leaves_a_pipe() -> None:
-    kept.append(os.pipe())  # Python does not report which line made it
+    kept.append(os.pipe())  # Python does not report the line that made the pipe
 
 
 def test_leaves_a_count_below_aioacl() -> None:
@@ -154,7 +154,7 @@ class TestBroaderFixture:
 
 
 @pytest.mark.aioacl_allow_leaks("streams", "threads")
-def test_may_leave_it(aioacl_device: aioacl.Device) -> None:
+def test_may_leave_a_stream(aioacl_device: aioacl.Device) -> None:
     kept.append(aioacl_device.create_stream().result())
 
 

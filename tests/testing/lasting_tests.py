@@ -1,4 +1,4 @@
-"""Tests that leave no leak, although much outlives them: loops, devices and workers of the session and of C libraries.
+"""Tests that leave no leak, although objects outlive them: loops, devices and workers of the session and C libraries.
 
 Not collected here: test_plugin.py copies this file into the example project and runs it there. The plugin must report
 no leak in it.
@@ -54,7 +54,7 @@ class TestSession:
         self, npu: aioacl.Device, stream: aioacl.Stream, aioacl_simulator: Any
     ) -> None:
         async with npu.allocate(64) as memory:
-            aioacl_simulator.hold(stream)  # and it is not released
+            aioacl_simulator.hold(stream)  # the stream is not released
             waiting = asyncio.ensure_future(self._fill(stream, memory))
             await wait_until(
                 lambda: aioacl_simulator.pending(stream)
@@ -132,7 +132,7 @@ class TestStrategies:
     def aioacl_waits(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 
-    def test_both(self, aioacl_open: Any) -> None:
+    def test_two_opens_work_with_each_strategy(self, aioacl_open: Any) -> None:
         first, again = aioacl_open(1), aioacl_open(1)
         for device in (first, again):
             stream = device.create_stream().result()

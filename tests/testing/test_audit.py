@@ -1,4 +1,4 @@
-"""What an audit finds, and what it does not count as a leak."""
+"""The findings of an audit, and the objects that it does not count as leaks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def found(body: Callable[[], object], *allowed: str) -> dict[str, str]:
-    """Returns what an audit finds in the body: the texts by name."""
+    """Returns the findings of an audit of the body: a dict of names, each with its text."""
     try:
         with audit(*allowed, patience=0.1):
             body()
@@ -182,7 +182,7 @@ def test_audit_waits_for_a_closed_stream_whose_work_runs(open_device: OpenDevice
         stream = device.create_stream().result()
         simulator.hold(stream)
         stream.fill(memory, 1)
-        stream.close().result()  # destroyed once its work is done
+        stream.close().result()  # the stream is destroyed when its work is done
         released.start()
 
     try:

@@ -1,4 +1,4 @@
-"""Each test starts with the simulator as the environment variables set it, whatever an earlier test changed."""
+"""Each test starts with the settings of the environment variables, even if an earlier test changed the simulator."""
 
 from __future__ import annotations
 

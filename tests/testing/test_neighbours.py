@@ -1,4 +1,4 @@
-"""The plugin with others: two plugins for asynchronous tests, multiprocessing, tempfile, and pytest's xfail."""
+"""The plugin with plugins for asynchronous tests, multiprocessing, tempfile, and pytest's xfail."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_pipe_that_stays(aioacl_device):
 
 def test_resource_tracker_and_fork_server_of_multiprocessing_are_no_leak(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(PROCESSES)
-    ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py", really=True)
+    ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py", new_interpreter=True)
     assert ran.refused.keys() == {"test_pipe_that_stays"}, ran.output
     assert not ran.failed
 
@@ -190,7 +190,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def temporary_folder():
-    before, tempfile.tempdir = tempfile.tempdir, os.getcwd()  # what the tests of this module leave is in here
+    before, tempfile.tempdir = tempfile.tempdir, os.getcwd()  # the tests of this module leave their files here
     yield
     tempfile.tempdir = before
 
@@ -238,7 +238,7 @@ def test_may_leave_both(aioacl_device):
 
 def test_report_of_a_temporary_file_or_directory_that_is_not_removed_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(REMAINING)
-    ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py", really=True)
+    ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py", new_interpreter=True)
     lines = re.findall(r"def (test_\w+)|# (here)", REMAINING)
     leaks = {name for (name, _), (_, here) in itertools.pairwise(lines) if here}
     assert len(leaks) == 4

@@ -1,4 +1,4 @@
-"""The example project under each plugin for asynchronous tests; and tests in it that leave or break something."""
+"""The example project with each plugin for asynchronous tests, and with tests that leave or break something."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LASTING = HERE / "lasting_tests.py"
 
 @dataclass(frozen=True)
 class Ran:
-    """The output of a run of pytest, and the results of its tests: by name, the text of each failure and error."""
+    """The output of a run of pytest, and the results of its tests: the text of each failure and error, by name."""
 
     status: int
     output: str
@@ -46,14 +46,14 @@ def _report(path: Path) -> Iterator[tuple[str, str, str]]:
             yield name, part.tag, f"{part.get('message')}\n{part.text}"
 
 
-def run(project: Path, *arguments: str, really: bool = False) -> Ran:
-    """Runs pytest in the project, as its user would; with `really`, in a process that Python starts."""
+def run(project: Path, *arguments: str, new_interpreter: bool = False) -> Ran:
+    """Runs pytest in the project, as its user would; with `new_interpreter`, without the fork server."""
     report = project / "report.xml"
     clean = {
         name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_LIBRARY", "PYTEST"))
     }
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
-    if really:
+    if new_interpreter:
         ran = subprocess.run(
             command, cwd=project, env=clean, capture_output=True, text=True, timeout=300, check=False
         )
@@ -101,7 +101,7 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 def test_example_project_passes(project: Path, mode: str) -> None:
     arguments, count = MODES[mode]
-    ran = run(project, "-W", "error", *arguments, really=mode in {"strict", "neither"})
+    ran = run(project, "-W", "error", *arguments, new_interpreter=mode in {"strict", "neither"})
     assert (ran.status, len(ran.passed)) == (0, count), ran.output
     assert ran.skipped == {"test_card_has_more_than_one_gibibyte": ran.skipped["test_card_has_more_than_one_gibibyte"]}
     assert "--aioacl-library=/path/to/libascendcl.so" in ran.output + str(ran.skipped)
@@ -168,7 +168,7 @@ LEFT = {
 def test_report_of_a_leak_names_its_line(broken: Ran, test: str) -> None:
     place = rf"; it was (made|opened|started)\n    at tests/test_broken\.py:{_line(test)} in {test}"
     assert re.search(f"aioacl: {LEFT[test]}{place}", broken.refused[test]), broken.refused[test]
-    assert broken.refused[test].count("aioacl: ") <= 2  # the message, and once more in the text
+    assert broken.refused[test].count("aioacl: ") <= 2  # in the message and in the text
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ def test_broken_test_does_not_break_the_next(broken: Ran) -> None:
     assert broken.failed.keys() == broken_ones.keys(), broken.output
     for name, text in broken_ones.items():
         assert text in broken.failed[name]
-    # Each test of the file first checked that the device works.
+    # Before each test of the file, a fixture checks that the device works.
     assert broken.refused.keys() == {
         *LEFT,
         "test_leaves_a_pipe",
@@ -225,7 +225,7 @@ def test_broken_test_does_not_break_the_next(broken: Ran) -> None:
 
 
 @pytest.mark.slow
-def test_test_that_blocks_is_released_and_reported(broken: Ran) -> None:
+def test_blocked_test_is_released_and_reported(broken: Ran) -> None:
     assert (
         "was still running after 1.5 s (aioacl_watchdog)"
         in broken.refused["test_blocks_until_the_watchdog_acts"]
@@ -261,7 +261,7 @@ def test_missing_library_is_reported_without_a_traceback(project: Path) -> None:
     assert len(ran.refused) == 4
     for text in ran.refused.values():
         reported = text.count("'/nowhere/libascendcl.so': no such file")
-        assert 1 <= reported <= 2  # the message, and once more in the text
+        assert 1 <= reported <= 2  # in the message and in the text
         assert "The option --aioacl-library" in text
         assert "_hooks.py" not in text
 
@@ -270,7 +270,7 @@ def test_plugin_does_not_import_aioacl_in_a_project_without_it(tmp_path: Path) -
     (tmp_path / "test_other.py").write_text(
         "import sys\n\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('aioacl')]\n"
     )
-    ran = run(tmp_path, "test_other.py", really=True)
+    ran = run(tmp_path, "test_other.py", new_interpreter=True)
     assert (ran.status, sorted(ran.passed)) == (0, ["test_it"]), ran.output
 
 
