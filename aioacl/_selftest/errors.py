@@ -214,7 +214,7 @@ def _(bench: Bench) -> None:
     text()
     unread_failure()
     require(str(NO_SUCH_DEVICE) not in on_a_thread(other), "another thread read the text")
-    require(text(), "the text is gone, although this thread did not read it")
+    require(text(), "the text was cleared, although this thread did not read it")
 
 
 @TEXT.assumes(

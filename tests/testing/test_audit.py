@@ -112,7 +112,7 @@ def test_lease_that_was_never_left_is_reported_and_revoked(open_device: OpenDevi
     assert reported.keys() == {"leases"}
     assert "a lease on device 0 was never left; it was made" in reported["leases"]
     device = open_device().result()
-    device.allocate(64).result().close().result()  # no warning says that the lease was revoked
+    device.allocate(64).result().close().result()  # no warning reports that the lease was revoked
     assert found(lambda: kept.append(device.lease().__enter__()), "leases") == {}
     assert kept[1].held
     kept[1].__exit__()
