@@ -2,8 +2,8 @@
 
 An unguarded call goes through the table's trampoline `aio_u_NAME`. A call on a device goes through `aio_g_NAME`, which
 enters the gate with a pass. The gate counts the call as inside while it runs, with the device's context current, and
-refuses a pass of an older generation. So `on(device)` records the generation in which it was called. The raw pointers
-that a program gets through it are valid in that generation only, and so are its functions.
+refuses a pass of an older generation. So `on(device)` stores the generation in which it was called. The
+functions of its result, and the raw pointers that they return, are valid in that generation only.
 
 A handle of aioacl may be an argument in place of its raw pointer. The handle is checked before the call. If a reset
 happens between the check and the call, the gate refuses the call.
