@@ -1,8 +1,8 @@
 """Events and tickets: positions in a stream.
 
-A Ticket is only a position. An Event is a position with a native event recorded at it: other streams can wait for it
-on the device, and later work on its own stream never delays it. Each record takes its own native event from the pool,
-so recording an Event again does not affect a task that awaits its older record.
+A Ticket is only a position. An Event is a position at which a native event is recorded. Other streams can wait for
+the Event on the device, and later work on its own stream never delays a wait for it. Each record takes its own native
+event from the pool, so recording an Event again does not affect a task that awaits its older record.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Ticket(Unique):
     """A position in a stream, returned by each enqueue. `await ticket` returns when the work up to it has succeeded.
 
     A ticket covers the tasks of its stream up to its position, and the work that they depend on through `wait_event`.
-    If one of them failed, each await raises that failure, even if it runs much later. Once an await has returned, later
-    awaits return too, even after a reset. A ticket may be dropped without being awaited.
+    If one of them failed, each await raises that failure, even an await that starts much later. Once an await has
+    returned, later awaits return too, even after a reset. A ticket may be dropped without being awaited.
     """
 
     __slots__ = ("_call", "_core", "_position", "_twin")
     noun = "ticket"
 
     def __init__(self, core: StreamCore, position: int, call: str = "", *, twin: bool = False) -> None:
-        self._call = call  # the ACL function that enqueued its task
+        self._call = call  # the ACL function that enqueued the task at the position
         self._core = core
         self._position = position
         self._twin = twin  # another ticket has the same position
@@ -67,7 +67,7 @@ class Ticket(Unique):
 
     @property
     def position(self) -> int:
-        """The number of its entry in the stream's queue, an int from 1.
+        """The number of the ticket's entry in the stream's queue, an int from 1.
 
         A copy or fill of 0 bytes has the position of the entry before it, or 0 if there is none.
         """
@@ -77,7 +77,8 @@ class Ticket(Unique):
     def done(self) -> bool:
         """Whether the work is known to be finished, successfully or not.
 
-        Calls no ACL function, so it may lag behind; `stream.query()` asks the runtime.
+        Calls no ACL function, so the value may be False although the work is finished. `stream.query()` asks the
+        runtime.
         """
         core, position = self._core, self._position
         if not core.passed(position):
@@ -86,8 +87,8 @@ class Ticket(Unique):
         return True
 
     def __del__(self) -> None:
-        # No code can await this position any more, so the engine need not record a mark to keep later work from
-        # delaying it. `_twin` is missing if a Ctrl-C interrupted `__init__`.
+        # A mark keeps later work from delaying an await. No code can await this position any more, so the engine does
+        # not have to record one. `_twin` is missing if a Ctrl-C interrupted `__init__`.
         if not getattr(self, "_twin", True):
             lib.aio_stream_forget(self._core.handle, self._position)
 
@@ -122,8 +123,8 @@ class Recorder(Protocol):
 class Event(Handle):
     """A position in a stream. It can be awaited and queried, other streams can wait for it, and it can measure time.
 
-    `stream.record()` makes an Event and records it. `device.create_event()` makes one to record any number of times.
-    `await event` waits for the newest record.
+    `stream.record()` makes an Event and records it. `device.create_event()` makes an Event that is not recorded yet. An
+    Event can be recorded any number of times. `await event` waits for the newest record.
     """
 
     __slots__ = ("_timing", "_version")
@@ -166,13 +167,13 @@ class Event(Handle):
         record = getattr(stream, "record", None)
         if record is None:
             raise ParameterError(
-                f"expected a Stream, got {stream!r}", hint="Pass one made by device.create_stream()."
+                f"expected a Stream, got {stream!r}", hint="Pass a Stream made by device.create_stream()."
             )
         return stream.record(self)
 
     def _set_version(self, core: StreamCore, position: int, native: CData) -> None:
         self._version = _Version(core, position, native)
-        if self._closed:  # another thread has closed it since it was recorded
+        if self._closed:  # another thread has closed the event after the record
             self._version = None
 
     def _recorded_version(self) -> _Version:
@@ -202,12 +203,12 @@ class Event(Handle):
             An Operation; await it, or call its `result()`.
 
         Raises:
-            DeviceTimeout: it was not done within `timeout` seconds. The event and its stream stay usable.
+            DeviceTimeout: the record was not done within `timeout` seconds. The event and its stream stay usable.
             ParameterError: the event was never recorded, or is closed.
             DeviceReset: the device was reset or closed during the wait.
             StaleHandleError: the device was reset or closed before the wait.
-            DeviceFault: a task up to the record failed, or one that it depends on. The code of the failure may select
-                another subclass of AclError.
+            DeviceFault: a task up to the record failed, or a task that it depends on. The code of the failure may
+                select another subclass of AclError.
         """
         return Operation("event.synchronize()", lambda: self._wait(timeout), self)
 
@@ -219,7 +220,7 @@ class Event(Handle):
 
         Raises:
             RuntimeError: this thread runs an event loop.
-            AclError: a subclass of it, as for `synchronize`.
+            AclError: the wait failed. `synchronize` lists the subclasses.
         """
         run_blocking(lambda: self._wait(None), timeout)
 
@@ -233,7 +234,7 @@ class Event(Handle):
             ParameterError: the event was never recorded, or is closed.
             StaleHandleError: the event is from an older generation.
             DeviceResetting: the device is being reset.
-            AclError: the query failed; a subclass of it, by the code.
+            AclError: the query failed. The code selects the subclass of AclError.
         """
         version = self._recorded_version()
         answer = lib.aio_stream_query(version.core.handle, version.position)
@@ -261,14 +262,14 @@ class Event(Handle):
                 f"expected an Event, got {other!r}", hint="Pass an event that was recorded before this one."
             )
         if other._manager is not self._manager:
-            # The call passes only the gate of this device, so a reset of the other device could run during it.
+            # The call passes only the gate of this device, so a reset of the other device could run during the call.
             raise ParameterError(
                 f"expected an event of device {self._manager.index}, got one of device {other._manager.index}",
                 hint="Record both events on streams of one device.",
             )
         if not (self._timing and other._timing):
             raise ParameterError(
-                "expected two events for timing, got one that is not",
+                "expected two events made with timing=True, got one made without it",
                 hint="Make both with device.create_event(timing=True).",
             )
         start, end = other._recorded_version(), self._recorded_version()

@@ -1,4 +1,4 @@
-"""Finds buffers that hold pointers. A copy of one would overwrite references, or read addresses as data."""
+"""Finds buffers that hold pointers. A copy to one would overwrite references; a copy from one would read addresses."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-_CDATA: Final[type] = ctypes.c_int.__mro__[-2]  # the base of all types of ctypes
+_CDATA: Final[type] = ctypes.c_int.__mro__[-2]  # the base class of all ctypes types
 _FIELD_NAME: Final = re.compile(":[^:]*:")
-# PEP 3118 and ctypes: object, void pointer, char pointer, function, pointer, wide char pointer; not complex numbers
+# The codes of PEP 3118 and ctypes for an object, a void pointer, a char pointer, a function, a pointer and a wide char
+# pointer. The pattern does not match the codes of complex numbers.
 _POINTER: Final = re.compile("[OPzX&]|Z(?![fdgFDG])")
 _POINTER_CODES: Final = "OPzZX"
 
 
 @lru_cache(maxsize=256)
 def format_holds_pointers(layout: str) -> bool:
-    """Whether a PEP 3118 format contains a pointer, at any depth. A field name with a colon counts: it may hide one."""
+    """Whether a PEP 3118 format contains a pointer, at any depth.
+
+    A field name that contains a colon counts as a pointer, because it may hide one.
+    """
     return "::" in layout or _POINTER.search(_FIELD_NAME.sub(";", layout)) is not None
 
 
 @lru_cache(maxsize=256)
 def type_holds_pointers(kind: Any) -> bool:
-    """Whether a ctypes type contains a pointer. The format of a union or a packed structure does not show it."""
+    """Whether a ctypes type contains a pointer. The format of a union or a packed structure does not show pointers."""
     if not issubclass(kind, _CDATA):
         return False
     if issubclass(kind, ctypes.Array):
@@ -37,7 +41,8 @@ def type_holds_pointers(kind: Any) -> bool:
 def view_of(thing: Any) -> tuple[Any, str]:
     """Returns the object to take the buffer from, and the format if it contains pointers, else "".
 
-    The buffer is requested once: a second call of a user's `__buffer__` may return another one than was checked.
+    The buffer is requested only once, because a second call of a user's `__buffer__` may return a buffer that was not
+    checked.
     """
     try:
         view = memoryview(thing)

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Owned(type):
-    """The metaclass of classes without a public constructor. Calling one raises TypeError, which names the factory."""
+    """The metaclass of classes without a public constructor. Calling a class raises a TypeError with its factory."""
 
     factory = "its owner"
 
@@ -58,16 +58,16 @@ def error_on(
     told: bool = False,
     stops: bool | None = None,
 ) -> AclError:
-    """The error for a code that a call on a device returned. `told=True`: the engine has already reported it to the
-    listeners.
+    """The error for a code that a call on a device returned.
 
-    The error of a reset carries the report of the reset. A fault of the device is remembered. If a stream of the device
-    stops on failure, a failed task stops the whole context until a reset, so its failure counts as a device fault.
+    The error of a reset has the report of the reset. A fault of the device is stored. If a stream of the device stops
+    on failure, a failed task stops the whole context until a reset, so its failure counts as a device fault.
+    `told=True` means that the engine has already reported the failure to the listeners.
     """
     if manager.admission.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
     if code in (lib.AIO_DRAINING_NOW, lib.AIO_RESETTING_NOW) and not manager.admission.opens:
-        code = lib.AIO_NOT_OPEN  # the last close refused the call, not a reset
+        code = lib.AIO_NOT_OPEN  # the last close, not a reset, refused the call
     if code == lib.AIO_WAS_RESET and manager.admission.state is State.QUARANTINED:
         return manager.admission.quarantined()  # the reset that ended the wait has failed
     if code == lib.AIO_WAS_RESET:
@@ -90,7 +90,7 @@ def concerns_device(error: AclError) -> bool:
 
 
 def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> None:
-    """Remembers a fault. In a signal handler that interrupted the lock's owner, the maintenance thread does that."""
+    """Stores a fault. If a signal handler has interrupted the lock's owner, the maintenance thread does it later."""
     if sync.is_owned(manager.admission.changed):
         manager.deferred.leave_note(partial(manager.failures.note_fault, copy.copy(error), told=told))
     else:
@@ -98,10 +98,10 @@ def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> Non
 
 
 class Made(Unique, metaclass=Owned):
-    """The base of objects that a factory makes. All classes have slots, so unknown attributes cannot be assigned."""
+    """The base of objects that a factory makes. Its subclasses have slots, so unknown attributes cannot be assigned."""
 
     __slots__ = ("__weakref__",)
-    _made_by = ""  # the call that makes one, if `factory` names several ways
+    _made_by = ""  # the call that makes the object, if `factory` names several calls
 
     if not TYPE_CHECKING:  # type checkers do not see these methods, so they report `with` on a handle
 
@@ -155,7 +155,7 @@ class Handle(Made):
         return self._generation != self._manager.generation
 
     def _state(self) -> str:
-        """For the repr: device and generation, and whether the handle is stale or closed."""
+        """The part of the repr that shows the device, the generation, and whether the handle is stale or closed."""
         wrong = f"{', stale' if self.stale else ''}{', closed' if self._closed else ''}"
         return f"device {self._manager.index}, generation {self._generation}{wrong}{of_parent()}"
 
@@ -174,7 +174,7 @@ class Handle(Made):
         )
 
     def _closing(self) -> Callable[[], object] | None:
-        """Marks it as closed. Returns the remaining work for the maintenance thread, or None."""
+        """Marks the handle as closed. Returns the remaining work for the maintenance thread, or None."""
         raise NotImplementedError
 
     def close(self) -> Operation[None]:
@@ -194,7 +194,7 @@ class Handle(Made):
         await self._close()
 
     def _close_later(self) -> bool:
-        """Closes it without waiting: a cancelled block does not wait for the native object to be freed."""
+        """Closes the handle without waiting: a cancelled block does not wait until the native object is freed."""
         work = self._closing()
         if work is not None:
             self._manager.maintenance.entrust(CleanUp(work))
@@ -206,15 +206,16 @@ class Handle(Made):
             self._manager.deferred.leave_note(work)
 
     def _error(self, code: int, call: str, text: str | None = None) -> AclError:
-        if code == lib.AIO_STALE and self._closed and not self.stale:  # another thread has closed it
+        if code == lib.AIO_STALE and self._closed and not self.stale:  # another thread has closed the handle
             return self._was_closed()
         return error_on(self._manager, self._generation, code, call, text)
 
 
 def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
-    """Emits an AclWarning for a failed clean-up, which has no caller to raise to. Also remembers a device fault."""
+    """Emits an AclWarning for a failed clean-up, because no caller can receive an exception. Stores a device fault."""
     error = error_of(code, call, manager.index, manager.generation)
-    if concerns_device(error) and manager.maintenance.running:  # else a finalizer may run, with the lock
+    # Without the maintenance thread, a finalizer may run this on a thread that holds the lock.
+    if concerns_device(error) and manager.maintenance.running:
         manager.failures.note_fault(error)
     sentence = f"{call} returned {code} on device {manager.index}: {what} is not freed until a reset"
     warnings.warn(sentence, AclWarning, stacklevel=3)

@@ -68,9 +68,9 @@ deferred: Final[dict[InFlight, deque[UsedBuffer]]] = {}
 
 
 def wait_for_enqueue(reference: InFlight, buffer: UsedBuffer) -> bool:
-    """Makes the end of an enqueue handle a closed buffer.
+    """Registers a closed buffer, which is checked again when the running enqueue ends.
 
-    Returns False if the enqueue has ended: the caller handles it then.
+    Returns False if the enqueue has already ended: then the caller has to check the buffer.
     """
     waiting = deferred.setdefault(reference, deque())
     waiting.append(buffer)
@@ -85,7 +85,10 @@ def wait_for_enqueue(reference: InFlight, buffer: UsedBuffer) -> bool:
 
 
 def free_deferred(reference: InFlight) -> None:
-    """Runs once the position is known: the maintenance thread checks the buffers that were closed meanwhile again."""
+    """Makes the maintenance thread check the buffers that were closed during an enqueue.
+
+    Runs once the position is known.
+    """
     waiting = deferred.pop(reference, None)
     while waiting:
         try:
@@ -100,7 +103,10 @@ def free_deferred(reference: InFlight) -> None:
 
 
 def leave_until_reset(manager: Manager, clean_up: Callable[[], object]) -> None:
-    """Runs the clean-up after the next reset or close; at once if the device is closed and its clean-up has ended."""
+    """Runs the clean-up after the next reset or close.
+
+    If the device is closed and its own clean-up has ended, runs it at once.
+    """
     manager.deferred.leftovers.append(clean_up)
     if manager.admission.state is State.CLOSED:
         try:

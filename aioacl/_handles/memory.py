@@ -2,12 +2,12 @@
 
 A buffer has references to the work that uses it. If it is closed while copies run, the maintenance thread frees it when
 they are done. If another thread is enqueueing a copy at that moment, the end of that call passes the buffer to the
-maintenance thread; so does the end of an upload or download. The right to free is one item of a list. The function that
-takes the item frees the memory, so no memory is freed twice.
+maintenance thread. The end of an upload or download does the same. The right to free is one item of a list. The
+function that takes the item frees the memory, so no memory is freed twice.
 
-A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. It is owned by a ctypes
-array. The buffer refers to the array until it is closed, and each view refers to it as long as the view lives. The
-memory is freed when the last of these references is gone.
+A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. A ctypes array owns the
+pinned memory. The buffer refers to the array until the buffer is closed, and each view refers to the array while the
+view exists. The memory is freed when the last of these references is gone.
 """
 
 from __future__ import annotations
@@ -65,26 +65,32 @@ class Buffer(Handle):
     def _free(self) -> None:
         raise NotImplementedError
 
-    def _give_back(self) -> None:
+    def _free_once(self) -> None:
         """Frees the memory once no work uses it. Runs on the maintenance thread; later calls do nothing."""
         if self._claim():
             self._free_when_unused()
 
     def _free_when_unused(self) -> None:
-        """Frees now, or when the first work that still uses it ends. Only for a caller for which `_claim` was True."""
+        """Frees the memory now, or checks again when the first work that still uses it ends.
+
+        Only for a caller for which `_claim` returned True.
+        """
         worker = self._manager.maintenance
         for reference in tuple(self._uses):
             if reference.position == UNKNOWN and wait_for_enqueue(reference, self):
                 return
             if reference.core.passed(reference.position):
                 continue
-            if worker.watch(reference.core.handle, reference.position, self._look_again):
+            if worker.watch(reference.core.handle, reference.position, self._check_again):
                 leave_until_reset(self._manager, self._free_when_unused)
             return
         self._free()
 
-    def _look_again(self, result: int) -> None:
-        """Runs on the maintenance thread when a wait has ended. If it failed, the copy may run until the next reset."""
+    def _check_again(self, result: int) -> None:
+        """Runs on the maintenance thread when a wait has ended.
+
+        If the wait failed, the copy may still run, until the next reset.
+        """
         if result >= 0 or self._unused():
             self._free_when_unused()
         else:
@@ -96,7 +102,7 @@ class Buffer(Handle):
     def _closing(self) -> Callable[[], object] | None:
         self._closed = True
         wanted = self._owed and not lib.aio_forked() and self._can_be_freed()
-        return self._give_back if wanted else None
+        return self._free_once if wanted else None
 
     def _can_be_freed(self) -> bool:
         raise NotImplementedError
@@ -112,11 +118,11 @@ class Buffer(Handle):
         return Operation("buffer.close()", self._close, self)
 
     def _leave(self) -> None:
-        """For the finalizer of a buffer that was not closed: the maintenance thread frees the memory."""
+        """Called by the finalizer of a buffer that was not closed. The maintenance thread frees the memory."""
         if not self._owed or lib.aio_forked() or not self._can_be_freed():
             return
-        # Before the warning: it raises an exception if warnings are errors.
-        self._manager.deferred.leave_note(self._give_back)
+        # This precedes the warning, which raises an exception if warnings are errors.
+        self._manager.deferred.leave_note(self._free_once)
         try:
             self._warn_if_open()
         finally:
@@ -144,8 +150,8 @@ else:
 class DeviceBuffer(Buffer, _Refuser):
     """Device memory, made by `device.allocate(nbytes)` (aclrtMalloc). Its contents are undefined at first.
 
-    The host cannot read it: `bytes()`, `memoryview()` and `numpy.array()` of it raise TypeError. Copy it with
-    `stream.copy` or `stream.download`.
+    The host cannot read the memory: `bytes()`, `memoryview()` and `numpy.array()` of a DeviceBuffer raise TypeError.
+    Copy the memory with `stream.copy` or `stream.download`.
     """
 
     __slots__ = ()
@@ -177,7 +183,7 @@ class DeviceBuffer(Buffer, _Refuser):
 
     @property
     def _exported(self) -> NoReturn:
-        """Raises when code requests its buffer; see exporter.h."""
+        """Raises TypeError when code requests the object's buffer; see exporter.h."""
         self.__array__()
 
     def __repr__(self) -> str:
@@ -192,34 +198,38 @@ class _Allocation:
         self._pointer = ffi.cast("char *", address)
         self._owed: list[
             bool
-        ] = []  # one item once nothing refers to it; the function that takes the item frees it
+        ] = []  # one item once nothing refers to the memory; the function that takes the item frees the memory
         runtime.keep(self)
 
-    def unheld(self) -> None:
-        """For the finalizer: nothing refers to the memory any more, so the maintenance thread frees it."""
+    def unreferenced(self) -> None:
+        """Called by the finalizer. Nothing refers to the memory any more, so the maintenance thread frees it."""
         self._owed.append(True)
-        self._manager.deferred.leave_note(self.give_back)
+        self._manager.deferred.leave_note(self.free)
         if not self._manager.maintenance.running:  # the device is closed, so no thread reads notes
-            self.give_back()
+            self.free()
 
-    def give_back(self) -> None:
-        """Frees the memory if nothing refers to it and no other thread frees it. After a fault it waits for a reset."""
+    def free(self) -> None:
+        """Frees the memory if nothing refers to it and no other thread frees it.
+
+        After a device fault, the memory is freed only after the next reset.
+        """
         manager = self._manager
         if manager.failures.last_fault is not None and manager.admission.state is not State.CLOSED:
-            leave_until_reset(manager, self.give_back)
+            leave_until_reset(manager, self.free)
             return
         try:
             self._owed.pop()
         except IndexError:
             return
-        # The call needs no device, but must not run during a reset: so it passes the gate while the device is open.
+        # The call needs no device, but must not run during a reset. Therefore it passes the gate while the device is
+        # open.
         shown = make_pass(manager.index, manager.generation)
         code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
         if code < 0 and manager.admission.state is State.CLOSED:
             code = lib.aio_u_aclrtFreeHost(self._pointer)
         if code < 0:
             self._owed.append(True)
-            leave_until_reset(manager, self.give_back)
+            leave_until_reset(manager, self.free)
             return
         runtime.let_go(self)
         if code:
@@ -229,12 +239,12 @@ class _Allocation:
 _allocations: Final[dict[int, _Allocation]] = {}  # by address; an entry is removed once nothing refers to it
 
 
-def _unheld(address: CData) -> None:
+def _unreferenced(address: CData) -> None:
     if not lib.aio_forked() and not sys.is_finalizing():
-        _allocations.pop(pointer(address)).unheld()
+        _allocations.pop(pointer(address)).unreferenced()
 
 
-_own: Final = owner(_unheld)
+_own: Final = owner(_unreferenced)
 
 
 class _Bytes:
@@ -252,10 +262,10 @@ def _array_of(size: int) -> Any:
 class PinnedBuffer(Buffer, _Exporter):
     """Pinned host memory, made by `device.pinned(nbytes)` (aclrtMallocHost). Copies of any size need no staging memory.
 
-    It has the buffer protocol: `numpy.frombuffer(pinned)` works, and `pinned.view` is a memoryview of its bytes.
+    It supports the buffer protocol: `numpy.frombuffer(pinned)` works, and `pinned.view` is a memoryview of its bytes.
     It outlives a reset of its device. A closed buffer refuses further copies and views. Closing frees the memory
-    (aclrtFreeHost). While views of the buffer exist, the memory is freed only when the last of them is gone, because a
-    view cannot be invalidated.
+    (aclrtFreeHost). If views of the buffer exist, the memory is freed when the last view is gone, because a view cannot
+    be invalidated.
     """
 
     __slots__ = ("_allocation", "_bytes")
@@ -288,7 +298,7 @@ class PinnedBuffer(Buffer, _Exporter):
         return memoryview(self).cast("B")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """For NumPy. NumPy calls this if it gets no buffer. Otherwise it would make an array that holds this object."""
+        """Called by NumPy if it gets no buffer. Otherwise NumPy would make an array that holds this object."""
         self._check()
         numpy = import_module("numpy")  # the caller has imported it; aioacl does not need it
         return numpy.array(memoryview(self), dtype=dtype, copy=copy)
@@ -302,16 +312,16 @@ class PinnedBuffer(Buffer, _Exporter):
         return True
 
     def _free(self) -> None:
-        """Runs when no copy uses the buffer. Drops the references to its bytes: without a view, they are freed."""
+        """Drops the reference to the bytes; if no view refers to them, they are freed. Runs when no copy uses them."""
         for reference in tuple(self._uses):
             reference.core.release_done()
         self._bytes = None
-        self._allocation.give_back()
+        self._allocation.free()
         runtime.settle()
 
     def __del__(self) -> None:
         if hasattr(self, "_bytes") and not lib.aio_forked() and not sys.is_finalizing():
-            self._warn_if_open()  # its bytes are freed with it, or with the last view
+            self._warn_if_open()  # the bytes are freed with this object or with the last view
 
     def __repr__(self) -> str:
         return f"<PinnedBuffer of {self._size} bytes, {self._state()}>"
@@ -342,4 +352,4 @@ def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
 def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
     """Closes a buffer that was made for a caller that no longer waits."""
     buffer._closed = True
-    buffer._give_back()
+    buffer._free_once()

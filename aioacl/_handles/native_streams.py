@@ -23,12 +23,12 @@ def destroy(core: StreamCore) -> None:
     """Destroys the native stream now, or when its work is done. Runs on the maintenance thread."""
     manager = core.manager
     left = manager.failures.last_fault is not None  # after a fault, the reset frees the handles
-    if core.stranded and not left:  # only an abort makes it idle
+    if core.stranded and not left:  # only an abort makes the stream idle
         left = lib.aio_stream_abort(core.handle) != 0
     code = 0 if left else lib.aio_stream_destroy(core.handle)
     core.release_done()
     if code == lib.AIO_PENDING:
-        # Added again: its weak reference was removed if the object was garbage, even for a moment.
+        # The weak reference to the core was removed if the core was garbage, even for a moment. So it is added again.
         manager.streams.add(core)
         tail = lib.aio_stream_tail(core.handle)
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
@@ -38,7 +38,7 @@ def destroy(core: StreamCore) -> None:
         manager.streams.discard(core)
     try:
         core.warn_of_uncollected("its stream was closed")
-    finally:  # a warning may be turned into an error
+    finally:  # the warning may be raised as an exception
         if code > 0 and not manager.admission.found_reset(core.generation, code):
             warn_of_failure(manager, "aclrtDestroyStream", code, "the stream")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
     class _Array(Protocol):
-        """An array of numpy. Its stubs declare `__buffer__` only for Python 3.12 and later."""
+        """A numpy array. The stubs of numpy declare `__buffer__` only for Python 3.12 and later."""
 
         @property
         def __array_interface__(self) -> dict[str, Any]: ...
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _BYTES: Final = (bytes, bytearray)
 
 _WRITABLE = (
-    "The target comes first: pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous, writable buffer, "
-    "a bytearray or a numpy array for instance."
+    "The target comes first: pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous, writable buffer "
+    "(a bytearray or a numpy array, for instance)."
 )
 _READABLE = (
     "Pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous buffer (text.encode(), "
@@ -103,7 +103,7 @@ def fill_size(to: CopyOperand, nbytes: SupportsIndex | None) -> int:
     if size > to.size:
         raise ParameterError(
             f"nbytes must be at most {to.size}, the size of the target, got {size}",
-            hint=f"Pass nbytes={to.size} or less, or leave it out to fill all.",
+            hint=f"Pass nbytes={to.size} or less, or omit nbytes to fill the whole target.",
         )
     return size
 

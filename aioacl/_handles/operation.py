@@ -1,7 +1,8 @@
 """Operation and Opening: awaitables whose `result()` a plain thread can call.
 
 An `Operation` starts nothing until it is awaited, entered, or its `result()` is called. An `Opening` is an Operation
-that makes something, and a context manager too. An Operation or Opening that is never used emits a RuntimeWarning.
+that makes an object, and it is also a context manager. An Operation or Opening that is never used emits a
+RuntimeWarning.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ REFUSED: Final = "refused"
 class Operation(Unique, Generic[T_co]):
     """An awaitable. A thread without a running event loop calls `result()` instead of awaiting it.
 
-    Nothing starts before it is awaited or `result()` is called. One that is dropped unused emits a RuntimeWarning.
+    An Operation starts nothing until it is awaited or its `result()` is called. If it is dropped unused, it emits a
+    RuntimeWarning.
     """
 
     __slots__ = ("__weakref__", "_begin", "_of", "_state", "_what")
@@ -60,9 +62,9 @@ class Operation(Unique, Generic[T_co]):
         return result
 
     def _block(self, timeout: Seconds | None, instead: str) -> T_co:
-        """Blocks until it is done.
+        """Blocks until the operation is done.
 
-        On a thread with a running event loop it raises, and the operation can still be awaited.
+        On a thread with a running event loop it raises RuntimeError, and the operation can still be awaited.
         """
         try:
             result = run_blocking(self._use, timeout, instead)
@@ -91,22 +93,22 @@ class Operation(Unique, Generic[T_co]):
             timeout: the longest wait in seconds; None waits without a limit.
 
         Returns:
-            The same value as an await of it.
+            The value that an await returns.
 
         Raises:
             RuntimeError: this thread runs an event loop.
-            DeviceTimeout: it was not done within `timeout` seconds.
+            DeviceTimeout: the operation was not done within `timeout` seconds.
         """
         return self._block(timeout, "await it instead of calling result()")
 
 
 class Closable(Protocol):
-    """What an Opening makes: an object with a `close()`."""
+    """The object that an Opening makes. It has a `close()`."""
 
     _site: Site | None
 
     def close(self) -> Operation[None]:
-        """Closes it."""
+        """Closes the object."""
         ...
 
     def _leave_open(self) -> None:
@@ -114,11 +116,14 @@ class Closable(Protocol):
         ...
 
     def _close_later(self) -> bool:
-        """Closes it without waiting and returns True. Returns False and does nothing if the close must be awaited."""
+        """Closes the object without waiting and returns True.
+
+        If the close must be awaited, does nothing and returns False.
+        """
         ...
 
     async def _close_at_end(self) -> None:
-        """Closes it at the end of its `with` block."""
+        """Closes the object at the end of its `with` block."""
         ...
 
 
@@ -128,8 +133,8 @@ C = TypeVar("C", bound=Closable)
 class Opening(Operation[C]):
     """An Operation that makes an object which must be closed later: `x = await opening`, or `async with opening as x`.
 
-    The end of the `async with` block closes what was made. A thread without a running loop calls `result()`, or enters
-    the opening with `with`. Each Opening makes one thing: a second use raises ParameterError.
+    The end of the `async with` block closes the object. A thread without a running loop calls `result()`, or enters the
+    opening with `with`. Each Opening makes one object: a second use raises ParameterError.
     """
 
     __slots__ = ("_made", "_site")
@@ -145,7 +150,7 @@ class Opening(Operation[C]):
         if self._state not in (NOT_STARTED, REFUSED):
             raise ParameterError(
                 f"expected an Opening that was not used before, got {self._what} a second time",
-                hint=f"Call {self._what} once more: each Opening makes one thing.",
+                hint=f"Call {self._what} once more: each Opening makes one object.",
             )
         self._state = STARTED
         return self._make()
@@ -160,33 +165,33 @@ class Opening(Operation[C]):
         return made
 
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        """Closes what was made, and waits for the close."""
+        """Closes the object, and waits for the close."""
         made = self._left(kind)
         if made is not None:
             await made._close_at_end()
 
     def __enter__(self) -> C:
-        """Blocks until it is made. For threads without a running loop."""
+        """Blocks until the object is made. For threads without a running loop."""
         self._made = made = self._block(None, "enter it with `async with`")
         return made
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        """Closes what was made, and blocks until the close is done."""
+        """Closes the object, and blocks until the close is done."""
         made = self._left(kind)
         if made is None:
             return
         try:
             run_blocking(made._close_at_end, None, "enter it with `async with`")
-        except BaseException:  # Ctrl-C, or a loop now runs on this thread: it is closed without waiting
+        except BaseException:  # Ctrl-C, or a loop now runs on this thread: close without waiting
             made._leave_open()
             raise
 
     def _left(self, kind: type[BaseException] | None) -> C | None:
-        """Handles the end of the block. Returns what the caller has to close and wait for, or None."""
+        """Handles the end of the block. Returns the object that the caller has to close and wait for, or None."""
         made, self._made = self._made, None
         if made is None or lib.aio_forked():  # a forked child has nothing to close
             return None
-        if kind is GeneratorExit:  # a finalizer closes it, perhaps on a thread that holds a lock: do not wait
+        if kind is GeneratorExit:  # a finalizer runs, perhaps on a thread that holds a lock: do not wait
             made._leave_open()
             return None
         cancelled = kind is not None and not issubclass(kind, Exception)

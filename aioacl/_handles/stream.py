@@ -70,8 +70,8 @@ class Stream(Handle):
             DeviceReset: the device was reset or closed during the wait.
             StaleHandleError: the device was reset or closed before the wait.
             StreamAborted: an abort dropped the work, or work that it depends on.
-            DeviceFault: one of its tasks failed, or one that they depend on. The code of the failure may select another
-                subclass of AclError.
+            DeviceFault: a task of the stream failed, or a task that its work depends on. The code of the failure may
+                select another subclass of AclError.
             ParameterError: the stream is closed.
         """
         return Operation("stream.synchronize()", lambda: self._wait(timeout), self)
@@ -84,7 +84,7 @@ class Stream(Handle):
 
         Raises:
             RuntimeError: this thread runs an event loop.
-            AclError: a subclass of it, as for `synchronize`.
+            AclError: the wait failed. `synchronize` lists the subclasses.
         """
         run_blocking(lambda: self._wait(None), timeout)
 
@@ -92,9 +92,9 @@ class Stream(Handle):
     def error(self) -> AclError | None:
         """The failure with which the stream refuses new work, an AclError, or None. Calls no ACL function.
 
-        It is the failure of the first task of this stream that failed. If none did, it is that of the first failed task
-        on which its work depends. Each read makes a new exception object. `await stream.renew()` makes the stream
-        usable again.
+        It is the failure of the first task of this stream that failed. If no task of this stream failed, it is the
+        failure of the first failed task on which its work depends. Each read makes a new exception object. The stream
+        is usable again after `await stream.renew()`.
         """
         failed = self._core.error_at(LAST)
         return None if failed is None else self._core.raised(failed)
@@ -109,7 +109,7 @@ class Stream(Handle):
             ParameterError: the stream is closed.
             StaleHandleError: the stream is from an older generation.
             DeviceResetting: the device is being reset.
-            AclError: the query failed; a subclass of it, by the code.
+            AclError: the query failed. The code selects the subclass of AclError.
         """
         self._check()
         answer = lib.aio_stream_query(self._core.handle, lib.aio_stream_tail(self._core.handle))
@@ -150,7 +150,10 @@ class Stream(Handle):
         function: Callable[..., int],
         *arguments: object,
     ) -> Ticket:
-        """Enqueues work and keeps the objects that it uses until it is done, even if a Ctrl-C follows the call."""
+        """Enqueues work, and keeps the objects that the work uses alive until it is done.
+
+        This holds even if a Ctrl-C interrupts the function after the call to C.
+        """
         reference = InFlight(core, buffers, held)
         try:
             core.keep(reference)
@@ -173,8 +176,9 @@ class Stream(Handle):
         object with a contiguous buffer. A copy of pageable memory goes through staging memory, at most 1 MiB per copy;
         `upload` and `download` copy more. A copy of 0 bytes calls no ACL function.
 
-        The stream refers to both until the copy is done. It does not refer to a pageable source, whose bytes are taken
-        at once. If nothing awaits the copy, the references are dropped within about 0.1 seconds of its end.
+        The stream refers to the target and the source until the copy is done. It does not refer to a pageable source,
+        because the bytes of such a source are taken at once. If nothing awaits the copy, the references are dropped
+        within about 0.1 seconds of its end.
 
         Args:
             target: the memory to write to.
@@ -203,7 +207,7 @@ class Stream(Handle):
         return self._copy_directly(core, to, of, size, kind, (to.owner, of.owner))
 
     def _at_tail(self, core: StreamCore) -> Ticket:
-        """The ticket of a copy or fill of 0 bytes. It calls no ACL function, and is done when the work before it is."""
+        """The ticket of a copy or fill of 0 bytes, which is done when the earlier work is. Calls no ACL function."""
         return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
 
     def _copy_directly(
@@ -223,8 +227,8 @@ class Stream(Handle):
     ) -> Ticket:
         if size > STAGED_AT_MOST:
             raise ParameterError(
-                f"expected at most {STAGED_AT_MOST} bytes for a copy from or to pageable memory, got {size}: it would "
-                "block the caller",
+                f"expected at most {STAGED_AT_MOST} bytes for a copy from or to pageable memory, got {size}: so long a "
+                "copy would block the caller",
                 hint="Use memory of device.pinned(n), or `await stream.upload(...)` / `download(...)`.",
             )
         if of.pageable:
@@ -238,8 +242,7 @@ class Stream(Handle):
     ) -> Ticket:
         """Enqueues a fill of a buffer with one byte value (aclrtMemsetAsync). Never waits.
 
-        With `nbytes=0`, as in a copy of 0 bytes, no ACL function is called: the ticket is done when the work before it
-        is.
+        With `nbytes=0`, it calls no ACL function, and the ticket is done when the earlier work is done.
 
         Args:
             target: the DeviceBuffer or PinnedBuffer to fill.
@@ -298,7 +301,7 @@ class Stream(Handle):
             event = Event._make(self._manager, self._generation, timing=False)
         if not isinstance(event, Event):
             raise ParameterError(
-                f"expected an Event, got {event!r}", hint="Pass one made by device.create_event()."
+                f"expected an Event, got {event!r}", hint="Pass an Event made by device.create_event()."
             )
         event._check()
         if event._manager is not self._manager:
@@ -371,8 +374,8 @@ class Stream(Handle):
             An Operation. It ends when all bytes are copied.
 
         Raises:
-            ParameterError: `nbytes` is not a size, or is larger than the source or the target; the kinds of memory do
-                not fit; or for a reason given at `copy`.
+            ParameterError: `nbytes` is not a valid size, or is larger than the source or the target; the kinds of
+                memory do not fit; or for another reason that `copy` lists.
             StaleHandleError: the stream or a buffer is from an older generation.
             DeviceResetting: the device is draining or being reset.
             DeviceReset: the device was reset or closed during the copy.
@@ -386,7 +389,7 @@ class Stream(Handle):
     ) -> Operation[None]:
         """Copies a DeviceBuffer of any size to the start of host memory (aclrtMemcpyAsync).
 
-        It runs in chunks and waits for room, as `upload` does.
+        The copy runs in chunks and waits for room, as `upload` does.
 
         Args:
             target: a PinnedBuffer, or any object with a contiguous, writable buffer.
@@ -397,8 +400,8 @@ class Stream(Handle):
             An Operation. It ends when all bytes are copied.
 
         Raises:
-            ParameterError: `nbytes` is not a size, or is larger than the source or the target; the kinds of memory do
-                not fit; or for a reason given at `copy`.
+            ParameterError: `nbytes` is not a valid size, or is larger than the source or the target; the kinds of
+                memory do not fit; or for another reason that `copy` lists.
             StaleHandleError: the stream or a buffer is from an older generation.
             DeviceResetting: the device is draining or being reset.
             DeviceReset: the device was reset or closed during the copy.
@@ -431,20 +434,20 @@ class Stream(Handle):
         """Replaces the native stream once it is idle, so that a failed stream is usable again.
 
         It calls aclrtCreateStream or aclrtCreateStreamWithConfig, then aclrtDestroyStream. The Stream object stays the
-        same for all code that shares it. Tickets and events from before keep their outcome. A stream that has not
-        failed may be renewed too.
+        same for all code that shares it. Earlier tickets and events keep their outcome. A stream that has not failed
+        may be renewed too.
 
         Args:
             timeout: the longest wait in seconds for the work that still runs; None waits without a limit.
-            abort: if True, drops that work (aclrtStreamAbort) instead of waiting for it. Work that depends on dropped
-                work never ends, so it is always dropped.
+            abort: if True, drops the work that still runs (aclrtStreamAbort) instead of waiting for it. Work that
+                depends on dropped work never ends, so it is always dropped.
 
         Returns:
             An Operation; await it, or call its `result()`.
 
         Raises:
-            DeviceTimeout: it was not done within `timeout` seconds. The stream is unchanged.
-            NotSupported: work must be dropped, and the firmware does not support that (207000).
+            DeviceTimeout: the stream was not renewed within `timeout` seconds. The stream is unchanged.
+            NotSupported: work must be dropped, and the firmware does not support aborts (207000).
             ParameterError: the stream is closed, or `abort` is not a bool.
             StaleHandleError: the stream is from an older generation.
             DeviceResetting: the device is draining or being reset.
@@ -482,7 +485,7 @@ class Stream(Handle):
         failed = self._core.uncollected()
         try:
             await super()._close()
-        finally:  # last, because a warning may be turned into an error
+        finally:  # last, because the warning may be raised as an exception
             if failed is not None:
                 warn(failed, "its stream was closed")
 
@@ -499,7 +502,7 @@ class Stream(Handle):
             An Operation; await it, or call its `result()`.
 
         Raises:
-            NotSupported: the firmware does not support it (207000). Then only a reset stops the work.
+            NotSupported: the firmware does not support aborts (207000). Then only a reset stops the work.
             AclError: the abort failed. Unfinished work may have been dropped, so its tickets raise StreamAborted too.
             ParameterError: the stream is closed.
             StaleHandleError: the stream is from an older generation.
@@ -509,9 +512,9 @@ class Stream(Handle):
     def _closing(self) -> Callable[[], object] | None:
         self._closed = True
         wanted = self._owed and not self.stale and not lib.aio_forked()
-        return self._give_back if wanted else None
+        return self._destroy_once if wanted else None
 
-    def _give_back(self) -> None:
+    def _destroy_once(self) -> None:
         """Destroys the native stream once its work is done. Runs on the maintenance thread; later calls do nothing."""
         if self._claim():
             destroy(self._core)
@@ -530,7 +533,7 @@ class Stream(Handle):
         if not hasattr(self, "_core") or not self._owed or self.stale or lib.aio_forked():
             return
         closed, self._closed = self._closed, True
-        self._manager.deferred.leave_note(self._give_back)
+        self._manager.deferred.leave_note(self._destroy_once)
         if not closed:
             warn_of_drop(self, "a stream was not closed: close it, or make it with `async with`")
 
@@ -549,4 +552,4 @@ def make_stream(
 def discard_stream(stream: Stream) -> None:
     """Closes a stream that was made for a caller that no longer waits. Runs on the maintenance thread."""
     stream._closed = True
-    stream._give_back()
+    stream._destroy_once()

@@ -1,13 +1,15 @@
 """StreamCore: the part of a stream to which tickets, events and buffers refer. It holds the in-flight references.
 
-The in-flight references name the objects that the device still uses. A reference is taken before the call to C, so
-`close()` on another thread, a signal handler or Ctrl-C finds it at any moment. It is dropped when the work that needs
-it is known to be done. Each wait that ends checks for that, and so does each enqueue beyond MANY_IN_FLIGHT references.
-The maintenance thread checks too: after a reset, after the close of the device, and when the watcher kicks it. The
-watcher does that at most ten times a second, when work is done that nothing awaits.
+The in-flight references name the objects that the device still uses. A reference is taken before the call to C. So the
+reference can be found at any moment, by `close()` on another thread, by a signal handler, and after a Ctrl-C. A
+reference is dropped when the work that needs it is known to be done. The end of each wait checks for such references,
+and each enqueue while there are more than MANY_IN_FLIGHT references. The maintenance thread checks after a reset, after
+the close of the device, and when the watcher wakes it. The watcher wakes it at most ten times a second, when work that
+nothing awaits is done.
 
-No lock guards them. A signal handler that interrupts one of these functions may enqueue too, and would wait forever
-for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be repeated.
+No lock guards the references. A signal handler that interrupts one of these functions may enqueue too, and would wait
+forever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be
+repeated.
 """
 
 from __future__ import annotations
@@ -81,13 +83,13 @@ class StreamCore:
             raise MemoryError
         self.handle = _own(record)
         self.native = native
-        self.number = lib.aio_stream_id(record)  # aclrtStreamGetId; -1 where the runtime has none
+        self.number = lib.aio_stream_id(record)  # by aclrtStreamGetId; -1 if the runtime lacks it
         self.manager = manager
         self.generation = generation
         self.in_flight: deque[InFlight] = deque()
-        self.waiting: dict[object, None] = {}  # awaits in progress; each change is one operation
+        self.waiting: dict[object, None] = {}  # awaits in progress; each change is one dict operation
         self.made = made  # the line that made the stream
-        self.gone = False  # closed or renewed, and the native stream destroyed
+        self.gone = False  # True once the stream is closed or renewed and the native stream is destroyed
         manager.streams.add(self)
 
     @property
@@ -108,7 +110,7 @@ class StreamCore:
         """Takes the references of work that is about to be enqueued. Raises ParameterError if a buffer is closed.
 
         It adds the reference first and reads `_closed` second. `close()` sets `_closed` first and reads the references
-        second. So at least one of the two sees the other.
+        second. So at least one of the two functions sees what the other has written.
         """
         self.in_flight.append(reference)
         for buffer in reference.buffers:
@@ -122,7 +124,7 @@ class StreamCore:
     def hold(self, reference: InFlight) -> None:
         """Like `keep`, for an operation of several enqueues: it holds the references until `placed` or `forget`.
 
-        They are not in the deque, because references behind them would stay until the operation ends.
+        They are not added to the deque, because the references after them would stay there until the operation ends.
         """
         for buffer in reference.buffers:
             buffer._uses[reference] = None
@@ -138,7 +140,7 @@ class StreamCore:
         self.release_done()
 
     def forget(self, reference: InFlight) -> None:
-        """Drops the references of work that was refused, or of which all is done."""
+        """Drops the references of work that was refused or is completely done."""
         reference.position = 0
         self._drop(reference)
         if deferred:
@@ -149,7 +151,7 @@ class StreamCore:
             buffer._uses.pop(reference, None)
         try:
             self.in_flight.remove(reference)
-        except ValueError:  # another thread has removed it, or a call that a signal interrupted
+        except ValueError:  # another thread, or a call that a signal interrupted, has removed it
             return
 
     def release_done(self) -> None:
@@ -162,7 +164,7 @@ class StreamCore:
         while in_flight:
             try:
                 reference = in_flight[0]
-            except IndexError:  # another thread has emptied it
+            except IndexError:  # another thread has emptied the deque
                 return
             if reference.position > last:
                 return
@@ -174,7 +176,7 @@ class StreamCore:
         for index in range(len(in_flight)):
             try:
                 position = in_flight[index].position
-            except IndexError:  # another thread has emptied it
+            except IndexError:  # another thread has emptied the deque
                 return 0
             if position != UNKNOWN:
                 return position
@@ -199,7 +201,7 @@ class StreamCore:
     async def settle(self, deadline: float | None) -> bool:
         """Waits until the device is done with all enqueued work, whether it succeeded or failed.
 
-        Returns False if that never happens, because some of the work depends on work that was dropped.
+        Returns False if the work never ends because some of it depends on dropped work.
         """
         tail = lib.aio_stream_tail(self.handle)
         while lib.aio_stream_completed(self.handle) < tail:
@@ -211,7 +213,7 @@ class StreamCore:
         return True
 
     async def arrive(self, position: int, deadline: float | None = None, call: str = "") -> None:
-        """Returns when the work up to the position has succeeded; raises its failure if it has failed.
+        """Waits until the work up to the position has succeeded. If the work has failed, raises its failure.
 
         `call` is the ACL function that enqueued the task at the position, or "".
         """
@@ -230,7 +232,7 @@ class StreamCore:
         if result == TIMED_OUT:
             name = name_of_stream(self.number)
             return DeviceTimeout(
-                f"{name} was not done up to position {position} in time",
+                f"the work of {name} up to position {position} was not done in time",
                 device=self.manager.index,
                 generation=self.generation,
             )
@@ -244,7 +246,7 @@ class StreamCore:
         return self.refusal(code)
 
     def error_at(self, position: int) -> Failed | None:
-        """The failure of the work up to the position and of its dependencies, or None. It then counts as collected."""
+        """The failure of the work up to the position or of its dependencies, or None. It then counts as collected."""
         found: Any = ffi.new("aio_error *")
         code = lib.aio_stream_error(self.handle, position, found)
         return Failed.read(found) if code else None
@@ -256,7 +258,8 @@ class StreamCore:
     def raised(self, failed: Failed, call: str = CALL, by: str = "") -> AclError:
         """A new error object for a failure, to be raised once.
 
-        `call` is the function that was refused because of it. `by` is the one that enqueued the failed task, or "".
+        `call` is the function that was refused because of the failure. `by` is the function that enqueued the failed
+        task, or "".
         """
         elsewhere = failed.device != self.manager.index
         if failed.code == STREAM_ABORTED or (failed.code == lib.AIO_WAS_RESET and elsewhere):
@@ -284,19 +287,19 @@ class StreamCore:
         if action not in ("new_stream", "reset"):
             return ""
         if self.stale:
-            return "The device was reset or closed since: repeat the work with new handles."
+            return "The device was reset or closed since then: repeat the work with new handles."
         if self.gone:
-            return "Its stream was renewed or closed since: repeat the work on a stream that has not failed."
+            return "The stream was renewed or closed since then: repeat the work on a stream that has not failed."
         if failed.own or action == "reset":
             return ""
         other = f"{name_of_stream(failed.stream)} on device {failed.device}"
         return (
-            f"Make a new stream, or renew {self._place}, whose work depends on it: `await stream.renew()`. "
-            f"To renew {other} alone does not help."
+            f"Make a new stream, or renew {self._place}: `await stream.renew()`. "
+            f"To renew only {other}, whose task failed, does not help."
         )
 
     def _dropped(self, failed: Failed) -> AclError:
-        """The error for dropped work, or for work that depends on it: by an abort, or a reset of another device."""
+        """The error for work that was dropped by an abort or by a reset of another device, or that depends on it."""
         where: _Where = {"device": self.manager.index, "generation": self.generation}
         if failed.code == lib.AIO_WAS_RESET:
             return DeviceReset(
@@ -319,35 +322,35 @@ class StreamCore:
         )
 
     def refused(self, code: int, call: str, stream: Handle) -> AclError:
-        """The error for an enqueue on the stream that was refused or that failed."""
+        """The error for an enqueue that was refused or that failed."""
         if code == lib.AIO_STAGE_FULL and self.stale:  # a close frees the staging memory
             code = lib.AIO_STALE
         failed = self.error_at(LAST) if code in (lib.AIO_STREAM_FAILED, lib.AIO_STALE) else None
         if failed is not None and not self.stale:
             return self.raised(failed, call)
-        if code == lib.AIO_STREAM_FAILED:  # a reset happened in between
+        if code == lib.AIO_STREAM_FAILED:  # a reset has happened since the enqueue
             code = lib.AIO_STALE
         if code == lib.AIO_STALE and not self.stale:
-            if stream._closed:  # another thread has closed it
+            if stream._closed:  # another thread has closed the stream
                 return stream._was_closed()
             return StaleHandleError(
                 "the stream was renewed while work was enqueued on it",
                 call=call,
                 device=self.manager.index,
                 generation=self.generation,
-                hint="Repeat the operation: it uses the new native stream.",
+                hint="Repeat the operation. It then uses the new native stream.",
             )
         return error_on(self.manager, self.generation, code, call)
 
     @property
     def stranded(self) -> bool:
-        """Whether some of its work depends on dropped work, and so never ends."""
+        """Whether some work of the stream depends on dropped work, so that it never ends."""
         return lib.aio_stream_stranded(self.handle) <= lib.aio_stream_tail(self.handle)
 
     def outcome(self, position: int | None = None) -> str:
-        """For a repr: the known outcome of the work up to the position, or of all work. Calls no ACL function.
+        """The part of a repr that shows the known outcome of the work up to the position, or of all work.
 
-        A failure that it shows does not count as collected.
+        Calls no ACL function. A failure that is shown does not count as collected.
         """
         if lib.aio_forked():  # a thread of the parent may have held a lock of C
             return ""
@@ -363,7 +366,7 @@ class StreamCore:
         return ", done" if self.passed(position) else ", not known to be done"
 
     def uncollected(self) -> Failed | None:
-        """The failure of a task of this stream that is not collected, or None. It then counts as collected."""
+        """The uncollected failure of a task of this stream, or None. A returned failure counts as collected."""
         found: Any = ffi.new("aio_error *")
         if self.waiting or lib.aio_forked() or not lib.aio_stream_uncollected(self.handle, found):
             return None
@@ -377,6 +380,9 @@ class StreamCore:
 
 
 def _of_task(error: AclError) -> TaskTimeout:
-    """Makes a TaskTimeout of a DeviceTimeout: a wait's code means the caller's time limit, but here a task failed."""
+    """Makes a TaskTimeout of a DeviceTimeout.
+
+    When a wait returns this code, the caller's time limit has passed. Here the code is that of a failed task.
+    """
     where: _Where = {"device": error.device, "generation": error.generation}
     return TaskTimeout(error.message, code=error.code, call=error.call, action="new_stream", **where)

@@ -1,4 +1,4 @@
-"""Uploads and downloads of any size, in chunks, at most four in flight; and the wait for room."""
+"""Uploads and downloads of any size, and the wait for room. At most four chunks of a transfer are in flight."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def pump(
     size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
     buffers = (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
     core = stream._core
-    # A pageable source needs no reference: this coroutine refers to it, and its bytes are taken in each chunk.
+    # A pageable source needs no reference: this coroutine refers to it, and each enqueue takes the bytes of its chunk.
     reference = InFlight(core, buffers, to.owner)
     try:
         core.hold(reference)
@@ -83,7 +83,7 @@ def _wrong_ends(
     if to.device and of.device:
         hint = "Use stream.copy(target, source) between two DeviceBuffers."
     elif to.device or of.device:
-        hint = f"The target comes first: exchange the two, or call {other}."
+        hint = f"The target comes first: exchange the two arguments, or call {other}."
     else:
         hint = "The target comes first. Copy host memory to host memory yourself."
     return ParameterError(
@@ -118,7 +118,7 @@ async def _chunk(
             return stream._copy_directly(core, to, of, size, kind, ())
         except QueueFull as full:
             if full.code is not None and waited:
-                raise  # the runtime reports a full queue although it is empty: another attempt does not help
+                raise  # the runtime reports that an empty queue is full: another attempt does not help
             waited = full.code is not None
             await (stream._wait(None) if waited else room(stream))
 
@@ -142,7 +142,7 @@ async def _half_empty(core: StreamCore) -> None:
 
 
 async def _staging(stream: TransferStream) -> bool:
-    """Waits for staging memory. Returns True if it had to wait, False if memory was free at once."""
+    """Waits for staging memory. Returns True if the function had to wait, False if memory was free at once."""
     manager = stream._manager
     index = manager.index
     if lib.aio_stage_free_slots(index, STAGED_AT_MOST):

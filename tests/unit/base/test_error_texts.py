@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 GOES_UP = "upload expected a DeviceBuffer as target and host memory as source"
 GOES_DOWN = "download expected host memory as target and a DeviceBuffer as source"
-EXCHANGED = "The target comes first: exchange the two, or call"
+EXCHANGED = "The target comes first: exchange the two arguments, or call"
 TRANSFERS: dict[str, tuple[Callable[[Any, Any], aioacl.Operation[None]], str]] = {
     "upload between two buffers of the device": (
         lambda stream, memory: stream.upload(memory, memory),

@@ -32,8 +32,8 @@ def test_error_of_a_fill_beyond_the_memory_names_no_source(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
     assert refusal(lambda: stream.fill(memory, 1, nbytes=99)) == (
-        "nbytes must be at most 64, the size of the target, got 99. Pass nbytes=64 or less, or leave it out to fill "
-        "all."
+        "nbytes must be at most 64, the size of the target, got 99. Pass nbytes=64 or less, or omit nbytes to fill "
+        "the whole target."
     )
 
 
@@ -71,7 +71,8 @@ def test_timeout_of_a_wait_for_a_stream_names_the_stream_and_the_position(
             wait(stream, ticket)
     number, generation = stream._core.number, stream.generation
     assert str(caught.value).startswith(
-        f"device 0, generation {generation}: stream {number} was not done up to position {ticket.position} in time. "
+        f"device 0, generation {generation}: the work of stream {number} up to position {ticket.position} was "
+        "not done in time. "
     )
 
 
@@ -114,7 +115,7 @@ def test_failure_raised_after_a_reset_does_not_advise_to_renew_or_reset(
     ticket = stream.fill(memory, 1)
     error_of(ticket)
     assert device.force_reset().result().ok
-    hint = "The device was reset or closed since: repeat the work with new handles."
+    hint = "The device was reset or closed since then: repeat the work with new handles."
     assert error_of(ticket).hint == hint
 
 
@@ -126,7 +127,7 @@ def test_failure_raised_after_a_renewal_does_not_advise_to_renew(
     error_of(ticket)
     stream.renew().result()
     assert error_of(ticket).hint == (
-        "Its stream was renewed or closed since: repeat the work on a stream that has not failed."
+        "The stream was renewed or closed since then: repeat the work on a stream that has not failed."
     )
 
 
@@ -143,8 +144,8 @@ def test_inherited_failure_names_both_streams_and_which_one_to_renew(
         mine, its = f"stream {stream._core.number} on device 0", other._core.number
         assert f"the work of {mine} depends on the task at {place(failed)}, which failed" in str(error)
         assert error.hint == (
-            f"Make a new stream, or renew {mine}, whose work depends on it: `await stream.renew()`. To renew "
-            f"stream {its} on device 0 alone does not help."
+            f"Make a new stream, or renew {mine}: `await stream.renew()`. To renew only "
+            f"stream {its} on device 0, whose task failed, does not help."
         )
         other.renew().result()
         error_of(ticket)
@@ -163,7 +164,7 @@ def test_failure_inherited_from_another_device_names_both_devices(
         error = error_of(ticket)
         mine = f"stream {stream._core.number} on device 0"
         assert f"the work of {mine} depends on the task at {place(failed)}, which failed" in str(error)
-        assert f"renew {mine}, whose work depends on it" in error.hint
+        assert f"renew {mine}: `await stream.renew()`" in error.hint
 
 
 def test_each_function_that_enqueues_work_has_a_name_for_it_in_errors() -> None:
