@@ -1,8 +1,8 @@
 """Await an Ascend NPU from Python.
 
 Enqueueing is a plain call that never waits; waiting is an await. Importing `aioacl` loads no ACL library and starts
-no thread. Awaiting or entering the first `open_device()` does that; `list_devices()` and `library_info()` load the
-library too.
+no thread. The library is loaded and threads are started when the first `open_device()` is awaited or entered.
+`list_devices()`, `library_info()` and `use_library()` load the library too.
 """
 
 from aioacl._base.errors import (

@@ -57,8 +57,8 @@ TIMED_EVENTS: Final = 2
 class Device(Made):
     """An open device, made by `open_device(index)`.
 
-    A Device stays valid across resets. Its streams, events and device buffers do not: after a reset they are stale, and
-    each use raises StaleHandleError. Pinned buffers stay valid.
+    A Device stays valid across resets. Its streams, events and device buffers are stale after a reset, and each use of
+    them raises StaleHandleError. Pinned buffers stay valid.
     """
 
     __slots__ = ("_born", "_closed", "_handed_out", "_manager", "_site", "_user")
@@ -69,7 +69,7 @@ class Device(Made):
         self._site: Site | None = None
         self._manager = manager
         self._closed = self._handed_out = False
-        self._user = object()  # the manager counts the opens of a device by these
+        self._user = object()  # identifies this open of the device: the manager counts opens
 
     # --- properties ------------------------------------------------------------------------------------------
 
@@ -85,9 +85,9 @@ class Device(Made):
 
     @property
     def generation(self) -> int:
-        """The generation of the device, an int. Each reset raises it, a foreign reset and the last close too.
+        """The generation of the device, an int. Each reset, each foreign reset and the last close raise it.
 
-        It is never set back while the process runs, so in a test compare it with a value that was read before.
+        It is never set back while the process runs, so a test must compare it with an earlier value.
         """
         return self._manager.generation
 
@@ -103,9 +103,9 @@ class Device(Made):
 
     @property
     def executor(self) -> DeviceExecutor:
-        """A DeviceExecutor: its threads have the context of the device current (aclrtSetCurrentContext).
+        """A DeviceExecutor. The context of the device is current on its threads (aclrtSetCurrentContext).
 
-        `loop.run_in_executor(device.executor, fn)` runs `fn` on one of them.
+        `loop.run_in_executor(device.executor, fn)` runs `fn` on one of these threads.
 
         Raises:
             ParameterError: the device is closed.
@@ -132,7 +132,7 @@ class Device(Made):
 
         Args:
             priority: an int from 0 (highest) to 7.
-            on_failure: "continue" runs the tasks behind a failed task. "stop" stops the whole context at the first
+            on_failure: "continue" runs the tasks after a failed task. "stop" stops the whole context at the first
                 failed task, until a reset (aclrtSetStreamFailureMode).
             wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
             timeout: the longest wait in seconds; None waits without a limit.
@@ -151,12 +151,12 @@ class Device(Made):
         if urgency is None or not 0 <= urgency <= 7:
             raise ParameterError(
                 f"priority must be an int from 0 (highest) to 7, got {priority!r}",
-                hint="Pass one of these, or leave it out for the highest.",
+                hint="Pass 0 to 7, or omit priority for the highest.",
             )
         if on_failure not in ("continue", "stop"):
             raise ParameterError(
                 f'on_failure must be "continue" or "stop", got {on_failure!r}',
-                hint='Leave it out for "continue".',
+                hint='Omit on_failure for "continue".',
             )
         manager, site = self._manager, origin.site()
         return self._opening(
@@ -181,7 +181,7 @@ class Device(Made):
             An Opening of a DeviceBuffer: await it, or enter it with `async with`.
 
         Raises:
-            ParameterError: `nbytes` is not a size, or the device is closed.
+            ParameterError: `nbytes` is not a valid size, or the device is closed.
             OutOfMemoryError: the device does not have enough free memory.
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceQuarantined: the device is quarantined.
@@ -210,7 +210,7 @@ class Device(Made):
             An Opening of a PinnedBuffer: await it, or enter it with `async with`.
 
         Raises:
-            ParameterError: `nbytes` is not a size, or the device is closed.
+            ParameterError: `nbytes` is not a valid size, or the device is closed.
             OutOfMemoryError: the host does not have enough free memory.
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceQuarantined: the device is quarantined.
@@ -272,7 +272,7 @@ class Device(Made):
     # --- waiting and running ---------------------------------------------------------------------------------
 
     def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
-        """Waits for all work on the device, also that of other libraries (aclrtSynchronizeDeviceWithTimeout).
+        """Waits for all work on the device, including that of other libraries (aclrtSynchronizeDeviceWithTimeout).
 
         Args:
             timeout: the longest wait in seconds; None waits without a limit.
@@ -284,7 +284,7 @@ class Device(Made):
             DeviceTimeout: the work was not done within `timeout` seconds.
             DeviceReset: the device was reset or closed during the wait.
             DeviceFault: a task failed. The code of the failure may select another subclass of AclError.
-                Failures on a stream that was closed or renewed count only while its work is unfinished.
+                A failure on a closed or renewed stream is raised only while work of that stream is unfinished.
             ParameterError: the device is closed.
             DeviceQuarantined: the device is quarantined.
         """
@@ -306,7 +306,7 @@ class Device(Made):
             pass
 
     async def _slice(self, generation: int, deadline: float | None) -> bool:
-        """Waits for at most SLICE_MS for the streams of other libraries; returns True when everything is done."""
+        """Waits at most SLICE_MS milliseconds for streams of other libraries. Returns True when all work is done."""
         manager, call = self._manager, "aclrtSynchronizeDeviceWithTimeout"
         await manager.admission.until_open(deadline=deadline)
         if deadline is not None:  # at least one wait runs, even if the deadline has passed
@@ -355,7 +355,7 @@ class Device(Made):
         if not ended:
             future.cancel()
             hint = (
-                "A job that has begun goes on, and its result is dropped; one that has not begun never runs."
+                "A job that has begun continues, and its result is dropped. A job that has not begun never runs."
             )
             raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
         return self._manager.jobs.outcome(future)
@@ -366,16 +366,16 @@ class Device(Made):
         Use it inside a job: `with device.abortable(stream):`. A reset may abort the streams while the block runs.
 
         Args:
-            *streams: `aclrtStream` handles, each as an int or a cffi value. Streams of aioacl need not be named.
+            *streams: `aclrtStream` handles, each as an int or a cffi value. Streams of aioacl need not be passed.
 
         Returns:
             A context manager.
 
         Raises:
             ParameterError: an argument is not the address of an `aclrtStream`, or the device is closed.
-            NotSupported: on entering: the library has no aclrtStreamAbort.
-            DeviceResetting: on entering: the device is draining or being reset, and the caller may not enter.
-            RuntimeError: on entering: this thread runs an event loop.
+            NotSupported: when the block is entered: the library has no aclrtStreamAbort.
+            DeviceResetting: when the block is entered: the device is draining or being reset, and refuses the caller.
+            RuntimeError: when the block is entered: this thread runs an event loop.
         """
         self._check()
         return self._manager.jobs.named.within(tuple(address_of(stream) for stream in streams))
@@ -383,14 +383,14 @@ class Device(Made):
     # --- lifecycle -------------------------------------------------------------------------------------------
 
     def lease(self, *, wait: bool = True, timeout: Seconds | None = None) -> Lease:
-        """Returns a Lease. While a task holds it, a force reset waits for it, at most for the grace time of the reset.
+        """Returns a Lease. A force reset waits for the task that holds the lease, at most for the grace time.
 
-        Enter it with `async with device.lease():`. A foreign reset, and the last close, revoke it at once. Calls no
-        ACL function.
+        Enter the lease with `async with device.lease():`. A foreign reset and the last close revoke it at once. Calls
+        no ACL function.
 
         Args:
-            wait: if False, entering it raises DeviceResetting at once instead of waiting for a reset to end.
-            timeout: the longest wait in seconds when it is entered; None waits without a limit.
+            wait: if False, entering the lease raises DeviceResetting at once instead of waiting for a reset to end.
+            timeout: the longest wait in seconds when the lease is entered; None waits without a limit.
 
         Returns:
             A Lease. It can be entered once.
@@ -406,15 +406,16 @@ class Device(Made):
     ) -> Operation[ResetReport]:
         """Drains the device, resets it (aclrtResetDeviceForce), sets it again (aclrtSetDevice) and probes it.
 
-        The reset starts when no call is inside the device. A call made while a reset is in progress joins it: the
-        arguments of the first call apply. Cancelling the await of a call does not stop the reset.
+        The device is reset when no other call is inside C. A `force_reset` call that is made while a reset is in
+        progress joins that reset, and the arguments of the first call apply. Cancelling the await does not stop the
+        reset.
 
         Args:
             grace: the time in seconds for leases and work in flight to end by themselves. A `grace` above half of
-                `timeout` counts as half of it: with `grace=4, timeout=5` they get 2.5 seconds.
-            timeout: the time in seconds for the whole reset, at least 0.05. After it the device is quarantined, and
-                the report gives the reason. The device is also quarantined if a thread is inside C, or in a job, for
-                more than 10 seconds after the grace time.
+                `timeout` counts as half of `timeout`: `grace=4, timeout=5` gives them 2.5 seconds.
+            timeout: the time in seconds for the whole reset, at least 0.05. When it has passed, the device is
+                quarantined, and the report gives the reason. The device is also quarantined if a thread is inside C,
+                or in a job, for more than 10 seconds after the grace time.
             reason: a text for the report.
 
         Returns:
@@ -488,8 +489,8 @@ class Device(Made):
     def close(self) -> Operation[None]:
         """Ends this open of the device. The last close resets the device (aclrtResetDevice).
 
-        It does not wait for unfinished work: the reset drops it. If the reset fails, or a call is still inside C, it
-        emits an AclWarning. A second close is not an error.
+        The close does not wait for unfinished work, which the reset drops. If the reset fails, or a call is still
+        inside C, the close emits an AclWarning. A second close is not an error.
 
         Returns:
             An Operation; await it, or call its `result()`.
@@ -497,7 +498,7 @@ class Device(Made):
         return Operation("device.close()", self._close, self)
 
     async def _close_at_end(self) -> None:
-        """Waits until the close has ended, even if a cancel scope around the block is cancelled. The wait is bounded.
+        """Waits until the close has ended, even if a cancel scope around the block is cancelled. The wait has a limit.
 
         asyncio's own `task.cancel()` still ends the await; the close continues.
         """
@@ -549,14 +550,14 @@ def open_device(
     Raises:
         LibraryNotFound: no ACL library could be loaded.
         LibraryConflict: other code of the process has loaded another ACL library.
-        ParameterError: there is no such device, it is open with another `waits`, or an argument has a wrong value.
+        ParameterError: the device does not exist, it is open with another `waits`, or an argument has a wrong value.
         DeviceResetting: the device is draining, being reset or closed, and `wait` is False.
         DeviceQuarantined: the device is quarantined.
         DeviceTimeout: the device was not open within `timeout` seconds.
     """
     if waits not in ("watch", "thread"):
         raise ParameterError(
-            f'waits must be "watch" or "thread", got {waits!r}', hint='Leave it out for "watch".'
+            f'waits must be "watch" or "thread", got {waits!r}', hint='Omit waits for "watch".'
         )
     manager = manager_of(index)
 

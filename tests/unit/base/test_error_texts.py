@@ -59,17 +59,17 @@ ARGUMENTS: dict[str, tuple[Callable[[aioacl.Device, Any], object], object, str]]
     "priority": (
         lambda device, value: device.create_stream(priority=value),
         9,
-        "priority must be an int from 0 (highest) to 7, got 9. Pass one of these, or leave it out for the highest.",
+        "priority must be an int from 0 (highest) to 7, got 9. Pass 0 to 7, or omit priority for the highest.",
     ),
     "on_failure": (
         lambda device, value: device.create_stream(on_failure=value),
         "halt",
-        'on_failure must be "continue" or "stop", got \'halt\'. Leave it out for "continue".',
+        'on_failure must be "continue" or "stop", got \'halt\'. Omit on_failure for "continue".',
     ),
     "waits": (
         lambda _, value: aioacl.open_device(waits=value),
         "poll",
-        'waits must be "watch" or "thread", got \'poll\'. Leave it out for "watch".',
+        'waits must be "watch" or "thread", got \'poll\'. Omit waits for "watch".',
     ),
     "grace": (
         lambda device, value: device.force_reset(grace=value),
