@@ -15,11 +15,12 @@ _Key = TypeVar("_Key", int, str)
 _Value = TypeVar("_Value")
 
 Action = Literal["retry", "new_stream", "reset", "repair", "replace", "fix_code"]
-"""What helps after an error.
+"""The remedy after an error.
 
-retry: try the same again, perhaps later. new_stream: one task failed and the device works; go on with a new stream, or
-renew the failed stream. reset: force-reset the device first. repair: first repair something outside the program (lost
-data, a link, a driver). replace: take the card out of service. fix_code: change the program or its environment.
+retry: repeat the operation, perhaps later. new_stream: one task failed and the device works; continue with a new
+stream, or renew the failed stream. reset: force-reset the device first. repair: first repair something outside the
+program (lost data, a link, a driver). replace: take the card out of service. fix_code: change the program or its
+environment.
 """
 
 DEVICE_ACTIONS: Final[frozenset[Action]] = frozenset({"reset", "repair", "replace"})
@@ -46,7 +47,7 @@ class Family(StrEnum):
 class Code:
     """One code of ACL. If `hint` is empty, the hint of the family's error class applies.
 
-    `source` names the evidence that the code is the result of one task, after which the runtime goes on. Each code
+    `source` names the evidence that the code is the result of one task, after which the runtime continues. Each code
     with the action new_stream has a source.
     """
 
@@ -331,20 +332,20 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "ACL is already initialised: continue, and leave finalizing to the code that initialised it.": (100002,),
     "Check that the path names a readable file of the expected size.": (100003, 100005),
     "Check the syntax and the keys of the JSON file.": (100006, 100007, 100008),
-    "Use the id that loading the model returned, and only until the model is unloaded.": (100011,),
+    "Use the id that was returned when the model was loaded, and only until the model is unloaded.": (100011,),
     "Convert the model again with the ATC of this CANN release.": (100012, 100013, 100014, 100015, 100016),
-    "Give as many buffers as the model describes, none smaller than described.": (100017, 100018),
-    "Finalize ACL once only, and not in a process that did not initialise it.": (100037,),
-    "This is the toolkit's stub for linking: load the real library from lib64.": (100039,),
-    "Use an index from list_devices(); ASCEND_RT_VISIBLE_DEVICES renumbers from 0.": (107001,),
-    "Make the call through a handle of an open device: it binds the context to the thread.": (107002,),
+    "Pass as many buffers as the model describes, each at least as large as described.": (100017, 100018),
+    "Finalize ACL only once, and only in a process that has initialised it.": (100037,),
+    "The loaded library is the toolkit's stub for linking; load the real library from lib64.": (100039,),
+    "Use an index from list_devices(); ASCEND_RT_VISIBLE_DEVICES renumbers the devices from 0.": (107001,),
+    "Make the call through a handle of an open device, which binds the context to the thread.": (107002,),
     "Use the stream only with handles of the same device and generation.": (107003,),
-    "Await the event first, and create it with timing=True.": (107006,),
-    "Give the events in the order in which they were recorded.": (107007,),
+    "Create the event with timing=True, and await it first.": (107006,),
+    "Pass the events in the order in which they were recorded.": (107007,),
     "The handle was destroyed or never made: make a new one from the device.": (107017, 200005),
     "Set the system parameter before you read it.": (107021,),
-    "The tasks of the device are being aborted: wait until that has ended, then enqueue again.": (107022,),
-    "End or repair the capture before this call; a captured stream takes enqueueing calls only.": (
+    "The tasks of the device are being aborted: wait until the abort has ended, then enqueue again.": (107022,),
+    "End or repair the capture before this call; a captured stream accepts only calls that enqueue.": (
         107024,
         107025,
         107026,
@@ -363,15 +364,15 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Await the model's stream, then call again.": (107037,),
     "Initialise ACL before models are loaded.": (145001,),
     "Set ASCEND_OPP_PATH by sourcing set_env.sh of the toolkit.": (148049,),
-    "Close everything that was made from this resource, then release it.": (148051,),
-    "The host is out of memory: free some or lower the load.": (200000,),
+    "Close everything that was made from this resource, then release the resource.": (148051,),
+    "The host is out of memory: free memory, or lower the load.": (200000,),
     "Use an index from list_devices(), and check that npu-smi shows the card.": (200002,),
     "Align the address as the function's documentation requires.": (200003,),
     "Pass zero for reserved arguments, or update CANN.": (200006,),
-    "Follow the message; if there is none, update driver and firmware, or do without the function.": (
+    "Follow the message. Without one, update driver and firmware, or do without the function.": (
         207000,
     ),
-    "Free each address once, before the device that made it is reset.": (207002,),
+    "Free each address only once, before the device that allocated it is reset.": (207002,),
     "A kernel's result overflowed its number type: check the inputs, scale them, or turn saturation off.": (
         207003,
         207016,
@@ -385,12 +386,12 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Close streams that are no longer used.": (207008,),
     "Nothing is available yet: try again later.": (207013, 507003, 507026),
     "Free storage, or raise its limit.": (300000,),
-    "Move work off this card, and have the card examined.": (345102,),
-    "Look for the exception of the user function in its own log.": (345103,),
-    "If aclInit returns this, other libraries of CANN were not found: `source set_env.sh` of CANN.": (
+    "Move the work to another card, and have this card examined.": (345102,),
+    "Look for the exception of the user function in the log of that function.": (345103,),
+    "If aclInit returns this code, libraries of CANN were not found: `source set_env.sh` of CANN.": (
         500000,
     ),
-    "If all calls return this, other libraries of CANN were not found: `source set_env.sh`; else reset.": (
+    "If all calls return it, libraries of CANN were not found: `source set_env.sh`. Otherwise, reset.": (
         507000,
     ),
     "A copy, an event wait or another task failed: make a new stream, or `await stream.renew()`.": (507001,),
@@ -420,8 +421,8 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Reset the device and reload its data from a good copy.": (507053, 507055),
     "Reset the device and reload its data; replace the card if it happens again.": (507054,),
     "Bring the network link up again, then reset the device.": (507056,),
-    "Repair the peer device first, then reset this one.": (507057,),
-    "This is the result of an earlier fault, not out-of-memory: find the first error, then reset.": (507899,),
+    "Repair the peer device first, then reset this device.": (507057,),
+    "An earlier fault caused this code, not a lack of memory: find the first error, then reset.": (507899,),
     "Discard this capture and begin a new one.": (507903,),
     "Check the links and the peers of the collective, then reset the device.": (507904,),
     "Check that the model was built for this chip and CANN release, and that it fits into memory.": (
@@ -437,7 +438,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
 }
 
 _SOURCES: Final[dict[str, tuple[int, ...]]] = {
-    "runtime source; run on the runtime over an emulated driver: one failed copy": (507001,),
+    "runtime source, and a run of the runtime over an emulated driver: one failed copy": (507001,),
     "runtime source: timeout of one copy, model execution or other task": (107020,),
     "runtime source: result of one kernel": (
         507014,
@@ -492,7 +493,7 @@ def _table(
         raise ValueError(f"texts for codes that are not in the table: {sorted(texts | origins)}")
     unproven = [record.code for record in records if (record.action == "new_stream") != bool(record.source)]
     if unproven:
-        raise ValueError(f"new_stream and a source go together; one of them is missing for {unproven}")
+        raise ValueError(f"expected a source for each new_stream code and for no other code, got {unproven}")
     return _unique((record.code, record) for record in records)
 
 

@@ -1,8 +1,9 @@
 """The exceptions of aioacl: what went wrong, where, and what to do.
 
-There are two kinds with one base class. An error of a family has a code of ACL, and `error_for` selects its class by
-the table of codes. An error that aioacl itself raises may have a code as additional information; its class decides its
-action and hint. Every error can be pickled and copied without loss, because services send errors across processes.
+There are two kinds of errors, with one base class. An error of a family has a code of ACL, and `error_for` selects its
+class by the table of codes. An error that aioacl itself raises may have a code as additional information; the class of
+the error decides its action and hint. Every error can be pickled and copied without loss, because services send errors
+across processes.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ _NOT_ABOUT_TASKS: Final = (
 
 
 class _Details(TypedDict, total=False):
-    """The keyword arguments of every error, for subclasses that add one of their own."""
+    """The keyword arguments of every error, for subclasses that add an argument of their own."""
 
     code: int | None
     call: str
@@ -39,7 +40,7 @@ class _Details(TypedDict, total=False):
 
 
 class AclError(Exception):
-    """The base class of all errors of aioacl. It is raised itself for codes that belong to no subclass.
+    """The base class of all errors of aioacl. AclError itself is raised for codes that belong to no subclass.
 
     Attributes:
         code: the code of ACL, or None if the error has none.
@@ -49,9 +50,9 @@ class AclError(Exception):
         generation: the generation of the device in which the error occurred, or None.
         message: what happened, at most 8 KiB of text. For an ACL call it is the runtime's own text, if there is one.
         hint: what to do, in one or two sentences.
-        action: what helps, for programs. "retry": try the same again, perhaps later. "new_stream": go on with a new
-            stream. "reset": reset the device. "repair": repair something outside the program. "replace": take the
-            card out of service. "fix_code": change the program or its environment.
+        action: the remedy, for use by programs. "retry": repeat the operation, perhaps later. "new_stream": continue
+            with a new stream. "reset": reset the device. "repair": repair something outside the program. "replace":
+            take the card out of service. "fix_code": change the program or its environment.
     """
 
     default_action: ClassVar[Action] = "fix_code"
@@ -139,7 +140,7 @@ class ResourceExhausted(AclError):
 
 
 class QueueFull(AclError):
-    """The queue of a stream, or the staging memory, is full, and enqueueing never waits.
+    """The queue of a stream or the staging memory is full. Enqueueing never waits for room.
 
     Wait for room with `await stream.ready()`, then enqueue again.
     """
@@ -153,7 +154,7 @@ class DeviceTimeout(AclError, TimeoutError):
 
     default_action = "retry"
     default_hint = (
-        "The work may still end: wait again, or drop it with `stream.abort()` or `stream.renew(abort=True)`."
+        "The work may still end: wait again, or drop the work with `stream.abort()` or `stream.renew(abort=True)`."
     )
 
 
@@ -186,14 +187,14 @@ class TaskTimeout(DeviceFault):
 
 
 class NotSupported(AclError):
-    """The library, driver or chip lacks the function; update CANN to release `since`, or do without it.
+    """The library, driver or chip lacks the function; update CANN to release `since`, or do without the function.
 
     Attributes:
         since: the release of CANN that introduced the function, for example "8.5"; None if the function is missing for
             another reason.
     """
 
-    default_hint = "Update CANN, driver and firmware, or do without it."
+    default_hint = "Update CANN, driver and firmware, or do without the function."
 
     since: str | None
 
@@ -204,7 +205,7 @@ class NotSupported(AclError):
     def _usual_hint(self) -> str:
         if self.since is None:
             return super()._usual_hint()
-        return f"CANN {self.since} introduced it: update to that release or later, or do without it."
+        return f"CANN {self.since} introduced the function: update to that release or later, or do without it."
 
 
 class _OwnError(AclError):
@@ -218,10 +219,10 @@ class _OwnError(AclError):
 
 
 class StaleHandleError(_OwnError):
-    """The handle is stale: it was made before a reset of its device and refers to nothing; make a new one."""
+    """The handle is stale: it was made before a reset of its device and cannot be used; make a new handle."""
 
     default_action = "retry"
-    default_hint = "Make a new handle from the device, then repeat the step with it."
+    default_hint = "Make a new handle from the device, then repeat the operation with it."
 
 
 class _ReportedError(_OwnError):
@@ -251,7 +252,7 @@ class DeviceResetting(_OwnError):
     """The device is draining or being reset and admits no new work; try again with new handles when it is open."""
 
     default_action = "retry"
-    default_hint = "Try again with new handles: opening and creating wait until the reset is over."
+    default_hint = "Try again with new handles. Calls that open or make something wait until the reset is over."
 
 
 class DeviceQuarantined(_ReportedError):
@@ -310,13 +311,13 @@ class LibraryNotFound(_OwnError):
 
 
 class LibraryConflict(_OwnError):
-    """The caller requested another ACL library than the process already uses; a process uses one until it ends."""
+    """The caller requested a different ACL library from the one in use; a process uses one library until it ends."""
 
     default_hint = "Call `use_library()` once, before the first open, or start a new process."
 
 
 class AclWarning(RuntimeWarning):
-    """The category of warnings about problems that no call can raise.
+    """The category of warnings about problems that no call can raise as an error.
 
     There are three causes. A clean-up failed, so a resource stays allocated until a reset. A stream or device was
     closed with a failed task that nothing awaited. The library does not report failed tasks, so some may be missed.

@@ -41,8 +41,8 @@ __all__ = [
 
 FAILED: Final = -(1 << 63)
 
-# A child that is forked while another thread opens the library would hang in the dynamic linker. The lock is recursive
-# because a signal handler that runs during the fork may load the library.
+# Without this lock, a child that is forked while another thread opens the library would hang in the dynamic linker. The
+# lock is recursive because a signal handler that runs during the fork may load the library.
 os.register_at_fork(
     before=lib.aio_library_lock,
     after_in_parent=lib.aio_library_unlock,
@@ -51,12 +51,12 @@ os.register_at_fork(
 
 
 def failure(code: int) -> int:
-    """Returns the result that carries this code."""
+    """Returns the result that encodes this code."""
     return FAILED + (code & 0xFFFFFFFF)
 
 
 def code_of(result: int) -> int:
-    """Returns the code that a negative result carries."""
+    """Returns the code that a negative result encodes."""
     bits = result - FAILED
     return bits - (1 << 32) if bits >> 31 else bits
 
@@ -71,7 +71,7 @@ WAS_RESET: Final = failure(lib.AIO_WAS_RESET)
 
 
 def make_pass(device: int, generation: int, *, held: bool = False) -> int:
-    """Returns the pass with which a guarded call enters the gate; `held`: the caller has a lease."""
+    """Returns the pass with which a guarded call enters the gate. `held` is True if the caller has a lease."""
     return held << 28 | device << 20 | generation & 0xFFFFF
 
 
@@ -81,7 +81,7 @@ def generation_of(device: int) -> int:
 
 
 def next_generation(generation: int) -> int:
-    """Returns the following generation: 20 bits in the gate's word, and never 0, which means "was never open"."""
+    """Returns the next generation. It has 20 bits in the gate's word. It is never 0, which means "was never open"."""
     return (generation + 1) & 0xFFFFF or 1
 
 
@@ -106,23 +106,24 @@ def name_of_function(index: int) -> str:
 
 
 class _Last(weakref.ref["CData"]):
-    """A weak reference to a pointer's object, with the address, which is needed after the object is gone."""
+    """A weak reference to a pointer's object, with the address that is needed after the object is gone."""
 
     __slots__ = ("address",)
     address: CData
 
 
-def owner(give_back: Callable[[CData], object]) -> Callable[[CData], CData]:
-    """Returns a function that makes a pointer own its target: `give_back` runs when the pointer's object is gone.
+def owner(free: Callable[[CData], object]) -> Callable[[CData], CData]:
+    """Returns a function that makes a pointer own its target: `free` runs when the pointer's object is gone.
 
-    `ffi.gc` would call it too early. The garbage collector finalizes all objects of a cycle, in no order, before it
-    checks whether a finalizer has made one of them reachable again. Such an object could still use a target that was
-    already given back. The collector does not track a plain pointer, so that lives until the last reference is gone.
+    `ffi.gc` would call `free` too early. The garbage collector finalizes all objects of a cycle, in no fixed order,
+    before it checks whether a finalizer has made one of them reachable again. Such an object could still use a target
+    that was already freed. The collector does not track a plain pointer, so a plain pointer lives until the last
+    reference to it is gone.
     """
     alive: dict[int, _Last] = {}
 
     def gone(last: weakref.ref[CData]) -> None:
-        give_back(alive.pop(id(last)).address)
+        free(alive.pop(id(last)).address)
 
     def own(pointer: CData) -> CData:
         last = _Last(pointer, gone)

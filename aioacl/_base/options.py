@@ -19,15 +19,16 @@ def _unreadable(value: Any, error: Exception) -> ParameterError:
 
 
 def _has_no_value(value: Any) -> bool:
-    """Returns whether a value is an array with dimensions, or masked: numpy reads a masked one as nan or as data."""
+    """Returns whether a value is an array with dimensions, or a masked value, which numpy reads as nan or as data."""
     return bool(getattr(value, "ndim", 0)) or (
         hasattr(value, "dtype") and bool(getattr(value, "mask", False))
     )
 
 
 def whole_of(value: Any) -> int | None:
-    """Returns an int, or the `__index__` of a value such as an integer of numpy. Returns None for a bool and any other
-    value.
+    """Returns an int, or the `__index__` of a value such as a numpy integer.
+
+    Returns None for a bool and for any other value.
 
     Raises:
         ParameterError: the value's own methods raise an exception.
@@ -50,12 +51,14 @@ def _whole(value: Any) -> int | None:
 
 
 REAL_KINDS: Final = (
-    "iuf"  # numpy's integers and floats; its bools, complex numbers, durations have `__float__` too
+    "iuf"  # numpy's integers and floats; numpy's bools, complex numbers and durations have `__float__` too
 )
 
 
 def real_of(value: Any) -> float | None:
-    """Returns a value with `__float__` or `__index__` as a float, numpy's numbers too; None for a bool and all others.
+    """Returns a value with `__float__` or `__index__`, such as a numpy number, as a float.
+
+    Returns None for a bool and for any other value.
 
     Raises:
         ParameterError: the value's own methods raise an exception.
@@ -83,20 +86,20 @@ def _real(value: Any) -> float | None:
 
 
 Seconds: TypeAlias = SupportsFloat | SupportsIndex
-LONGEST_SECONDS = 1e7  # four months; a longer timeout counts as None: it would not fit into C
+LONGEST_SECONDS = 1e7  # four months; a longer timeout counts as None, because C cannot represent it
 
 
 def seconds_of(timeout: Seconds, least: float = 0.0) -> float:
     """Returns the seconds of a timeout.
 
     Raises:
-        ParameterError: it is not a number of seconds, at least `least`.
+        ParameterError: the timeout is not a number of seconds, at least `least`.
     """
     seconds = real_of(timeout)
     if seconds is None or not seconds >= least:
         raise ParameterError(
             f"timeout must be a number of seconds, at least 0, or None, got {timeout!r}",
-            hint="Pass None, or leave it out, to wait without a limit.",
+            hint="Pass None, or omit timeout, to wait without a limit.",
         )
     return seconds
 
@@ -105,7 +108,7 @@ def deadline_of(timeout: Seconds | None) -> float | None:
     """Returns the time on the monotonic clock at which a timeout ends, or None if the wait has no limit.
 
     Raises:
-        ParameterError: it is neither None nor a number of seconds, at least 0.
+        ParameterError: the timeout is neither None nor a number of seconds, at least 0.
     """
     if timeout is None:
         return None
@@ -114,7 +117,7 @@ def deadline_of(timeout: Seconds | None) -> float | None:
 
 
 class DefaultSeconds(float):
-    """The default value of a time. It may be greater than another argument; a time that the caller passes may not."""
+    """The default value of a time. It may exceed the argument that limits it; a value from the caller may not."""
 
     __slots__ = ()
 
@@ -127,13 +130,13 @@ def bound_of(name: str, value: Seconds, least: float = 0.0) -> float:
     """Returns the seconds of a time that must be finite.
 
     Raises:
-        ParameterError: it is not a finite number of seconds, at least `least`.
+        ParameterError: the time is not a finite number of seconds, at least `least`.
     """
     seconds = real_of(value)
     if seconds is None or not least <= seconds < float("inf"):
         raise ParameterError(
             f"{name} must be a finite number of seconds, at least {least:g}, got {value!r}",
-            hint="Pass seconds, or leave it out for the default.",
+            hint=f"Pass seconds, or omit {name} for the default.",
         )
     return seconds
 

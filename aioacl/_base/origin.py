@@ -1,10 +1,11 @@
 """The line of the user's code that made each device, stream, buffer and lease.
 
-If an object is not closed, its ResourceWarning names the line that made it (a Site). The line that drops it would not
-help: it is often in the standard library, or in other code that the garbage collector interrupts.
+If an object is not closed, its ResourceWarning names the line that made the object (a Site). The line that drops the
+object would not help, because that line is often in the standard library, or in other code that the garbage collector
+interrupts.
 
-A Site is one frame. An Origin has more of the stack, and how the object was closed or dropped. Origins are recorded
-only while `aioacl.testing` has installed a keeper; otherwise `keeper` is None.
+A Site is one frame. An Origin records more of the stack, and how the object was closed or dropped. Origins are
+recorded only while `aioacl.testing` has installed a keeper; otherwise `keeper` is None.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 class Site(NamedTuple):
-    """The line that made an object, as a warning names it."""
+    """The line that made an object, in the form that a warning needs."""
 
     file: str
     line: int
@@ -49,7 +50,10 @@ def _module_of(frame: FrameType) -> str:
 
 
 def warn(sentence: str, made: Site | None, depth: int) -> None:
-    """Emits a ResourceWarning at the line that made an object. If aioacl made it, the line is `depth` frames up."""
+    """Emits a ResourceWarning at the line that made an object.
+
+    If aioacl made the object for itself, `made` is None, and the warning names the line `depth` frames up.
+    """
     if made is None:
         warnings.warn(sentence, ResourceWarning, stacklevel=depth + 1)
         return
@@ -59,7 +63,7 @@ def warn(sentence: str, made: Site | None, depth: int) -> None:
 
 
 class Droppable(Protocol):
-    """An object that a finalizer may have to close, or a lease that it may have to leave."""
+    """An object that a finalizer may have to close, or a lease that a finalizer may have to leave."""
 
     _born: Origin | None
     _site: Site | None
@@ -69,7 +73,7 @@ def warn_of_drop(thing: Droppable, sentence: str, depth: int = 3) -> None:
     """Emits the ResourceWarning of a finalizer: the object was not closed, and no code can close it any more."""
     if thing._born is not None:
         thing._born.dropped = True
-    warn(sentence + told(thing._born), thing._site, depth)
+    warn(sentence + _made_at(thing._born), thing._site, depth)
 
 
 class Frame(NamedTuple):
@@ -89,12 +93,12 @@ class Origin:
     Attributes:
         frames: the user's lines on the stack, innermost first; empty if aioacl made the object for itself.
         thing: a weak reference to the object.
-        what: its description in a sentence.
-        name: the name of its kind in `Snapshot.counts`.
-        dropped: the last reference to it is gone, and it was not closed.
-        outlived: its device was closed before it.
+        what: the object's description, as part of a sentence.
+        name: the name of the object's kind in `Snapshot.counts`.
+        dropped: whether the last reference to the object is gone although the object was not closed.
+        outlived: whether the object's device was closed before the object.
         memory: a weak reference to the bytes of a pinned buffer, which the buffer and its views keep alive.
-        owner: the fixture that made it, if that fixture outlives the test.
+        owner: the fixture that made the object, if that fixture outlives the test.
     """
 
     __slots__ = ("dropped", "frames", "memory", "name", "outlived", "owner", "thing", "what")
@@ -114,7 +118,7 @@ class Keeper(Protocol):
     """The recorder of origins."""
 
     def follow(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Called before an object is made: returns a coroutine function that makes it and records this place."""
+        """Called before an object is made. Returns a coroutine function that makes it and records its origin."""
         ...
 
     def lent(self, lease: Any) -> None:
@@ -136,6 +140,6 @@ def lent(lease: T) -> T:
     return lease
 
 
-def told(origin: Origin | None) -> str:
-    """Returns the last part of a sentence about an object: where it was made, or "" if that is not known."""
+def _made_at(origin: Origin | None) -> str:
+    """Returns the last part of a sentence about an object: the line that made it, or "" if that is not known."""
     return f" (made at {origin.frames[0]})" if origin is not None and origin.frames else ""

@@ -30,7 +30,7 @@ class ResetReport:
 
     Attributes:
         device: the device's index.
-        ok: whether the device is open again, on a new generation.
+        ok: whether the device is open again, in a new generation.
         generation: the device's generation after the procedure.
         reason: the `reason` that the caller passed.
         requested_by: the name of the task or thread that requested the reset first.
@@ -43,7 +43,7 @@ class ResetReport:
         codes: the calls of this reset that failed, each with its code.
         stuck: the calls that were still inside C when the reset needed the device to be empty.
         stages: the milliseconds spent in each stage, in order.
-        problem: why the device is quarantined, in a sentence; "" if it is not.
+        problem: why the device is quarantined, in a sentence; "" if it is not quarantined.
     """
 
     device: int
@@ -92,10 +92,11 @@ class DeviceEvent:
             "revoked" (leases were revoked by a reset after its grace time, by a foreign reset or by the last close).
         device: the device's index.
         state: the device's state after the event.
-        generation: the device's generation after the event; for a failed task, the one in which it was enqueued.
+        generation: the device's generation after the event; for a failed task, the generation in which the task was
+            enqueued.
         at: the time of the event, in seconds of `time.monotonic()`.
         report: the report of the reset that ended with this event; None for other events and for foreign resets.
-        text: the fault, why the device is quarantined, or how many leases were revoked.
+        text: the fault, the reason for the quarantine, or the number of revoked leases.
         missed: the number of events before this one that were dropped because they were not read in time.
         stream: for a failed task, the number of its stream (aclrtStreamGetId); -1 if the runtime did not name it.
         position: for a failed task, the position of its entry in the stream's queue.
@@ -127,15 +128,15 @@ class Health:
     Attributes:
         status: "ok", "poisoned" (quarantined, or a fault that only a reset clears) or "stuck" (a call has been inside
             C for more than a second).
-        state: the device's state, which decides what it admits now.
+        state: the device's state, which decides which calls the device admits now.
         generation: the device's generation; every reset raises it.
         last_fault: the newest device fault of this generation, with its hint, or "".
-        stuck_for: the seconds that the longest call has been inside C; 0.0 if no call is.
+        stuck_for: the seconds that the longest call has been inside C; 0.0 if no call is inside C.
         leases: the number of leases that are held.
         in_flight: the number of calls inside C and of waits that have not ended.
         problem: why the device is quarantined, or "".
-        failed_tasks: the number of failed tasks since the first open, awaited or not; for each stream only the first
-            one counts.
+        failed_tasks: the number of failed tasks since the first open, awaited or not; only the first failed task of
+            each stream counts.
         last_failure: the code and place of the newest failed task, or "".
         unknown_failures: the number of reports of failed tasks that aioacl did not enqueue.
     """
@@ -154,7 +155,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether the device admits work now, for a readiness probe: status "ok" and state OPEN."""
+        """Whether the device admits work now: the status is "ok" and the state is OPEN. For readiness probes."""
         return self.status == "ok" and self.state is State.OPEN
 
 

@@ -29,7 +29,7 @@ RELEASED_ALREADY: Final = 507007
 
 
 class State(IntEnum):
-    """The state of a device, which decides what it admits. The gate's word stores the same values.
+    """The state of a device, which decides which calls the device admits. The gate's word stores the same values.
 
     Attributes:
         CLOSED: the device is not open.
@@ -104,7 +104,7 @@ def step(state: State, event: Trigger) -> Transition:
     """Returns the transition of an event in a state.
 
     Raises:
-        TransitionError: the table has none.
+        TransitionError: the table has no such transition.
     """
     try:
         return TRANSITIONS[state, event]
@@ -114,7 +114,7 @@ def step(state: State, event: Trigger) -> Transition:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How often a device is set."""
+    """ACL's count of a device: how often the device is set."""
 
     retained: int = 0
 

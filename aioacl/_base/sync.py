@@ -4,8 +4,8 @@ All code of the lifecycle that waits, takes a lock or starts a thread uses `back
 own, which decides which thread runs next.
 
 A signal handler or finalizer may interrupt a function that holds one of these locks, on the same thread. The locks are
-re-entrant, so the handler may read what they guard. It must not block: the event that it waits for may need another
-thread that needs the lock. So `run_blocking` calls `must_not_own` first.
+re-entrant, so the handler may read the data that they guard. The handler must not block, because the thread that would
+end its wait may need the lock. So `run_blocking` calls `must_not_own` first.
 """
 
 from __future__ import annotations
@@ -66,14 +66,15 @@ class Backend(Protocol):
         ...
 
     def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
-        """Waits in C for other threads of aioacl: `ask` waits for at most its argument in seconds."""
+        """Waits in C for other threads of aioacl. `ask(seconds)` waits at most that long."""
         ...
 
 
 class Uninterrupted(threading.Condition):
     """A condition variable that Ctrl-C cannot leave locked: `with` calls its lock's own methods, which are in C.
 
-    `threading.Condition` implements them in Python. An interrupt between two lines there leaves the lock held for ever.
+    `threading.Condition` implements these methods in Python. An interrupt between two of their lines leaves the lock
+    held for ever.
     """
 
     __slots__ = (
@@ -89,7 +90,7 @@ class Uninterrupted(threading.Condition):
 
 
 def _begin(thread: threading.Thread, body: Callable[[], object]) -> None:
-    """Starts the thread, on a thread that runs no signal handlers. If that fails, runs `body` on this thread."""
+    """Starts `thread`, or runs `body` on this thread if the start fails. Runs on a thread without signal handlers."""
     try:
         thread.start()
     except RuntimeError:
@@ -109,8 +110,8 @@ class Threads:
         return time.monotonic()
 
     def spawn(self, name: str, body: Callable[[], object]) -> None:
-        # One call of C, because Ctrl-C between two lines of `start` could leave a thread that hangs for ever. The
-        # thread gets an empty context, because a long-lived thread must not keep the values of its creator's context.
+        # This is one call to C, because a Ctrl-C between two lines of `start` could leave a thread that hangs for ever.
+        # The thread gets an empty context: a long-lived thread must not keep the values of its creator's context.
         _thread.start_new_thread(_begin, (threading.Thread(target=body, name=name, daemon=True), body))
 
     def readable(self, fd: int, timeout: float | None) -> bool:
@@ -127,7 +128,7 @@ backend: Backend = Threads()
 
 _lasting: list[
     weakref.ref[Any]
-] = []  # long-lived locks; the port that waits passes those of jobs to must_not_own
+] = []  # weak references to long-lived locks; a waiting port passes the locks of jobs to must_not_own
 
 
 def _watched(made: T) -> T:
@@ -142,19 +143,22 @@ def lock() -> Lock:
 
 
 def condition(*, lasting: bool = True) -> Condition:
-    """Returns a new condition of the current backend. If it is not `lasting`, its user passes it to `must_not_own`."""
+    """Returns a new condition of the current backend.
+
+    If `lasting` is False, the user of the condition has to pass it to `must_not_own`.
+    """
     made = backend.condition()
     return _watched(made) if lasting else made
 
 
 def is_owned(held: object) -> bool:
-    """Returns whether this thread holds the lock; False if the lock is of a test's backend and cannot report it."""
+    """Returns whether this thread holds the lock; False for a lock of a test's backend that cannot report its owner."""
     owned = getattr(held, "_is_owned", None)
     return owned is not None and bool(owned())
 
 
 def must_not_own(others: Iterable[object]) -> None:
-    """Raises RuntimeError if this thread holds a long-lived lock or one of `others`: the caller is about to block."""
+    """Raises RuntimeError if this thread holds a long-lived lock or one of `others`. Called before a thread blocks."""
     for lasting in tuple(_lasting):  # inlined, because every `result()` calls this
         held = lasting()
         if held is not None and held._is_owned():
@@ -182,12 +186,12 @@ def spawn(name: str, body: Callable[[], object]) -> None:
 
 
 def readable(fd: int, timeout: float | None) -> bool:
-    """Waits for a descriptor, by the current backend."""
+    """Waits for a descriptor, with the current backend."""
     return backend.readable(fd, timeout)
 
 
 def settled(ask: Callable[[float], bool], timeout: float) -> bool:
-    """Waits in C for other threads of aioacl, by the current backend."""
+    """Waits in C for other threads of aioacl, with the current backend."""
     return backend.settled(ask, timeout)
 
 
@@ -215,7 +219,10 @@ class WeakSet(Generic[T]):
 
 
 class _Unraisable:
-    """Passes an error to sys.unraisablehook. Only the interpreter makes its argument, so a finalizer raises it."""
+    """Passes an error to sys.unraisablehook.
+
+    Only the interpreter can make the argument of the hook, so the finalizer of this object raises the error.
+    """
 
     __slots__ = ("_error",)
 

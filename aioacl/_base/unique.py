@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Unique:
-    """The base class of objects that cannot be copied or pickled. The error names `noun`, or else the class."""
+    """The base class of objects that cannot be copied or pickled. The error names `noun`, or the class without one."""
 
     __slots__ = ()
     noun = ""
@@ -31,9 +31,9 @@ def _refuse(self: object, name: str, _: object = None) -> NoReturn:
 
 
 def record(made: type[T]) -> type[T]:
-    """Makes a frozen dataclass with slots raise the same error for every name.
+    """Makes a frozen dataclass with slots raise the same error for every attribute name.
 
-    Before Python 3.14, setting a name that such a class lacks raises a TypeError about super() (gh-90562).
+    Before Python 3.14, setting an attribute that such a class lacks raises a TypeError about super() (gh-90562).
     """
     made.__setattr__ = made.__delattr__ = _refuse  # type: ignore[method-assign]  # for all instances of the class
     return made

@@ -149,7 +149,7 @@ ROW: Row = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
         ),
         ([ROW], {"Wait.": (1,), "Hurry.": (1,)}, "1 is in the table of codes twice"),
         ([ROW], {"Wait.": (1, 7)}, r"not in the table: \[7\]"),
-        ([(*ROW[:3], "new_stream")], {}, r"new_stream and a source go together.*\[1\]"),
+        ([(*ROW[:3], "new_stream")], {}, r"a source for each new_stream code.*\[1\]"),
     ],
 )
 def test_contradiction_in_the_table_is_refused(rows, hints, complaint) -> None:
@@ -162,7 +162,7 @@ def test_hint_is_added_to_the_row_of_its_code() -> None:
 
 
 def test_source_for_a_code_with_another_action_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"go together.*\[1\]"):
+    with pytest.raises(ValueError, match=r"a source for each new_stream code.*\[1\]"):
         _table([ROW], {}, {"runtime source": (1,)})
 
 

@@ -54,7 +54,7 @@ async def test_transfer_between_wrong_ends_raises_error_that_names_both_and_the_
         assert str(caught.value) == text
 
 
-LIMITED = " Pass seconds, or leave it out for the default."
+LIMITED = " Pass seconds, or omit {} for the default."
 ARGUMENTS: dict[str, tuple[Callable[[aioacl.Device, Any], object], object, str]] = {
     "priority": (
         lambda device, value: device.create_stream(priority=value),
@@ -74,12 +74,12 @@ ARGUMENTS: dict[str, tuple[Callable[[aioacl.Device, Any], object], object, str]]
     "grace": (
         lambda device, value: device.force_reset(grace=value),
         None,
-        "grace must be a finite number of seconds, at least 0, got None." + LIMITED,
+        "grace must be a finite number of seconds, at least 0, got None." + LIMITED.format("grace"),
     ),
     "timeout of a reset": (
         lambda device, value: device.force_reset(timeout=value),
         -1,
-        "timeout must be a finite number of seconds, at least 0.05, got -1." + LIMITED,
+        "timeout must be a finite number of seconds, at least 0.05, got -1." + LIMITED.format("timeout"),
     ),
     "reason": (
         lambda device, value: device.force_reset(reason=value),
@@ -107,7 +107,7 @@ async def test_timeout_that_is_not_a_number_raises_error_with_what_is_expected(
         with no_call(), pytest.raises(aioacl.ParameterError) as caught:
             await stream.synchronize(wrong)
         assert str(caught.value) == (
-            "timeout must be a number of seconds, at least 0, or None, got '1'. Pass None, or leave it out, to wait "
+            "timeout must be a number of seconds, at least 0, or None, got '1'. Pass None, or omit timeout, to wait "
             "without a limit."
         )
 
@@ -120,7 +120,7 @@ async def test_stale_handle_raises_error_that_names_both_generations(open_device
             stream.query()
         assert str(caught.value) == (
             f"stream on device 0, generation {old}: expected a handle of generation {device.generation}, the current "
-            f"one, got one of generation {old}. Make a new handle from the device, then repeat the step with it."
+            f"one, got one of generation {old}. Make a new handle from the device, then repeat the operation with it."
         )
 
 
