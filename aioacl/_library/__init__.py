@@ -1,1 +1,1 @@
-"""The ACL library of this process: finding it, loading it, and what it can do."""
+"""Finds and loads the ACL library of this process, and reports what the library can do."""

@@ -1,6 +1,6 @@
 """How failed tasks are found: by the runtime's callback for each of them, or by synchronizing.
 
-aioacl relies on the callback only if the runtime calls it before the work behind the failed task goes on. That holds
+aioacl relies on the callback only if the runtime calls it before the work after the failed task continues. That holds
 on chips with the hardware scheduler STARS. On older chips an event may read as complete before the callback has run.
 """
 
@@ -27,12 +27,12 @@ _warned = False
 
 
 def keeps_order(soc: str) -> bool:
-    """Whether a chip of this name (aclrtGetSocName) reports a failed task before the work behind it goes on."""
+    """Whether a chip of this name (aclrtGetSocName) reports a failed task before the work after it continues."""
     return _KEEPS_ORDER.match(soc) is not None
 
 
 def allow(ways: int) -> None:
-    """For tests, before the library is loaded: sets which registrations may be used, a set of `lib.AIO_EXACT_*`."""
+    """Sets which registrations may be used (flags `lib.AIO_EXACT_*`). For tests, before the library is loaded."""
     global _allowed  # noqa: PLW0603 - there is one library in a process
     _allowed = ways
 
@@ -46,7 +46,7 @@ def begin() -> None:
 def look() -> None:
     """Decides whether the reports are reliable.
 
-    Called again after aclInit, because the chip may have no name before it.
+    Called again after aclInit, because the chip may have no name before aclInit.
     """
     lib.aio_failures_trust(keeps_order(text_of(lib.aio_u_aclrtGetSocName())))
 
@@ -57,16 +57,16 @@ def detection() -> Detection:
 
 
 def reported_by() -> str:
-    """Returns the function that registers for the reports, or ""."""
+    """Returns the name of the function that registers for the reports, or "" if there is none."""
     return _NAMES.get(lib.aio_failure_reports(), "")
 
 
 def explanation() -> str:
     """Returns what `detection()` means, in a sentence."""
     if detection() == "exact":
-        return f"the runtime reports each failed task ({reported_by()}), so no await misses one"
+        return f"the runtime reports each failed task ({reported_by()}), so no await misses a failure"
     return (
-        "failed tasks are found by synchronizing, so an await may miss one if other code of the process "
+        "failed tasks are found by synchronizing, so an await may miss a failure if other code of the process "
         "synchronizes the same stream or device"
     )
 

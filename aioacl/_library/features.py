@@ -1,4 +1,4 @@
-"""The feature that aioacl loses with each function that a library lacks."""
+"""For each ACL function: the feature of aioacl that is lost if the library lacks the function."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEEDED: Final = frozenset(
 
 _COSTS: Final = {
     "aclFinalizeReference": "ACL is never finalized before the process ends",
-    "aclGetRecentErrMsg": "errors come without the runtime's own text",
+    "aclGetRecentErrMsg": "errors do not contain the runtime's own text",
     "aclrtCreateStreamWithConfig": "all streams have the same priority",
     "aclrtCreateEventWithFlag": "after a failure, the device may make no progress until a call synchronizes",
     "aclrtDestroyStreamForce": "the stream that wakes the runtime stays until the device is reset",
@@ -46,16 +46,16 @@ _COSTS: Final = {
     "aclrtSetStreamFailureMode": 'on_failure="stop" is refused',
     "aclrtStreamAbort": "stream.abort() is refused, and a reset waits for the runtime to drop unfinished work",
     "aclrtSynchronizeDeviceWithTimeout": "`await device.synchronize()` is refused",
-    "aclrtExceptionInfoCallbackRegister": "failed tasks are reported by an older function of libruntime.so, or not",
+    "aclrtExceptionInfoCallbackRegister": "an older function of libruntime.so reports failed tasks, or none does",
     "aclrtGetThreadLastTaskId": "after a failure, earlier work of the stream may be reported as failed too",
     "aclrtQueryEvent": "after a failure, the device may make no progress until a call synchronizes",
     "aclrtStreamGetId": "failed tasks are found by synchronizing",
     "aclrtSynchronizeEventWithTimeout": 'devices cannot be opened with waits="thread"',
-    "aclsysGetVersionNum": "the release of CANN is known as text at most",
+    "aclsysGetVersionNum": "the release of CANN is known only as text, or not at all",
     "aclsysGetVersionStr": "the release of CANN is unknown",
 }
 
-_NOTHING: Final = "nothing: aioacl itself does not call it"
+_NOTHING: Final = "nothing: aioacl itself does not call the function"
 
 
 def is_needed(name: str) -> bool:

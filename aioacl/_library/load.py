@@ -1,7 +1,7 @@
 """Load the ACL library once, and report what was found.
 
 `locate` finds the candidates and inspects them. A process uses one ACL library, because a reset through one copy does
-not reach the handles of another. So aioacl uses the copy that other code has already loaded. If the caller names
+not reach the handles of another copy. So aioacl uses the copy that other code has already loaded. If the caller names
 another file, LibraryConflict is raised. Candidates that were passed over are listed in the findings.
 """
 
@@ -71,7 +71,7 @@ class LibraryInfo:
     def failure_detection(self) -> Literal["exact", "confirmed"]:
         """How failed tasks are found.
 
-        "exact": the runtime reports each failed task before the work behind it goes on. "confirmed": aioacl
+        "exact": the runtime reports each failed task before the work after it continues. "confirmed": aioacl
         synchronizes; an await may then miss a failure if other code synchronizes the same stream or device.
         """
         from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module; this class does not
@@ -103,7 +103,7 @@ class _Native:
     """The loader's interface to the native table: it passes text in and out, and raises Unusable for a failure."""
 
     def __init__(self) -> None:
-        # Not at the top, because the part of this file that loads nothing must work without the compiled module.
+        # Not imported at the top: the part of this file that loads nothing must work without the compiled module.
         from aioacl._base.ffi import ffi, lib  # noqa: PLC0415
 
         self._ffi, self._lib = ffi, lib
@@ -125,7 +125,7 @@ class _Native:
     def present(self) -> dict[str, bool]:
         """Return the files from which any code has loaded ACL, and whether each was a simulator when it was loaded."""
         while not self._lib.aio_library_wait(_TURN_US):
-            pass  # Ctrl-C can end this wait for another thread, in which a constructor of a library may never return
+            pass  # Ctrl-C can end this wait for another thread, where the constructor of a library may never return
         paths = self._ffi.new("char[]", _PATHS_SIZE_BYTES)
         size = self._lib.aio_library_present(paths, _PATHS_SIZE_BYTES)
         if size < 0:
@@ -134,7 +134,7 @@ class _Native:
         return {os.fsdecode(path): bool(self._lib.aio_library_loaded_simulator(path)) for path in found}
 
     def wanted(self, request: Candidate | None) -> int:
-        """Return what may be opened: the simulator only on request, and for the word `simulator` nothing else."""
+        """Return which library may be opened: the simulator only on request, and only it for the word `simulator`."""
         if request is None:
             return self._lib.AIO_WANT_REAL
         return self._lib.AIO_WANT_SIMULATOR if request.path == _WORD else self._lib.AIO_WANT_ANY
@@ -149,8 +149,9 @@ class _Native:
         return part == lib.AIO_PART_USED, reasons.get(part, "")
 
     def borrowed(self) -> bool:
-        """Return whether the program's file gave the process rights at its start, such as setuid, even if its ids are
-        equal now.
+        """Return whether the process got rights from the program's file at its start, for example by setuid.
+
+        The result is also True if the real and effective ids of the process are equal now.
         """
         return bool(self._lib.aio_borrowed_rights())
 
@@ -169,7 +170,7 @@ class _Native:
 
 @dataclass(frozen=True, slots=True)
 class _Companion:
-    """A file beside the library, its findings, and why it is not offered to complete the library, or ""."""
+    """A file beside the library, its findings, and the reason why it cannot complete the library, or ""."""
 
     path: str
     findings: tuple[str, ...]
@@ -178,7 +179,7 @@ class _Companion:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A library that C is to open, and what to report if C opens it."""
+    """A library that C should open, and the findings to report if C opens it."""
 
     candidate: Candidate
     findings: tuple[str, ...]
@@ -191,7 +192,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The candidates of a search, and what it allows."""
+    """The candidates of a search, and its rules."""
 
     request: Candidate | None
     tries: Sequence[Candidate]
@@ -209,7 +210,7 @@ def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
 
 
 def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
-    """Return the LibraryInfo of the open library, which this attempt opened."""
+    """Return the LibraryInfo of the library that this attempt opened."""
     from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module
 
     detection.begin()
@@ -231,15 +232,15 @@ def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
 class _Process:
     """The one library of this process.
 
-    It takes no lock, because C keeps the state: one call of C opens the library, and C reports which one is open. After
-    an exception between any two lines, such as KeyboardInterrupt, the next call finds the library that was opened. The
-    same holds if a signal handler or another thread loads a library meanwhile.
+    It takes no lock, because C keeps the state: one call to C opens the library, and C reports which library is open.
+    After an exception between any two lines, such as KeyboardInterrupt, the next call finds the library that was
+    opened. The same holds if a signal handler or another thread loads a library meanwhile.
     """
 
     def __init__(self) -> None:
         self._info: LibraryInfo | None = None
         self._attempts: dict[int, _Attempt] = {}
-        self._choices: dict[int, str] = {}  # of the searches that are running
+        self._choices: dict[int, str] = {}  # the choices of the searches that are running
         self._keys = count()
 
     def use(self, choice: str | None) -> LibraryInfo:
@@ -251,7 +252,7 @@ class _Process:
         return info
 
     def _find_chosen(self, choice: str | None) -> LibraryInfo:
-        """Search. A call without a choice uses the choice of a running search, such as one that it interrupts."""
+        """Search for the library. Without a choice, uses the choice of a search that is running or interrupted."""
         if choice is None:
             return self._find(next(iter([*self._choices.values()]), None))
         key = next(self._keys)
@@ -264,7 +265,8 @@ class _Process:
     def _find(self, choice: str | None) -> LibraryInfo:
         native = _Native()
         present = native.present()
-        # The key after the list: a library that aioacl opens between the two calls must not count as other code's.
+        # The key is read after the list. Otherwise a library that aioacl opens between the two calls would count as
+        # loaded by other code.
         if (key := native.key()) is not None:
             return _describe(native, self._attempts[key])
         plan = _plan(native, choice, present)
@@ -334,7 +336,7 @@ def _only(present: Mapping[str, bool]) -> str:
     if len(present) > 1:
         raise LibraryConflict(
             f"expected one ACL library in this process, got more than one: {_listed(present)}",
-            hint="Name the one to use by use_library(path) or AIOACL_LIBRARY.",
+            hint="Name the library to use with use_library(path) or AIOACL_LIBRARY.",
         )
     [(path, simulated)] = present.items()
     if simulated:

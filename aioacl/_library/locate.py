@@ -78,7 +78,7 @@ class Unusable(Exception):
 
 
 def requested(choice: str | None, environ: Mapping[str, str]) -> Candidate | None:
-    """Return the caller's choice, else the one in AIOACL_LIBRARY, else None."""
+    """Return the caller's choice, else the choice in AIOACL_LIBRARY, else None."""
     if choice is not None:
         return Candidate(choice, "argument")
     if "AIOACL_LIBRARY" in environ:
@@ -229,7 +229,7 @@ def _refuse_malformed(candidate: Candidate) -> None:
         raise Unusable(f"the path contains {what}, {path[error.start]!r}; correct it") from None
     if not path.startswith("/"):
         raise Unusable(f"the path is not absolute; {_REMEDIES[candidate.origin]}")
-    # dlopen replaces $LIB, $ORIGIN and $PLATFORM, so it would load another file than the one that was inspected.
+    # dlopen replaces $LIB, $ORIGIN and $PLATFORM, so it would load a different file from the one that was inspected.
     if "$" in path:
         raise Unusable("the path contains '$', which the dynamic linker may replace; use a link without '$'")
 
@@ -249,7 +249,7 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def _is_cut_off(file: BinaryIO, header: bytes) -> bool:
-    """Return whether the end of a segment is missing. The dynamic linker would read it and cause a SIGBUS."""
+    """Return whether the end of a segment is missing. The dynamic linker would cause a SIGBUS when reading it."""
     if not header.startswith(_ELF64) or len(header) < _HEADER.size:
         return False  # dlopen refuses such a file without a crash
     table, entry_bytes, count = _HEADER.unpack(header)
@@ -281,7 +281,10 @@ def _way(path: str) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _writable(mode: int, who: int) -> bool:
-    """Return whether `who` can replace the file: a link has no mode, and a sticky folder protects its entries."""
+    """Return whether the users of the permission bit `who` can replace the file.
+
+    The mode of a link has no effect, and a sticky folder protects its entries.
+    """
     guarded = stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX))
     return bool(mode & who) and not guarded
 

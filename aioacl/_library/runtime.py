@@ -1,14 +1,14 @@
-"""Initialises and finalizes ACL, counted per process.
+"""Initialises ACL for its first user in this process, and finalizes it after the last user.
 
-If ACL was already initialised when aioacl opens a device (100002: by torch_npu, onnxruntime or pyACL), aioacl never
-finalizes it. Otherwise aioacl finalizes by reference count (aclFinalizeReference), if the library has that function. It
-never calls aclFinalize, because that drops the counts of all callers.
+If ACL was already initialised when aioacl opens a device (code 100002; by torch_npu, onnxruntime or pyACL), aioacl
+never finalizes it. Otherwise aioacl finalizes by reference count (aclFinalizeReference), if the library has that
+function. It never calls aclFinalize, because that drops the counts of all callers.
 
 Pinned memory outlives its device and must be freed before ACL is finalized. The last close of a device does not wait
 for views of pinned memory. In that case the close of the last buffer, or a later close of a device, finalizes ACL.
 
-A call that initialises or finalizes may never return. The control thread of a device makes it, so each device waits no
-longer than its own timeout. `busy()` names the device whose thread is inside such a call.
+A call that initialises or finalizes may never return. The control thread of a device makes the call, so each device
+waits no longer than its own timeout. `busy()` names the device whose thread is inside such a call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXIT_GRACE_SECONDS: Final = 2.0
 
 _lock = sync.lock()
 _users: set[object] = set()
-_busy: list[object] = []  # the user of such a call; None if it runs only for pinned memory
+_busy: list[object] = []  # the user for which such a call runs; None if the call runs only for pinned memory
 _owner = False
 _debt = 0  # the number of finalizes that failed: ACL still counts these initialisations
 _watching = False
@@ -40,14 +40,14 @@ _kept: set[object] = set()  # pinned memory; no lock guards it, because finalize
 
 
 def must_not_be_forked() -> None:
-    """Raises ForkedProcessError in a forked child. Call it before a lock that a thread of the parent may hold."""
+    """Raises ForkedProcessError in a forked child. Called before a lock is taken that the parent's threads may hold."""
     if lib.aio_forked():
-        raise ForkedProcessError("devices belong to the process that was forked")
+        raise ForkedProcessError("this process was forked, and the devices belong to its parent")
 
 
 def of_parent() -> str:
-    """Returns the end of a repr for an object that a forked child has from its parent; else ""."""
-    return ", of the process that was forked" if lib.aio_forked() else ""
+    """Returns the end of a repr: a text for an object that a forked child has from its parent, else ""."""
+    return ", of the parent process" if lib.aio_forked() else ""
 
 
 def _load() -> None:
@@ -63,7 +63,7 @@ def load() -> None:
     """Loads the library, without initialising it."""
     must_not_be_forked()
     if _watching:
-        return  # without the lock: another thread may hold it for a long time while it is in C
+        return  # without the lock, which another thread may hold for a long time while that thread is in C
     with _lock:
         _load()
 
@@ -75,7 +75,7 @@ def busy() -> tuple[object, ...]:
 
 @contextmanager
 def _call_for(user: object) -> Generator[None]:
-    """Holds the lock, and names the user in `busy()`."""
+    """Holds the lock, and makes `busy()` return the user."""
     with _lock:
         _busy.append(user)
         try:
@@ -105,7 +105,10 @@ def _initialize() -> None:
 
 
 def _finalize() -> int:
-    """Finalizes for this initialisation, and again for those whose finalize failed before; returns the last code."""
+    """Finalizes once for this initialisation, and once for each earlier one whose finalize failed.
+
+    Returns the last code.
+    """
     global _debt  # noqa: PLW0603 - there is one library in a process
     _debt += 1
     code = 0
@@ -126,7 +129,10 @@ def let_go(memory: object) -> None:
 
 
 def release(user: object) -> None:
-    """Removes a user, if it is one; after the last one, finalizes if aioacl initialised ACL (aclFinalizeReference)."""
+    """Removes a user, if it was added. After the last user, finalizes ACL if aioacl initialised it.
+
+    It finalizes with aclFinalizeReference.
+    """
     _users.discard(user)
     settle(user)
 
@@ -139,7 +145,7 @@ def settle(user: object = None) -> None:
     """Finalizes ACL if aioacl initialised it and no user or pinned memory needs it any more."""
     global _owner  # noqa: PLW0603 - there is one library in a process
     if _stays():
-        return  # without the lock: a thread that opens a device may hold it for a long time while it is in C
+        return  # without the lock, which a thread that opens a device may hold for a long time while it is in C
     with _call_for(user):
         if _stays():
             return

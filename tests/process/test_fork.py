@@ -128,7 +128,7 @@ if pid == 0:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         things = device, stream, memory, ticket, event, device.create_stream(), stream.synchronize()
-        say(sum("of the process that was forked" in repr(thing) for thing in things), "of", len(things))
+        say(sum("of the parent process" in repr(thing) for thing in things), "of", len(things))
         del things
     sys.exit(0)
 parent(pid)
