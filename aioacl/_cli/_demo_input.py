@@ -21,13 +21,13 @@ _SKIPPED: Final = frozenset({"site-packages", "dist-packages", "test", "tests", 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A regular file, with the size it had when it was found."""
+    """A regular file, and its size when it was found."""
 
     path: Path
     size: int
 
     def offsets(self) -> range:
-        """Returns the offsets of its pieces; an empty file is one empty piece."""
+        """Returns the offsets of the file's pieces; an empty file is one empty piece."""
         return range(0, max(self.size, 1), PIECE_BYTES)
 
     def read(self, offset: int, at_most: int = PIECE_BYTES) -> tuple[bytes, bytes]:

@@ -1,7 +1,7 @@
 """The job: tasks copy files to the device, within it and back, while the device is force-reset.
 
-A task has one piece of a file at a time. If a reset makes its handles stale, the piece starts again with new ones, so a
-reset costs only time. Worker threads read and hash; the event loop only drives the device.
+A task copies one piece of a file at a time. If a reset makes the task's handles stale, the task copies the piece again
+with new handles, so a reset costs only time. Worker threads read and hash; the event loop only drives the device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WORKER_THREADS: Final = 4
-RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # share of the pieces before a reset, and its grace in seconds
+RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # the share of the pieces done before a reset, and its grace in seconds
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Tally:
 
 
 class Streams:
-    """The streams that the tasks share. A stale one is replaced when a task needs it next."""
+    """The streams that the tasks share. A stale stream is replaced when a task needs it next."""
 
     def __init__(self, device: Device, count: int) -> None:
         self._device = device
@@ -69,7 +69,7 @@ class Streams:
         await self._all.aclose()
 
     async def at(self, index: int) -> Stream:
-        """Returns a stream by number; numbers above the last stream start again at the first."""
+        """Returns a stream by its number; numbers after the last stream wrap around to the first."""
         index %= len(self._made)
         async with self._turns[index]:
             stream = self._made[index]
@@ -80,7 +80,7 @@ class Streams:
 
 
 class Kit:
-    """The memory of one task. It is used for all its pieces, until a reset ends it."""
+    """The memory of one task, which is used for all pieces of the task until a reset."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -94,7 +94,7 @@ class Kit:
         await self.drop()
 
     async def drop(self) -> None:
-        """Closes all of it; `fit` allocates again."""
+        """Closes all buffers; `fit` allocates new ones."""
         self._room = 0
         await self._all.aclose()
 
@@ -135,7 +135,7 @@ class Job:
     # --- resets ----------------------------------------------------------------------------------------------
 
     async def _reset_twice(self) -> None:
-        """The first reset lets running work end. The second has no grace, so it interrupts awaits."""
+        """Resets the device twice. The first reset lets running work end; the second has no grace and interrupts it."""
         for share, grace in RESETS:
             await self._reached(int(self.pieces * share))
             self.tally.at_work.append(self._at_work)
@@ -158,7 +158,7 @@ class Job:
         await mark.wait()
 
     def _look_at_marks(self) -> None:
-        """Sets the marks that are reached. After the last task it sets all: failed tasks count no pieces."""
+        """Sets the marks that are reached. After the last task, sets all marks: failed tasks count no pieces."""
         for pieces, mark in self._marks:
             if pieces <= self.tally.pieces or self._over:
                 mark.set()
@@ -197,7 +197,7 @@ class Job:
     # --- one piece --------------------------------------------------------------------------------
 
     async def _there_and_back(self, data: bytes, kit: Kit, turn: int) -> bytearray:
-        """Copies a piece to the device and back, again after each reset. Returns the bytes from the device."""
+        """Copies a piece to the device and back, and repeats that after a reset. Returns the bytes from the device."""
         while True:
             try:
                 return await self._try(data, kit, turn)
@@ -215,7 +215,7 @@ class Job:
         await kit.fit(size)
         await self._up(first, kit, data, turn)
         moved = await self._enqueue(first, lambda: first.copy(kit.there, kit.here, nbytes=size))
-        # On the device, the download waits for the copy between the buffers, so no task waits.
+        # The download waits on the device for the copy between the buffers, so the task does not wait for that copy.
         _ = second.wait_event(first.record())
         if size > STAGED_AT_MOST:
             await self._count(second.download(back, kit.there))
@@ -228,7 +228,7 @@ class Job:
         return back
 
     async def _up(self, stream: Stream, kit: Kit, data: bytes, turn: int) -> None:
-        """Uploads a large piece in chunks; copies others from pinned and from pageable memory in turns."""
+        """Uploads a large piece in chunks. Copies smaller pieces from pinned and from pageable memory, in turns."""
         if len(data) > STAGED_AT_MOST:
             await self._count(stream.upload(kit.here, data))
             return
@@ -247,7 +247,7 @@ class Job:
                 await self._count(stream.ready())
 
     async def _arrive(self, stream: Stream, ticket: Ticket, turn: int) -> None:
-        """Awaits by ticket, by event, or by stream, in turns."""
+        """Awaits the ticket, an event or the stream, in turns."""
         match turn % 3:
             case 0:
                 await self._count(ticket)

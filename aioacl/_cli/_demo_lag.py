@@ -1,7 +1,7 @@
 """Measures how late timers of the event loop fire, with awaits and with blocking calls on the loop's thread.
 
-Both run the same job: files, tasks, streams, memory, worker threads and timers are the same. Only the three waits of
-each file differ. The blocking way calls aclrtMemcpyAsync and aclrtSynchronizeStream from a coroutine.
+Both ways run the same job: files, tasks, streams, memory, worker threads and timers are the same. Only the three waits
+of each file differ. The blocking way calls aclrtMemcpyAsync and aclrtSynchronizeStream from a coroutine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The lag with awaits and with blocking calls: each the median of its runs."""
+    """The lag with awaits and with blocking calls. Each number is the median of its runs."""
 
     awaited: Lag
     blocking: Lag
@@ -109,7 +109,7 @@ class Measurement:
         self.mismatches = 0
 
     async def measure(self, way: Callable[[Bench, int], Awaitable[None]]) -> Lag:
-        """One run: measures the lag while the tasks work."""
+        """Runs the job once, and measures the lag while the tasks work."""
         late: list[float] = []
         done = anyio.Event()
         async with anyio.create_task_group() as group:
@@ -138,7 +138,7 @@ class Measurement:
 def _read(file: Source, bench: Bench) -> tuple[int, bytes]:
     data, digest = file.read(0, FILE_BYTES)
     bench.source.view[: len(data)] = data
-    # Without this, bytes of an earlier file could be taken for these.
+    # Without this, bytes of an earlier file could be mistaken for the bytes of this file.
     bench.back.view[: len(data)] = bytes(len(data))
     return len(data), digest
 

@@ -1,4 +1,4 @@
-"""What the demo reports at the end: a summary of five rows, or one JSON object."""
+"""The report at the end of the demo: a summary of five rows, or one JSON object."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Outcome:
     generation: int
     tally: Tally
     lag: Comparison | None  # None if the job failed
-    seconds: float  # from opening the device to closing it, with the measurement of the lag
+    seconds: float  # from opening the device to closing it, including the measurement of the lag
 
     @property
     def mismatches(self) -> int:
-        """The number of files that came back changed, in the job or in the comparison after it."""
+        """The number of files that came back changed, in the job and in the comparison after the job."""
         return self.tally.mismatches + (self.lag.mismatches if self.lag else 0)
 
     @property
@@ -115,8 +115,8 @@ def _lag(lag: Comparison | None) -> str:
     return (
         f"lower is better: 99% of the event loop's {TICK_SECONDS * 1000:g} ms timers fired at most "
         f"{lag.awaited.p99:.2f} ms late while tasks used await, and at most {lag.blocking.p99:.2f} ms late while they "
-        f"used blocking calls. Half fired at most {lag.awaited.p50:.2f} and {lag.blocking.p50:.2f} ms late. "
-        f"Each number is the median of {RUNS} runs."
+        f"used blocking calls. Half of the timers fired at most {lag.awaited.p50:.2f} ms late with await, and at most "
+        f"{lag.blocking.p50:.2f} ms late with blocking calls. Each number is the median of {RUNS} runs."
     )
 
 

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: on a terminal a block of lines that is redrawn in place, elsewhere plain lines."""
+"""The progress of the demo: on a terminal, a block of lines that is redrawn in place; on other outputs, plain lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STREAM_ROWS: Final = 8
 STREAM_COLUMNS: Final = 2
 STREAM_BAR: Final = 16
 TOTAL_BAR: Final = 40
-EVENTS: Final = 2  # the newest that are shown
+EVENTS: Final = 2  # the number of newest events that are shown
 QUARTERS: Final = 4
 
 
@@ -115,7 +115,7 @@ class Live:
 
 
 class Lines:
-    """A line at the start, at each quarter and for each reset, for a log."""
+    """Progress for a log: a line at the start, at each quarter of the job, and for each reset."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -129,7 +129,7 @@ class Lines:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def moving(self, job: Job, lag_ms: float) -> None:  # noqa: ARG002 - the summary has the lag
+    def moving(self, job: Job, lag_ms: float) -> None:  # noqa: ARG002 - the summary shows the lag
         """See View."""
         tally = job.tally
         for event in tally.events[self._events :]:
@@ -140,7 +140,7 @@ class Lines:
             self._quarter = quarter
             self._line(f"moved {tally.files:,} of {job.files:,} files, {tally.bytes / 1e6:,.1f} MB")
 
-    def measuring(self, done: int, total: int, so_far: Comparison | None) -> None:  # noqa: ARG002 - the summary has it
+    def measuring(self, done: int, total: int, so_far: Comparison | None) -> None:  # noqa: ARG002 - see the summary
         """See View."""
         if not self._measuring:
             self._measuring = True

@@ -32,7 +32,7 @@ FEW_FILES: Final = 256
 
 @dataclass(slots=True)
 class Facts:
-    """The facts by section, and advice. A problem means that devices cannot be used; a warning does not."""
+    """The facts by section, and advice. A problem means that devices cannot be used; a warning does not mean that."""
 
     library: dict[str, Any] | None = None
     candidates: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -95,7 +95,7 @@ def ask_runtime(facts: Facts) -> int | None:
 
 
 def _initialised() -> int:
-    """Returns the code of aclInit, and finalizes at once; returns 0 too if other code has initialised ACL."""
+    """Initialises ACL and finalizes it at once. Returns the code of aclInit, or 0 if other code initialised ACL."""
     try:
         _runtime.acquire("doctor")
     except AclError as error:

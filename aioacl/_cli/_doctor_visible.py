@@ -43,24 +43,27 @@ def _is_id(part: str) -> bool:
     return part.isascii() and part.isdigit()
 
 
-def traps(environ: Mapping[str, str], visible: int | None) -> list[str]:
-    """Returns the mistakes, certain or probable, in the variables; `visible` is how many devices the runtime sees."""
+def mistakes(environ: Mapping[str, str], visible: int | None) -> list[str]:
+    """Returns the certain and the probable mistakes in the variables.
+
+    `visible` is the number of devices that the runtime sees.
+    """
     value = environ.get(RUNTIME)
     if value is None:
         if CONTAINER in environ:
             return [f"{CONTAINER} does not select devices for a process: set {RUNTIME} for that"]
         return []
-    return [f"{RUNTIME}={value!r}: {what}" for what in _traps(value, visible)]
+    return [f"{RUNTIME}={value!r}: {what}" for what in _mistakes(value, visible)]
 
 
-def _traps(value: str, visible: int | None) -> Iterator[str]:
+def _mistakes(value: str, visible: int | None) -> Iterator[str]:
     parts = [part.strip() for part in value.split(",")]
     ids = [int(part) for part in parts if _is_id(part)]
     if not value:
         yield "it is empty: name cards, or unset it"
         return
     if any(each.isspace() for each in value):
-        yield "it contains a space, where CANN ends the list or refuses it (207004): write 0,1,2"
+        yield "it contains a space: CANN ends the list there or refuses it (207004); write 0,1,2"
     wrong = [part for part in parts if not _is_id(part)]
     if wrong:
         yield f"{wrong[0]!r} is not the number of a card: CANN ends the list there or refuses it (207004)"

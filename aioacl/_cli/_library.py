@@ -1,4 +1,4 @@
-"""The option `--library`, and loading the library that it names."""
+"""Adds the option `--library`, and loads the library that it names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_option(parser: ArgumentParser, *, default: str | None, otherwise: str) -
 
 
 def load(choice: str | None) -> LibraryInfo:
-    """Loads the chosen library, or the one that the ordinary search finds."""
+    """Loads the chosen library, or the library that the usual search finds."""
     if choice is None:
         return library_info()
     return use_library(choice if choice == "simulator" else Path(choice).absolute())
@@ -44,8 +44,8 @@ def in_one_line(error: LibraryNotFound) -> UserError:
     if len(error.candidates) == 1:
         return UserError(f"{path}: {reason}")
     return UserError(
-        f"none of {len(error.candidates)} places has an ACL library: `python -m aioacl doctor` lists them; "
-        "`--library simulator` needs none"
+        f"none of {len(error.candidates)} places has an ACL library: `python -m aioacl doctor` lists these places; "
+        "`--library simulator` works without CANN"
     )
 
 

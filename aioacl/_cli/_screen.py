@@ -34,7 +34,7 @@ class Screen:
         print(text.rstrip(), file=self.stream)
 
     def heading(self, text: str) -> None:
-        """Writes a title over a rule."""
+        """Writes a title, and a line of dashes below the title."""
         self.line(self.paint(text, BOLD))
         self.line(self.paint(("─" if self.drawing else "-") * min(WIDTH, max(len(text), 60)), DIM))
 

@@ -35,7 +35,7 @@ def add(actions: Any) -> None:
         "real runtime. The exit status is 1 if a result differs.",
     )
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a file with one vector a line; may be gzipped"
+        "files", nargs="+", type=Path, metavar="FILE", help="a file with one vector on each line, plain or gzipped"
     )
     add_option(parser, default="simulator", otherwise="the simulator")
     parser.add_argument(
@@ -43,7 +43,7 @@ def add(actions: Any) -> None:
         type=_jobs,
         default=len(os.sched_getaffinity(0)),
         metavar="N",
-        help="how many vectors to run at a time (default: one for each processor)",
+        help="the number of vectors to run at a time (default: one for each processor)",
     )
     parser.add_argument(
         "--id", default="", metavar="PREFIX", help="run only the vectors whose id begins with PREFIX"

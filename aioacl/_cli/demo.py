@@ -1,4 +1,7 @@
-"""`demo`: many tasks copy real files through a device, which is force-reset twice meanwhile. Then it measures lag."""
+"""`demo`: many tasks copy real files through a device, which is force-reset twice meanwhile.
+
+Then the demo measures the lag of the event loop.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +54,10 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--input", metavar="PATH", help="a file or a folder (default: Python's own library)")
     parser.add_argument(
-        "--tasks", type=_at_most(MOST_TASKS), default=TASKS, metavar="N", help="tasks (default: 64)"
+        "--tasks", type=_at_most(MOST_TASKS), default=TASKS, metavar="N", help="number of tasks (default: 64)"
     )
     parser.add_argument(
-        "--streams", type=_at_most(MOST_STREAMS), default=STREAMS, metavar="N", help="streams (default: 16)"
+        "--streams", type=_at_most(MOST_STREAMS), default=STREAMS, metavar="N", help="number of streams (default: 16)"
     )
     add_option(parser, default="simulator", otherwise="simulator")
     parser.add_argument("--json", action="store_true", help="print one JSON object on a line at the end")
@@ -94,7 +97,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _load(choice: str) -> LibraryInfo:
-    """Loads the library. For the simulator, it sets the duration of a copy, unless the environment sets it."""
+    """Loads the library. Sets the duration of a copy in the simulator, unless the environment has set it."""
     was_set = LATENCY in os.environ
     os.environ.setdefault(LATENCY, str(LATENCY_US))
     info = load_or_explain(choice)
@@ -104,7 +107,7 @@ def _load(choice: str) -> LibraryInfo:
 
 
 def _unwrapped(work: Callable[[], Outcome]) -> Outcome:
-    """Raises the error that one line can report, without the group in which the tasks raised it."""
+    """Runs `work`. Raises an error that one line can report without the exception group of the tasks."""
     try:
         return work()
     except BaseExceptionGroup as group:

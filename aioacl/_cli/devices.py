@@ -22,9 +22,9 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "devices",
         help="list the devices that the runtime can see",
-        description="List the devices that the runtime can see, with chip and status. Opens none of them.",
+        description="List the devices that the runtime can see, with chip and status. Opens no device.",
     )
-    add_option(parser, default=None, otherwise="the ordinary search")
+    add_option(parser, default=None, otherwise="the usual search")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, parser=parser)
 

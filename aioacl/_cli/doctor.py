@@ -1,4 +1,4 @@
-"""`doctor`: reports which library is found and how, what it lacks, what that costs, and problems in the environment."""
+"""`doctor`: reports the library that is found, the functions that it lacks, and problems in the environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioacl._base.errors import LibraryNotFound
 from aioacl._cli._doctor_facts import Facts, ask_runtime, look_at_library, look_at_limits, look_at_python
-from aioacl._cli._doctor_visible import meaning, traps
+from aioacl._cli._doctor_visible import meaning, mistakes
 from aioacl._cli._library import add_option, load
 from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Screen
 
@@ -32,11 +32,11 @@ def add(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "doctor",
-        help="report which library is found, what it lacks and what that costs",
-        description="Report which ACL library is found, what it lacks and what that costs, and other problems of this "
-        "environment. Opens no device.",
+        help="report which library is found, and which functions and features it lacks",
+        description="Report which ACL library is found, which functions and features it lacks, and other problems of "
+        "this environment. Opens no device.",
     )
-    add_option(parser, default=None, otherwise="the ordinary search")
+    add_option(parser, default=None, otherwise="the usual search")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, parser=parser)
 
@@ -64,7 +64,7 @@ def examine(choice: str | None) -> Facts:
     simulated = facts.library is not None and facts.library["backend"] == "simulator"
     facts.environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     facts.environment |= meaning(os.environ)
-    facts.warnings += traps(os.environ, None if simulated else visible)
+    facts.warnings += mistakes(os.environ, None if simulated else visible)
     look_at_limits(facts)
     look_at_python(facts)
     return facts
@@ -97,18 +97,18 @@ def _section(screen: Screen, title: str, rows: Iterable[tuple[str, str]]) -> Non
 
 
 def show_library(library: dict[str, Any], screen: Screen) -> None:
-    """Writes where the library is, and what it lacks."""
+    """Writes the path of the library, and the functions that it lacks."""
     simulated = library["backend"] == "simulator"
     rows = [
         ("path", library["path"]),
         ("found by", library["origin"]),
         ("backend", "simulator: no card is used" if simulated else library["backend"]),
-        *(("and beside it", path) for path in library["extra_paths"]),
+        *(("also used", path) for path in library["extra_paths"]),
         ("functions", f"{library['functions']} of {library['functions'] + len(library['missing'])}"),
     ]
     _section(screen, "library", rows)
     if library["missing"]:
-        screen.line(screen.paint("missing functions, and what that costs", BOLD))
+        screen.line(screen.paint("missing functions, and what is lost without each", BOLD))
         for each in library["missing"]:
             screen.line(f"  {each['name']} (CANN {each['since']})")
             screen.line(screen.paint(f"      {each['cost']}", DIM))

@@ -1,7 +1,7 @@
 """`selftest`: checks every assumption that aioacl makes about an ACL runtime, and reports those that do not hold.
 
-It is for a new card, a new release of CANN, and the simulator. It opens devices only in child processes, so a runtime
-that crashes or hangs becomes a line in the table.
+Run it on a new card, on a new release of CANN, and on the simulator. It opens devices only in child processes, so a
+runtime that crashes or hangs is reported as a line in the table.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MANY: Final = 3
 WORDS: Final = {"held": "held", "broken": "BROKEN", "not_testable": "not testable"}
 STYLES: Final = {"held": (GREEN,), "broken": (RED, BOLD), "not_testable": (YELLOW,)}
 MARKS: Final = (
-    "H: seen on the real runtime, decided on the host (H*: in older releases too). "
-    "D: seen on an emulated device. doc: from the vendor's documents."
+    "H: decided on the host, and seen on the real runtime (H*: older releases have the same code). "
+    "D: seen only on an emulated device. doc: taken from the vendor's documents."
 )
 
 
@@ -42,28 +42,28 @@ def add(commands: Any) -> None:
         "selftest",
         help="check on a device every assumption that aioacl makes about the runtime",
         description="Check every assumption that aioacl makes about an ACL runtime, in child processes, and report "
-        "which hold. Without --reset it resets nothing. It aborts only streams of its own, and uses a few MiB of "
-        "memory. The exit status is 1 if an assumption does not hold.",
+        "which assumptions hold. Without --reset, it resets no device. It aborts only its own streams, and uses a few "
+        "MiB of memory. The exit status is 1 if an assumption does not hold.",
     )
-    add_option(parser, default=None, otherwise="the ordinary search")
+    add_option(parser, default=None, otherwise="the usual search")
     parser.add_argument("--device", type=int, default=0, metavar="N", help="the device to use (default: 0)")
     parser.add_argument(
         "--reset",
         action="store_true",
-        help="check the rules of set and reset too; this force resets the device",
+        help="also check the rules of set and reset, which force-resets the device",
     )
     parser.add_argument(
         "--family",
         action="append",
         choices=[family.name for family in FAMILIES],
-        help="check only this family; may be given more than once",
+        help="check only the assumptions of this family; may be given more than once",
     )
     parser.add_argument(
         "--limit",
         type=_seconds,
         default=LIMIT_SECONDS,
         metavar="SECONDS",
-        help=f"a check that does not return within this time counts as broken (default: {LIMIT_SECONDS:g})",
+        help=f"an assumption is broken if its check does not return within this time (default: {LIMIT_SECONDS:g})",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, parser=parser)
@@ -87,7 +87,7 @@ def run(arguments: Namespace) -> int:
     chosen = [each for family in families for each in family.members]
     if request.reset:
         _warn(request.device)
-    verdicts = _tried(request, chosen) if not library.problem else _hopeless(library, chosen)
+    verdicts = _tried(request, chosen) if not library.problem else _not_loaded(library, chosen)
     if arguments.json:
         print(json.dumps(_record(library, request, verdicts)))
     else:
@@ -113,7 +113,7 @@ def _warn(device: int) -> None:
     """Warns of the resets, before the first check."""
     print(
         f"aioacl: --reset: child processes will set device {device} and reset it many times, with and without force. "
-        "Do not let other programs use it meanwhile. No other device is touched.",
+        "Do not let other programs use this device meanwhile. No other device is used.",
         file=sys.stderr,
         flush=True,
     )
@@ -129,8 +129,8 @@ def _tried(request: Request, chosen: list[Assumption]) -> list[Verdict]:
     return verdicts
 
 
-def _hopeless(library: Library, chosen: list[Assumption]) -> list[Verdict]:
-    """Returns the verdicts for a library that cannot be loaded: the first assumption is broken, all others untested."""
+def _not_loaded(library: Library, chosen: list[Assumption]) -> list[Verdict]:
+    """The verdicts for a library that cannot be loaded: that assumption is broken, all others are not testable."""
     (loads,) = (each for each in FAMILIES[0].members if each.name == "loads")
     others = [each for each in chosen if each is not loads]
     reason = "the library cannot be loaded"
@@ -195,7 +195,7 @@ def _show(
 
 
 def _show_alike(verdicts: list[Verdict], reason: str, screen: Screen) -> None:
-    """Shows verdicts one by one, except that many untestable ones with the same reason share one entry."""
+    """Shows each verdict, or one entry for many verdicts that are not testable for the same reason."""
     if verdicts[0].outcome != "not_testable" or len(verdicts) < MANY:
         for verdict in verdicts:
             _show_verdict(verdict, screen)

@@ -1,8 +1,8 @@
 """`simulator dir`: makes a folder for LD_LIBRARY_PATH, in which any ACL program finds the simulator under CANN's names.
 
-The folder's name contains the release of CANN that the simulator imitates, and a hash of the simulator. So another
-version gets another folder. Each file is written under a temporary name and then renamed. So two processes may make the
-folder at the same time, even while a program loads from it.
+The folder's name contains the release of CANN that the simulator imitates, and a hash of the simulator. So each version
+has its own folder. Each file is written under a temporary name and then renamed. So two processes may make the folder
+at the same time, even while a program loads from it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LINKS: Final = (
     "libacl_cblas.so",
     "libmsprofiler.so",
     "libascend_dump.so",
-    # torch_npu is linked with these, and looks up their functions only when it needs one.
+    # torch_npu is linked with these libraries, and looks up a function only when it needs that function.
     "libhccl.so",
     "libge_runner.so",
     "libgraph.so",
@@ -69,7 +69,7 @@ def add(commands: Any) -> None:
         "--cann",
         choices=RELEASES,
         default=NEWEST,
-        help="the release of CANN to imitate: later functions are missing (default: %(default)s)",
+        help="the release of CANN to imitate: functions of later releases are missing (default: %(default)s)",
     )
     folder.add_argument("--json", action="store_true", help="print one JSON object")
     folder.set_defaults(run=run, parser=folder)
@@ -88,7 +88,7 @@ def run(arguments: Namespace) -> int:
         )
         return 0
     if sys.stdout.isatty():
-        Screen().line("For LD_LIBRARY_PATH of any ACL program:")
+        Screen().line("The folder for the LD_LIBRARY_PATH of any ACL program:")
     print(folder)
     return 0
 
@@ -139,7 +139,7 @@ def _files(cann: Release) -> dict[str, bytes]:
 
 
 def _must_be_ours(folder: Path) -> None:
-    """Raises UserError if other users can write to the folder: they could run code in programs that load from it."""
+    """Raises UserError if other users can write to the folder, and so run code in programs that load from it."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise UserError(f"{folder}: it is not a folder that you own; remove it, or set XDG_CACHE_HOME")

@@ -14,7 +14,7 @@ import pytest
 
 import build_ffi
 from aioacl._cli._doctor_facts import Facts, look_at_library
-from aioacl._cli._doctor_visible import meaning, traps
+from aioacl._cli._doctor_visible import meaning, mistakes
 from aioacl._cli._screen import GREEN, Bar, Screen
 from aioacl._cli.doctor import show_library
 from aioacl._library.features import cost_of, is_needed
@@ -165,8 +165,8 @@ assert simulator.stats().contexts == 0
             aioacl("doctor", "--library", "simulator", "--json", ASCEND_RT_VISIBLE_DEVICES="1, 0,0,x")
         )
         report = " ".join(result["warnings"])
-        for trap in ("space", "ascend", "twice", "'x'"):
-            assert trap in report
+        for mistake in ("space", "ascend", "twice", "'x'"):
+            assert mistake in report
 
     def test_output_without_json_is_a_plain_ascii_table(self) -> None:
         done = aioacl_really("doctor", "--library", "simulator", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
@@ -197,10 +197,10 @@ class TestVisibleDevices:
     def test_visible_devices_are_numbered_from_0(self) -> None:
         meanings = meaning({"ASCEND_RT_VISIBLE_DEVICES": "4,6"})
         assert "device 0 is card 4, device 1 is card 6" in meanings["ASCEND_RT_VISIBLE_DEVICES"]
-        assert traps({"ASCEND_RT_VISIBLE_DEVICES": "4,6"}, 2) == []
+        assert mistakes({"ASCEND_RT_VISIBLE_DEVICES": "4,6"}, 2) == []
 
     def test_unset_variable_has_no_trap(self) -> None:
-        assert traps({}, 8) == []
+        assert mistakes({}, 8) == []
 
     @pytest.mark.parametrize(
         ("value", "visible", "what"),
@@ -217,12 +217,12 @@ class TestVisibleDevices:
         ],
     )
     def test_trap_in_the_value_is_named(self, value: str, visible: int | None, what: str) -> None:
-        assert any(what in trap for trap in traps({"ASCEND_RT_VISIBLE_DEVICES": value}, visible))
+        assert any(what in mistake for mistake in mistakes({"ASCEND_RT_VISIBLE_DEVICES": value}, visible))
 
     def test_variable_of_the_container_runtime_is_reported_as_ignored(self) -> None:
         environ = {"ASCEND_VISIBLE_DEVICES": "3"}
         assert "container" in meaning(environ)["ASCEND_VISIBLE_DEVICES"]
-        assert len(traps(environ, 1)) == 1
+        assert len(mistakes(environ, 1)) == 1
 
 
 class TestCosts:
