@@ -22,7 +22,8 @@ OK, FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of all commands. Each command sets `run`; without a command, `run` stays None."""
     parser = argparse.ArgumentParser(
-        prog="aioacl", description="Await an Ascend NPU from Python: run a demo, and inspect the installation."
+        prog="aioacl",
+        description="Await an Ascend NPU from Python: run a demo, and inspect the installation.",
     )
     parser.add_argument("--version", action="version", version=f"aioacl {__version__}")
     parser.set_defaults(run=None, parser=parser)
@@ -67,7 +68,7 @@ def _complain(problem: object, status: int) -> int:
 
 
 def _let_any_name_be_printed() -> None:
-    """Lets stdout accept every file name, even with bytes that are not text or characters that it cannot encode."""
+    """Lets stdout print any file name, including bytes that are not text and characters that it cannot encode."""
     out: object = sys.stdout
     if isinstance(out, io.TextIOWrapper):
         utf8 = out.encoding.lower() == "utf-8"

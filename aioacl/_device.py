@@ -354,9 +354,7 @@ class Device(Made):
             raise
         if not ended:
             future.cancel()
-            hint = (
-                "A job that has begun continues, and its result is dropped. A job that has not begun never runs."
-            )
+            hint = "A job that has begun continues, and its result is dropped. A job that has not begun never runs."
             raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
         return self._manager.jobs.outcome(future)
 

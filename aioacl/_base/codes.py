@@ -332,7 +332,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "ACL is already initialised: continue, and leave finalizing to the code that initialised it.": (100002,),
     "Check that the path names a readable file of the expected size.": (100003, 100005),
     "Check the syntax and the keys of the JSON file.": (100006, 100007, 100008),
-    "Use the id that was returned when the model was loaded, and only until the model is unloaded.": (100011,),
+    "Use the id that the load of the model returned, and only until the model is unloaded.": (100011,),
     "Convert the model again with the ATC of this CANN release.": (100012, 100013, 100014, 100015, 100016),
     "Pass as many buffers as the model describes, each at least as large as described.": (100017, 100018),
     "Finalize ACL only once, and only in a process that has initialised it.": (100037,),
@@ -344,7 +344,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Pass the events in the order in which they were recorded.": (107007,),
     "The handle was destroyed or never made: make a new one from the device.": (107017, 200005),
     "Set the system parameter before you read it.": (107021,),
-    "The tasks of the device are being aborted: wait until the abort has ended, then enqueue again.": (107022,),
+    "An abort of the device's tasks is running: wait until it has ended, then enqueue again.": (107022,),
     "End or repair the capture before this call; a captured stream accepts only calls that enqueue.": (
         107024,
         107025,
@@ -369,7 +369,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Use an index from list_devices(), and check that npu-smi shows the card.": (200002,),
     "Align the address as the function's documentation requires.": (200003,),
     "Pass zero for reserved arguments, or update CANN.": (200006,),
-    "Follow the message. Without one, update driver and firmware, or do without the function.": (
+    "Follow the message. If there is none, update driver and firmware, or do without the function.": (
         207000,
     ),
     "Free each address only once, before the device that allocated it is reset.": (207002,),
@@ -388,10 +388,8 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Free storage, or raise its limit.": (300000,),
     "Move the work to another card, and have this card examined.": (345102,),
     "Look for the exception of the user function in the log of that function.": (345103,),
-    "If aclInit returns this code, libraries of CANN were not found: `source set_env.sh` of CANN.": (
-        500000,
-    ),
-    "If all calls return it, libraries of CANN were not found: `source set_env.sh`. Otherwise, reset.": (
+    "If aclInit returns this code, other libraries of CANN were not found: `source set_env.sh`.": (500000,),
+    "If all calls return this, other CANN libraries were not found: `source set_env.sh`; otherwise reset.": (
         507000,
     ),
     "A copy, an event wait or another task failed: make a new stream, or `await stream.renew()`.": (507001,),

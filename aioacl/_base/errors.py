@@ -154,7 +154,8 @@ class DeviceTimeout(AclError, TimeoutError):
 
     default_action = "retry"
     default_hint = (
-        "The work may still end: wait again, or drop the work with `stream.abort()` or `stream.renew(abort=True)`."
+        "The work may still end: wait again, or drop the work with `stream.abort()` or "
+        "`stream.renew(abort=True)`."
     )
 
 
@@ -205,7 +206,9 @@ class NotSupported(AclError):
     def _usual_hint(self) -> str:
         if self.since is None:
             return super()._usual_hint()
-        return f"CANN {self.since} introduced the function: update to that release or later, or do without it."
+        return (
+            f"CANN {self.since} introduced the function: update to that release or later, or do not use it."
+        )
 
 
 class _OwnError(AclError):
@@ -252,7 +255,9 @@ class DeviceResetting(_OwnError):
     """The device is draining or being reset and admits no new work; try again with new handles when it is open."""
 
     default_action = "retry"
-    default_hint = "Try again with new handles. Calls that open or make something wait until the reset is over."
+    default_hint = (
+        "Try again with new handles. Calls that open or make handles wait for the end of the reset."
+    )
 
 
 class DeviceQuarantined(_ReportedError):

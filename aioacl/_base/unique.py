@@ -9,7 +9,10 @@ T = TypeVar("T")
 
 
 class Unique:
-    """The base class of objects that cannot be copied or pickled. The error names `noun`, or the class without one."""
+    """The base class of objects that cannot be copied or pickled.
+
+    The error names `noun`, or the class if `noun` is empty.
+    """
 
     __slots__ = ()
     noun = ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WORKER_THREADS: Final = 4
-RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # the share of the pieces done before a reset, and its grace in seconds
+RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # share of pieces before each reset, and its grace in seconds
 
 
 @dataclass

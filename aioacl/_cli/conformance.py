@@ -35,7 +35,11 @@ def add(actions: Any) -> None:
         "real runtime. The exit status is 1 if a result differs.",
     )
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a file with one vector on each line, plain or gzipped"
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="a file with one vector on each line, plain or gzipped",
     )
     add_option(parser, default="simulator", otherwise="the simulator")
     parser.add_argument(

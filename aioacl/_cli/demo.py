@@ -57,7 +57,11 @@ def add(commands: Any) -> None:
         "--tasks", type=_at_most(MOST_TASKS), default=TASKS, metavar="N", help="number of tasks (default: 64)"
     )
     parser.add_argument(
-        "--streams", type=_at_most(MOST_STREAMS), default=STREAMS, metavar="N", help="number of streams (default: 16)"
+        "--streams",
+        type=_at_most(MOST_STREAMS),
+        default=STREAMS,
+        metavar="N",
+        help="number of streams (default: 16)",
     )
     add_option(parser, default="simulator", otherwise="simulator")
     parser.add_argument("--json", action="store_true", help="print one JSON object on a line at the end")

@@ -50,7 +50,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--reset",
         action="store_true",
-        help="also check the rules of set and reset, which force-resets the device",
+        help="also check the rules of set and reset; these checks force-reset the device",
     )
     parser.add_argument(
         "--family",

@@ -1,4 +1,7 @@
-"""Finds buffers that hold pointers. A copy to one would overwrite references; a copy from one would read addresses."""
+"""Finds buffers that hold pointers.
+
+A copy to such a buffer would overwrite references, and a copy from it would read addresses as data.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ T = TypeVar("T")
 
 
 class Owned(type):
-    """The metaclass of classes without a public constructor. Calling a class raises a TypeError with its factory."""
+    """The metaclass of classes without a public constructor.
+
+    Calling such a class raises a TypeError that names the factory.
+    """
 
     factory = "its owner"
 

@@ -1,9 +1,9 @@
 """Device memory, and pinned host memory.
 
-A buffer has references to the work that uses it. If it is closed while copies run, the maintenance thread frees it when
-they are done. If another thread is enqueueing a copy at that moment, the end of that call passes the buffer to the
-maintenance thread. The end of an upload or download does the same. The right to free is one item of a list. The
-function that takes the item frees the memory, so no memory is freed twice.
+A buffer has references to the work that uses it. If the buffer is closed while copies run, the maintenance thread frees
+it when the copies are done. If another thread is enqueueing a copy at that moment, the end of that call passes the
+buffer to the maintenance thread. The end of an upload or download does the same. The right to free is one item of a
+list. The function that takes the item frees the memory, so no memory is freed twice.
 
 A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. A ctypes array owns the
 pinned memory. The buffer refers to the array until the buffer is closed, and each view refers to the array while the
@@ -121,7 +121,7 @@ class Buffer(Handle):
         """Called by the finalizer of a buffer that was not closed. The maintenance thread frees the memory."""
         if not self._owed or lib.aio_forked() or not self._can_be_freed():
             return
-        # This precedes the warning, which raises an exception if warnings are errors.
+        # This comes before the warning, because the warning raises an exception if warnings are errors.
         self._manager.deferred.leave_note(self._free_once)
         try:
             self._warn_if_open()

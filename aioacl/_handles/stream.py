@@ -207,7 +207,7 @@ class Stream(Handle):
         return self._copy_directly(core, to, of, size, kind, (to.owner, of.owner))
 
     def _at_tail(self, core: StreamCore) -> Ticket:
-        """The ticket of a copy or fill of 0 bytes, which is done when the earlier work is. Calls no ACL function."""
+        """The ticket of a copy or fill of 0 bytes, for which no ACL function is called. It is done with the earlier work."""
         return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
 
     def _copy_directly(
@@ -227,7 +227,7 @@ class Stream(Handle):
     ) -> Ticket:
         if size > STAGED_AT_MOST:
             raise ParameterError(
-                f"expected at most {STAGED_AT_MOST} bytes for a copy from or to pageable memory, got {size}: so long a "
+                f"expected at most {STAGED_AT_MOST} bytes for a copy from or to pageable memory, got {size}: a longer "
                 "copy would block the caller",
                 hint="Use memory of device.pinned(n), or `await stream.upload(...)` / `download(...)`.",
             )

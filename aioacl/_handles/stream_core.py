@@ -2,10 +2,10 @@
 
 The in-flight references name the objects that the device still uses. A reference is taken before the call to C. So the
 reference can be found at any moment, by `close()` on another thread, by a signal handler, and after a Ctrl-C. A
-reference is dropped when the work that needs it is known to be done. The end of each wait checks for such references,
-and each enqueue while there are more than MANY_IN_FLIGHT references. The maintenance thread checks after a reset, after
-the close of the device, and when the watcher wakes it. The watcher wakes it at most ten times a second, when work that
-nothing awaits is done.
+reference is dropped when the work that needs it is known to be done. Each wait that ends drops such references. Each
+enqueue does so too if there are more than MANY_IN_FLIGHT references. The maintenance thread drops them after a reset,
+after the close of the device, and when the watcher wakes it. The watcher wakes it at most ten times a second, when work
+that nothing awaits is done.
 
 No lock guards the references. A signal handler that interrupts one of these functions may enqueue too, and would wait
 forever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be
@@ -83,7 +83,7 @@ class StreamCore:
             raise MemoryError
         self.handle = _own(record)
         self.native = native
-        self.number = lib.aio_stream_id(record)  # by aclrtStreamGetId; -1 if the runtime lacks it
+        self.number = lib.aio_stream_id(record)  # from aclrtStreamGetId; -1 if the runtime lacks it
         self.manager = manager
         self.generation = generation
         self.in_flight: deque[InFlight] = deque()
@@ -295,7 +295,7 @@ class StreamCore:
         other = f"{name_of_stream(failed.stream)} on device {failed.device}"
         return (
             f"Make a new stream, or renew {self._place}: `await stream.renew()`. "
-            f"To renew only {other}, whose task failed, does not help."
+            f"To renew only {other}, where the task failed, does not help."
         )
 
     def _dropped(self, failed: Failed) -> AclError:
@@ -380,9 +380,9 @@ class StreamCore:
 
 
 def _of_task(error: AclError) -> TaskTimeout:
-    """Makes a TaskTimeout of a DeviceTimeout.
+    """Makes a TaskTimeout from a DeviceTimeout.
 
-    When a wait returns this code, the caller's time limit has passed. Here the code is that of a failed task.
+    A wait returns this code when the caller's time limit has passed. Here it is the code of a failed task.
     """
     where: _Where = {"device": error.device, "generation": error.generation}
     return TaskTimeout(error.message, code=error.code, call=error.call, action="new_stream", **where)

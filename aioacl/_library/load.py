@@ -134,7 +134,10 @@ class _Native:
         return {os.fsdecode(path): bool(self._lib.aio_library_loaded_simulator(path)) for path in found}
 
     def wanted(self, request: Candidate | None) -> int:
-        """Return which library may be opened: the simulator only on request, and only it for the word `simulator`."""
+        """Return which library may be opened.
+
+        The simulator may be opened only on request. If the request is `simulator`, nothing else may be opened.
+        """
         if request is None:
             return self._lib.AIO_WANT_REAL
         return self._lib.AIO_WANT_SIMULATOR if request.path == _WORD else self._lib.AIO_WANT_ANY

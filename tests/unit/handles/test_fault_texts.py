@@ -145,7 +145,7 @@ def test_inherited_failure_names_both_streams_and_which_one_to_renew(
         assert f"the work of {mine} depends on the task at {place(failed)}, which failed" in str(error)
         assert error.hint == (
             f"Make a new stream, or renew {mine}: `await stream.renew()`. To renew only "
-            f"stream {its} on device 0, whose task failed, does not help."
+            f"stream {its} on device 0, where the task failed, does not help."
         )
         other.renew().result()
         error_of(ticket)
