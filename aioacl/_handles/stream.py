@@ -207,7 +207,10 @@ class Stream(Handle):
         return self._copy_directly(core, to, of, size, kind, (to.owner, of.owner))
 
     def _at_tail(self, core: StreamCore) -> Ticket:
-        """The ticket of a copy or fill of 0 bytes, for which no ACL function is called. It is done with the earlier work."""
+        """The ticket of a copy or fill of 0 bytes, for which no ACL function is called.
+
+        It is done when the earlier work is done.
+        """
         return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
 
     def _copy_directly(

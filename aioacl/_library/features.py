@@ -46,7 +46,7 @@ _COSTS: Final = {
     "aclrtSetStreamFailureMode": 'on_failure="stop" is refused',
     "aclrtStreamAbort": "stream.abort() is refused, and a reset waits for the runtime to drop unfinished work",
     "aclrtSynchronizeDeviceWithTimeout": "`await device.synchronize()` is refused",
-    "aclrtExceptionInfoCallbackRegister": "failed tasks are reported by an older function of libruntime.so, or not at all",
+    "aclrtExceptionInfoCallbackRegister": "failed tasks are reported by an older function of libruntime.so, if any",
     "aclrtGetThreadLastTaskId": "after a failure, earlier work of the stream may be reported as failed too",
     "aclrtQueryEvent": "after a failure, the device may make no progress until a call synchronizes",
     "aclrtStreamGetId": "failed tasks are found by synchronizing",
