@@ -1,5 +1,6 @@
 /*
- * Aborting running work: all busy streams in parallel before a reset by aioacl, and at once on a foreign reset.
+ * Aborts running work. Before a reset by aioacl, all busy streams are aborted in parallel. On a foreign reset
+ * they are aborted at once.
  *
  * The engine handles a foreign reset in the runtime's device-state callback, on the thread that resets, before
  * the tear-down. The callback takes no lock that a thread inside C may hold.
@@ -14,7 +15,7 @@ static bool unfinished(const aio_stream *stream) {
     return atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
 
-/* Shared by the aborting threads and the thread that waits for them; the last one frees it. */
+/* Shared by the aborting threads and the thread that waits for them. The last of these threads frees it. */
 typedef struct {
     atomic_int references;
     atomic_int next;
@@ -171,7 +172,8 @@ static uint64_t shut_word(uint64_t word, uint32_t generation) {
     return kept | ((uint64_t)(generation & 0xfffff) << 36) | ((uint64_t)AIO_FOREIGN << 56);
 }
 
-/* A reset that a call has found has already raised the generation. False if the device is not open. */
+/* Shuts the gate for a foreign reset. If a call has found this reset before, the generation is already raised.
+ * False if the device is not open. */
 static bool shut(struct aio_device *self, uint64_t *before) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
@@ -184,21 +186,21 @@ static bool shut(struct aio_device *self, uint64_t *before) {
     return true;
 }
 
-/* The generation that the reset ends. */
+/* The generation that the foreign reset ends. */
 static uint32_t ended(uint64_t before) {
     return (aio_word_generation(before) - found(before)) & 0xfffff;
 }
 
-/* While aioacl resets the device, its streams were aborted before and may be dead already. If a call has found
- * the reset, the streams are still alive at the callback: the tear-down comes after it, and the gate has
- * admitted no call of the new generation. */
+/* Whether the streams may be aborted now. If aioacl itself resets the device, it has aborted them before, and
+ * the runtime may have destroyed them. If a call has found the foreign reset, the streams still exist: the
+ * tear-down comes after the callback, and the gate has admitted no call of the new generation. */
 static bool streams_live(uint64_t word) {
     int state = aio_word_state(word);
     bool open = (state == AIO_OPEN || state == AIO_DRAINING) && !(aio_word_flags(word) & AIO_FOREIGN);
     return open || found(word);
 }
 
-/* On the resetting thread the runtime still accepts an abort; on any other it returns that there is no
+/* The runtime still accepts an abort on the resetting thread. On any other thread it returns that there is no
  * context. */
 static void abort_here(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
@@ -210,7 +212,8 @@ static void abort_here(int device, uint32_t generation) {
     }
 }
 
-/* The resetting thread may have another context, or none. As in the gate, another one is made current again. */
+/* The resetting thread may have another context, or none. As in the gate, another context is made current again
+ * after the aborts. */
 static void abort_bound(int device, uint32_t generation) {
     void *ours = atomic_load(&aio_devices[device].context), *current = NULL;
     if (aio_acl.aclrtGetCurrentContext(&current) != 0) {
@@ -225,13 +228,15 @@ static void abort_bound(int device, uint32_t generation) {
     }
 }
 
-/* A job, or a call that makes or destroys something else, may still be inside: it does not use the engine's
- * events. A thread inside a wait for an event is counted in that event. */
+/* Whether no call that uses the engine's events is inside. Jobs, and calls that make or destroy something
+ * else, may be inside: they do not use these events. A thread that waits for an event in C is counted in
+ * that event. */
 static bool events_are_unused(int device) {
     return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 0);
 }
 
-/* A first open sees the reset in the count of foreign resets, because the gate is still closed. */
+/* The runtime's device-state callback. During a first open the gate is still closed, so the open sees the reset
+ * in the count of foreign resets. */
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;
@@ -243,7 +248,7 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     if (!shut(&aio_devices[device], &before)) {
         return;
     }
-    aio_watcher_nudge(device);
+    aio_watcher_wake(device);
     if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before)) {
         abort_bound(device, ended(before));
     }
@@ -263,11 +268,12 @@ static void shut_found(int device, uint32_t generation, uint64_t flags) {
         }
         next = shut_word(seen, generation + 1) | flags;
     } while (!atomic_compare_exchange_weak(word, &seen, next));
-    aio_watcher_nudge(device);
+    aio_watcher_wake(device);
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 
-/* A call of that generation has found its context dead: other code has reset the device, or is resetting it. */
+/* A call of that generation has found that its context does not exist any more: other code has reset the
+ * device, or is resetting it. */
 void aio_foreign_found(int device, uint32_t generation) {
     shut_found(device % AIO_DEVICES, generation, (uint64_t)AIO_FOUND << 56);
 }
@@ -277,8 +283,8 @@ uint32_t aio_device_foreign(int device) {
 }
 
 /*
- * The callback counts before it shuts the gate. The word is read before the count and swapped after it, so the
- * swap never undoes what a later callback has done.
+ * The callback raises the count of foreign resets before it shuts the gate. This function reads the gate's word
+ * before the count, and swaps the word after it. So the swap never undoes what a later callback has done.
  */
 void aio_foreign_settle(int device, uint32_t foreign_resets) {
     struct aio_device *self = &aio_devices[device % AIO_DEVICES];
@@ -291,7 +297,7 @@ void aio_foreign_settle(int device, uint32_t foreign_resets) {
     }
     seen = atomic_load(&self->word);
     if (!(aio_word_flags(seen) & AIO_FOREIGN)) {
-        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* the callback has reported it */
+        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* the callback reported this reset */
     }
 }
 

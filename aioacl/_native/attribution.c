@@ -1,21 +1,21 @@
 /*
- * Finds the positions that the runtime's information concerns: reports of the callback, the code of a
- * synchronize, and what an abort has dropped.
+ * Finds which positions have failed or were dropped, from the callback's reports, the code of a synchronize,
+ * and aborts.
  *
- * A report names a task by its id. It may come before the enqueuer has read that id. Then the stream keeps the
- * lowest id that was reported in this way, and the enqueuer compares it after it has counted its entry
- * (aio_failures_counted).
+ * A report contains the id of its task. It may come before the enqueuer has read that id. Then the stream keeps
+ * the lowest id that was reported in this way. The enqueuer compares the kept id with its own after it has
+ * counted its entry (aio_failures_counted).
  */
 #include "internal.h"
 
 enum { NO_ID = -1, DROPPED_AT_MOST = 1 << 20 };
 
-/* Task ids wrap. */
+/* Whether the id is not before the failed one. Task ids wrap around, so their difference is compared. */
 static bool reaches(uint32_t id, uint32_t failed) {
     return (int32_t)(id - failed) >= 0;
 }
 
-/* The first position whose last task is not before the failed one; 0 if that entry is not counted yet. */
+/* The first position whose last task is the failed task or a later one; 0 if that entry is not counted yet. */
 static uint64_t position_of(const aio_stream *stream, uint32_t task) {
     uint64_t tail = atomic_load(&stream->tail), first = atomic_load(&stream->finished) + 1;
     if (!stream->numbered) {
@@ -29,7 +29,7 @@ static uint64_t position_of(const aio_stream *stream, uint32_t task) {
     return 0;
 }
 
-/* With the lock held: attributes a report whose task was not counted when it came. */
+/* With the lock held: attributes a report that came before its task was counted. */
 static bool settle_pending(aio_stream *stream) {
     uint64_t position = atomic_load(&stream->pending) ? position_of(stream, stream->pending_task) : 0;
     if (!position) {
@@ -40,8 +40,8 @@ static bool settle_pending(aio_stream *stream) {
     return true;
 }
 
-/* With the lock held, while no enqueuer is about to count. A task that is not counted was enqueued by direct
- * ACL calls, behind all entries that are counted. */
+/* To be called with the lock held, while no enqueuer is about to count an entry. Then a task that is not
+ * counted was enqueued by direct ACL calls, after all counted entries. */
 static void settle_manual(aio_stream *stream) {
     uint64_t next = atomic_load(&stream->tail) + 1;
     if (!atomic_load(&stream->pending) || settle_pending(stream)) {
@@ -51,9 +51,9 @@ static void settle_manual(aio_stream *stream) {
     aio_failure_record(stream, next, stream->pending_code, NULL);
 }
 
-/* `pending` is set first, and then the position is searched. The enqueuer counts first and then reads
- * `pending`, so one of the two finds the position. An enqueuer owns the stream before it calls the runtime, so
- * a task on a stream without an owner was enqueued by direct ACL calls. */
+/* This thread sets `pending` first and then searches the position. The enqueuer counts its entry first and then
+ * reads `pending`. So one of the two threads finds the position. An enqueuer owns the stream before it calls
+ * the runtime, so a task on a stream without an owner was enqueued by direct ACL calls. */
 static void set_pending(aio_stream *stream, const aio_report *report) {
     if (!atomic_load(&stream->pending) || reaches(stream->pending_task, report->task)) {
         stream->pending_task = report->task;
@@ -71,7 +71,8 @@ static bool matches(const aio_stream *stream, const aio_report *report) {
     return stream->generation == report->generation && stream->id == (int32_t)report->stream;
 }
 
-/* Reports come in order: once work behind an abort is done, no report is of a task that the abort dropped. */
+/* Reports come in order. So once work after an abort is done, no later report is about a task that the abort
+ * dropped. */
 static bool was_dropped(const aio_stream *stream, uint32_t task) {
     bool open = stream->aborted_to && atomic_load(&stream->finished) <= stream->aborted_to;
     return open && stream->aborted_task - task < DROPPED_AT_MOST;
@@ -89,13 +90,13 @@ static void attribute_to(aio_stream *stream, const aio_report *report) {
     }
 }
 
-/* The owner is read first, because an enqueuer counts its entry before it gives the stream back. */
+/* The owner is read first, because an enqueuer counts its entry before it releases the stream. */
 static bool may_have_work(const aio_stream *stream) {
     return atomic_load(&stream->owner) == AIO_ENQUEUER ||
            atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
 
-/* The device as a whole has failed: so has all work that is not known to be complete, which may never
+/* The device as a whole has failed. All work that is not known to be complete has failed too, and may never
  * complete. */
 static void fail_device(int device, uint32_t generation, int32_t code) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
@@ -145,7 +146,7 @@ void aio_failures_resolve(void) {
     aio_failures_unlock();
 }
 
-/* The caller owns the stream, and has counted what it enqueued or is about to enqueue. */
+/* The caller owns the stream. Every entry that it has enqueued is counted. */
 void aio_failures_counted(aio_stream *stream) {
     aio_failures_lock();
     settle_manual(stream);
@@ -153,7 +154,8 @@ void aio_failures_counted(aio_stream *stream) {
     aio_failures_unlock();
 }
 
-/* Called after the caller has given the stream back. The next owner checks as well when it leaves. */
+/* Called after the caller has released the stream. If another thread owns the stream by now, that thread also
+ * checks `pending` after it has released the stream. */
 void aio_failures_unlocked(aio_stream *stream) {
     aio_failures_lock();
     if (atomic_load(&stream->owner) != AIO_ENQUEUER) {
@@ -164,14 +166,14 @@ void aio_failures_unlocked(aio_stream *stream) {
 }
 
 void aio_stream_number(aio_stream *stream, int32_t id) {
-    aio_failures_settle(); /* so that reports of an older stream with this id are not attributed to this one */
+    aio_failures_settle(); /* reports of an older stream with this id must not be attributed to this one */
     aio_failures_lock();
     stream->id = id;
     stream->identified = id >= 0 && aio_present[AIO_FN_aclrtGetThreadLastTaskId];
     aio_failures_unlock();
 }
 
-/* From now on, the runtime's reports with this id are of another stream. */
+/* From now on, the runtime's reports with this id are about another stream. */
 void aio_stream_unnumber(aio_stream *stream) {
     aio_failures_settle();
     aio_failures_lock();
@@ -181,11 +183,11 @@ void aio_stream_unnumber(aio_stream *stream) {
 
 static void record_error_all(aio_stream *stream, uint64_t to, int32_t code, const char *text) {
     bool exact = aio_stream_is_exact(stream);
-    /* The runtime keeps one code for a stream. Even if it is the code of a reported task, a wait may have timed
-     * out too. */
+    /* The runtime keeps one code for each stream. Even if that code is from a reported task, a wait may have
+     * timed out too. */
     uint64_t from = exact ? aio_link_suspect(stream, to) : atomic_load(&stream->confirmed) + 1;
-    /* With reports, the code may be of a task behind `to`, which was enqueued by direct ACL calls or during the
-     * synchronize. */
+    /* If failed tasks are reported, the code may be from a task after `to`. Such a task was enqueued by direct
+     * ACL calls, or during the synchronize. */
     bool known = stream->own.failure && (exact || stream->own.from <= to);
     if (from || !known) {
         aio_failure_record(stream, from ? from : atomic_load(&stream->confirmed) + 1, code, text);
@@ -223,8 +225,8 @@ void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char
     aio_failures_unlock();
 }
 
-/* The last position before the abort whose outcome is certain. A position that is finished, but that only a
- * synchronize could confirm, will never be confirmed: the abort has dropped the stream's code too. */
+/* The last position before the abort whose outcome is certain. The abort has dropped the stream's code too. So
+ * a finished position that only a synchronize could confirm will never be confirmed. */
 static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
     if (!aio_stream_is_exact(stream)) {
@@ -236,7 +238,7 @@ static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     return suspect ? suspect - 1 : finished;
 }
 
-/* No report and no synchronize covers the work that an abort has dropped. */
+/* Notes the work that an abort has dropped. No report and no synchronize covers that work. */
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_failures_settle();
     from = sure_of(stream, from);

@@ -1,11 +1,11 @@
 /*
- * Confirming by a synchronize, on a thread that may wait.
+ * Confirms positions by synchronizing, on a thread that may wait.
  *
  * A code that no callback reports is returned once, to the first synchronize that covers it. So at most one
- * thread at a time synchronizes a stream. The call has a time limit: without one it may spin for ever on a
- * stream to which other threads enqueue, and it could not leave when the device is to be reset. One call (a
- * slice) lasts a second, because one that expires is expensive: it makes a hidden stream, and logs. A reset
- * waits until the thread has left; aborting the stream makes it leave at once.
+ * thread at a time synchronizes a stream. The call has a time limit. Without a limit, the call may spin for
+ * ever on a stream to which other threads enqueue, and could not return when the device is to be reset. One
+ * call (a slice) lasts up to a second, because a call that times out is expensive: the runtime makes a hidden
+ * stream, and logs. A reset waits until the call has returned; an abort of the stream makes it return at once.
  */
 #include <time.h>
 
@@ -18,8 +18,8 @@ static void nap(void) {
     nanosleep(&time, NULL);
 }
 
-/* An abort notes what it drops. So the code proves something only if no abort began or was in progress
- * meanwhile. */
+/* Whether the code of a synchronize proves something. If an abort began or was in progress meanwhile, the code
+ * proves nothing: the abort itself notes what it drops. */
 static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
     if (code == RT_STREAM_SYNC_TIMEOUT || !aio_is_of_task(code)) {
         return false;
@@ -83,13 +83,14 @@ bool aio_stream_sync_once(aio_stream *stream) {
     return used;
 }
 
-/* One slice. False if the gate refuses, or if another synchronize cannot prove anything. */
+/* Synchronizes for one slice. False if the gate refuses the call, or if another synchronize would prove
+ * nothing. */
 static bool slice(aio_stream *stream) {
     return aio_stream_needs_sync(stream) && aio_stream_sync_once(stream);
 }
 
-/* Bytes of finished downloads are delivered here, because a query that finds them leaves them to the thread
- * that waits. */
+/* Bytes of finished downloads are delivered here, because a query that finds such bytes leaves them to the
+ * thread that waits. */
 static void confirm_alone(aio_stream *stream, uint64_t position, bool aside) {
     (void)aside; /* this thread may wait */
     aio_frame frame;
@@ -120,12 +121,12 @@ static void *confirm_aside(void *argument) {
         continue;
     }
     atomic_store(&stream->confirming, false);
-    aio_watcher_nudge(stream->device);
+    aio_watcher_wake(stream->device);
     aio_stream_unhold(stream);
     return NULL;
 }
 
-/* If no thread can be started, the watcher's next pass tries again. */
+/* If no thread can be started, the watcher's next round tries again. */
 void aio_stream_confirm_aside(aio_stream *stream) {
     if (atomic_exchange(&stream->confirming, true)) {
         return;

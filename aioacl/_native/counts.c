@@ -1,6 +1,6 @@
-/* Changes of ACL's counts, each with the number of foreign resets that were reported around it. The result is
- * written to the caller's memory, where it is complete even if an interrupt keeps the caller from seeing the
- * call return. */
+/* Changes of ACL's counts. Each result contains the number of foreign resets that were reported around the
+ * change. The result is written to the caller's memory. So it is complete even if an exception interrupts the
+ * caller before the caller has received the return value. */
 #include "internal.h"
 
 static void change(int device, int function, aclError (*call)(int32_t), aio_counted *made) {
@@ -18,7 +18,7 @@ static void change(int device, int function, aclError (*call)(int32_t), aio_coun
     }
 }
 
-/* True also if the runtime cannot report it. */
+/* Whether the device is set. Also true if the runtime cannot report it. */
 static bool is_set(int device) {
     int32_t active = 0;
     aio_frame frame;
@@ -26,12 +26,13 @@ static bool is_set(int device) {
         return true;
     }
     aio_free_begin(&frame, AIO_FN_aclrtGetPrimaryCtxState);
-    int code = aio_acl.aclrtGetPrimaryCtxState(device, NULL, &active); /* the runtime takes no other flags */
+    int code = aio_acl.aclrtGetPrimaryCtxState(device, NULL, &active); /* the flags must be NULL */
     aio_free_end(&frame, code);
     return code != 0 || active != 0;
 }
 
-/* The count of foreign resets is read right after the call: a reset that is reported after that came later. */
+/* The count of foreign resets is read right after the call. A reset that is reported after that came after the
+ * call. */
 void aio_count_set(int device, aio_counted *made) {
     change(device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice, made);
     uint32_t now = aio_device_foreign(device);

@@ -9,7 +9,7 @@
 int aio_device_start(int device, int strategy, aio_port *kick) {
     struct aio_device *self = &aio_devices[device];
     atomic_store(&self->strategy, strategy);
-    atomic_store(&self->kicks, 0); /* a reason that was never taken would suppress the next kick for it */
+    atomic_store(&self->kicks, 0); /* a reason that is left would suppress the next kick for that reason */
     atomic_store(&self->kick, kick);
     return aio_watcher_start(device);
 }
@@ -37,7 +37,7 @@ int64_t aio_device_waits(int device) {
     return atomic_load(&aio_devices[device].waits);
 }
 
-/* The list is in the order of the numbers, so the walk goes on even if `previous` has been unlisted
+/* The list is in the order of the streams' numbers. So the walk can go on even if `previous` has been unlisted
  * meanwhile. */
 static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
     if (previous && previous->listed) {
@@ -102,8 +102,8 @@ int aio_device_ask_streams(int device) {
     return streams;
 }
 
-/* True without reports, or where a report may be missing. The owner is read first, because an enqueuer counts
- * its entry before it gives the stream back: a task that is not counted yet may be the one that has failed. */
+/* Whether the stream's work may have failed without a report. The owner is read first, because an enqueuer
+ * counts its entry before it releases the stream. A task that is not counted yet may be the failed task. */
 static bool may_have_failed(aio_stream *stream) {
     bool enqueueing = atomic_load(&stream->owner) == AIO_ENQUEUER;
     bool unknown = enqueueing || aio_stream_has_manual(stream) ||
@@ -111,8 +111,8 @@ static bool may_have_failed(aio_stream *stream) {
     return (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
 }
 
-/* Work of another library may have failed. But a code that may come from aioacl's work is recorded as a failure
- * of that work. */
+/* The failed work may be that of another library. But a code that may come from aioacl's work is recorded as a
+ * failure of aioacl's work. */
 void aio_device_fail(int device, int32_t code, const char *text) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     aio_failures_settle();
@@ -130,8 +130,8 @@ void aio_device_sync_begin(int device) {
     atomic_fetch_add(&aio_devices[device].syncs, 1);
 }
 
-/* The code that the wait took is attributed by now, so the results of synchronizes during it can be
- * believed. */
+/* The code that the wait for the device took is attributed by now. So the results of synchronizes during that
+ * wait are valid. */
 void aio_device_sync_end(int device) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         uint64_t presumed = atomic_load(&stream->presumed);
@@ -140,7 +140,7 @@ void aio_device_sync_end(int device) {
         }
     }
     atomic_fetch_add(&aio_devices[device].syncs, 1);
-    aio_watcher_nudge(device);
+    aio_watcher_wake(device);
 }
 
 uint32_t aio_device_unattributed(int device) {
@@ -148,7 +148,8 @@ uint32_t aio_device_unattributed(int device) {
     return atomic_load(&aio_devices[device].unattributed);
 }
 
-/* A wait whose outcome was known before the reset was not ended by it. */
+/* If the outcome of the wait was known before the reset, publishes it: the reset has not interrupted this
+ * wait. */
 static bool ended_before(aio_token *token) {
     aio_result known = aio_stream_known(token->stream, token->position);
     if (known == aio_failed(AIO_PENDING)) {
@@ -227,7 +228,7 @@ static void drop_stale(int device) {
 void aio_device_flush(int device) {
     struct aio_device *self = &aio_devices[device];
     aio_failures_after_reset();
-    aio_watcher_nudge(device);
+    aio_watcher_wake(device);
     drop_stale(device);
     aio_lock_take(&self->lock);
     aio_token *token = self->deferred_waits;
@@ -243,10 +244,11 @@ void aio_device_flush(int device) {
 }
 
 /*
- * After a failure a queue stands still until the runtime's own thread handles it, and queries do not wake that
- * thread. Querying an event of the older kind right after it was recorded does. The event is recorded on a
- * stream of the engine's own, so that no user's stream is touched. One wake-up serves all streams of the
- * device. If that fails, a synchronize wakes the thread; that may take a second, so it runs on another thread.
+ * After a failure a queue stops until the runtime's own thread handles the failure, and queries do not wake
+ * that thread. A query of an event of the older kind wakes it, if the event was recorded right before. The
+ * event is recorded on the engine's own stream, so that no user's stream is touched. One wake-up serves all
+ * streams of the device. If the recording fails, a synchronize wakes the thread. A synchronize may take a
+ * second, so it runs on another thread.
  */
 void aio_device_nudge(int device) {
     struct aio_device *self = &aio_devices[device];
@@ -327,7 +329,8 @@ int aio_equipped(void) {
     return count;
 }
 
-/* The stream is idle, so destroying it does not wait. In a foreign reset it is left to that reset. */
+/* The stream is idle, so destroying it does not wait. On a foreign reset the stream is not destroyed here, but
+ * by that reset. */
 void aio_device_unequip(int device, uint32_t generation, bool foreign) {
     struct aio_device *self = &aio_devices[device];
     unsigned expected = generation;

@@ -1,6 +1,6 @@
 /*
- * The table: one slot for each function of the library, filled by dlsym, and a flag that shows whether it is
- * present.
+ * The table: one slot for each function of the library, filled by dlsym, and a flag that shows whether the
+ * function is present.
  */
 #include <dlfcn.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /*
- * The engine's interface to Python: the gate, streams, completions. It holds plain declarations only, because
- * cffi reads it without its preprocessor lines, and a second extension over the same engine may do so too.
+ * The engine's interface to Python: the gate, streams, completions. This file contains only plain declarations,
+ * because cffi reads it without its preprocessor lines. A second extension over the same engine may read it in
+ * the same way.
  *
  * No function here is called with the GIL held, and none calls Python. No function on the enqueue or await path
  * sleeps. A "position" is the number of an entry in its stream's queue, counted from 1.
@@ -13,12 +14,12 @@
 /* How the gate counts a call that is inside C.  See acl_api.inc. */
 enum aio_kind { AIO_FREE = 0, AIO_ENQUEUE = 1, AIO_WAIT = 2, AIO_LIFETIME = 3, AIO_CONTROL = 4 };
 
-/* In a set of kinds that has AIO_WAIT: threads inside a blocking wait may stay. */
+/* A flag for a set of kinds that contains AIO_WAIT: threads inside a blocking wait may stay inside. */
 enum aio_set { AIO_BLOCKED_MAY_STAY = 32 };
 
 enum aio_state { AIO_CLOSED = 0, AIO_OPEN = 1, AIO_DRAINING = 2, AIO_RESETTING = 3, AIO_QUARANTINED = 4 };
 
-/* Flags beside the state in the gate's word. */
+/* Flags, which are next to the state in the gate's word. */
 enum aio_flag {
     AIO_FOREIGN = 16, /* a foreign reset has shut the gate, and is not handled yet */
     AIO_FOUND = 32    /* a call has found that reset, and the state callback has not reported it yet */
@@ -41,16 +42,17 @@ enum aio_refusal {
     AIO_WAS_RESET = -2000000013, /* a wait was ended by a reset */
     AIO_NO_MEMORY = -2000000014,
     AIO_NO_THREAD = -2000000015,
-    AIO_STREAM_FAILED = -2000000016, /* a task of the stream has failed, or one that it depends on */
+    AIO_STREAM_FAILED = -2000000016, /* a task of the stream, or one that it depends on, has failed */
     AIO_EVENT_FAILED = -2000000017,  /* a task before the event has failed */
     AIO_REPORTS_LOST = -2000000018,  /* tasks have failed, and it is not known which */
     AIO_LIMIT = -2000000000          /* codes at or below this one are the engine's own */
 };
 
-/* How waits are done: by one watcher per device, or by a worker thread per wait, in the blocking call. */
+/* How waits are done: by one watcher per device, or by one worker thread per wait, which blocks in ACL. */
 enum aio_strategy { AIO_WATCH = 0, AIO_THREAD = 1 };
 
-/* How failed tasks are found. Confirmed: by synchronizing. Exact: the runtime calls back for each one. */
+/* How failed tasks are found. Confirmed: by synchronizing. Exact: the runtime calls a callback for each failed
+ * task. */
 enum aio_detection { AIO_CONFIRMED = 0, AIO_EXACT_ACL = 1, AIO_EXACT_RUNTIME = 2 };
 
 /* Why the maintenance thread was woken; a set of bits. */
@@ -58,7 +60,7 @@ enum aio_kick {
     AIO_KICK_SMALL = 1,   /* few small staging slots are free */
     AIO_KICK_LARGE = 16,  /* few large staging slots are free */
     AIO_KICK_REFILL = 2,  /* few events are in the pool */
-    AIO_KICK_NUDGE = 4,   /* there is no stream yet for waking the runtime */
+    AIO_KICK_NUDGE = 4,   /* the stream for waking the runtime is missing, or recording on it has failed */
     AIO_KICK_FOREIGN = 8, /* other code has reset the device */
     AIO_KICK_FAULT = 32,  /* a task has failed */
     AIO_KICK_DONE = 64    /* work that no caller awaits may be done; the objects that it used can be released */
@@ -79,45 +81,45 @@ enum aio_error_room { AIO_TEXT = 8192 };
 
 /* A failure. Its code is that of a task, AIO_WAS_RESET, or 107023 for work that an abort dropped. */
 typedef struct {
-    int32_t code; /* 0: nothing */
+    int32_t code; /* 0: no failure */
     int32_t device;
     uint32_t generation;
     int32_t stream;    /* as aclrtStreamGetId; -1: not known */
     uint64_t position; /* the position of the failed entry on that stream */
-    int32_t own;       /* 1: the failed entry is on the stream that was asked */
+    int32_t own;       /* 1: the failed entry is on the stream that the caller passed */
     int32_t stops;     /* 1: the failure has stopped its context for ever */
     char text[AIO_TEXT];
 } aio_error;
 
 /* library.c: the library. */
-/* Which library may be opened. This is checked when the library is loaded, whatever its file looks like. */
+/* Which library may be opened. The check is made on the loaded library, not on its file. */
 enum aio_wanted { AIO_WANT_REAL = 0, AIO_WANT_SIMULATOR = 1, AIO_WANT_ANY = 2 };
 /* The state of a companion library. BROKEN: dlopen failed. SIMULATOR: it is the simulator, or depends on it. */
 enum aio_part { AIO_PART_UNUSED = 0, AIO_PART_USED = 1, AIO_PART_BROKEN = 2, AIO_PART_SIMULATOR = 3 };
-/* Opens the library, and then the companions until no function is missing. `companions`: paths, each with its
- * NUL, and an empty one at the end. Returns 0, or -1 with the reason in `error`; then nothing is open. A
- * library that is open already stays open, and the result is 0. */
+/* Opens the library, and then the companions until no function is missing. `companions` is a list of paths,
+ * each ended by a NUL, with an empty path at the end. Returns 0, or -1 with the reason in `error`; after -1
+ * nothing is open. If a library is open already, it stays open and the result is 0. */
 int aio_library_open(const char *path, const char *companions, int wanted, int key, char *error, size_t size);
 /* The key that the open library was opened with; -1: none is open. */
 int aio_library_key(void);
 int aio_library_part(int companion);
 int aio_library_is_simulator(void);
 void *aio_library_symbol(const char *name);
-/* Fills `text` with the paths of the objects of this process that define ACL, each with its NUL. Returns the
- * bytes filled, or -1 if they do not fit or there is no memory. */
+/* Fills `text` with the paths of the objects of this process that define ACL, each ended by a NUL. Returns the
+ * number of bytes written, or -1 if the paths do not fit or memory has run out. */
 int aio_library_present(char *text, size_t size);
 /* Whether the library that this process loaded from the path is a simulator. The file may have been replaced
  * since. */
 int aio_library_loaded_simulator(const char *path);
-/* Whether the process began with rights of its program's file: set-user-id, set-group-id or capabilities. The
- * real and the effective ids may be equal again by now. */
+/* Whether the process got additional rights from its program's file when it began: set-user-id, set-group-id or
+ * capabilities. The real and the effective ids may be equal again by now. */
 int aio_borrowed_rights(void);
-/* Waits while another thread opens a library. Returns 1 when that has ended, 0 when the time is over. A caller
- * that waits in short turns can handle signals in between; the calls that wait for the lock cannot be
- * interrupted. */
+/* Waits while another thread opens a library. Returns 1 when the opening has ended, or 0 when the time is over.
+ * Calls that wait for the lock cannot be interrupted. So callers wait in short turns with this function, and
+ * can handle signals in between. */
 int aio_library_wait(int64_t timeout_us);
-/* Held around a fork, so that no library is being opened meanwhile. The child renews the lock; it cannot unlock
- * it. */
+/* The lock is held around a fork, so that no library is being opened meanwhile. The child cannot unlock the
+ * lock, so it renews the lock. */
 void aio_library_lock(void);
 void aio_library_unlock(void);
 void aio_library_renew_lock(void);
@@ -127,7 +129,8 @@ int aio_table_size(void);
 const char *aio_table_name(int index);
 const char *aio_table_since(int index);
 int aio_table_kind(int index);
-/* As they are written in the table: "aclError", "(aclrtStream stream)". */
+/* The return type and the parameters as the table has them, for example "aclError" and "(aclrtStream
+ * stream)". */
 const char *aio_table_returns(int index);
 const char *aio_table_params(int index);
 int aio_table_present(int index);
@@ -135,42 +138,42 @@ int aio_table_present(int index);
 /* gate.c. */
 int aio_enter(aio_pass pass, int kind, int function);
 void aio_leave(aio_pass pass, int kind);
-/* The runtime's text on the newest failure of this thread, or "". */
+/* The runtime's text for the newest failure of this thread, or "". */
 const char *aio_error_text(void);
-/* The function that returned the code, if it is the code of this thread's last failure inside the gate; else
+/* The function that returned the code, if the code is that of this thread's last failure inside the gate; else
  * -1. */
 int aio_failed_function(int code);
 uint64_t aio_gate_word(int device);
-/* Sets state, flags and generation in one step; calls that are inside stay counted. The changes that a foreign
- * reset has made to the word meanwhile stay too: the generation is never lowered, and FOREIGN keeps the gate
- * shut until aio_gate_met. */
+/* Sets state, flags and generation in one step. Calls that are inside stay counted. Changes that a foreign
+ * reset has made to the word meanwhile are kept: the generation is never lowered, and FOREIGN keeps the gate
+ * shut until aio_gate_met is called. */
 void aio_gate_set(int device, int state, uint32_t generation);
 /* Whether a foreign reset has shut the gate and is not handled yet. */
 int aio_gate_foreign(int device);
 /* The foreign reset has been handled: from now on the state alone decides which calls may enter. */
 void aio_gate_met(int device);
-/* Calls inside. counts[0..2]: enqueueing, waiting, lifetime. */
+/* Reads how many calls are inside. counts[0..2]: enqueueing, waiting, lifetime. */
 void aio_gate_counts(int device, int32_t counts[3]);
-/* Waits, without spinning, until no call of the kinds (bits 1 << kind, AIO_BLOCKED_MAY_STAY) is inside. Returns
- * 1, or 0 when the time is over. */
+/* Waits, without spinning, until no call of the given kinds is inside. `kinds` is a set of bits 1 << kind, and
+ * may contain AIO_BLOCKED_MAY_STAY. Returns 1, or 0 when the time is over. */
 int aio_gate_wait(int device, int kinds, int64_t timeout_us);
-/* The same for calls of all kinds, except those of the calling thread. */
+/* Like aio_gate_wait, for calls of all kinds except those of the calling thread. */
 int aio_gate_wait_others(int device, int64_t timeout_us);
 /* Lists the calls that are inside now: function, thread, microseconds. Returns how many were written. */
 int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
-/* Counts a thread that works for a reset by aioacl as inside, although the gate is shut: the barrier and a
- * foreign reset must wait for it too. The kind is LIFETIME; aio_leave takes the count back. Returns 0, or
+/* Counts a thread that works for a reset by aioacl as inside, although the gate is shut. The barrier and a
+ * foreign reset must wait for this thread too. The kind is LIFETIME; aio_leave ends the count. Returns 0, or
  * AIO_CROWDED. */
 int aio_helper_count(int device);
 void aio_set_context(int device, void *context);
 /* Makes the device's context current on this thread, for code that calls the runtime directly. */
 int aio_bind_thread(aio_pass pass);
-/* Marks this thread as one of the device's own, on which no other code changes the context. */
+/* Marks this thread as one of the device's own threads, on which no other code changes the context. */
 int aio_adopt_thread(aio_pass pass);
-/* While set, this thread's own resets are not taken for foreign ones. */
+/* While `on` is set, resets by this thread do not count as foreign resets. */
 void aio_own_reset(int on);
-/* Marks this thread as the control thread of that device: its resets are not foreign ones, and its calls are
- * listed among those inside. */
+/* Marks this thread as the control thread of that device: its resets do not count as foreign resets, and its
+ * calls are listed among those inside. */
 void aio_control_thread(int device);
 
 /* device.c. */
@@ -179,55 +182,57 @@ void aio_device_stop(int device);
 /* Returns the reasons for which the maintenance thread was woken, and clears them. */
 int aio_device_kicks(int device);
 void aio_device_kick(int device, int reason);
-/* Waits in flight, of any generation. */
+/* How many waits have not ended, of any generation. */
 int64_t aio_device_waits(int device);
 /* How many streams have unfinished work, after one query of each. */
 int aio_device_busy(int device);
 /* How many streams of the present generation have unfinished work, as far as is known; calls no ACL
  * function. */
 int aio_device_unfinished(int device);
-/* Brings the positions of the device's streams up to date by a query of each. Returns how many streams are
+/* Updates the positions of the device's streams by a query of each stream. Returns how many streams are
  * listed. */
 int aio_device_ask_streams(int device);
 /* Aborts every busy stream, in parallel. `out` counts streams: aborted, not supported, failed or out of
  * time. */
 void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]);
-/* The same, and for native streams of other code, too, which the caller keeps alive until the call returns. */
+/* Like aio_device_abort, but also aborts the native streams of other code in `named`. The caller keeps these
+ * alive until the call returns. */
 void aio_device_abort_named(int device, void *const *named, int count, int64_t timeout_us, int32_t out[3]);
-/* Around a wait for the whole device and the attribution of its code, which may be the code of any stream. One
- * such wait at a time. */
+/* To be called before a wait for the whole device, and after the code of that wait is attributed. The code may
+ * be that of any stream. Only one such wait may be in progress at a time. */
 void aio_device_sync_begin(int device);
 void aio_device_sync_end(int device);
-/* Records a code that a wait for the whole device returned, on every stream whose work may have failed with
- * it. */
+/* Records the code of a wait for the whole device on every stream whose work may have failed with that code. */
 void aio_device_fail(int device, int32_t code, const char *text);
 /* Takes the next failed task that was not reported to the listeners yet. Returns 0 if there is none. */
 int aio_device_take_failure(int device, aio_error *out);
-/* From now on the failure of a task of that generation stops the context. */
+/* From now on, a failed task of that generation stops its context. */
 void aio_device_stops(int device, uint32_t generation);
-/* How many reports since the start were of tasks that aioacl did not enqueue. */
+/* How many reports since the start were about tasks that aioacl did not enqueue. */
 uint32_t aio_device_unattributed(int device);
-/* Makes the watcher check the gate now. */
-void aio_watcher_nudge(int device);
-/* To be called when a reset has ended, whether it succeeded or not: ends the waits that it interrupted. */
+/* Wakes the watcher, so that it checks the gate now. */
+void aio_watcher_wake(int device);
+/* Ends the waits that a reset interrupted. To be called when the reset has ended, whether it succeeded or
+ * not. */
 void aio_device_flush(int device);
 /* Fills the pool up to `count` spare events.  Returns an aclError. */
 int aio_device_refill(int device, int timing, int count);
-/* Destroys the native events of the present generation, and returns how many. To be called when the gate is
- * shut and no call is inside. */
+/* Destroys the native events of the present generation, and returns how many it destroyed. To be called when
+ * the gate is shut and no call is inside. */
 int aio_device_destroy_events(int device);
-/* Makes the stream and the event with which the watcher wakes the runtime, and wakes it once. Returns an
- * aclError. */
+/* Makes the stream and the event with which the watcher wakes the runtime, and wakes the runtime once. Returns
+ * an aclError. */
 int aio_device_equip(int device);
 /* How many devices have such a stream and event now. */
 int aio_equipped(void);
 /* How many foreign resets the state callback has reported since the start. */
 uint32_t aio_device_foreign(int device);
-/* A call of that generation has found that other code reset the device: shuts the gate, unless it is shut. */
+/* To be called when a call of that generation has found that other code reset the device. Shuts the gate,
+ * unless the gate is shut already. */
 void aio_foreign_found(int device, uint32_t generation);
-/* To be called after the device was set and the gate was opened. `foreign_resets`: how many foreign resets had
- * been reported when the device was set. Those are marked as handled. If more were reported since, the gate is
- * shut until they are handled too. */
+/* Marks foreign resets as handled. To be called after the device was set and the gate was opened.
+ * `foreign_resets` is the number of foreign resets that had been reported when the device was set. If more were
+ * reported since, the gate is shut until they are handled too. */
 void aio_foreign_settle(int device, uint32_t foreign_resets);
 int aio_watch_foreign(void);
 int64_t aio_threads(void);
@@ -238,11 +243,11 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 typedef struct {
     int32_t returned;
     int32_t code;
-    uint32_t foreign_resets; /* foreign resets reported before the call, or undone by it */
+    uint32_t foreign_resets; /* foreign resets that were reported before the call, or that it has undone */
 } aio_counted;
 
 /* Sets the device. A foreign reset that is reported meanwhile is counted in `foreign_resets` if the device is
- * still set. If it is not set, that reset has undone this set. */
+ * still set. If the device is not set any more, that reset has undone this set. */
 void aio_count_set(int device, aio_counted *made);
 /* Resets the device; this does not count as a foreign reset. */
 void aio_count_reset(int device, int force, aio_counted *made);
@@ -254,21 +259,22 @@ void aio_stage_close(int device);
 
 /* stream.c. */
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
-/* Destroys the native stream if it is idle and not in use; its outcomes stay known. Returns AIO_PENDING if it
- * cannot be destroyed yet. */
+/* Destroys the native stream if it is idle and not in use. The outcomes of its positions stay known. Returns
+ * AIO_PENDING if it cannot be destroyed yet. */
 int aio_stream_destroy(aio_stream *stream);
-/* Gives up the stream; its memory is freed when the last wait has ended. */
+/* Drops the caller's reference to the stream. The memory is freed when the last wait has ended. */
 void aio_stream_drop(aio_stream *stream);
 /* As aclrtStreamGetId; -1: not known. */
 int32_t aio_stream_id(const aio_stream *stream);
 uint64_t aio_stream_tail(const aio_stream *stream);
 uint64_t aio_stream_completed(const aio_stream *stream);
-/* Positions from here on never complete, because they depend on work that was dropped; or UINT64_MAX. */
+/* The first position that never completes, because it depends on work that was dropped; UINT64_MAX if there is
+ * none. */
 uint64_t aio_stream_stranded(const aio_stream *stream);
 /* Queries the runtime. Returns 1 if the position is done, 0 if it is not, or a code. */
 int aio_stream_query(aio_stream *stream, uint64_t position);
-/* The outcome of a position, without suspending: queries the runtime if the outcome is not known yet.
- * AIO_PENDING if it cannot be known at once. */
+/* Returns the outcome of a position, without suspending. Queries the runtime if the outcome is not known yet.
+ * Returns AIO_PENDING if the outcome cannot be found at once. */
 aio_result aio_stream_poll(aio_stream *stream, uint64_t position);
 /* Synchronizes a failed stream once, if it is idle, to take the runtime's code and text. */
 void aio_stream_take_code(aio_stream *stream);
@@ -286,8 +292,9 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
 /* `source` recorded the event, at the position `at`. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at);
 int aio_stream_abort(aio_stream *stream);
-/* To be called after this thread has enqueued on the stream by direct ACL calls; `before` was its last task
- * until then. A position that submits no task of its own covers the work that was enqueued so. */
+/* To be called after this thread has enqueued on the stream by direct ACL calls. `before` is the id of the
+ * thread's last task before those calls. A later entry that submits no task of its own covers the work that was
+ * enqueued in this way. */
 void aio_stream_manual(aio_stream *stream, uint32_t before);
 /* The id of the last task that this thread has enqueued. */
 uint32_t aio_last_task(void);
@@ -296,17 +303,17 @@ uint32_t aio_last_task(void);
 int aio_stream_doubt(aio_stream *stream);
 /* Entries that may still be enqueued before the queue counts as full. */
 int64_t aio_stream_room(aio_stream *stream);
-/* The ticket at this position was dropped, so later work may delay the position. */
+/* The ticket of this position was dropped, so later work may delay its completion. */
 void aio_stream_forget(aio_stream *stream, uint64_t position);
 
 /* outcome.c, failure.c. */
-/* The outcome, if it is known already; calls no ACL function. AIO_PENDING if it is not known. */
+/* Returns the outcome if it is known already, else AIO_PENDING. Calls no ACL function. */
 aio_result aio_stream_known(aio_stream *stream, uint64_t position);
-/* The failure of a position, or of what it depends on. Returns its code, or 0. With `out` the failure is
- * described, and counts as collected. */
+/* Finds the failure of a position, or of work that the position depends on. Returns the failure's code, or 0.
+ * If `out` is not NULL, the failure is described there, and counts as collected. */
 int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out);
-/* Returns 1 and describes the stream's own failure if that is not collected yet; it counts as collected then.
- * Else 0. */
+/* If the stream's own failure is not collected yet, describes it in `out`, marks it as collected and returns 1.
+ * Else returns 0. */
 int aio_stream_uncollected(aio_stream *stream, aio_error *out);
 
 /* events.c. */
@@ -315,13 +322,13 @@ void aio_event_drop(aio_event *event);
 aclrtEvent aio_event_handle(const aio_event *event);
 
 /* report.c. */
-/* Registers for reports of failed tasks, in one of the ways in the set `allowed` (of enum aio_detection). Only
- * the first call registers. Returns the way that is used. */
+/* Registers a callback for reports of failed tasks, in one of the ways in the set `allowed` (of enum
+ * aio_detection). Only the first call registers. Returns the way that is used. */
 int aio_failures_register(int allowed);
 /* Sets whether the chip keeps the order on which the reports depend. If it does not, aioacl does not rely on
- * them. */
+ * reports. */
 void aio_failures_trust(int trust);
-/* The way in which reports are registered for, and the way in which failed tasks are found. */
+/* How the callback for reports is registered, and how failed tasks are found (both of enum aio_detection). */
 int aio_failure_reports(void);
 int aio_failure_detection(void);
 
@@ -330,31 +337,31 @@ int aio_failure_detection(void);
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key);
 
 /* port.c. */
-/* NULL when memory or descriptors have run out, and in a forked child. */
+/* Returns NULL in a forked child, or if memory or descriptors have run out. */
 aio_port *aio_port_new(void);
 int aio_port_fd(const aio_port *port);
 /* Takes at most `max` completions; call it when the descriptor is readable. */
 int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max);
 enum aio_room { AIO_BATCH = 256 };
-/* Completions that are still to be handed out. A caller that is interrupted before it sees the call return
- * finds all of them here. */
+/* Completions that were taken from the port and are still to be handed out. If an exception interrupts the
+ * caller before it has received the return value, it finds all completions here. */
 typedef struct {
     int32_t count;
     uint64_t keys[AIO_BATCH];
     int64_t results[AIO_BATCH];
 } aio_batch;
-/* Takes as many completions as there is room for. Returns how many are in the batch then. */
+/* Takes as many completions as the batch has room for. Returns how many the batch then contains. */
 int aio_port_fill(aio_port *port, aio_batch *batch);
-/* Posts a completion. Returns 0 or a refusal: AIO_NOT_OPEN for NULL, which stands for a port that its owner has
- * closed. */
+/* Posts a completion. Returns 0 or a refusal. A port that its owner has closed is passed as NULL; the refusal
+ * is then AIO_NOT_OPEN. */
 int aio_port_post(aio_port *port, uint64_t key, int64_t result);
-/* The owner gives up the port; the descriptor is closed when the last wait has been published. */
+/* Drops the owner's reference to the port. The descriptor is closed when the last wait has been published. */
 void aio_port_close(aio_port *port);
 int64_t aio_port_in_flight(const aio_port *port);
 
 /* exporter.h. */
-/* A new reference to the Python type that is the base of classes that give access to memory of another object.
- */
+/* Returns a new reference to the Python type that is the base of classes that give access to another object's
+ * memory. */
 void *aio_exporter(void);
 
 /* exit.c. */

@@ -1,14 +1,14 @@
 /*
  * Enqueueing. Every function here enters the gate, owns the stream for the call, counts the entry and leaves.
  *
- * The runtime blocks without limit when a queue is full, and without a free slot of staging memory there is
- * nowhere to copy to. Both are refused before the call, and so is work on a stream that has failed. Before
- * later work hides a position that a ticket refers to, a mark is recorded.
+ * The runtime blocks without limit when a queue is full, and a staged copy needs a free slot of staging memory.
+ * So work is refused before the call if the queue is full, if no slot is free, or if the stream has failed.
+ * Before later work hides a position that a ticket refers to, a mark is recorded.
  *
- * An entry may consist of several tasks of the runtime, or of none. Its id is the id of its last task, which
- * the runtime returns to this thread right after the call. After a call that submits nothing, the runtime still
- * returns the id of what the thread enqueued before, perhaps elsewhere. So for a call that may submit nothing,
- * the id counts only if it has changed.
+ * An entry may consist of several tasks of the runtime, or of none. The entry's id is the id of its last task,
+ * which the runtime returns to this thread right after the call. After a call that submits nothing, the runtime
+ * still returns the id of the task that the thread enqueued before, perhaps on another stream. So after a call
+ * that may submit nothing, the id is used only if it has changed.
  */
 #include "internal.h"
 
@@ -22,7 +22,7 @@ static int lock_enqueue(aio_stream *stream) {
         if (atomic_load(&stream->dropped)) {
             return AIO_STALE;
         }
-        /* The owner may be stuck in C; a reset must then be able to end this wait. */
+        /* The owner may be blocked in C. Then a reset must be able to end this wait. */
         uint64_t word = aio_gate_word(stream->device);
         if (turn > 64 && aio_word_generation(word) != stream->generation) {
             return AIO_STALE;
@@ -34,9 +34,9 @@ static int lock_enqueue(aio_stream *stream) {
     }
 }
 
-/* A report that came meanwhile was left to this thread. The stream is given back first and `pending` is read
- * then. So either the thread that attributes the report sees the free stream, or this thread sees the
- * report. */
+/* A report that came meanwhile was left to this thread. This thread first releases the stream and then reads
+ * `pending`. So either the thread that attributes the report sees that the stream has no owner, or this thread
+ * sees the report. */
 static void unlock_enqueue(aio_stream *stream) {
     atomic_store(&stream->owner, AIO_NOBODY);
     if (atomic_load(&stream->pending)) {
@@ -93,16 +93,16 @@ static void number(aio_stream *stream, uint64_t position, uint32_t id, bool subm
     }
 }
 
-/* While this word is set, the watcher checks the device now and then. It clears the word before its last
- * check. */
+/* While `guarded` is set, the watcher checks the device at intervals. The watcher clears `guarded` before its
+ * last check. */
 static void guard(int device) {
     atomic_store(&aio_devices[device].guarded, true);
-    aio_watcher_nudge(device);
+    aio_watcher_wake(device);
 }
 
-/* An abort that did not wait for the owner may have dropped the entry: an abort that began since, or one that
- * was in the runtime when the stream was taken. The entry is counted first and the aborts are read then, so
- * that either the abort or this thread notes the entry. The same holds for a task that has failed by now. */
+/* An abort that did not wait for the owner may have dropped the entry. It began after this thread took the
+ * stream, or was in the runtime at that time. This thread first counts the entry and then reads the aborts. So
+ * either the abort or this thread notes the entry. In the same way, a task that has failed by now is found. */
 static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     number(stream, position, id, submitted);
@@ -134,7 +134,7 @@ static void append_mark(aio_stream *stream, aio_event *event, uint64_t position)
     atomic_store(&stream->last_mark, position);
 }
 
-/* The caller owns the stream. On success it gets a reference of its own. */
+/* The caller owns the stream. On success, *made is a reference to the event, which the caller must drop. */
 static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     aio_event *event = NULL;
     int code = aio_event_take(stream->device, stream->generation, timing, &event);
@@ -156,7 +156,7 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     return 0;
 }
 
-/* It is not an error if a mark cannot be recorded: the wait then lasts until later work is done, too. */
+/* It is not an error if a mark cannot be recorded. The wait then lasts until later work is done, too. */
 static void mark(aio_stream *stream) {
     aio_event *event = NULL;
     if (record_owned(stream, false, &event) == 0) {
@@ -177,8 +177,9 @@ static void refuse(aio_stream *stream, aio_frame *frame) {
     aio_end(frame, 0);
 }
 
-/* Whether the stream has failed, according to the reports until now. While no enqueuer counts, a failed task
- * that is not counted was enqueued by direct ACL calls. */
+/* Whether the stream has failed, according to the reports until now. This thread owns the stream, so no
+ * enqueuer is about to count an entry. A failed task that is not counted was then enqueued by direct ACL
+ * calls. */
 static bool has_failed(aio_stream *stream) {
     aio_failures_settle();
     if (atomic_load(&stream->pending)) {
@@ -218,7 +219,7 @@ int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int functi
     return code;
 }
 
-/* `before`: the thread's last task, for a call that may submit nothing. */
+/* `before`: for a call that may submit nothing, the id of the thread's last task before the call; else NULL. */
 static aio_result end_counted(aio_stream *stream, aio_frame *frame, int code, const uint32_t *before) {
     aio_result result = aio_failed(code);
     if (code == 0) {
@@ -259,7 +260,7 @@ aio_result aio_fill(aio_stream *stream, int held, void *target, size_t space, in
     return aio_enqueue_end(stream, &frame, code);
 }
 
-/* A call that submits nothing leaves the thread's number as it was. */
+/* A call that submits nothing does not change the id of the thread's last task. */
 static aio_result count_wait(aio_stream *stream, bool linked, uint32_t before) {
     uint32_t now = aio_last_task();
     aio_result result = (aio_result)count_as(stream, now, now != before);
@@ -289,7 +290,7 @@ static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *eve
     if (code) {
         return aio_failed(code);
     }
-    bool linked = source != stream; /* on one stream the order of the queue is enough */
+    bool linked = source != stream; /* on the same stream the order of the queue is enough */
     code = aio_stream_error(source, at, NULL) ? AIO_EVENT_FAILED : 0;
     if (code == 0 && linked) {
         code = aio_link_add(stream, source, at);
@@ -301,7 +302,7 @@ static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *eve
     return aio_failed(code);
 }
 
-/* An event of another device is used under the gate of that device as well. */
+/* An event of another device is used inside the gate of that device, too. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at) {
     aio_pass theirs = aio_make_pass(event->device, event->generation, 0);
     if (event->device == stream->device && event->generation != stream->generation) {
@@ -356,8 +357,8 @@ void aio_stream_forget(aio_stream *stream, uint64_t position) {
     }
 }
 
-/* Without owning the stream, the tail would be a guess. But an enqueuer that is stuck in C must not prevent the
- * abort. */
+/* Tries to own the stream, because only its owner can read the exact tail. But an enqueuer that is blocked in C
+ * must not prevent the abort. */
 static bool lock_enqueue_briefly(aio_stream *stream) {
     for (unsigned turn = 0; turn < 1000; turn++) {
         uint32_t unowned = AIO_NOBODY;
@@ -369,14 +370,14 @@ static bool lock_enqueue_briefly(aio_stream *stream) {
     return false;
 }
 
-/* Whether the code comes from a check before the work is touched. With any other code, work may have been
- * dropped. */
+/* Whether the code shows that the runtime refused the abort before it changed anything. After any other code,
+ * work may have been dropped. */
 static bool was_refused(int code) {
     return (code > 0 && code < RT_WAIT_TIMEOUT) || code == RT_FEATURE_NOT_SUPPORT;
 }
 
-/* Work that was done before the abort keeps its own outcome. What the abort drops looks complete until it is
- * noted. After an abort that failed on the way, only a query can show when the work has ended. */
+/* Work that was done before the abort keeps its own outcome. Work that the abort drops looks complete until the
+ * abort is noted. If the abort fails midway, only a query can show when the work has ended. */
 static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
     bool owned = lock_enqueue_briefly(stream);
@@ -415,14 +416,14 @@ int aio_stream_abort(aio_stream *stream) {
     return code;
 }
 
-/* An id that has not changed belongs to what this thread enqueued elsewhere, or to a call that submits nothing.
- * But it may also be the next id of this stream, or its first. */
+/* If the id has not changed, the call submitted nothing, or the id is that of a task that this thread enqueued
+ * on another stream. But the same id may also be the next id of this stream, or its first. */
 static void note_manual(aio_stream *stream, uint32_t before) {
     uint32_t now = aio_last_task(), next = stream->last_task + 1;
     if (!atomic_load(&stream->numbered)) {
         atomic_store(&stream->numbered, atomic_load(&stream->tail) + 1);
     } else if ((now == before && now != next) ||
-               (int32_t)(now - next) < 0) { /* or another thread has enqueued since then */
+               (int32_t)(now - next) < 0) { /* or another thread has enqueued a later task */
         return;
     }
     stream->last_task = now;

@@ -1,11 +1,11 @@
 /*
- * Native events: a pool for each device, so that a record on the enqueue path finds one ready.
+ * Native events: a pool for each device, so that recording on the enqueue path finds an event ready.
  *
- * An event goes back to the pool when nothing refers to it. When it is recorded again, it marks the new point;
- * waits that other streams have already queued on it still wait for the old one.
+ * An event returns to the pool when nothing refers to it. When it is recorded again, it marks the new point.
+ * Waits that other streams have already queued on the event still wait for the old point.
  *
- * A list holds all events that were made, and they are destroyed before a reset. The runtime does not free
- * events with their device, and destroying one after the tear-down is undefined: aclrtDestroyEvent uses the
+ * All events that were made are in a list, and are destroyed before a reset. The runtime does not free events
+ * with their device, and destroying an event after the tear-down is undefined: aclrtDestroyEvent uses the
  * device object that the event was made with. So if a thread still waits for an event in C when the device is
  * reset, that event is abandoned.
  */
@@ -100,8 +100,8 @@ static void push_event(struct aio_device *self, aio_event *event) {
     aio_lock_give(&self->lock);
 }
 
-/* Makes an event if the pool is empty. That is cheap on the runtime (no hardware id before the record), and
- * better than a wait that covers the wrong work. */
+/* Makes an event if the pool is empty. That is cheap, because the runtime allocates no hardware id before the
+ * event is recorded. Without an event, a wait would cover the wrong work. */
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
     aio_event *event;
@@ -126,7 +126,7 @@ void aio_event_hold(aio_event *event) {
     atomic_fetch_add(&event->references, 1);
 }
 
-/* A native event of an older generation is left to the runtime: a dead handle is never passed to C. */
+/* A native event of an older generation is left to the runtime: a stale handle is never passed to C. */
 void aio_event_drop(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
     if (atomic_load(&aio_in_child) || atomic_fetch_sub(&event->references, 1) != 1) {
@@ -181,8 +181,8 @@ int aio_device_refill(int device, int timing, int count) {
     return code;
 }
 
-/* The caller destroys the handle, so it is removed here: after a failed reset the generation is the same, and
- * another reset follows. */
+/* Takes a handle out of its event, because the caller destroys the handle. After a failed reset the generation
+ * is the same, and the next reset must not find the handle again. */
 static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aio_lock_take(&self->lock);
     aio_event *event = self->events;
@@ -215,9 +215,9 @@ static void await_blocked_waiters(const struct aio_device *self) {
     }
 }
 
-/* This thread is counted first and then reads the generation. A foreign reset raises the generation first and
- * then waits for counted threads. So this thread destroys its events before the tear-down, and the foreign
- * reset's callback destroys the rest. */
+/* This thread first counts itself as inside and then reads the generation. A foreign reset first raises the
+ * generation and then waits for counted threads. So this thread destroys its events before the tear-down, and
+ * the foreign reset's callback destroys the rest. */
 int aio_device_destroy_events(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int destroyed = 0;

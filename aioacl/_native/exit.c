@@ -2,12 +2,12 @@
  * The end of the process.
  *
  * A thread that is inside C while the runtime's destructors run crashes the process. The exit handler is
- * installed right after the library was opened, so it runs before those destructors. It shuts every gate, wakes
- * the engine's threads and waits until no thread is inside. If one stays inside, the handler ends the process
- * at once, with the same status.
+ * installed right after the library was opened, so it runs before those destructors. The handler shuts every
+ * gate, wakes the engine's threads and waits until no thread is inside. If a thread stays inside, the handler
+ * ends the process at once, with the same status.
  *
- * In a forked child the runtime's threads do not exist, and its destructor would wait for them. So the child
- * ends at once.
+ * In a forked child the runtime's threads do not exist, and the runtime's destructor would wait for them. So
+ * the handler ends the child at once.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void at_exit(int status, void *unused) {
     }
     atomic_store(&aio_exiting, true);
     for (int device = 0; device < AIO_DEVICES; device++) {
-        aio_watcher_nudge(device);
+        aio_watcher_wake(device);
     }
     if (!wait_until_empty()) {
         _exit(status);

@@ -1,9 +1,9 @@
 /*
  * The base of Python classes that give access to memory that another object owns.
  *
- * Before Python 3.12 only types made in C have the buffer protocol. Instances of this type pass each request on
- * to their attribute `_exported`. So a view refers to that object, not to the instance. The instance may be
- * closed, and its memory freed at once unless there is a view.
+ * Before Python 3.12 only types made in C have the buffer protocol. Instances of this type pass each request
+ * for a view on to their attribute `_exported`. So a view refers to that object, not to the instance. When the
+ * instance is closed, its memory is freed at once, unless a view still exists.
  *
  * This header is only for the extension's own source, which includes Python.h.
  */
@@ -18,8 +18,8 @@ static int hand_on(PyObject *self, Py_buffer *view, int flags) {
     return result;
 }
 
-/* Never called, because no view refers to the instance. But without this slot some libraries, numpy for one,
- * keep a reference to the instance instead of a view. */
+/* Never called, because no view refers to the instance. But without this slot some libraries, for example
+ * numpy, keep a reference to the instance instead of a view. */
 static void release(PyObject *self, Py_buffer *view) {
     (void)self;
     (void)view;

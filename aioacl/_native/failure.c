@@ -1,20 +1,20 @@
 /*
  * Failures: which positions of which streams they affect.
  *
- * A stream keeps two error records. `own` is the first of its own tasks that failed; `inherited` is the first
- * failure that it depends on through aclrtStreamWaitEvent. Each makes every position from `from` on a failed
- * one, because work behind a failed task cannot be trusted. An entry that waits for an event is a link to the
- * stream that recorded it. A failure of that stream is copied along the links, transitively, before any caller
- * can learn that the work behind them is complete (aio_failures_settle).
+ * A stream keeps two error records. `own` is the first failure of its own tasks; `inherited` is the first
+ * failure that it depends on through aclrtStreamWaitEvent. Each record means that every position from `from` on
+ * has failed, because work after a failed task cannot be trusted. An entry that waits for an event is a link to
+ * the stream that recorded the event. A failure of that stream is copied along the links, transitively, before
+ * any caller can learn that the work after them is complete (aio_failures_settle).
  *
- * A position is confirmed when it is known that nothing up to it, and nothing that it depends on, has failed.
- * A confirmed position never fails later. With the runtime's callback, "complete" confirms. One case is
- * different: a wait for an event that takes longer than its time limit fails without a callback. So a wait that
- * was slower than the shortest limit that can be set is confirmed by synchronizing. Without the callback, every
+ * A position is confirmed when it is known that nothing up to it, and nothing that it depends on, has failed. A
+ * confirmed position never fails later. With the runtime's callback, the answer "complete" confirms a position.
+ * There is one exception: a wait for an event that exceeds its time limit fails without a callback. So a wait
+ * that took longer than the shortest possible limit is confirmed by synchronizing. Without the callback, every
  * position is confirmed by synchronizing.
  *
- * One lock guards all links and error records. It is taken before a device's lock and a stream's lock. For work
- * that succeeds, this file costs two loads, and the links of streams that wait for others.
+ * One lock guards all links and error records. It is taken before a device's lock and a stream's lock. If the
+ * work succeeds, the cost is two loads, and the links of streams that wait for other streams.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void aio_failures_lock(void) {
     inside = true;
 }
 
-/* Streams whose last reference was dropped meanwhile are freed now, because freeing takes the lock. */
+/* Streams whose last reference was dropped under the lock are freed now, because freeing takes the lock. */
 void aio_failures_unlock(void) {
     inside = false;
     aio_lock_give(&failures);
@@ -103,10 +103,10 @@ void aio_failure_strand(aio_stream *stream, uint64_t from) {
     if (from < atomic_load(&stream->stranded)) {
         atomic_store(&stream->stranded, from);
     }
-    aio_watcher_nudge(stream->device);
+    aio_watcher_wake(stream->device);
 }
 
-/* The maintenance thread reports it to the listeners. */
+/* Queues the failure for the maintenance thread, which reports it to the listeners. */
 static void announce(aio_failure *failure) {
     struct aio_device *device = &aio_devices[failure->device];
     aio_failure **link = &device->failures;
@@ -178,8 +178,8 @@ int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out) 
     return code;
 }
 
-/* Returns 1 and describes the stream's own failure if it is not collected yet; it counts as collected then.
- * Else 0. */
+/* If the stream's own failure is not collected yet, describes it in `out`, marks it as collected and returns 1.
+ * Else returns 0. */
 int aio_stream_uncollected(aio_stream *stream, aio_error *out) {
     aio_failures_settle();
     aio_failures_lock();

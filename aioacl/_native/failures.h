@@ -11,17 +11,17 @@
 #include "codes.h"
 #include "engine.h"
 
-/* A task that failed. Streams whose positions it makes fail share this record. Guarded by the lock of
- * failure.c. */
+/* A task that failed. All streams whose positions failed because of this task share this record. Guarded by the
+ * lock of failure.c. */
 typedef struct aio_failure {
-    struct aio_failure *next; /* in the list of failures that the device has not reported yet */
+    struct aio_failure *next; /* in the list of the device's failures that are not reported yet */
     int references;
     int32_t code;
     int32_t device;
     uint32_t generation;
-    int32_t stream; /* its id */
+    int32_t stream; /* the stream's id */
     uint64_t position;
-    bool collected; /* a caller has received it */
+    bool collected; /* a caller has received the failure */
     bool stops;     /* the failure has stopped its context */
     char *text;
 } aio_failure;
@@ -38,8 +38,8 @@ typedef struct aio_link {
     uint64_t position;
     aio_stream *source; /* a reference; NULL: the entry waits for nothing */
     uint64_t at;
-    int64_t since_us; /* before it was enqueued */
-    int64_t done_us;  /* when it was first seen complete; 0: not yet */
+    int64_t since_us; /* a time before the entry was enqueued */
+    int64_t done_us;  /* when the entry was first seen complete; 0: not yet */
 } aio_link;
 
 /* Whether a code is that of a task. Most codes from 107000 to 107999 are errors of the call that returns them,
@@ -48,8 +48,8 @@ static inline bool aio_is_of_task(int32_t code) {
     return code / 1000 != 107 || code == RT_WAIT_TIMEOUT || code == RT_TASK_TIMEOUT;
 }
 
-/* Held around everything below that is not atomic. Streams whose last reference was dropped meanwhile are freed
- * when the lock is given back. */
+/* The lock guards everything below that is not atomic. Streams whose last reference is dropped under the lock
+ * are freed when the lock is released. */
 void aio_failures_lock(void);
 void aio_failures_unlock(void);
 
@@ -57,7 +57,8 @@ void aio_failures_unlock(void);
 aio_failure *aio_failure_new(const aio_stream *stream, uint64_t position, int32_t code);
 void aio_failure_drop(aio_failure *failure);
 void aio_failure_keep_text(aio_failure *failure, const char *text);
-/* Records the failure for positions from `from` on. False if an earlier or equal one was recorded already. */
+/* Records the failure for positions from `from` on. False if a failure was recorded already for the same or an
+ * earlier position. */
 bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_failure *failure);
 /* Records that a task of the stream has failed, and announces it to the listeners. */
 void aio_failure_record(aio_stream *stream, uint64_t from, int32_t code, const char *text);
@@ -106,27 +107,26 @@ int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at);
 void aio_link_remove(aio_stream *stream);
 void aio_link_check(aio_stream *stream);
 void aio_links_free(aio_link *link);
-/* Whether the outcome of some work on which the stream depends, up to the stream's own failure, is still
- * unknown. */
+/* Whether the stream depends, before its own failure, on work whose outcome is still unknown. */
 bool aio_links_are_open(aio_stream *stream);
 /* Frees the links of the entries (from, to]. */
 void aio_links_cut(aio_stream *stream, uint64_t from, uint64_t to);
-/* Frees all links, when no caller can ask any more what the stream depends on. */
+/* Frees all links. To be called when no caller can query any more what the stream depends on. */
 void aio_links_release(aio_stream *stream);
 void aio_stream_confirm(aio_stream *stream, uint64_t finished);
 bool aio_stream_needs_sync(aio_stream *stream);
-/* Calls the function for everything that the position depends on and that is not confirmed, until a call does
+/* Calls the function for each unconfirmed position that this position depends on. Stops after a call that does
  * not confirm its position. */
 typedef void (*aio_confirm)(aio_stream *stream, uint64_t position, bool aside);
 void aio_links_follow(aio_stream *stream, uint64_t position, aio_confirm confirm, bool aside);
 void aio_failures_after_reset(void);
-/* With the lock held. aio_link_suspect returns the first wait up to the position that may have timed out, or
- * 0. */
+/* Both are called with the lock held. aio_link_suspect returns the first wait up to the position that may have
+ * timed out, or 0. */
 void aio_failures_propagate(void);
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to);
 
 /* failure.c. */
-/* Frees the stream, now or when the caller gives the lock back. */
+/* Frees the stream: now, or when the caller releases the lock if it has the lock. */
 void aio_stream_bury(aio_stream *stream);
 void aio_stream_forget_failures(aio_stream *stream);
 

@@ -3,8 +3,8 @@
  *
  *   bits 56-63 state and flags | 36-55 generation | 24-35 enqueueing | 12-23 waiting | 0-11 lifetime
  *
- * A call enters by a compare-and-swap, not by an addition that is undone on refusal. So a refused call leaves
- * no trace: a drain never sees a count of a refused call, and a full counter cannot overflow into the next one.
+ * A call enters by a compare-and-swap, not by an addition that is undone on refusal. So a refused call is never
+ * counted. A drain never waits for a refused call, and a full counter cannot overflow into the next counter.
  */
 #include <string.h>
 
@@ -80,8 +80,8 @@ int aio_count_in(aio_pass pass, int kind) {
             break;
         }
     }
-    /* Count first, then read the flag. The exit handler sets the flag first and then reads the counts, so one
-     * of the two sees the other. */
+    /* This thread first counts itself and then reads the flag. The exit handler first sets the flag and then
+     * reads the counts. So either this thread sees the flag, or the handler sees the count. */
     if (!atomic_load(&aio_exiting)) {
         return 0;
     }
@@ -121,7 +121,7 @@ static int set_context(aio_thread *thread, void *context) {
     return aio_acl.aclrtSetCurrentContext(context);
 }
 
-/* Each call is recorded while it runs; one that has failed stays recorded for aio_end. */
+/* Each ACL call is recorded while it runs. A call that has failed stays recorded for aio_end. */
 static int bind_context(aio_frame *frame, int function) {
     struct aio_device *device = &aio_devices[aio_pass_device(frame->pass)];
     void *ours = atomic_load_explicit(&device->context, memory_order_acquire);
@@ -137,7 +137,7 @@ static int bind_context(aio_frame *frame, int function) {
     }
     int code = current == ours ? 0 : set_context(thread, ours);
     if (code == 0 && !current) {
-        aio_keep_text(); /* reading clears the text, so that it is not taken for that of the call */
+        aio_keep_text(); /* this clears the error text, which is not from the caller's function */
     }
     if (code == 0 && current != ours) {
         frame->foreign = current;
@@ -145,7 +145,7 @@ static int bind_context(aio_frame *frame, int function) {
     if (code == 0) {
         call(thread, function);
     }
-    return code == RT_PARAM_INVALID ? RT_CONTEXT_NULL : code; /* it refuses a context that a reset has ended */
+    return code == RT_PARAM_INVALID ? RT_CONTEXT_NULL : code; /* the code for a context that was reset */
 }
 
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function) {
@@ -187,7 +187,8 @@ void aio_end(aio_frame *frame, int code) {
     aio_count_out(frame->pass, frame->kind);
 }
 
-/* The pointer is valid until the thread's next call, and reading clears the text: copy it at once. */
+/* The runtime's pointer is valid until the thread's next call, and reading clears the text. So the text is
+ * copied at once. */
 void aio_keep_text(void) {
     aio_thread *thread = aio_self();
     int before = aio_calling(AIO_FN_aclGetRecentErrMsg);
@@ -214,8 +215,8 @@ void aio_outside_end(int code) {
     atomic_fetch_sub(&aio_outside, 1);
 }
 
-/* The call is not counted: a foreign reset waits for counted calls, and a set or reset by aioacl waits for that
- * reset. */
+/* The call is not counted, because a foreign reset waits for counted calls, and a set or reset by aioacl waits
+ * for the foreign reset. */
 void aio_free_begin(aio_frame *frame, int function) {
     aio_outside_begin();
     frame->thread = aio_self();
@@ -338,7 +339,7 @@ void aio_gate_counts(int device, int32_t counts[3]) {
     }
 }
 
-/* Whether any call is inside besides `own` calls of the caller. */
+/* Whether any call is inside, apart from `own` calls of the caller. */
 static bool any_inside(int device, int kinds, int own) {
     uint64_t word = aio_gate_word(device);
     int blocked = kinds & AIO_BLOCKED_MAY_STAY ? atomic_load(&aio_devices[device % AIO_DEVICES].blocked) : 0;

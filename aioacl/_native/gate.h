@@ -9,7 +9,8 @@
 
 #include "engine.h"
 
-/* What one thread does inside C. Records stay in a list for ever, and later threads use them again. */
+/* What one thread does inside C. Records stay in a list for ever. A thread that begins later uses the record of
+ * a thread that has ended. */
 typedef struct aio_thread {
     struct aio_thread *next;
     _Atomic bool taken;
@@ -21,7 +22,7 @@ typedef struct aio_thread {
     uint32_t own_generation;
     bool own_reset;
     int control; /* the device whose control thread this is, or -1 */
-    int called;  /* the last function called in its frame; input of the next two */
+    int called;  /* the last function called in its frame; source of the next two */
     int failed;  /* the function that failed last, and its code */
     int failed_code;
     char text[AIO_TEXT];
@@ -51,24 +52,24 @@ static inline int aio_calling(int function) {
     return self->called;
 }
 
-/* Returns the result that entering the gate would have; does not enter. */
+/* Returns the result that entering the gate would have, without entering it. */
 int aio_gate_check(aio_pass pass, int kind);
-/* Counts the call in and out, and does nothing else. */
+/* Counts the call as inside, and as outside again; does nothing else. */
 int aio_count_in(aio_pass pass, int kind);
 void aio_count_out(aio_pass pass, int kind);
-/* Enters the gate and makes the device's context current.  0, a refusal, or the runtime's code. */
+/* Enters the gate and makes the device's context current. Returns 0, a refusal, or the runtime's code. */
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
 /* Keeps the error text of a failure, makes a foreign context current again, and leaves the gate. */
 void aio_end(aio_frame *frame, int code);
-/* Called on the thread that aio_helper_count has counted: records which function it calls. */
+/* Records which function this thread calls. To be called on the thread that aio_helper_count has counted. */
 void aio_helper_begin(int device, int function);
-/* Around calls that pass no gate: the text of a failure is kept, and the exit handler sees that the call is
- * inside C. */
+/* To be called before and after a call that passes no gate. The text of a failure is kept, and the exit handler
+ * sees that the call is inside C. */
 void aio_outside_begin(void);
 void aio_outside_end(int code);
 void aio_keep_text(void);
-/* The same for one function. On a control thread the call is listed among those inside, though it is not
- * counted. */
+/* Like aio_outside_begin and aio_outside_end, for one function. On a control thread the call is also listed
+ * among those inside, although it is not counted. */
 void aio_free_begin(aio_frame *frame, int function);
 void aio_free_end(const aio_frame *frame, int code);
 extern atomic_int aio_outside;

@@ -2,22 +2,22 @@
  * The engine's own structures, and its theory of operation.
  *
  * The gate. Each device has one atomic word: state and flags, generation, and how many calls of each kind are
- * inside C. A call enters by a compare-and-swap that both checks and counts, so there is no window between the
- * two. Only the lifecycle manager writes the state. A foreign reset sets FOREIGN and raises the generation: in
- * the device-state callback, or in the call that finds it.
+ * inside C. A call enters by a compare-and-swap that both checks and counts, so nothing can change between the
+ * check and the count. Only the lifecycle manager writes the state. On a foreign reset, the device-state
+ * callback, or the call that finds the reset, sets FOREIGN and raises the generation.
  *
- * A stream has two guards. `owner` is held across ACL calls that enqueue on it or collect from it. Enqueuers
- * spin for it, because a call takes microseconds; the watcher only tries. `lock` guards the lists below for a
- * few instructions and is never held across a call. Positions count queue entries:
+ * A stream has two guards. `owner` is held during ACL calls that enqueue on the stream or collect from it.
+ * Enqueuers spin for `owner`, because a call takes microseconds; the watcher tries only once. `lock` guards the
+ * lists below. It is held for a few instructions, and never during an ACL call. Positions count queue entries:
  *
  *     completed <= finished <= tail      and      confirmed <= finished
  *     bytes of     device      enqueued           known to have
  *     downloads    is done                        succeeded, or
  *     delivered                                   to have failed
  *
- * A mark is an event recorded on the stream. It shows when everything before it is done, while later work runs.
- * A mark is recorded when later work is about to hide a position that a ticket refers to. More are recorded now
- * and then, so that the room in the queue stays known.
+ * A mark is an event recorded on the stream. It shows when everything before it is done, even while later work
+ * runs. A mark is recorded when later work is about to hide a position that a ticket refers to. More marks are
+ * recorded at intervals, so that the free room in the queue stays known.
  *
  * Order of locks: gate (counted in) > owner > the device's lock > a stream's lock > the stage's lock. All are
  * spin locks around a few instructions, except for the gate and `owner`.
@@ -92,8 +92,8 @@ struct aio_slots {
 extern struct aio_slots aio_acl;
 extern bool aio_present[AIO_FUNCTIONS];
 extern const char *const aio_function_names[AIO_FUNCTIONS];
-/* Fills the slots that are empty: the first library that has a function provides it. Returns how many were
- * filled. */
+/* Fills the slots that are still empty, so the first library that has a function provides it. Returns how many
+ * were filled. */
 int aio_table_fill(void *library);
 void aio_table_clear(void);
 
@@ -120,10 +120,10 @@ void aio_publish(aio_token *token, aio_result result);
 
 /* Streams. */
 struct aio_event {
-    aio_event *next;           /* it is in a pool or among a stream's marks */
+    aio_event *next;           /* the next in a pool or among a stream's marks */
     aio_event *newer, **older; /* in the list of all events of the device */
     aclrtEvent handle;
-    uint64_t position; /* of its record in the stream */
+    uint64_t position; /* the position at which it was recorded on the stream */
     atomic_int references;
     int blocked_waiters; /* threads that wait for it in C; under the device's lock */
     int32_t device;
@@ -163,7 +163,7 @@ struct aio_stream {
     atomic_uint aborts;           /* aborts that have begun, except those that were refused */
     atomic_uint aborts_ended;     /* aborts that have noted what they dropped */
     unsigned aborts_seen;         /* used by the owner: `aborts_ended` when it became the owner */
-    _Atomic uint32_t manual;      /* direct ACL calls that enqueued; not counted in `tail` */
+    _Atomic uint32_t manual;      /* number of direct ACL calls that enqueued; not in `tail` */
     _Atomic uint32_t manual_over; /* the value of `manual` up to which the work is known to have ended */
     _Atomic bool asking;          /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
     _Atomic bool confirming;      /* an aioacl-confirm thread confirms it */
@@ -173,7 +173,7 @@ struct aio_stream {
     _Atomic uint64_t completed;
     _Atomic uint64_t confirmed;
     _Atomic uint64_t synced;       /* a synchronize has covered the positions up to here */
-    _Atomic uint64_t presumed;     /* like `covered`, unless a wait for the whole device has taken the code */
+    _Atomic uint64_t presumed;     /* like `synced`, unless a wait for the whole device has taken the code */
     _Atomic uint64_t stranded;     /* positions from here on never complete */
     _Atomic uint64_t waits_failed; /* waits up to here have ended with a code, whatever the device still does */
     _Atomic uint64_t waited;       /* the newest position that was awaited while it was the tail */
@@ -193,9 +193,9 @@ struct aio_stream {
     int32_t id;      /* as aclrtStreamGetId; -1: not known */
     bool identified; /* its id and those of its tasks are known; set once */
     aio_spot own, inherited;
-    _Atomic bool failed;       /* at least one of these waits is set */
+    _Atomic bool failed;       /* `own` or `inherited` is set */
     _Atomic(aio_link *) links; /* in the order of their positions */
-    aio_link *newest_link;     /* the last of them */
+    aio_link *newest_link;     /* the last link */
     _Atomic bool pending;      /* a task has failed that is not counted yet */
     uint32_t pending_task;
     int32_t pending_code;
@@ -208,7 +208,7 @@ struct aio_stream {
     int64_t due_us;
 };
 
-/* Whether each failed task of the stream is reported and the report can be attributed to it. */
+/* Whether each failed task of the stream is reported, by a report that can be attributed to the stream. */
 static inline bool aio_stream_is_exact(const aio_stream *stream) {
     return stream->identified && aio_failure_detection() != AIO_CONFIRMED;
 }
@@ -223,10 +223,10 @@ void aio_stream_unuse(aio_stream *stream);
 void aio_stream_hold(aio_stream *stream);
 void aio_stream_unhold(aio_stream *stream);
 void aio_stream_free(aio_stream *stream);
-/* Takes a stream without references off the device's list. */
+/* Removes a stream without references from the device's list. */
 void aio_stream_unlist(aio_stream *stream);
-/* enqueue.c: around a call that enqueues. The first enters the gate and owns the stream, unless it returns a
- * code. The second counts the entry. */
+/* enqueue.c: called before and after a call that enqueues. The first function enters the gate and takes the
+ * stream, unless it returns a code. The second counts the entry, releases the stream and leaves the gate. */
 int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function);
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
 /* outcome.c */
@@ -236,37 +236,40 @@ void aio_stream_empty(aio_stream *stream);
 /* Removes the stream's staged copies from it and returns them. */
 aio_staged_copy *aio_stream_drop_stale(aio_stream *stream);
 void aio_staged_copies_free(int device, aio_staged_copy *staged_copy);
-/* Gives back staging memory that copies of a stream still use: now, or when the reset that drops them has
+/* Frees staging memory that copies of a stream still use: now, or when the reset that drops the copies has
  * ended. */
 void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy);
 /* Whether a finished download still has to be copied to its target. */
 bool aio_stream_has_bytes(aio_stream *stream);
-/* Whether the runtime's last answer can be believed: no reset and no abort has begun to drop work, which would
- * look complete. To be called after the answer. */
+/* Whether the runtime's last answer is valid. If a reset or an abort has begun, the answer is not valid,
+ * because dropped work looks complete. To be called after the answer. */
 bool aio_stream_current(const aio_stream *stream);
 /* The following are for callers that are inside the gate. */
 /* Queries the marks, in order. Returns 0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);
-/* Queries as much as is needed to know the outcome up to the position, without waiting. With `aside`, a step
- * that has to wait is started on a thread of its own. Returns 0, or a query's code. */
+/* Queries as much as is needed to know the outcome up to the position, without waiting. If `aside` is true, a
+ * step that has to wait is started on a thread of its own. Returns 0, or a query's code. */
 int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside);
-/* The same up to the tail, for a stream that no caller awaits. */
+/* Like aio_stream_advance up to the tail, for a stream that no caller awaits. */
 void aio_stream_look_after(aio_stream *stream);
 /* Returns 1 if the stream is idle, 0 if it is busy, or the code of the query. */
 int aio_stream_idle(aio_stream *stream);
-/* Synchronizes for at most a second; this covers what was enqueued before. False if it proved nothing. */
+/* Synchronizes the stream for at most a second. A success covers what was enqueued before the call. False if
+ * the call proved nothing. */
 bool aio_stream_sync(aio_stream *stream);
-/* The same for a caller outside the gate. False if the gate refuses, or the native stream is destroyed. */
+/* Like aio_stream_sync, for a caller outside the gate. False if the gate refuses, or the native stream is
+ * destroyed. */
 bool aio_stream_sync_once(aio_stream *stream);
-/* Confirms what is finished, and what it depends on. Runs on a thread that may wait. */
+/* Confirms finished work, and the work that it depends on. Runs on a thread that may wait. */
 void aio_stream_confirm_here(aio_stream *stream, uint64_t position);
 /* Delivers finished downloads, and publishes `completed`. */
 void aio_stream_deliver(aio_stream *stream);
-/* The device is done up to the position. Failures that were reported before are attributed first. */
+/* Records that the device is done up to the position. Failures that were reported before are attributed
+ * first. */
 void aio_stream_finish(aio_stream *stream, uint64_t position);
 void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to);
 bool aio_stream_was_aborted(aio_stream *stream, uint64_t position);
-/* Ends every wait with this code. */
+/* Ends every wait of the stream with this code. */
 void aio_stream_fail_waits(aio_stream *stream, int32_t code);
 /* The first mark at or after the position, with a reference, or NULL. */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position);
@@ -285,7 +288,7 @@ struct aio_device {
     atomic_llong waits;
     atomic_uint foreign;
     atomic_uint syncs;        /* odd while a wait for the whole device is in progress */
-    atomic_uint unattributed; /* how many reports were of tasks that aioacl did not enqueue */
+    atomic_uint unattributed; /* how many reports were about tasks that aioacl did not enqueue */
     atomic_uint stops;        /* the newest generation in which a failed task stops the context */
     aio_failure *failures;    /* not reported to the listeners yet; under the lock of failure.c */
     _Atomic bool guarded;     /* the watcher checks work that no caller awaits */
@@ -306,7 +309,7 @@ struct aio_device {
     /* For the strategy AIO_WATCH. */
     _Atomic(aio_token *) incoming;
     _Atomic uint32_t asleep; /* the watcher sleeps on this word */
-    atomic_int watching;     /* watchers alive */
+    atomic_int watching;     /* watchers that run */
     atomic_int blocked;      /* threads inside a blocking wait */
     atomic_uint epoch;       /* a watcher of an older epoch ends */
     /* For the strategy AIO_THREAD. */
@@ -316,14 +319,17 @@ struct aio_device {
 extern struct aio_device aio_devices[AIO_DEVICES];
 
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken);
-/* Between the two, a reset does not destroy the native event. NULL: it is destroyed already. */
+/* Between these two calls, a reset does not destroy the native event. The first returns NULL if the event is
+ * destroyed already. */
 aclrtEvent aio_event_enter(aio_event *event);
 void aio_event_leave(aio_event *event);
-/* A reset has ended the wait. It is published now if the reset is over, else when it ends. */
+/* Ends a wait that a reset has interrupted. The wait is published now if the reset is over, else when the reset
+ * ends. */
 void aio_defer_wait(aio_token *token);
 void aio_stage_release(int device, void *slot);
 void *aio_stage_take(int device, size_t size);
-/* The stream after `previous` (NULL: the first), with a reference. Gives the reference to `previous` back. */
+/* Returns the stream after `previous` (NULL: the first stream), with a reference. Drops the reference to
+ * `previous`. */
 aio_stream *aio_device_next(int device, aio_stream *previous);
 
 /* Strategies. */
@@ -357,7 +363,7 @@ void aio_stream_defer_waits(aio_stream *stream);
 void aio_device_nudge(int device);
 /* Destroys the stream and the event that wake the runtime, if they are of that generation. */
 void aio_device_unequip(int device, uint32_t generation, bool foreign);
-/* Confirms the stream on a thread of its own, which may wait for work behind the position. */
+/* Confirms the stream on a thread of its own, which may wait for later work, too. */
 void aio_stream_confirm_aside(aio_stream *stream);
 
 #endif

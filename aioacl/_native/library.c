@@ -1,7 +1,7 @@
 /*
  * The library. One call opens the ACL library with its companions, or opens nothing. An open library stays
- * open. So an exception between two lines of Python never leaves a library half open, and a signal handler or
- * another thread never sees one half open. Python's forks wait for that call.
+ * open. So an exception between two lines of Python never leaves a library half open, and no signal handler or
+ * other thread sees a half-open library. A fork by Python waits until the call has ended.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -48,7 +48,7 @@ void aio_library_renew_lock(void) {
     memcpy(&lock, &fresh, sizeof lock);
 }
 
-/* dlsym searches the dependencies too, so this is true of a library that needs the simulator. */
+/* dlsym searches the dependencies too, so this is also true for a library that depends on the simulator. */
 static bool is_simulator(void *library) {
     return dlsym(library, "aclsim_control_version") != NULL;
 }
@@ -167,7 +167,7 @@ int aio_borrowed_rights(void) {
     return getauxval(AT_SECURE) != 0;
 }
 
-/* Paths, each with its NUL, in the caller's buffer or in memory that grows. */
+/* Paths, each ended by a NUL, in the caller's buffer or in memory that grows. */
 struct paths {
     char *text;
     size_t size, used;
@@ -215,7 +215,8 @@ static bool collect_objects(struct paths *objects) {
     return objects->text != NULL;
 }
 
-/* Adds the object that defines aclrtSetDevice for `object`: itself, or one that it depends on. */
+/* Adds the object that defines aclrtSetDevice for `object`: `object` itself, or an object that it depends
+ * on. */
 static void append_definer(struct paths *definers, const char *object) {
     void *handle = dlopen(*object ? object : NULL, RTLD_LAZY | RTLD_NOLOAD);
     void *symbol = handle ? dlsym(handle, "aclrtSetDevice") : NULL;
@@ -231,7 +232,7 @@ static void append_definer(struct paths *definers, const char *object) {
 int aio_library_present(char *text, size_t size) {
     struct paths objects = {.text = NULL};
     struct paths definers = {.text = text, .size = size};
-    aio_library_lock(); /* else a library that is being opened, and is then refused, could be among them */
+    aio_library_lock(); /* else a library that is opened now and refused later could be listed */
     bool collected = collect_objects(&objects);
     for (size_t at = 0; collected && at < objects.used; at += strlen(objects.text + at) + 1) {
         append_definer(&definers, objects.text + at);

@@ -1,9 +1,9 @@
 /*
  * Links: entries that wait for an event of another stream.
  *
- * A failure is copied along the links, transitively and over devices, before any caller can learn that the work
- * behind them is complete. A link is freed when its entry is complete and known to have succeeded. It keeps the
- * other stream's record, not its native stream.
+ * A failure is copied along the links, transitively and across devices, before any caller can learn that the
+ * work after them is complete. A link is freed when its entry is complete and known to have succeeded. A link
+ * keeps the engine's record of the other stream alive, but not its native stream.
  */
 #include <stdlib.h>
 
@@ -16,8 +16,8 @@ static bool is_gone(const aio_stream *source) {
     return aio_word_generation(word) != source->generation || aio_word_state(word) == AIO_CLOSED;
 }
 
-/* Returns a code if the work that the entry waits for was dropped: by an abort, or by a reset before it was
- * confirmed. Else 0. */
+/* Returns a code if the work that the entry waits for was dropped: by an abort, or by a reset before the work
+ * was confirmed. Else returns 0. */
 static int32_t dropped_by(aio_stream *source, uint64_t at) {
     if (aio_stream_was_aborted(source, at)) {
         return RT_STREAM_ABORT;
@@ -33,7 +33,7 @@ static bool lose(aio_stream *stream, const aio_link *link, int32_t code) {
     return changed;
 }
 
-/* Reports may come in another order than the work was enqueued. So the source's record may have moved to an
+/* The order of reports may differ from the order of the work. So the source's record may have moved to an
  * earlier failure since it was copied along this link. */
 static bool follow(aio_stream *stream, const aio_link *link, aio_failure *failure) {
     aio_spot *copied = &stream->inherited;
@@ -54,7 +54,7 @@ static bool inherit(aio_stream *stream, const aio_link *link) {
     const aio_spot *spot = aio_failure_spot(source, link->at);
     int32_t code = dropped_by(source, link->at);
     if (code == AIO_WAS_RESET && is_gone(stream)) {
-        return false; /* this stream was reset too, so all of it is stale */
+        return false; /* this stream was reset too, so all its work is stale */
     }
     if (code && !spot) {
         return lose(stream, link, code);
@@ -74,7 +74,7 @@ static bool inherit_all(aio_stream *stream) {
     return changed;
 }
 
-/* This ends, even where links form a cycle: an error record only moves to an earlier position, or follows the
+/* The loop ends, even if links form a cycle. An error record only moves to an earlier position, or follows the
  * record of a source, whose work was enqueued before. */
 void aio_failures_propagate(void) {
     bool changed = true;
@@ -126,7 +126,7 @@ bool aio_links_are_open(aio_stream *stream) {
     }
     aio_failures_lock();
     const aio_link *first = atomic_load(&stream->links);
-    while (first && !first->source) { /* work from direct ACL calls may be behind it */
+    while (first && !first->source) { /* the link of work from direct ACL calls */
         first = first->next;
     }
     bool open = first && !aio_failure_spot(stream, first->position);
@@ -142,7 +142,7 @@ void aio_links_release(aio_stream *stream) {
     aio_links_free(links);
 }
 
-/* With the lock held: takes the links of the entries (from, to]. */
+/* With the lock held: takes out the links of the entries (from, to]. */
 static aio_link *cut_out(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_link *kept = NULL, **kept_end = &kept, *out = NULL, **out_end = &out;
     stream->newest_link = NULL;
@@ -167,12 +167,12 @@ void aio_links_cut(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_links_free(links);
 }
 
-/* Removes the link of an entry that was not enqueued. A reset may have taken it already. */
+/* Removes the link of an entry that was not enqueued. A reset may have removed the link already. */
 void aio_link_remove(aio_stream *stream) {
     aio_links_cut(stream, atomic_load(&stream->tail), UINT64_MAX);
 }
 
-/* The source may have failed after it was checked and before the call. */
+/* Called after aclrtStreamWaitEvent, because the source may have failed between the check and that call. */
 void aio_link_check(aio_stream *stream) {
     aio_failures_settle();
     aio_failures_lock();
@@ -259,8 +259,8 @@ bool aio_stream_needs_sync(aio_stream *stream) {
     return needs;
 }
 
-/* The first stream that must be confirmed before the position can be, with a reference, and the position there;
- * or NULL. */
+/* Returns the first stream that must be confirmed before this position can be confirmed, with a reference; or
+ * NULL. *at is the position up to which that stream must be confirmed. */
 static aio_stream *blocker(aio_stream *stream, uint64_t position, uint64_t *at) {
     aio_stream *source = NULL;
     uint64_t last = least(position, atomic_load(&stream->finished));
@@ -301,8 +301,8 @@ static bool push(step **path, size_t *length, step next) {
 }
 
 /*
- * This ends, even where streams wait for each other in turn: each step leads to an earlier time, because an
- * event is recorded before a wait for it. Such streams make long paths, so this is a loop and not a recursion.
+ * The loop ends, even if streams wait for each other in turn: each step leads to an earlier time, because an
+ * event is recorded before a wait for it. Such streams make long paths, so this is a loop, not a recursion.
  */
 void aio_links_follow(aio_stream *stream, uint64_t position, aio_confirm confirm, bool aside) {
     step *path = NULL, here = {stream, position}, next;
@@ -335,8 +335,8 @@ static bool is_too_young(const aio_link *link) {
     return link->source && aio_now_us() - link->since_us < SHORTEST_LIMIT_US;
 }
 
-/* The first position to which the code may belong, if the callback reports all other failures: a wait that may
- * have timed out. */
+/* Returns the position of the first wait that may have timed out, or 0. If the callback reports all other
+ * failures, the code can only be that of such a wait. */
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     for (const aio_link *link = atomic_load(&stream->links); link && link->position <= to; link = link->next) {
         if (!cannot_have_timed_out(stream, link) && !is_too_young(link)) {
@@ -346,7 +346,8 @@ uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     return 0;
 }
 
-/* With the lock held: if the stream was reset, moves its links to `others`, because links may form a cycle. */
+/* With the lock held: if the stream was reset, moves its links to `others`. The caller frees them, because
+ * links that form a cycle would keep their streams alive for ever. */
 static aio_link *take_links(aio_stream *stream, aio_link *others) {
     aio_link *first = atomic_load(&stream->links), *last = first;
     if (!first || !is_gone(stream)) {

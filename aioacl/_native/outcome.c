@@ -1,5 +1,5 @@
 /*
- * How far a stream is, what aborts dropped, how waits end, and which bytes are still to be delivered.
+ * How far a stream is, what aborts have dropped, how waits end, and which bytes are still to be delivered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -127,8 +127,8 @@ static aio_result outcome(aio_stream *stream, uint64_t position) {
     return code ? aio_failed(code) : (aio_result)position;
 }
 
-/* A failed position need not be confirmed. A stranded position, or one whose waits failed, does not
- * complete. */
+/* Whether a wait for the position has ended. A failed position need not be confirmed. If the position is
+ * stranded, or its waits have ended with a code, the wait does not need its completion. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result) {
     bool done = atomic_load(&stream->completed) >= position;
     bool confirmed = atomic_load(&stream->confirmed) >= position;
@@ -194,7 +194,8 @@ void aio_stream_deliver(aio_stream *stream) {
     }
 }
 
-/* Downloaded bytes are left to the watcher to copy. If there are none, publishing `completed` costs nothing. */
+/* Callers leave the copying of downloaded bytes to the watcher. If there are no such bytes, a caller publishes
+ * `completed` itself, because this costs nothing. */
 bool aio_stream_has_bytes(aio_stream *stream) {
     bool some = false;
     aio_lock_take(&stream->lock);

@@ -1,5 +1,5 @@
 /*
- * A port brings completions to one event loop or one plain thread. It is a list that any thread may push to,
+ * A port delivers completions to one event loop or one plain thread. It has a list that any thread may push to,
  * and an eventfd that is written only if the list was empty.
  *
  * The consumer reads the eventfd BEFORE it takes the list; the other order loses the wake-up of a completion
@@ -117,7 +117,7 @@ static aio_token *reverse(aio_token *token) {
 static void refresh(aio_port *port) {
     uint64_t ignored;
     if (read(port->fd, &ignored, sizeof ignored) < 0) {
-        return; /* nothing was announced; the thread that pushed to the list is about to write */
+        return; /* nothing was announced; a thread that has pushed to the list is about to write */
     }
     if (!port->ready) {
         port->ready = reverse(atomic_exchange(&port->list, NULL));

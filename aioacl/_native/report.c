@@ -1,18 +1,18 @@
 /*
  * Reports of failed tasks, from the runtime's callback to the engine.
  *
- * The runtime calls back on a thread of its own, with its locks held, while the queue of the failed task stands
- * still. So the callback only stores its arguments in static memory, raises `reported`, and wakes a watcher;
- * aio_failures_settle attributes the reports later. The runtime resumes the queue after the callback has
- * returned. So a thread that sees work behind the failed task complete, and compares the counters after that,
- * sees the report.
+ * The runtime calls the callback on a thread of its own, with its locks held, while the queue of the failed
+ * task is stopped. So the callback only stores its arguments in static memory, raises `reported`, and wakes a
+ * watcher; aio_failures_settle attributes the reports later. The runtime resumes the queue after the callback
+ * has returned. So if a thread sees that work after the failed task is complete, and then compares the
+ * counters, it sees the report.
  *
- * Why this holds on ARM64, where loads may pass loads: the callback's stores come before its fence, which comes
- * before the runtime's resume; the reader's fence comes between the answer "complete" and its load of
- * `reported`. With both fences sequentially consistent, a reader that saw the consequence of the resume also
- * sees the counter, and through it the report.
+ * This also holds on ARM64, where loads may be reordered. The callback's stores come before its fence, and the
+ * fence comes before the runtime's resume. The reader's fence comes between the answer "complete" and the
+ * reader's load of `reported`. Both fences are sequentially consistent. So a reader that saw an effect of the
+ * resume also sees the counter, and through the counter the report.
  *
- * Registrations are never taken back, because a callback may be running at any time.
+ * A callback is never unregistered, because it may be running at any time.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -22,20 +22,20 @@
 
 enum { REPORTS = 1024 };
 
-/* The turn of an entry is even while it is free, and odd while it holds a report. It grows by 2 with each
- * lap. */
+/* The turn of an entry is even while the entry is free, and odd while it contains a report. The turn grows by 2
+ * with each lap. */
 static struct {
     _Atomic uint64_t turn;
     aio_report report;
 } ring[REPORTS];
-static _Atomic uint64_t head; /* how many reports have got a place */
-static uint64_t taken;        /* how many the consumer has taken; only the consumer uses it */
+static _Atomic uint64_t head; /* how many places reports have claimed */
+static uint64_t taken;        /* how many reports the consumer has taken; only the consumer uses it */
 static _Atomic uint64_t reported, resolved;
 static atomic_bool lost[AIO_DEVICES];
 static atomic_int registered;
 static atomic_bool trusted;
 
-/* False when the ring is full. */
+/* Adds a report. False if the ring is full. */
 static bool push(const aio_report *report) {
     uint64_t place = atomic_load(&head);
     for (;;) {
@@ -65,10 +65,10 @@ static void report(aio_report *report) {
     }
     atomic_thread_fence(memory_order_seq_cst);
     atomic_fetch_add(&reported, 1);
-    aio_watcher_nudge(device);
+    aio_watcher_wake(device);
 }
 
-/* The description is valid during the callback only, and these functions only read it. */
+/* `info` is valid only during the callback. The ACL functions that are called here only read it. */
 static void on_exception(aclrtExceptionInfo *info) {
     aio_report got = {
         .device = (int32_t)aio_acl.aclrtGetDeviceIdFromExceptionInfo(info),
@@ -99,7 +99,8 @@ static void on_task_fail(struct runtime_exception *info) {
 typedef void (*task_fail_callback)(struct runtime_exception *info);
 typedef int32_t (*register_by_module)(const char *module, task_fail_callback callback);
 
-/* Another runtime may be loaded in the process: the function must come with our own library. */
+/* Another runtime may be loaded in the process, so the function must come with the library that aioacl
+ * opened. */
 static register_by_module find_runtime(void) {
     void *symbol = aio_library_symbol("rtRegTaskFailCallbackByModule");
     register_by_module found = NULL;

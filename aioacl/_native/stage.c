@@ -65,7 +65,8 @@ static chunk *home_of(int device, const void *slot) {
     return c;
 }
 
-/* The maintenance thread makes more before the last slot is taken, because no caller here may wait for it. */
+/* Which slots the maintenance thread must make. It makes more before the last slot is taken, because no caller
+ * here may wait for that thread. */
 static int to_make(int device) {
     int kicks = 0;
     if (stages[device].count == CHUNKS) {
@@ -169,7 +170,7 @@ static void free_host(void *memory) {
     aio_free_end(&frame, aio_acl.aclrtFreeHost(memory));
 }
 
-/* If a slot is still in use, all memory is leaked rather than freed under a copy. */
+/* If a slot is still in use, all memory is leaked, because a running copy may still use it. */
 void aio_stage_close(int device) {
     aio_lock_take(&stages[device].lock);
     int count = stages[device].count;

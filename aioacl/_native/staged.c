@@ -1,5 +1,5 @@
 /*
- * Copies of pageable memory through staging memory. The bytes of an upload are copied at once; those of a
+ * Copies of pageable memory through staging memory. The bytes of an upload are copied at once. The bytes of a
  * download are delivered when its copy is done.
  */
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * Streams: making and destroying them, and querying how far they are.
  *
  * The answer "complete" is believed only after the reports that came before it are attributed
- * (aio_stream_finish). Where that does not confirm success, the stream is synchronized: at once while it is
- * idle and no caller can enqueue, else on a thread of its own (confirm.c).
+ * (aio_stream_finish). If this does not confirm success, the stream is synchronized: at once if it is idle and
+ * no caller can enqueue, else on a separate thread (confirm.c).
  */
 #include <stdlib.h>
 
@@ -39,7 +39,7 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     stream->handle = handle;
     stream->device = aio_pass_device(pass);
     stream->generation = aio_pass_generation(pass);
-    atomic_init(&stream->references, 2); /* one of the handle, one of the device's list */
+    atomic_init(&stream->references, 2); /* one for the handle, one for the device's list */
     atomic_init(&stream->stranded, UINT64_MAX);
     stream->marks_end = &stream->marks;
     stream->staged_copies_end = &stream->staged_copies;
@@ -92,15 +92,16 @@ void aio_stream_unuse(aio_stream *stream) {
     atomic_fetch_sub(&stream->callers, 1);
 }
 
-/* A stream stays listed while its work runs, or while it is unknown how work ended that it depends on: its
- * failure is also a failure of all work that depends on it. */
+/* A stream stays listed while its work runs, or while it depends on work whose outcome is unknown: a failure of
+ * this stream is also a failure of all work that depends on the stream. */
 static bool may_be_unlinked(aio_stream *stream) {
     bool stale = aio_word_generation(aio_gate_word(stream->device)) != stream->generation;
     return stale ||
            (atomic_load(&stream->finished) == atomic_load(&stream->tail) && !aio_links_are_open(stream));
 }
 
-/* Its links are freed, because streams that wait for each other would keep each other alive for ever. */
+/* The stream's links are freed, because streams that wait for each other would keep each other alive for
+ * ever. */
 static void unlist(aio_stream *stream) {
     if (!unlink_stream(stream)) {
         return;
@@ -193,8 +194,9 @@ int aio_stream_idle(aio_stream *stream) {
 }
 
 /*
- * A query that fails ends the waits, because nothing more can be learnt. But the device may still be working,
- * so nothing is released: what the work uses is kept until the stream is seen idle, or the device is reset.
+ * A query that fails ends the waits, because no further query can give an answer. But the device may still be
+ * working, so nothing is released: the objects that the work uses are kept until the stream is seen idle, or
+ * the device is reset.
  */
 void aio_stream_fail_waits(aio_stream *stream, int32_t code) {
     uint64_t tail = atomic_load(&stream->tail);
@@ -204,7 +206,7 @@ void aio_stream_fail_waits(aio_stream *stream, int32_t code) {
     aio_atomic_max(&stream->waits_failed, tail);
 }
 
-/* The tail is read first: an idle stream has done at least that much. */
+/* The tail is read before the query: an idle stream is done at least up to that position. */
 static int ask_stream(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     if (atomic_load(&stream->finished) == tail || !aio_stream_use(stream)) {
@@ -254,8 +256,8 @@ static bool has_mark(aio_stream *stream, uint64_t position) {
     return mark != NULL;
 }
 
-/* The gate has bound this thread to the device's context. If the thread has none now, other code is resetting
- * the device, and no task has failed. The state callback may report that reset later, or never. */
+/* The gate has bound this thread to the device's context. If the thread has no context now, other code is
+ * resetting the device, and no task has failed. The state callback may report that reset later, or never. */
 static bool lost_its_context(const aio_stream *stream, int code) {
     void *current = NULL;
     if (code != RT_CONTEXT_NULL || aio_acl.aclrtGetCurrentContext(&current) == 0) {
@@ -272,7 +274,7 @@ static int ask(aio_stream *stream, uint64_t position) {
     if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position)) {
         code = ask_stream(stream);
     }
-    /* If a reset or an abort is the reason, no task has failed. */
+    /* If a reset or an abort is the reason for the code, no task has failed. */
     if (code && aio_stream_current(stream) && !lost_its_context(stream, code)) {
         aio_stream_fail_waits(stream, code);
     }
@@ -283,8 +285,8 @@ static bool is_known(aio_stream *stream, uint64_t position) {
     return atomic_load(&stream->confirmed) >= position || aio_stream_error(stream, position, NULL) != 0;
 }
 
-/* Called when all that the position depends on is confirmed. Another thread may have done that after this
- * stream's work was finished. */
+/* Called when everything that the position depends on is confirmed. Another thread may have confirmed it after
+ * this stream's work was finished. */
 static void confirm_alone(aio_stream *stream, bool aside) {
     aio_stream_confirm(stream, atomic_load(&stream->finished));
     if (aio_stream_needs_sync(stream) && !sync_idle(stream) && aside) {
@@ -317,7 +319,8 @@ int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside) {
     return 0;
 }
 
-/* The second step: a stream that depends on failed work may have failed by itself before. */
+/* The second step is needed because a stream that depends on failed work may also have a failed task of its
+ * own. */
 void aio_stream_look_after(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     aio_stream_advance(stream, tail, false);
@@ -327,8 +330,8 @@ void aio_stream_look_after(aio_stream *stream) {
     aio_stream_deliver(stream);
 }
 
-/* This is the last time that the outcome of the work can be found. After this, the stream's id cannot be used
- * any more. */
+/* This is the last time that the outcome of the work can be found, because the stream's id cannot be used
+ * afterwards. */
 static bool drain_owned(aio_stream *stream) {
     if (!aio_stream_current(stream)) {
         return false;
@@ -346,9 +349,9 @@ static bool drain_owned(aio_stream *stream) {
 }
 
 /*
- * On success the owner word stays taken for ever; a thread that waits to enqueue sees that the stream is
- * dropped. A stream whose query fails is not destroyed, because destroying a busy one never returns. It stays
- * until a reset, and the query's code is returned.
+ * On success the owner word stays taken for ever. A thread that waits to enqueue sees that the stream is
+ * dropped. A stream whose query fails may be busy. It is not destroyed, because destroying a busy stream never
+ * returns. The stream is kept until a reset, and the query's code is returned.
  */
 static int destroy_owned(aio_stream *stream, bool *busy) {
     int answer = aio_stream_idle(stream);

@@ -35,8 +35,8 @@ void aio_pause(unsigned turn) {
 #endif
 }
 
-/* In a forked child, no other thread exists: none gives back a lock that was held at the fork, and none has to
- * be kept out. */
+/* A forked child has no other thread. So no thread releases a lock that was held at the fork, and the lock is
+ * not needed. */
 void aio_lock_take(aio_lock *lock) {
     for (unsigned turn = 0; atomic_flag_test_and_set_explicit(&lock->taken, memory_order_acquire); turn++) {
         if (atomic_load_explicit(&aio_in_child, memory_order_relaxed)) {

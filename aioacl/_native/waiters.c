@@ -1,10 +1,10 @@
 /*
- * The strategy AIO_THREAD: each wait occupies a worker thread in the blocking call.
+ * The strategy AIO_THREAD: each wait occupies a worker thread, which blocks in ACL.
  *
- * A wait blocks in aclrtSynchronizeEventWithTimeout, in slices of a second, for an event that is recorded
- * behind its position. It never waits for a stream, because that crashes the process when a reset comes in
- * between. When it finds work complete, it checks and confirms it in the same way as the watcher. Idle threads
- * are kept for a second; the device's lock guards their list.
+ * A worker blocks in aclrtSynchronizeEventWithTimeout, in slices of a second, for an event that is recorded
+ * after the position. It never waits for a stream, because such a wait crashes the process if the device is
+ * reset meanwhile. If a worker finds work complete, it checks and confirms the work in the same way as the
+ * watcher. Idle threads are kept for a second; the device's lock guards their list.
  */
 #include <stdlib.h>
 
@@ -29,8 +29,8 @@ static int enter_again(aio_pass pass) {
 
 /*
  * A reset does not wait for a blocking wait that cannot be aborted, but it waits for a thread that is admitted
- * here. So the runtime's answer is of this generation, and the bytes are delivered in it. If the result is not
- * 0, the answer means nothing.
+ * here. So the runtime's answer belongs to this generation, and the bytes are delivered before the generation
+ * ends. If this function does not return 0, the answer means nothing.
  */
 static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
     aio_pass pass = aio_stream_pass(stream, 0);
@@ -46,11 +46,11 @@ static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
     return 0;
 }
 
-/* The wait in C. The stream, not the code of the wait, shows whether an abort or a failure ended it. */
+/* Waits in C. The stream, not the code of the wait, shows whether an abort or a failure ended the wait. */
 static int block_in(aio_stream *stream, aio_event *mark) {
     struct aio_device *device = &aio_devices[stream->device];
     aclrtEvent handle = aio_event_enter(mark);
-    if (!handle) { /* a reset has destroyed it; the gate refuses at the end */
+    if (!handle) { /* a reset has destroyed the event; the gate refuses at the end */
         return conclude(stream, 0, 0);
     }
     atomic_fetch_add(&device->blocked, 1);
@@ -60,7 +60,7 @@ static int block_in(aio_stream *stream, aio_event *mark) {
     return conclude(stream, mark->position, code);
 }
 
-/* Without a mark, because the queue or the pool of events is exhausted, the stream is queried instead. */
+/* If there is no mark, because the queue or the pool of events is exhausted, the stream is queried instead. */
 static int look(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 500000};
     aio_stream_advance(stream, position, false);
@@ -92,8 +92,8 @@ static int wait_once(aio_stream *stream, uint64_t position) {
     return code;
 }
 
-/* One turn of a wait. It sleeps for a short time, because waits may end at once, again and again, while an
- * abort is being noted. */
+/* One turn of a wait. If nothing was finished, the thread sleeps for a short time: while an abort is being
+ * noted, each wait in C may end at once. */
 static int step(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 100000};
     uint64_t finished = atomic_load(&stream->finished);
@@ -168,7 +168,8 @@ static void call(worker *self, aio_token *token) {
     aio_futex_wake(&self->called, 1);
 }
 
-/* False if no wait came for a second. A thread that has taken this worker from the list is about to call it. */
+/* Waits for a call. False if no call came for a second. A thread that has taken this worker from the list is
+ * about to call it. */
 static bool await_call(worker *self) {
     put_idle(self);
     if (!atomic_load(&self->called)) {
@@ -209,7 +210,7 @@ static int start_worker(aio_token *token) {
     return AIO_NO_THREAD;
 }
 
-/* If no thread can be started for the wait, it ends at once with that code as its result. */
+/* If no thread can be started for the wait, the wait ends at once, with the error code as its result. */
 int aio_waiter_submit(aio_token *token) {
     worker *self = take_idle(token->stream->device);
     int code = 0;

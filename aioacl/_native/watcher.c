@@ -2,18 +2,18 @@
  * The watcher: one thread per device that queries the runtime for all awaits.
  *
  * A blocking wait of the runtime is a busy loop that cannot be stopped. It returns wrong results after a reset
- * and crashes the process at exit, so no thread is left in one. Queries never block. The interval between
- * queries is proportional to the age of the wait, so their number grows with its logarithm. Waits of a stream
- * end in order, so only the first is queried. Waits come in through a lock-free list; only the watcher uses
- * everything else here.
+ * and crashes the process at exit, so the watcher never uses one. Queries never block. The interval between
+ * queries is proportional to the age of the wait, so the number of queries grows with the logarithm of the age.
+ * Waits of a stream end in order, so only the first is queried. New waits come in through a lock-free list. All
+ * other data in this file is used by the watcher only.
  *
- * After a failure the device stands still until the runtime's own thread is woken, which queries do not do. So
+ * After a failure the device stops until the runtime's own thread is woken. Queries do not wake that thread. So
  * while a wait sees no progress, the watcher wakes the runtime, at growing intervals. While there is work that
- * no caller awaits, the watcher checks it ten times a second, under both strategies, so that its failures are
- * found.
+ * no caller awaits, the watcher checks that work ten times a second, under both strategies, so that its
+ * failures are found.
  *
- * One pass over the streams enters the gate once. When the gate refuses, the device is being reset or
- * was reset. Then the waits become the device's deferred waits, which end when the reset does.
+ * One round over the streams enters the gate once. If the gate refuses, the device is being reset or was reset.
+ * Then the waits become the device's deferred waits, which end when the reset ends.
  */
 #include <limits.h>
 #include <sched.h>
@@ -33,8 +33,8 @@ typedef struct {
     int64_t nudge_us;  /* the time at which the runtime is woken unless there is progress */
     int64_t patience_us;
     bool guarding;
-    int64_t tick_us;  /* the time of the next check of work that no caller awaits */
-    unsigned told_at; /* the progress when the maintenance thread was last notified of finished work */
+    int64_t tick_us;      /* the time of the next check of work that no caller awaits */
+    unsigned notified_at; /* the progress when the maintenance thread was last notified of finished work */
 } watcher;
 
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
@@ -132,7 +132,7 @@ static void ask(aio_stream *stream, int64_t now_us) {
     }
 }
 
-/* A stream is queried in the same pass if it is due within half of its own interval. */
+/* A stream is queried early, in this round, if it is due within half of its own interval. */
 static bool is_due(const aio_stream *stream, int64_t now_us) {
     int64_t early = interval(now_us - stream->tokens->born_us) / 2;
     return stream->due_us - early <= now_us;
@@ -171,13 +171,13 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     if (atomic_load(&stream->completed) < tail || aio_stream_has_manual(stream)) {
         return true;
     }
-    /* A failure may be left that only a synchronize finds. */
+    /* There may still be a failure that only a synchronize finds. */
     return atomic_load(&stream->confirmed) < tail && aio_stream_needs_sync(stream);
 }
 
-/* No mark shows the end of work that was enqueued by direct ACL calls, and without reports only a synchronize
- * finds its failure. Until then the stream counts as having such work, because a wait for the device may take
- * the code meanwhile. More of it may be enqueued while this thread queries. */
+/* No mark shows the end of work that was enqueued by direct ACL calls. Without reports, only a synchronize
+ * finds a failure of such work. Until the end is found, the stream counts as having such work, because a wait
+ * for the device may take the code meanwhile. More such work may be enqueued while this thread queries. */
 static void look_at_manual(aio_stream *stream) {
     uint32_t seen = atomic_load(&stream->manual);
     if (!aio_stream_has_manual(stream) || !aio_stream_use(stream)) {
@@ -207,7 +207,7 @@ static void look_after(int device, uint32_t generation) {
     }
 }
 
-/* When work begins, the first check comes one tick later: most work is awaited, or done, by then. */
+/* When work begins, the first check comes one tick later, because most work is awaited or done by then. */
 static bool tick_is_due(watcher *self, int64_t now_us) {
     bool guarded = atomic_load(&aio_devices[self->device].guarded);
     if (guarded && !self->guarding) {
@@ -217,18 +217,20 @@ static bool tick_is_due(watcher *self, int64_t now_us) {
     return guarded && now_us >= self->tick_us;
 }
 
-/* `guarded` is cleared before the last check; an enqueuer counts first and reads the word then. */
+/* This thread clears `guarded` before the last check. An enqueuer first counts its entry and then reads
+ * `guarded`. So either the check finds the entry, or the enqueuer sets `guarded` again. */
 static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     struct aio_device *device = &aio_devices[self->device];
     self->tick_us = now_us + TICK_US;
     look_after(self->device, generation);
     bool some = some_unfinished(self->device, generation);
     unsigned progress = atomic_load(&device->progress);
-    /* This also runs after the last work, because `completed` is published after the progress. */
-    if (!some || progress != self->told_at) {
+    /* The maintenance thread is also woken after the last work, because `completed` is published after the
+     * progress. */
+    if (!some || progress != self->notified_at) {
         aio_device_kick(self->device, AIO_KICK_DONE);
     }
-    self->told_at = progress;
+    self->notified_at = progress;
     if (some) {
         if (!self->active) {
             aio_device_nudge(self->device);
@@ -290,9 +292,9 @@ static int64_t until_due(const watcher *self) {
 }
 
 /*
- * A thread that submits a wait and finds the word set clears it and wakes the watcher. The watcher reads the
- * list again after it has set the word. The word is set to the watcher's epoch, so that a watcher that ends
- * late does not clear it for its successor.
+ * The watcher sets the word `asleep` before it sleeps, and then reads the list again. A thread that submits a
+ * wait and finds the word set clears it and wakes the watcher. The word's value is made from the watcher's
+ * epoch. So a watcher that ends late does not clear the word of its successor.
  */
 static void rest(watcher *self) {
     struct aio_device *device = &aio_devices[self->device];
@@ -351,7 +353,7 @@ int aio_watcher_start(int device) {
     return AIO_NO_THREAD;
 }
 
-void aio_watcher_nudge(int device) {
+void aio_watcher_wake(int device) {
     if (atomic_exchange(&aio_devices[device].asleep, 0)) {
         aio_futex_wake(&aio_devices[device].asleep, INT_MAX);
     }
@@ -361,7 +363,7 @@ void aio_watcher_stop(int device) {
     int64_t end = aio_now_us() + STOP_US;
     struct timespec nap = {0, 100000};
     atomic_fetch_add(&aio_devices[device].epoch, 1);
-    aio_watcher_nudge(device);
+    aio_watcher_wake(device);
     while (atomic_load(&aio_devices[device].watching) && aio_now_us() < end) {
         nanosleep(&nap, NULL);
     }
@@ -376,8 +378,8 @@ static void defer_incoming_waits(int device) {
     }
 }
 
-/* A watcher that ends takes the list once more after it is counted out, so one of the two threads sees a late
- * wait. */
+/* A watcher that ends first leaves the count of watchers and then takes the list once more. So either that
+ * watcher or this thread sees a late wait. */
 void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;
     struct aio_device *device = &aio_devices[index];
@@ -388,7 +390,7 @@ void aio_watcher_submit(aio_token *token) {
     if (!atomic_load(&device->watching)) {
         defer_incoming_waits(index);
     } else {
-        aio_watcher_nudge(index);
+        aio_watcher_wake(index);
     }
 }
 
@@ -419,7 +421,7 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
     }
     if (position == atomic_load(&stream->tail)) {
         aio_atomic_max(&stream->waited, position); /* from now on a dropped ticket does not clear `wanted` */
-        aio_atomic_max(&stream->wanted, position); /* an enqueue in between has raised it further */
+        aio_atomic_max(&stream->wanted, position); /* an enqueue in between may have raised it further */
     }
     if (position < atomic_load(&stream->tail)) {
         aio_stream_mark_now(stream, position);

@@ -110,7 +110,7 @@ void bed_seize(int device) {
 int bed_abort_and_wait(int device) {
     int32_t outcome[3];
     aio_device_abort(device, 5000000, outcome);
-    aio_watcher_nudge(device);
+    aio_watcher_wake(device);
     return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, 30000000);
 }
 

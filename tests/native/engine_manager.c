@@ -55,7 +55,7 @@ static int barrier(bool waits_may_stay) {
     int kinds = 1 << AIO_ENQUEUE | 1 << AIO_LIFETIME | 1 << AIO_WAIT;
     int32_t outcome[3];
     aio_device_abort(DEVICE, 10000000, outcome);
-    aio_watcher_nudge(DEVICE);
+    aio_watcher_wake(DEVICE);
     if (waits_may_stay) {
         aio_gate_wait(DEVICE, 1 << AIO_WAIT, 50000);
     }

@@ -43,7 +43,7 @@ static void waits_end_with_the_reset(void) {
     sim.hold(stream->handle);
     watch(copy(), 1);
     bed_seize(0);
-    aio_watcher_nudge(0);
+    aio_watcher_wake(0);
     UNTIL(has_deferred_waits());
     CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
     CHECK_EQ(aio_device_waits(0), 1);
@@ -69,7 +69,7 @@ static void a_wait_over_before_a_reset_keeps_its_result(void) {
     watch(first, 1);
     watch(second, 2);
     bed_seize(0);
-    aio_watcher_nudge(0);
+    aio_watcher_wake(0);
     UNTIL(has_deferred_waits());
     collect_beside(first);
     CHECK(bed_abort_and_wait(0));

@@ -222,7 +222,7 @@ class ResetProcedure(Procedure):
         self._work["not_aborted"] = outcome[1] + outcome[2]
 
     def _barrier(self) -> None:
-        lib.aio_watcher_nudge(self.index)
+        lib.aio_watcher_wake(self.index)
         if not self._all_leave_within(self._left(limits.BARRIER_SECONDS), limits.CLOSE_SECONDS):
             self._refuse()
 
