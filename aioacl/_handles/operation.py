@@ -99,7 +99,7 @@ class Operation(Unique, Generic[T_co]):
             RuntimeError: this thread runs an event loop.
             DeviceTimeout: the operation was not done within `timeout` seconds.
         """
-        return self._block(timeout, "await it instead of calling result()")
+        return self._block(timeout, "await the operation instead of calling result()")
 
 
 class Closable(Protocol):

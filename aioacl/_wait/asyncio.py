@@ -63,7 +63,7 @@ class AsyncioPort(Port):
             timer.cancel()
 
     async def breathe(self) -> None:
-        """Yields to the loop after 64 awaits in a row that did not wait, or after a millisecond of them in one turn."""
+        """Yields to the loop after 64 successive awaits that did not wait, or if such awaits took a millisecond."""
         if self._quick == 0:
             self._since = sync.monotonic()
             self._running().call_soon(self._new_turn)
@@ -72,7 +72,7 @@ class AsyncioPort(Port):
             await asyncio.sleep(0)
 
     def shield(self) -> AbstractContextManager[object]:
-        # If the caller is in a cancel scope of anyio, its backend is loaded. Importing it here would take 100 ms.
+        # If the caller is in a cancel scope of anyio, anyio's backend is loaded. An import here would take 100 ms.
         loaded = hasattr(sys.modules.get("anyio._backends._asyncio"), "backend_class")
         return sys.modules["anyio"].CancelScope(shield=True) if loaded else nullcontext()
 

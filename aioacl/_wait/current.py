@@ -1,4 +1,4 @@
-"""Finds the port that a wait uses: that of the running event loop, or that of this thread. Finds the caller too."""
+"""Finds the port that a wait uses: the port of the running event loop, or of this thread. Finds the caller too."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _local = _Local()
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Port]] = (
     weakref.WeakKeyDictionary()
 )
-_ports_lock = threading.RLock()  # re-entrant: a signal handler may call for a port too
+_ports_lock = threading.RLock()  # re-entrant: a signal handler may need a port too
 _of_threads: weakref.WeakSet[ThreadPort] = weakref.WeakSet()
 
 
 def _in_trio() -> bool:
-    # While another thread imports trio, sys.modules has the module without its names. Then no trio run exists.
+    # While another thread imports trio, sys.modules contains trio without its names. Then no trio run exists.
     lowlevel = getattr(sys.modules.get("trio"), "lowlevel", None)
     in_run = getattr(lowlevel, "in_trio_run", None)
     return in_run is not None and bool(in_run())
 
 
 def current_port() -> Port:
-    """The port of the event loop that runs on this thread; without a loop, that of the thread."""
+    """The port of the event loop that runs on this thread; without a loop, the port of the thread."""
     if _in_trio():
         return port_of_run()
     try:
@@ -106,14 +106,14 @@ else:  # type checkers accept the result of `coroutine` only in an await
 
     @coroutine
     def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
-        """Makes a coroutine and begins it in one step: a Ctrl-C in between would leave it without an await."""
+        """Makes a coroutine and begins it in one step. A Ctrl-C between two steps would leave it without an await."""
         return (yield from begin())
 
 
 def run_blocking(
     begin: Callable[[], Coroutine[Any, Any, T]],
     timeout: Seconds | None,
-    instead: str = "await it instead of calling result()",
+    instead: str = "await the operation instead of calling result()",
 ) -> T:
     """Runs a coroutine that waits only on ports, on a thread without a running loop.
 

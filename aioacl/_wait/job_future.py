@@ -1,8 +1,8 @@
 """The future of a job on a device's executor.
 
-A worker claims its job while it is inside the device. It takes no lock of the future there, because Ctrl-C, or a caller
-that holds the future's condition, must not keep the worker inside. A thread that waits for the result waits on its own
-port, as in all waits of aioacl. So a job that waits for another job is outside its device during the wait.
+A worker claims its job while the worker is inside the device. It takes no lock of the future there, because Ctrl-C, or
+a caller that holds the future's condition, must not keep the worker inside. A thread that waits for the result waits on
+its own port, as in all waits of aioacl. So a job that waits for another job is outside its device during the wait.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class JobFuture(Future[T]):
     def claim(self) -> bool:
         """Claims the job for the worker.
 
-        Returns False if it was cancelled; else it can no longer be cancelled. Takes no lock.
+        Returns False if the job was cancelled. Otherwise the job can no longer be cancelled. Takes no lock.
         """
         with suppress(IndexError):
             self._begun = self._unclaimed.pop()
         return self._begun
 
     def fail(self, error: BaseException) -> None:
-        """Ends a job that could not begin with an error, unless it was cancelled."""
+        """Sets an error as the outcome of a job that could not begin, unless the job was cancelled."""
         if self.claim():
             self.finish(partial(self.set_exception, error))
         else:
@@ -65,7 +65,7 @@ class JobFuture(Future[T]):
         outcome()
 
     def drop(self) -> None:
-        """Ends a job that will not begin. If Ctrl-C interrupted its cancellation, this completes it."""
+        """Ends a job that will not begin. If Ctrl-C interrupted the job's cancellation, this call completes it."""
         self._unclaimed.clear()
         super().cancel()
         self.set_running_or_notify_cancel()
@@ -107,7 +107,7 @@ class JobFuture(Future[T]):
 
         These are 0 after a wait on the port, and the whole timeout if there is no such wait.
         """
-        # Every Future takes a negative timeout as 0.
+        # Every Future treats a negative timeout as 0.
         limit = None if timeout is None else max(0.0, seconds_of(timeout, -math.inf))
         if self.done() or lib.aio_forked() or not isinstance(current_port(), ThreadPort):
             return limit
@@ -134,7 +134,7 @@ class JobFuture(Future[T]):
 
 
 def _wake(future: Future[T]) -> None:
-    """Wakes the waiting ports. Each is removed only after it was woken; waking one twice is harmless."""
+    """Wakes the waiting ports. Each port is removed only after it was woken, because a second wake-up is harmless."""
     assert isinstance(future, JobFuture), "only a JobFuture registers this callback"
     for port, key in tuple(future._listeners):
         lib.aio_port_post(port.handle, key, 0)

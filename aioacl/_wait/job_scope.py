@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class JobScope:
-    """The time in which a job is inside its device, from its begin to its end.
+    """The time from the beginning to the end of a job, in which the job is inside its device.
 
     Attributes:
         index: the index of the device.
@@ -28,8 +28,9 @@ class JobScope:
         raise NotImplementedError
 
     def outside(self) -> AbstractContextManager[None]:
-        """The context for each wait of the job: the job is outside its device, because the wait may need a reset to
-        end.
+        """Returns the context for each wait of the job.
+
+        In this context the job is outside its device, because the wait may end only after a reset.
         """
         raise NotImplementedError
 

@@ -6,7 +6,7 @@ it suspends the task on an event loop, and blocks on a thread. So the same corou
 
 References: the loop refers to its reader, the reader to the port, and the port only weakly to the loop. A loop that is
 closed drops its readers, and with them the port, without the garbage collector. The engine keeps the descriptor open
-as long as completions are on their way to it.
+until the last completion has reached the port.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 KICK = 0  # the key of a wake-up that completes no wait
-TIMED_OUT = failure(lib.AIO_LIMIT)  # a code that the engine never refuses with: the deadline came first
+TIMED_OUT = failure(lib.AIO_LIMIT)  # the deadline came first; the engine never refuses with this code
 
 
 class _Deliver(Protocol):
@@ -34,7 +34,7 @@ class _Deliver(Protocol):
 
 
 class Port:
-    """The waits in progress, each under a key, with the function that gets its result and the one called after it."""
+    """The waits in progress. Each has a key, a function that gets the result, and a function that is called then."""
 
     def __init__(self) -> None:
         must_not_be_forked()
@@ -53,7 +53,7 @@ class Port:
         self._came: dict[int, int] = {}
 
     def __del__(self) -> None:
-        # Other objects in the same garbage may post to it in their finalizers: they must find that it is closed.
+        # Finalizers of other objects in the same collection may post to this port. They must find that it is closed.
         handle, self.handle = getattr(self, "handle", ffi.NULL), ffi.NULL
         if handle:
             lib.aio_port_close(handle)
@@ -71,7 +71,7 @@ class Port:
     def drain(self) -> None:
         """Delivers all completions that have arrived. Then raises the first error that a delivery raised, if any.
 
-        If Ctrl-C interrupts it, the reader's next turn continues.
+        If Ctrl-C interrupts the drain, the reader's next turn continues it.
         """
         errors: list[Exception] = []
         try:
@@ -79,7 +79,7 @@ class Port:
             for key, result in tuple(self._came.items()):
                 try:
                     self._deliver(key, result)
-                except Exception as error:  # noqa: BLE001 - first deliver the others, which arrive only once
+                except Exception as error:  # noqa: BLE001 - the other results, which arrive only once, come first
                     errors.append(error)
         except BaseException:
             lib.aio_port_post(self.handle, KICK, 0)
@@ -116,7 +116,7 @@ class Port:
             deliver(result)
         finally:
             if after is not None:
-                # A signal handler that drains during `after` must not call it again and take its locks.
+                # A signal handler that drains during `after` must not call `after` again, which would take its locks.
                 self._waits[key] = (deliver, None)
                 after()
 
@@ -146,7 +146,7 @@ class Port:
         raise NotImplementedError
 
     async def breathe(self) -> None:
-        """Called by an await that does not have to wait: gives other tasks a chance to run."""
+        """Gives other tasks a chance to run. Called by an await that does not have to wait."""
         raise NotImplementedError
 
     def shield(self) -> AbstractContextManager[object]:

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 LONGEST_POLL_SECONDS = 86400.0  # poll takes milliseconds as an int
-# Only the main thread handles signals. A signal just before its poll, or on another thread, does not end the poll.
+# Only the main thread handles signals. A signal just before the main thread's poll, or on another thread, does not end
+# that poll.
 SIGNAL_SECONDS = 0.5
 
 
 class ThreadPort(Port):
-    """A port that its own thread reads, blocking."""
+    """A port that its own thread reads. The thread blocks while it waits."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,13 +1,13 @@
 """The port of a trio run.
 
-This module does not import trio at the top: `_bind` does when a run needs its first port. trio is loaded by then, so
-the import does not read files, for which the run's event loop would have to wait.
+This module does not import trio at the top. `_bind` imports it when a run needs its first port. trio is loaded by then,
+so the import reads no files, which would block the run's event loop.
 
 Ctrl-C: trio raises KeyboardInterrupt in the main task at any line, unless a frame on the stack is protected. Inside
-aioacl it could separate steps that belong together: C would have begun a wait that no task takes, or a copy would be in
-flight whose memory nothing refers to. So every function of aioacl is protected, and the interrupt is raised at the next
-checkpoint, as with asyncio's runner. The caller's own code, for instance the body of an `async with`, does not run
-below a frame of aioacl, so it is not protected.
+aioacl the interrupt could separate steps that belong together. For example, C would have begun a wait that no task
+awaits, or no object would refer to the memory of a running copy. So every function of aioacl is protected, and the
+interrupt is raised at the next checkpoint, as with asyncio's runner. The caller's own code, for instance the body of an
+`async with`, does not run below a frame of aioacl, so it is not protected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TrioPort(Port):
     """A port whose descriptor is read by a system task of a trio run."""
 
     async def serve(self) -> None:
-        """The system task: drains until the run ends. Then the run's variable no longer refers to the port."""
+        """The system task: drains the port until the run ends. Then the run's variable no longer refers to the port."""
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.fd)
@@ -84,7 +84,7 @@ class TrioPort(Port):
 
 
 _of_run: trio.lowlevel.RunVar[TrioPort | None]
-_first: dict[str, trio.lowlevel.RunVar[TrioPort | None]] = {}  # shared by all threads; the first one sets it
+_first: dict[str, trio.lowlevel.RunVar[TrioPort | None]] = {}  # shared by all threads; the first thread sets it
 _bound = False
 
 
@@ -115,7 +115,7 @@ def port_of_run() -> TrioPort:
 
 
 def _functions(namespace: dict[str, Any], module: str) -> Iterator[FunctionType]:
-    """Yields the functions of a module or class, and those behind properties, class methods and decorators."""
+    """Yields the functions of a module or class, and those that properties, class methods and decorators wrap."""
     for member in tuple(namespace.values()):  # a copy: another thread may bind a global at the same time
         if inspect.isclass(member) and member.__module__ in (module, PUBLIC):
             yield from _functions(dict(vars(member)), module)

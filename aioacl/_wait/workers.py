@@ -1,11 +1,11 @@
 """The threads of a device. Each runs jobs one after another, and wakes for completions and for kicks from the engine.
 
 A worker thread sleeps on the descriptor of its own port. So one wait serves jobs from Python, completions of streams
-that it watches, and kicks from C. The port lives as long as the process: the engine may kick it at any time.
+that the thread watches, and kicks from C. The port is never closed, because the engine may kick it at any time.
 
-A job belongs to the task that awaits it. If the await ends first, a job that has not begun is withdrawn; otherwise its
-result is passed to `discard` on the thread, so nothing that was made is lost. A clean-up always runs. A task that
-awaits one only waits for its end, and only as long as the device can be expected to work.
+A job belongs to the task that awaits it. If the await ends first, a job that has not begun is withdrawn. The result of
+a job that has begun is passed to `discard` on the thread, so no object that the job made is lost. A clean-up always
+runs. A task that awaits a clean-up only waits for its end, and stops waiting if the device cannot be expected to work.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Job(Generic[T]):
         self._started = self._finished = self._abandoned = False
 
     def run(self) -> None:
-        """Does the work, unless it was withdrawn. Runs on the worker thread."""
+        """Does the work, unless the job was withdrawn. Runs on the worker thread."""
         with self._changed:
             if self._abandoned or self._finished:
                 return
@@ -73,7 +73,7 @@ class Job(Generic[T]):
             self._discard(result[0])
 
     def tell(self, port: Port, key: int) -> None:
-        """Posts to the port under the key when the job has ended; at once if it has."""
+        """Posts to the port under the key when the job has ended. If the job has ended already, posts at once."""
         with self._changed:
             if not self._finished:
                 self._tell = (port, key)
@@ -85,7 +85,7 @@ class Job(Generic[T]):
         self._end([], error)
 
     def abandon(self, worker: WorkerThread) -> None:
-        """Called when no task awaits the job any more. A job that has not begun never runs, and posts nothing."""
+        """Called when no task awaits the job any more. If the job has not begun, it never runs and posts nothing."""
         withdrawn: tuple[Port, int] | None = None
         with self._changed:
             late = self._finished and bool(self._result)
@@ -99,7 +99,10 @@ class Job(Generic[T]):
             worker.entrust(CleanUp(lambda: discard(result)))
 
     def outcome(self) -> T:
-        """Returns the result or raises the error, once, after the job has ended. Drops the references to it."""
+        """Returns the result or raises the error, and drops the reference to it.
+
+        To be called once, after the job has ended.
+        """
         if self._error is not None:
             try:
                 raise self._error
@@ -177,7 +180,10 @@ class WorkerThread:
 
     @property
     def running(self) -> bool:
-        """Whether the thread runs and takes jobs. Takes no lock: a finalizer may call it on a thread that holds it."""
+        """Whether the thread runs and accepts jobs.
+
+        Takes no lock, because a finalizer may read it on a thread that holds the lock.
+        """
         return self._running and not self._stopping
 
     @property
@@ -221,9 +227,10 @@ class WorkerThread:
             lib.aio_port_post(self._port.handle, KICK, 0)
 
     def _queue(self, job: Job[Any]) -> bool:
-        """Queues a job, also while the thread is stopping: it ends after its jobs. False if the thread has ended.
+        """Queues a job. Returns False if the thread has ended.
 
-        If there is a refusal, the job fails at once with it, and is queued only if it is a clean-up.
+        A thread that is stopping still takes jobs, because it ends only after its queued jobs. If there is a refusal,
+        the job fails at once with that error, and is queued only if it is a clean-up.
         """
         with self._changed:
             if not self._running:
@@ -292,7 +299,7 @@ class WorkerThread:
 
     @staticmethod
     def _guarded(step: Callable[[], object]) -> None:
-        """Reports a clean-up that raises, for instance a warning turned into an error. The thread continues."""
+        """Runs a step and reports its exception, for instance a warning that became an error. The thread continues."""
         try:
             step()
         except Exception as error:  # noqa: BLE001 - it is reported
@@ -325,7 +332,7 @@ async def call_on(
 
 
 async def clean_up_on(worker: WorkerThread, work: Callable[[], object]) -> None:
-    """Awaits a clean-up on a worker thread. It runs even if no task waits for it any more.
+    """Awaits a clean-up on a worker thread. The clean-up runs even if no task waits for it any more.
 
     If the device is closed, no reset ends the wait, so the wait is limited to ENDED_SECONDS.
     """
@@ -361,6 +368,6 @@ async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None)
         job.abandon(worker)
         raise DeviceTimeout(
             "the device's thread was not done in time",
-            hint="A call inside C continues: `device.health` shows for how long; if it is stuck, call `force_reset()`.",
+            hint="A call inside C continues. `device.health` shows its duration; if it is stuck, call `force_reset()`.",
         )
     return job.outcome()

@@ -249,7 +249,7 @@ class TestOnALoop:
     ) -> None:
         async with setup_on(open_device) as prepared:
             begun = entry.begin(prepared)
-            with pytest.raises(RuntimeError, match="await it instead"):
+            with pytest.raises(RuntimeError, match="await the operation instead"):
                 begun.result()
             await close_if_handle(await begun)
 

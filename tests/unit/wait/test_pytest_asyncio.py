@@ -109,7 +109,7 @@ async def waiter(ticket: aioacl.Ticket) -> None:
 
 async def test_result_is_refused_on_the_loops_thread_and_works_in_to_thread(bench: Bench) -> None:
     ticket = bench.stream.fill(bench.memory, 1)
-    with pytest.raises(RuntimeError, match="await it instead"):
+    with pytest.raises(RuntimeError, match="await the operation instead"):
         ticket.result()
     await asyncio.to_thread(ticket.result)
     await asyncio.to_thread(bench.stream.result)
