@@ -45,7 +45,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "tests/native/sim/faults.c": {"nobody": "a function name that does not exist"},
     "tests/native/sim/kernels.c": {"nobody": "a kernel name that does not exist"},
     "tests/simulator/test_faults_env.py": {"nobody": "a function name that does not exist"},
-    "aioacl/_lifecycle/lease.py": {"(forsakes?|forsaken|condemns?|condemned)": "the method `forsake`"},
 }
 
 

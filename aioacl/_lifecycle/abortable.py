@@ -56,7 +56,7 @@ class _InAJob:
     ) -> bool | None:
         return self._block.__exit__(kind, error, trace)
 
-    if not TYPE_CHECKING:  # without these methods, type checkers report `async with`
+    if not TYPE_CHECKING:  # type checkers do not see these methods, so they report `async with`
 
         def __aenter__(self, *_: object) -> NoReturn:
             raise TypeError(
@@ -68,7 +68,7 @@ class _InAJob:
 
 
 class Named:
-    """The streams of one device that `abortable()` names. Guarded by the lock of the device's admission."""
+    """The native streams that were passed to `abortable()` of one device. Guarded by the lock of its admission."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -94,7 +94,7 @@ class Named:
             try:
                 self._remove(token)
             finally:
-                self._remove(token)  # Ctrl-C may have interrupted the first
+                self._remove(token)  # Ctrl-C may have interrupted the first call
 
     def _add(self, token: object, streams: tuple[int, ...]) -> None:
         admission = self._admission
@@ -106,7 +106,7 @@ class Named:
             self._all[token] = (admission.generation, streams)
 
     def _remove(self, token: object) -> None:
-        """Waits until a running abort has ended, because the caller may destroy its streams after this."""
+        """Removes the streams. Waits until a running abort has ended, because the caller may then destroy them."""
         if lib.aio_forked():
             return
         with self._admission.changed:
@@ -116,7 +116,7 @@ class Named:
 
     @contextmanager
     def in_use(self) -> Generator[list[int]]:
-        """For a reset: the streams that it may abort. None of them is removed inside the block."""
+        """For a reset: yields the streams that the reset may abort. No stream is removed inside the block."""
         admission = self._admission
         with admission.changed:
             self._in_use = True

@@ -2,7 +2,7 @@
 
 `apply` makes the transitions of the state table. It writes the state to the gate's word under the lock of the
 admission, so C and Python always use the same state. An operation that waits for a change takes that lock, checks the
-version again, and subscribes for the next change. So no wake-up is lost, whatever thread or loop the operation runs on.
+version again, and subscribes for the next change. So no wake-up is lost on any thread or event loop.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _nothing(*_: object) -> None:
 class Admission:
     """The Python side of a device's gate.
 
-    The lock `changed` is held to write the attributes that follow it, except `stop_generation`. Reading a single
-    attribute needs no lock.
+    The lock `changed` is held to write the attributes that `__init__` sets after it, except `stop_generation`. Reading
+    a single attribute needs no lock.
 
     `defer` leaves work to the maintenance thread. `applied` is called after each transition, with the lock held. Its
     arguments are the event, and whether the device was OPEN or DRAINING before.
@@ -67,10 +67,10 @@ class Admission:
         self.leases = Leases()
         self.turns = Turns(self.changed)
         self.listeners = Listeners(index)
-        self.report: ResetReport | None = None  # of the force reset that led to this state, if one did
+        self.report: ResetReport | None = None  # of the force reset that led to this state, if any
         self.problem = ""  # why the device is quarantined
         self._subscribers: dict[tuple[Port, int], None] = {}
-        self._heard = 0  # the generation that listeners know of
+        self._heard = 0  # the newest generation that the listeners got
         self._closed_generation = 0  # the generation that the newest close ended
         self.stop_generation = -1  # the newest generation with a stream of on_failure="stop"
 
@@ -133,7 +133,7 @@ class Admission:
     def announce(self) -> None:
         """Wakes all waits for a change. Call it with the lock held.
 
-        Each subscriber is woken before it is removed, because Ctrl-C may interrupt the loop. Waking one twice is
+        Each subscriber is woken before it is removed, because Ctrl-C may interrupt the loop. A second wake-up is
         harmless.
         """
         self.version += 1
@@ -194,7 +194,7 @@ class Admission:
     def _how_ended(self, generation: int) -> str:
         """Returns how a generation ended, or is about to end.
 
-        It is not known for generations before the newest close.
+        This is not known for generations before the newest close.
         """
         if generation == self.generation:
             return "reset" if self.opens else "closed"
@@ -249,7 +249,7 @@ class Admission:
         )
 
     def may_pass(self, holder: object) -> bool:
-        """Whether this holder may start an operation now. Raises if it never may. Call it with the lock held."""
+        """Whether this holder may start an operation now. Raises if it may never do so. Call it with the lock held."""
         if self.leases.lost(holder):
             raise self._revoked()
         if self.state is State.CLOSED:
@@ -335,11 +335,11 @@ class Admission:
                 if self.leases.remove(lease, holder, left):
                     self.announce()
 
-    def forsake_lease(self, lease: Lease, holder: object) -> None:
+    def abandon_lease(self, lease: Lease, holder: object) -> None:
         """For finalizers: removes one entry of the holder. Takes no lock."""
         if lib.aio_forked():
             return
-        self.leases.forsake(lease, holder)
+        self.leases.abandon(lease, holder)
         self._defer(self.tidy_leases)
 
     def forget_lease(self) -> None:
@@ -347,7 +347,7 @@ class Admission:
         self._defer(self.tidy_leases)
 
     def tidy_leases(self) -> None:
-        """Drops the leases that finalizers left without the lock."""
+        """Drops the leases whose last holder was removed by a finalizer, which takes no lock."""
         with self.changed:
             self.leases.tidy()
             self.announce()

@@ -1,7 +1,7 @@
-"""How often ACL's device is set in this process, counting only the sets that aioacl made.
+"""ACL's count of how often a device is set in this process. Only the sets that aioacl made are counted.
 
-A foreign reset ends all sets. The state callback reports it, in C. So a count is valid only until another foreign reset
-is reported.
+A foreign reset ends all sets. The state callback reports that reset, in C. So a count is valid only until another
+foreign reset is reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SetCounts:
-    """ACL's count of one device. The lock of the device's admission is held to write; one read needs no lock.
+    """ACL's count of one device. The lock of the device's admission is held to write. A single read needs no lock.
 
     Attributes:
         now: the count in ACL, unless a foreign reset has ended it.
@@ -47,7 +47,7 @@ class SetCounts:
         return self.now
 
     def note_set(self, seen: int) -> None:
-        """Counts a set that was made when `seen` foreign resets were reported. If `seen` is new, it is the only set."""
+        """Counts a set that was made when `seen` foreign resets were reported. A new `seen` ends all older sets."""
         with self._changed:
             if self.foreign_resets_seen != seen:
                 self.change(Counts())

@@ -39,7 +39,7 @@ class Deferred:
         self._do(self.notes)
 
     def _do(self, queue: deque[Work]) -> None:
-        """Does the work that is in the queue now. Work that it adds waits for the next call."""
+        """Does the work that is in the queue now. Work that is added meanwhile waits for the next call."""
         for _ in range(len(queue)):
             try:
                 work = queue.popleft()

@@ -1,10 +1,11 @@
 """`device.executor`: threads with the device bound, for the user's own blocking jobs.
 
-The jobs do not use the maintenance thread: jobs that wait for each other must not block the creation of a stream.
+The jobs do not use the maintenance thread, because jobs that wait for each other must not block the creation of a
+stream.
 
-A job is inside the device while it runs, so a drain waits for it. While it waits through aioacl, with `result()`, it is
-outside: it may wait for the end of a reset that waits for the job. During such a wait its thread does not count against
-the limit, because the job may wait for another job that is queued behind it.
+A job is inside the device while it runs, so a drain waits for it. While the job waits through aioacl, with `result()`,
+it is outside the device, because it may wait for the end of a reset that waits for the job. During such a wait its
+thread does not count against the limit, because the job may wait for another job that is queued after it.
 
 The threads are daemons, so a thread that is stuck in C does not keep the process from ending.
 """
@@ -75,7 +76,7 @@ def must_be_plain(fn: object) -> None:
 
 
 def plain(fn: object, result: T, hint: str = AWAIT_IT) -> T:
-    """Returns the result of `fn`. Raises ParameterError if it is a coroutine or an async generator."""
+    """Returns the result of `fn`. Raises ParameterError if the result is a coroutine or an async generator."""
     if inspect.iscoroutine(result) or inspect.isasyncgen(result):
         _close_unstarted(result)
         raise ParameterError(
@@ -91,15 +92,15 @@ class _Item:
     def __init__(self, index: int, future: JobFuture[Any], work: Callable[[], Any]) -> None:
         self.future = future
         self.work = work
-        scope = current_job_scope()  # a reset waits for the new job if it waits for the code that submits it
+        scope = current_job_scope()  # a reset that waits for the caller waits for the new job, too
         self.holder = scope if scope is not None and scope.index == index else current_holder()
 
 
 class DeviceExecutor(Unique, Executor):
     """A `concurrent.futures.Executor` whose threads have the device's context bound.
 
-    A job that is submitted during a reset begins when the device is open again. `shutdown` ends the idle threads; a
-    thread that runs a job ends after it.
+    A job that is submitted during a reset begins when the device is open again. `shutdown` ends the idle threads. A
+    thread that runs a job ends after the job.
     """
 
     noun = "device executor"
@@ -134,8 +135,8 @@ class DeviceExecutor(Unique, Executor):
         """Queues `fn(*args, **kwargs)`, which sees the caller's context variables. Returns the job's future.
 
         Raises:
-            ParameterError: `fn` is not a function, or is an async one. If it returns a coroutine, the future raises
-                the error.
+            ParameterError: `fn` is not a function, or is an async one. If `fn` returns a coroutine, the future raises
+                this error.
             RuntimeError: the executor was shut down.
             ForkedProcessError: the executor belongs to the process that was forked.
         """
@@ -180,7 +181,7 @@ class DeviceExecutor(Unique, Executor):
                 raise
 
     def _spawn(self) -> None:
-        """Starts a thread. The thread also adds itself, so after Ctrl-C it is counted exactly if it started."""
+        """Starts a thread and counts it. After Ctrl-C it is counted only if it started: it also counts itself."""
         thread = object()
         try:
             self._threads.add(thread)
@@ -229,7 +230,7 @@ class DeviceExecutor(Unique, Executor):
             del item  # keep no reference to a job during the wait for the next one
 
     def _do(self, item: _Item) -> None:
-        """Runs a job. It begins when it is inside the device; until then it can be cancelled."""
+        """Runs a job. The job begins when it is inside the device. Until then it can be cancelled."""
         try:
             scope = self._enter(item.holder, self.one_waits)
         except BaseException as error:  # noqa: BLE001 - the future gets the exception
@@ -242,7 +243,7 @@ class DeviceExecutor(Unique, Executor):
                     outcome = self._outcome(item)
         finally:
             scope.end()
-        # The future's lock is used from here on. A caller that holds it must not block a worker inside the device.
+        # The future's lock is used only from here on: a caller that holds it must not block a worker inside the device.
         if outcome is None:
             item.future.drop()
         else:

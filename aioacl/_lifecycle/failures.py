@@ -71,7 +71,7 @@ class Failed:
         """
         if detection() == "exact":
             return f"the task at {self.place}"
-        return f"a task at or behind {self.place}"
+        return f"a task at or after {self.place}"
 
     def ending(self, by: str) -> str:
         """A sentence which states that the task failed. `by` is the ACL function that enqueued the task, or ""."""
@@ -90,13 +90,14 @@ class Failed:
 
 
 def warn(failed: Failed, what: str, made: Site | None = None) -> None:
-    """Emits an AclWarning for a failure that was not collected. Python shows each warning, not only the first of a
-    line.
+    """Emits an AclWarning for a failure that was not collected.
+
+    Python shows each of these warnings, not only the first one for a line of code.
 
     The warning names the line that made the stream, if `made` is given, else the line of the caller. A thread of aioacl
     must pass `made`.
     """
-    sentence = f"a task failed, no await raised it, and {what}: {failed.sentence}"
+    sentence = f"a task failed, no await raised the error, and {what}: {failed.sentence}"
     warnings.warn_explicit(sentence, AclWarning, *(made or origin.site()), registry={})
 
 
@@ -134,9 +135,9 @@ class Failures:
         self.last_task = ""
 
     def collect(self) -> None:
-        """Runs on a thread of the device.
+        """Reads the runtime's text of failed tasks, and reports the tasks to the listeners.
 
-        Reads the runtime's text of failed tasks, and reports them to the listeners.
+        Runs on a thread of the device.
         """
         for stream in self._streams.members():
             if lib.aio_stream_error(stream.handle, LAST, ffi.NULL):
@@ -144,7 +145,7 @@ class Failures:
         self.collect_known()
 
     def collect_known(self) -> None:
-        """Reports failed tasks to the listeners, without asking the runtime for more."""
+        """Reports failed tasks to the listeners, without reading their texts from the runtime."""
         found: Any = ffi.new("aio_error *")
         while lib.aio_device_take_failure(self._admission.index, found):
             self._report(Failed.read(found))
@@ -171,7 +172,7 @@ class Failures:
     def note_fault(self, error: AclError, *, told: bool = False) -> None:
         """Stores a device fault until the next reset, and reports it to the listeners.
 
-        With `told=True` it is not reported, because the engine has reported it.
+        With `told=True` the fault is not reported, because the engine has reported it already.
         """
         admission = self._admission
         with admission.changed:
@@ -180,9 +181,9 @@ class Failures:
                 admission.announce()
 
     def poison(self, error: AclError) -> bool:
-        """Stores a copy of the fault, because a traceback would keep its frames. Call it with the lock held.
+        """Stores a copy of the fault, without the traceback, which would keep its frames. Call it with the lock held.
 
-        Returns False if the fault is from before a reset, so that it no longer matters.
+        Returns False if the fault is from before a reset. Such a fault no longer matters.
         """
         if error.generation != self._admission.generation:
             return False
@@ -192,7 +193,7 @@ class Failures:
     def warn_at_close(self) -> None:
         """Emits an AclWarning for each failure of the device's streams that was not collected. Called after the close.
 
-        Where warnings are errors, it raises the first one and reports the others to sys.unraisablehook.
+        If warnings are errors, this raises the first error and reports the others to sys.unraisablehook.
         """
         errors: list[Exception] = []
         for stream in self._streams.members():

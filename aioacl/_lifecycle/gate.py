@@ -47,9 +47,9 @@ def inside(index: int) -> tuple[Stuck, ...]:
 
 
 def context_lives(index: int) -> bool:
-    """Whether the device is set (aclrtGetPrimaryCtxState). True also if the runtime does not report it."""
+    """Whether the device is set (aclrtGetPrimaryCtxState). Also True if the runtime does not report it."""
     active = ffi.new("int32_t *")
-    code = lib.aio_u_aclrtGetPrimaryCtxState(index, ffi.NULL, active)  # the runtime takes no other flags
+    code = lib.aio_u_aclrtGetPrimaryCtxState(index, ffi.NULL, active)  # the flags must be NULL
     return code != 0 or active[0] != 0
 
 
@@ -168,7 +168,7 @@ def _stage_full(call: str, index: int, generation: int) -> AclError:
         call=call,
         device=index,
         generation=generation,
-        hint="`await stream.ready()` waits for it; memory of `device.pinned(n)` needs none.",
+        hint="`await stream.ready()` waits for staging memory; copies of `device.pinned(n)` memory need none.",
     )
 
 
@@ -221,7 +221,7 @@ QUERIES: Final = ("aclrtStreamQuery", "aclrtQueryEventStatus")
 def failed_call(call: str, code: int) -> str:
     """The function that returned the code on this thread, for an error that names `call`.
 
-    It may be another function: the gate makes a context current before the call, and a query may first query a mark.
+    This may be another function: the gate makes a context current before the call, and a query may first query a mark.
     """
     function = lib.aio_failed_function(code)
     actual = name_of_function(function) if function >= 0 else call

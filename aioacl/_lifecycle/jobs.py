@@ -43,7 +43,7 @@ class Jobs:
 
     @property
     def executor(self) -> DeviceExecutor:
-        """The executor for the user's jobs. The first use makes it. Raises ParameterError if the device is closed."""
+        """The executor for the user's jobs, made at the first use. Raises ParameterError if the device is closed."""
         with self._admission.changed:
             if not self._admission.opens:  # the close ends the executor only once
                 raise self._admission.closed()
@@ -53,11 +53,11 @@ class Jobs:
                         return executor
                     with suppress(ValueError):
                         self._executors.remove(executor)
-                # A signal handler on this thread may also append one. Then both use the executor of the handler.
+                # A signal handler on this thread may also append an executor. Then both callers use the handler's.
                 self._executors.append(DeviceExecutor(self.index, self.enter_job))
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
-        """Queues a job. If the executor has ended meanwhile, it takes the next one.
+        """Queues a job. If the executor has ended meanwhile, the job goes to the next executor.
 
         Raises:
             ParameterError: the device is closed, or `fn` is not a plain function.
@@ -71,7 +71,10 @@ class Jobs:
                     raise
 
     def outcome(self, future: JobFuture[T]) -> T:
-        """The result of a job, or its error. ParameterError if the last close dropped the job before it began."""
+        """Returns the result of a job, or raises its error.
+
+        Raises ParameterError if the last close dropped the job before it began.
+        """
         if future.cancelled():
             raise self._admission.closed()
         return future.result()
@@ -134,7 +137,7 @@ class Jobs:
 
 
 class InsideDevice(JobScope):
-    """A job inside its device. While the job waits, it is outside, so a reset may come in between."""
+    """A job inside its device. While the job waits, it is outside the device, so a reset may happen during the wait."""
 
     def __init__(self, jobs: Jobs, generation: int, waits: Waits) -> None:
         super().__init__(jobs.index)
@@ -143,7 +146,7 @@ class InsideDevice(JobScope):
         self.generation: int | None = generation  # None: outside
 
     def end(self) -> None:
-        """The job has ended."""
+        """Called when the job has ended. Leaves the device."""
         self.over = True
         if self.generation is not None:
             lib.aio_leave(make_pass(self.index, self.generation), lib.AIO_LIFETIME)
@@ -152,8 +155,8 @@ class InsideDevice(JobScope):
     def outside(self) -> Generator[None]:
         """The job is outside the device while it waits.
 
-        Raises DeviceReset or DeviceQuarantined if a reset came during the wait, whatever the wait was for: the
-        runtime's own objects that the job holds are gone.
+        Raises DeviceReset or DeviceQuarantined if a reset came during the wait. This holds for every wait, because the
+        runtime's own objects that the job uses are gone.
         """
         before = self.generation
         with self._waits(), self._left(before):

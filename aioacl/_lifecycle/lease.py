@@ -1,4 +1,4 @@
-"""Leases, which keep a force reset from starting between the steps of a task, and the record of the held ones."""
+"""Leases, which keep a force reset from starting between the steps of a task, and the record of held leases."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object | None:
-    """The holder that leaves now. It may not be the caller: another task may close the generator that entered.
+    """Returns the holder that leaves now.
 
-    Returns None if the caller has no entry here, or has left it already. Its entries elsewhere stay.
+    The holder can differ from the caller, because another task may close the generator that entered the lease. Returns
+    None if the caller has no entry here, or has left already. The caller's entries elsewhere stay.
     """
     holder = current_holder()
     if kind is GeneratorExit and entered and holder not in entered:
@@ -67,7 +68,7 @@ class Grantor(Protocol):
         """Removes entries of the holder until `left` remain."""
         ...
 
-    def forsake_lease(self, lease: Lease, holder: object) -> None:
+    def abandon_lease(self, lease: Lease, holder: object) -> None:
         """For finalizers: removes one entry of the holder."""
         ...
 
@@ -76,19 +77,20 @@ class Grantor(Protocol):
         ...
 
     def tidy_leases(self) -> None:
-        """Drops the leases that finalizers left without the lock."""
+        """Drops the leases whose last holder was removed by a finalizer, which takes no lock."""
         ...
 
 
 class Lease(Unique):
     """Keeps a force reset from starting between the steps of a task: `async with device.lease() as lease:`.
 
-    A force reset waits for the lease, at most its grace time, then revokes it. After that the holder's waits raise
-    DeviceReset, and its next call raises DeviceResetting, or StaleHandleError with an old handle. A foreign reset and
-    the last close revoke the lease at once.
+    A force reset waits for the lease, at most for the reset's grace time, and then revokes it. After that the holder's
+    waits raise DeviceReset. The holder's next call raises DeviceResetting, or StaleHandleError with an old handle. A
+    foreign reset and the last close revoke the lease at once.
 
-    Only the task that entered the lease holds it, and the tasks that entered a `share()` of it. `asyncio.gather`, and
-    `wait_for` before Python 3.12, create new tasks, which do not hold it: use `asyncio.timeout()`, or share the lease.
+    Only the task that entered the lease, and the tasks that entered a `share()` of it, hold the lease. `asyncio.gather`,
+    and `wait_for` before Python 3.12, create new tasks, which do not hold it: use `asyncio.timeout()`, or share the
+    lease.
     """
 
     __slots__ = (
@@ -104,7 +106,7 @@ class Lease(Unique):
         self._holders: list[object] = []  # one item for each entry
         self._lost: list[object] = []  # the holders when it was revoked, until they leave
         self._entered: list[object] = []  # holders that entered the lease itself, not a share of it
-        self._generation = 0  # when it was entered; 0: it was not entered yet
+        self._generation = 0  # the generation of the entry; 0: not entered yet
         self._born: Origin | None = None
         self._site: Site | None = origin.site()
 
@@ -119,7 +121,7 @@ class Lease(Unique):
         try:
             await self._grantor.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
             self._entered.append(current_holder())
-            return self  # noqa: TRY300 - an `else` would leave the block
+            return self  # noqa: TRY300 - an `else` would be outside the `try`
         except GeneratorExit:
             raise  # from a finalizer, before the grant, perhaps on a thread that holds the lock
         except BaseException:
@@ -134,7 +136,7 @@ class Lease(Unique):
         before = self._grantor.entered(self, current_holder())
         try:
             run_blocking(self.__aenter__, None, "enter the lease with `async with`")
-            return self  # noqa: TRY300 - an `else` would leave the block
+            return self  # noqa: TRY300 - an `else` would be outside the `try`
         except BaseException:
             self._grantor.give_back(self, current_holder(), before)
             raise
@@ -147,7 +149,7 @@ class Lease(Unique):
         if holder is None:
             return
         if kind is GeneratorExit:  # from a finalizer, perhaps on a thread that holds the lock
-            self._grantor.forsake_lease(self, holder)
+            self._grantor.abandon_lease(self, holder)
             return
         left = self._grantor.entered(self, holder) - 1
         try:
@@ -210,7 +212,7 @@ class SharedLease(Unique):
             return
         dropped = [holder for holder in self._entered if Leases.concerns(self._lease, holder)]
         for holder in dropped:
-            self._grantor.forsake_lease(self._lease, holder)
+            self._grantor.abandon_lease(self._lease, holder)
         if dropped:
             sentence = f"a shared lease on device {self._grantor.index} was entered and not left: use `with`"
             origin.warn_of_drop(self, sentence)
@@ -224,7 +226,7 @@ class SharedLease(Unique):
         try:
             self._grantor.share_lease(self, holder)
             self._entered.append(holder)
-            return self._lease  # noqa: TRY300 - an `else` would leave the block
+            return self._lease  # noqa: TRY300 - an `else` would be outside the `try`
         except BaseException:
             self._grantor.give_back(self._lease, holder, before)
             raise
@@ -249,8 +251,7 @@ class SharedLease(Unique):
 class Leases:
     """The held leases of a device and their holders. Guarded by the lock of the device's admission.
 
-    The references are weak. If Ctrl-C interrupts the entering of a lease so that no task can leave it, it is not held
-    forever.
+    The references are weak. So a lease is not held forever if Ctrl-C interrupts its entry and no task can leave it.
     """
 
     def __init__(self) -> None:
@@ -287,9 +288,9 @@ class Leases:
         return lease._holders.count(holder) + lease._lost.count(holder)
 
     def remove(self, lease: Lease, holder: object, left: int) -> bool:
-        """Removes entries of the holder until `left` remain. Returns whether it was the last holder.
+        """Removes entries of the holder until `left` remain. Returns whether the holder was the last one.
 
-        If Ctrl-C interrupts it, it can be called again.
+        It can be called again after Ctrl-C has interrupted it.
         """
         last = False
         while self.entered(lease, holder) > left:
@@ -305,13 +306,13 @@ class Leases:
         return last
 
     @staticmethod
-    def forsake(lease: Lease, holder: object) -> None:
+    def abandon(lease: Lease, holder: object) -> None:
         """Removes one entry of the holder. Takes no lock; call `tidy` later."""
         with suppress(ValueError):
             (lease._holders if holder in lease._holders else lease._lost).remove(holder)
 
     def tidy(self) -> None:
-        """Drops the leases without a holder. Called after `forsake`."""
+        """Drops the leases without a holder. Called after `abandon`."""
         for lease in tuple(self._held):
             if not lease._holders:
                 self._held.discard(lease)
@@ -343,5 +344,5 @@ class Leases:
         return lease in self._revoked
 
     def lost(self, holder: object) -> bool:
-        """Whether a lease of this holder was revoked that it has not left yet."""
+        """Whether this holder has not yet left a lease that was revoked."""
         return any(holder in lease._lost for lease in tuple(self._revoked))

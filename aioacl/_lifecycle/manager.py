@@ -128,7 +128,7 @@ class Manager:
             self.start_procedure(OpenProcedure(self))
         elif self.procedure is None and self.admission.state is State.QUARANTINED:
             self.start_procedure(CloseProcedure(self))
-        if strategy != self.strategy:  # its users are gone, but their procedure still runs
+        if strategy != self.strategy:  # the earlier users are gone, but their procedure still runs
             return False
         is_open, opening = (
             self.admission.shown is State.OPEN or self._may_join(),
@@ -193,9 +193,9 @@ class Manager:
         return procedure
 
     def start_procedure(self, procedure: Procedure) -> None:
-        """Starts a procedure. If that fails, no procedure is left behind. Call it with the lock held."""
-        # If no thread starts, the gate must not stay in a state between two. If Ctrl-C comes after the thread has
-        # started, the thread finds that it is not the current procedure, and ends.
+        """Starts a procedure. If that fails, no procedure is current afterwards. Call it with the lock held."""
+        # If no thread starts, the gate must not stay between two states. If Ctrl-C comes after the thread has started,
+        # the thread finds that its procedure is not the current one, and ends.
         try:
             self.procedure = procedure
             sync.spawn(f"aioacl-{procedure.name}-{self.index}", procedure.execute)
@@ -319,7 +319,7 @@ class Manager:
                 lib.aio_stage_grow(self.index, large)
         if kicks & lib.AIO_KICK_NUDGE:
             lib.aio_device_equip(self.index)
-        if kicks & lib.AIO_KICK_DONE:  # drops in-flight references, even if no await has asked
+        if kicks & lib.AIO_KICK_DONE:  # drops in-flight references, even if nothing is awaited
             for stream in self.streams.members():
                 stream.release_done()
         if kicks & lib.AIO_KICK_FAULT:
@@ -331,7 +331,7 @@ class Manager:
     def meet_foreign(self) -> None:
         """Starts the procedure that follows a foreign reset, if there was one. Call it with the lock held.
 
-        While another procedure runs it does nothing: that procedure calls it again when it ends.
+        While another procedure runs, this function does nothing: it is called again when that procedure ends.
         """
         if self.procedure is not None or not lib.aio_gate_foreign(self.index):
             return

@@ -88,7 +88,7 @@ def probe(index: int, told: int) -> Failure | None:
         return "aclrtCreateStream", crowded
     tested = _Tested(index, told)
     try:
-        tested.check()  # after the probe is counted: a foreign reset is reported first, then waits for the count
+        tested.check()  # after the probe is counted, because a foreign reset is reported before it waits for the count
         _copy_there_and_back(tested)
     except _ProbeFailed as failed:
         return failed.failure

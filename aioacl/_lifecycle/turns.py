@@ -45,8 +45,8 @@ class Turns:
             self._waiting.discard(place)
             self._end_turn(place)
 
-    def forsake(self, place: Waiter) -> None:
-        """For finalizers: ends a turn without the lock. It wakes no reset, so a reset may wait the full second."""
+    def abandon(self, place: Waiter) -> None:
+        """For finalizers: ends a turn without the lock. This wakes no reset, so a reset may wait the full second."""
         self._waiting.discard(place)  # first: `give` moves waiting places to `_due`
         self._due.discard(place)
 
@@ -68,7 +68,7 @@ class Turns:
 
 
 class Waiter:
-    """The place of an operation that may have to wait for the device to open. Costs nothing while it is open."""
+    """The place of an operation that may have to wait for the device to open. It costs nothing on an open device."""
 
     __slots__ = ("_turns", "taken")
 
@@ -83,6 +83,6 @@ class Waiter:
         if not self.taken:
             return
         if kind is GeneratorExit:  # from a finalizer, perhaps on a thread that holds the lock
-            self._turns.forsake(self)
+            self._turns.abandon(self)
         else:
             self._turns.leave(self)

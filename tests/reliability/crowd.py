@@ -101,7 +101,7 @@ async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str
 
 
 # Warns of a task that was made to fail, if each await was cancelled or raised an earlier failure.
-UNCOLLECTED: Final = re.compile("a task failed, no await raised it")
+UNCOLLECTED: Final = re.compile("a task failed, no await raised the error")
 
 
 @contextmanager

@@ -360,7 +360,7 @@ def test_failure_that_a_test_does_not_await_is_a_warning(tmp_path: Path) -> None
     ran = run(tmp_path, "test_it.py")
     assert (ran.status, len(ran.passed)) == (0, 4), ran.output
     warned = re.findall(
-        r"^test_it.py::(\w+)\n.*AclWarning: a task failed, no await raised it, and its .* was closed",
+        r"^test_it.py::(\w+)\n.*AclWarning: a task failed, no await raised the error, and its .* was closed",
         ran.output,
         re.MULTILINE,
     )
@@ -371,7 +371,7 @@ def test_failure_that_a_test_does_not_await_fails_it_where_warnings_are_errors(t
     (tmp_path / "test_it.py").write_text(UNAWAITED)
     ran = run(tmp_path, "-o", "filterwarnings=error", "-p", "no:asyncio", "test_it.py")
     assert ran.failed.keys() | ran.refused.keys() == UNCOLLECTED, ran.output
-    assert "no await raised it, and its stream was closed: 507015" in ran.output
+    assert "no await raised the error, and its stream was closed: 507015" in ran.output
 
 
 # --- injected faults ------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class CloseProcedure(Procedure):
 
     name = "close"
     goes_on = "The close continues: close() waits for it when called again, and so does open_device()."
-    closed_after = (State.OPEN,)  # after a failed close, the next open starts another one
+    closed_after = (State.OPEN,)  # after a failed close, the next open starts another close
 
     def __init__(self, host: Host, *, hopeless: bool = False) -> None:
         super().__init__(host)
@@ -71,8 +71,9 @@ class CloseProcedure(Procedure):
         warnings.warn(f"device {self.index} {problem}; {advice}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
-        """Calls aclrtResetDevice once for each set by aioacl: the set of this open, and the sets that failed closes
-        left.
+        """Calls aclrtResetDevice once for each set by aioacl.
+
+        These are the set of this open, and the sets that remain from failed closes.
         """
         code = 0
         while code == 0:

@@ -29,7 +29,7 @@ class ForeignProcedure(Procedure):
                 self.admission.apply(Trigger.FAIL, problem=problem)
             return
         with self.admission.changed:
-            self.host.failures.last_fault = None  # it belongs to the previous generation
+            self.host.failures.last_fault = None  # the fault belongs to the previous generation
             self.admission.apply(Trigger.RETAKE)
             self._settle_foreign()
         lib.aio_device_flush(self.index)

@@ -1,10 +1,13 @@
-"""How long the steps of procedures may take, and how often they are tried. Read at each use: tests change them."""
+"""How long the steps of procedures may take, and how often they are tried.
+
+The values are read at each use, because tests change them.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-SETS_TRIED: Final = 3  # the most sets, if a foreign reset follows each
+SETS_TRIED: Final = 3  # the highest number of sets, if a foreign reset follows each set
 LEAVE_SECONDS: Final = 0.5
 EVENTS_SECONDS: Final = 5.0  # to destroy the native events before a reset
 RESET_SECONDS: Final = 5.0

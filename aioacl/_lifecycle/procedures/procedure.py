@@ -161,9 +161,9 @@ class Procedure:
     # A call is counted on that thread when it returns, because the procedure may have stopped waiting for it by then.
 
     def _set(self) -> int:
-        """Sets the device, and repeats it if a foreign reset came before the call returned.
+        """Sets the device, and repeats the call if a foreign reset came before the call returned.
 
-        It stops after `limits.SETS_TRIED` sets. A foreign reset that is left over is handled later.
+        Stops after `limits.SETS_TRIED` sets. A foreign reset that is left over is handled later.
         """
         lib.aio_control_thread(self.index)
         made: Any = ffi.new("aio_counted *")
@@ -189,7 +189,7 @@ class Procedure:
         return code
 
     def _settle_foreign(self) -> None:
-        """Marks the foreign resets before the newest set as handled; later ones are not. With the lock held."""
+        """Marks the foreign resets before the newest set as handled, but no later ones. Called with the lock held."""
         lib.aio_foreign_settle(self.index, self.host.counts.foreign_resets_seen)
 
     def _checked_set(self) -> None:
@@ -198,7 +198,7 @@ class Procedure:
             raise error_of(code, "aclrtSetDevice", self.index, self.admission.generation)
 
     def _reset_plain(self) -> int:
-        """Undoes one set, unless a foreign reset has ended it: the sets that exist now may belong to other code."""
+        """Undoes one set, unless a foreign reset has ended that set: the present sets may belong to other code."""
         with self.admission.changed:
             self.host.counts.standing()
             if not self.host.counts.own_sets:
@@ -215,7 +215,7 @@ class Procedure:
         return code
 
     def _destroy_events(self) -> int:
-        """Destroys the native events: the runtime does not free them with the device, nor can aioacl do it later."""
+        """Destroys the native events. The runtime does not free them with the device, and aioacl cannot do it later."""
         if self.host.counts.ended_generation != self.admission.generation:
             lib.aio_device_destroy_events(self.index)
         return 0
@@ -276,7 +276,7 @@ class Procedure:
                 lib.aio_stage_grow(self.index, large)
 
     def _all_have_left(self, kinds: int, seconds: float) -> bool:
-        """Waits until no call of these kinds is inside C. Returns False after the time."""
+        """Waits until no call of these kinds is inside C. Returns False if the time is over."""
         return sync.settled(lambda left: bool(lib.aio_gate_wait(self.index, kinds, int(left * 1e6))), seconds)
 
     def _must_be_empty(self) -> int:
@@ -284,27 +284,27 @@ class Procedure:
         return EVERY_KIND | (lib.AIO_BLOCKED_MAY_STAY if blocked_may_stay else 0)
 
     def _barrier_is_clear(self, seconds: float) -> bool:
-        """Whether no call is inside C that a reset would crash or that would block it. False after the time.
+        """Waits until no call is inside C that a reset would crash, or that would block a reset.
 
-        A blocking wait may stay, but it must be in its ACL call by then, not on the way to it. So all calls first get
-        some time to leave, but never all of `seconds`.
+        Returns False if the time is over. A blocking wait may stay, but it must be inside its ACL call by then. So all
+        calls first get some time to leave, but never all of `seconds`.
         """
         end = sync.monotonic() + seconds
         if self._all_have_left(EVERY_KIND, min(limits.LEAVE_SECONDS, seconds / 2)):
             return True
         return self._all_have_left(self._must_be_empty(), max(0.0, end - sync.monotonic()))
 
-    def _all_leave_within(self, seconds: float, if_forsaken: float) -> bool:
-        """Whether the barrier is clear within the time.
+    def _all_leave_within(self, seconds: float, if_close_waits: float) -> bool:
+        """Waits until the barrier is clear. Returns False if it is not clear within `seconds`.
 
-        While the last close waits, the time is at most `if_forsaken`.
+        While the last close waits, the time is at most `if_close_waits`.
         """
         began = sync.monotonic()
         while not self._barrier_is_clear(min(limits.LOOK_SECONDS, began + seconds - sync.monotonic())):
-            if sync.monotonic() - began >= (min(if_forsaken, seconds) if self._forsaken() else seconds):
+            if sync.monotonic() - began >= (min(if_close_waits, seconds) if self._close_waits() else seconds):
                 return False
         return True
 
-    def _forsaken(self) -> bool:
+    def _close_waits(self) -> bool:
         """Whether the device has no users any more and the last close waits."""
         return not self.admission.opens

@@ -192,9 +192,9 @@ class ResetProcedure(Procedure):
         self._work["drained"] = most_busy - busy
 
     def _busy(self, end: float, before: int) -> int:
-        """The number of streams with work, or `before` if it is not known in time.
+        """The number of streams with work, or `before` if the number is not known in time.
 
-        The control thread asks, so that this thread can report a query that hangs.
+        The control thread makes the queries, so that this thread can report a query that hangs.
         """
         left = end - sync.monotonic()
         with suppress(WorkerStuck):
@@ -203,7 +203,7 @@ class ResetProcedure(Procedure):
         return before
 
     def _drained(self, busy: int) -> bool:
-        if lib.aio_gate_foreign(self.index) or self._forsaken():
+        if lib.aio_gate_foreign(self.index) or self._close_waits():
             return True  # a foreign reset or the last close has ended the work that the drain waits for
         with self.admission.changed:  # jobs leave and enter the device with this lock held
             enqueueing, _, lifetime = counts(self.index)
@@ -237,7 +237,7 @@ class ResetProcedure(Procedure):
     def _attempt(self) -> bool:
         self._attempts += 1
         before = self.host.counts.ended_generation
-        # Before the call: if it does not return in time, it may still return at any later moment.
+        # Set before the call: if the call does not return in time, it may still return at any later moment.
         self.host.counts.ended_generation = self.admission.generation
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._work["not_aborted"]
         with self._stage("reset"):

@@ -187,7 +187,7 @@ async def test_copy_before_staging_memory_is_allocated_raises_queue_full_and_the
             "expected free staging memory, got none: all is in flight, or none is allocated yet after an open or reset"
         )
         assert caught.value.hint == (
-            "`await stream.ready()` waits for it; memory of `device.pinned(n)` needs none."
+            "`await stream.ready()` waits for staging memory; copies of `device.pinned(n)` memory need none."
         )
         await stream.ready()
         await stream.copy(memory, b"12345678")

@@ -80,7 +80,7 @@ async def test_repr_of_failed_work_shows_its_code_and_leaves_the_failure_uncolle
         assert shown(before) == f"<Ticket 1 of {where}, done>"
         assert shown(ticket) == f"<Ticket {ticket.position} of {where}, {FAILED}>"
         assert shown(event) == f"<Event at position {event._version.position} of {where}, {FAILED}>"
-        with pytest.warns(aioacl.AclWarning, match="no await raised it"):  # a repr collects no failure
+        with pytest.warns(aioacl.AclWarning, match="no await raised the error"):  # a repr collects no failure
             await stream.close()
 
 

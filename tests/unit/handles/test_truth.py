@@ -100,7 +100,7 @@ async def test_wait_for_the_device_collects_the_failure_that_it_raises_and_no_ot
             stream.fill(memory, 1)
         with pytest.raises(aioacl.DeviceFault):
             await device.synchronize()
-        with pytest.warns(aioacl.AclWarning, match="no await raised it") as warned:  # noqa: PT031 - either close may warn
+        with pytest.warns(aioacl.AclWarning, match="no await raised the error") as warned:  # noqa: PT031 - either close may warn
             for stream in streams:
                 await stream.close()
         assert len(warned) == 1

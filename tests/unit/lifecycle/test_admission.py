@@ -187,7 +187,7 @@ def test_lease_that_a_finalizer_drops_during_its_exit_is_not_held(
     holder = current_holder()
 
     def drop() -> None:  # as a finalizer on this thread does for the holder
-        device._manager.admission.forsake_lease(lease, holder)
+        device._manager.admission.abandon_lease(lease, holder)
 
     monkeypatch.setattr(device._manager.admission, "changed", Late(device._manager, drop))
     lease.__exit__(None, None, None)
