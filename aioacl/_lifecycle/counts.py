@@ -47,7 +47,7 @@ class SetCounts:
         return self.now
 
     def note_set(self, seen: int) -> None:
-        """Counts a set that was made when `seen` foreign resets were reported. A new `seen` ends all older sets."""
+        """Counts a set that was made when `seen` foreign resets were reported. If `seen` is new, older sets ended."""
         with self._changed:
             if self.foreign_resets_seen != seen:
                 self.change(Counts())

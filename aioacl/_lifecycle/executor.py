@@ -181,7 +181,10 @@ class DeviceExecutor(Unique, Executor):
                 raise
 
     def _spawn(self) -> None:
-        """Starts a thread and counts it. After Ctrl-C it is counted only if it started: it also counts itself."""
+        """Starts a thread and counts it.
+
+        The thread also counts itself. So after Ctrl-C it is counted if, and only if, it has started.
+        """
         thread = object()
         try:
             self._threads.add(thread)

@@ -53,7 +53,7 @@ class Jobs:
                         return executor
                     with suppress(ValueError):
                         self._executors.remove(executor)
-                # A signal handler on this thread may also append an executor. Then both callers use the handler's.
+                # A signal handler on this thread may also append an executor. Then both use the handler's executor.
                 self._executors.append(DeviceExecutor(self.index, self.enter_job))
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:

@@ -88,9 +88,9 @@ class Lease(Unique):
     waits raise DeviceReset. The holder's next call raises DeviceResetting, or StaleHandleError with an old handle. A
     foreign reset and the last close revoke the lease at once.
 
-    Only the task that entered the lease, and the tasks that entered a `share()` of it, hold the lease. `asyncio.gather`,
-    and `wait_for` before Python 3.12, create new tasks, which do not hold it: use `asyncio.timeout()`, or share the
-    lease.
+    Only the task that entered the lease, and the tasks that entered a `share()` of it, hold the lease.
+    `asyncio.gather`, and `wait_for` before Python 3.12, create new tasks, which do not hold it: use
+    `asyncio.timeout()`, or share the lease.
     """
 
     __slots__ = (

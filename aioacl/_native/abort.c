@@ -200,8 +200,8 @@ static bool streams_live(uint64_t word) {
     return open || found(word);
 }
 
-/* The runtime still accepts an abort on the resetting thread. On any other thread it returns that there is no
- * context. */
+/* The runtime still accepts an abort on the resetting thread. On any other thread the runtime returns that
+ * there is no context. */
 static void abort_here(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (stream->generation != generation || !unfinished(stream) || !aio_stream_use(stream)) {

@@ -25,7 +25,7 @@ enum { NO_ID = -1 };
 
 static aio_lock failures;
 static _Thread_local bool inside; /* this thread has the lock */
-static _Atomic(aio_stream *) graveyard;
+static _Atomic(aio_stream *) to_free;
 static aio_failure no_memory = {.references = 1, .code = AIO_NO_MEMORY, .stream = NO_ID};
 
 void aio_failures_lock(void) {
@@ -37,7 +37,7 @@ void aio_failures_lock(void) {
 void aio_failures_unlock(void) {
     inside = false;
     aio_lock_give(&failures);
-    aio_stream *dead = atomic_exchange(&graveyard, NULL);
+    aio_stream *dead = atomic_exchange(&to_free, NULL);
     while (dead) {
         aio_stream *next = dead->next;
         aio_stream_free(dead);
@@ -45,13 +45,13 @@ void aio_failures_unlock(void) {
     }
 }
 
-void aio_stream_bury(aio_stream *stream) {
+void aio_stream_free_unlocked(aio_stream *stream) {
     if (!inside) {
         aio_stream_free(stream);
         return;
     }
-    stream->next = atomic_load(&graveyard);
-    while (!atomic_compare_exchange_weak(&graveyard, &stream->next, stream)) {
+    stream->next = atomic_load(&to_free);
+    while (!atomic_compare_exchange_weak(&to_free, &stream->next, stream)) {
         continue;
     }
 }

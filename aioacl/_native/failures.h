@@ -126,8 +126,8 @@ void aio_failures_propagate(void);
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to);
 
 /* failure.c. */
-/* Frees the stream: now, or when the caller releases the lock if it has the lock. */
-void aio_stream_bury(aio_stream *stream);
+/* Frees the stream now. If the caller has the lock, the stream is freed when the lock is released. */
+void aio_stream_free_unlocked(aio_stream *stream);
 void aio_stream_forget_failures(aio_stream *stream);
 
 #endif

@@ -175,7 +175,7 @@ struct aio_stream {
     _Atomic uint64_t synced;       /* a synchronize has covered the positions up to here */
     _Atomic uint64_t presumed;     /* like `synced`, unless a wait for the whole device has taken the code */
     _Atomic uint64_t stranded;     /* positions from here on never complete */
-    _Atomic uint64_t waits_failed; /* waits up to here have ended with a code, whatever the device still does */
+    _Atomic uint64_t waits_failed; /* waits up to here have ended with a code; the device may still work */
     _Atomic uint64_t waited;       /* the newest position that was awaited while it was the tail */
     _Atomic uint64_t wanted;       /* the position of the tail if a ticket refers to it, else 0 */
     _Atomic uint64_t last_mark;    /* position of the newest mark */
@@ -196,7 +196,7 @@ struct aio_stream {
     _Atomic bool failed;       /* `own` or `inherited` is set */
     _Atomic(aio_link *) links; /* in the order of their positions */
     aio_link *newest_link;     /* the last link */
-    _Atomic bool pending;      /* a task has failed that is not counted yet */
+    _Atomic bool pending;      /* a task that is not counted yet has failed */
     uint32_t pending_task;
     int32_t pending_code;
     uint64_t aborted_to; /* the newest entry that an abort has dropped, and its task; 0: none */

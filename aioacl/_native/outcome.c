@@ -127,8 +127,8 @@ static aio_result outcome(aio_stream *stream, uint64_t position) {
     return code ? aio_failed(code) : (aio_result)position;
 }
 
-/* Whether a wait for the position has ended. A failed position need not be confirmed. If the position is
- * stranded, or its waits have ended with a code, the wait does not need its completion. */
+/* Whether a wait for the position has ended. A failed position need not be confirmed. A position that is
+ * stranded, or whose query has failed, need not be complete. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result) {
     bool done = atomic_load(&stream->completed) >= position;
     bool confirmed = atomic_load(&stream->confirmed) >= position;

@@ -54,7 +54,7 @@ void aio_stream_hold(aio_stream *stream) {
 
 void aio_stream_unhold(aio_stream *stream) {
     if (atomic_fetch_sub(&stream->references, 1) == 1) {
-        aio_stream_bury(stream);
+        aio_stream_free_unlocked(stream);
     }
 }
 
@@ -341,7 +341,7 @@ static bool drain_owned(aio_stream *stream) {
         return false;
     }
     if (aio_links_are_open(stream) && !atomic_load(&stream->failed)) {
-        return false; /* only a listed stream inherits a failure of what it depends on */
+        return false; /* only a listed stream inherits a failure of work that it depends on */
     }
     aio_stream_unnumber(stream);
     aio_stream_deliver(stream);

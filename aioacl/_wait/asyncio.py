@@ -63,7 +63,7 @@ class AsyncioPort(Port):
             timer.cancel()
 
     async def breathe(self) -> None:
-        """Yields to the loop after 64 successive awaits that did not wait, or if such awaits took a millisecond."""
+        """Yields to the loop if 64 awaits in one turn did not wait, or if such awaits took a millisecond."""
         if self._quick == 0:
             self._since = sync.monotonic()
             self._running().call_soon(self._new_turn)

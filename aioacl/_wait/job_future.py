@@ -134,7 +134,7 @@ class JobFuture(Future[T]):
 
 
 def _wake(future: Future[T]) -> None:
-    """Wakes the waiting ports. Each port is removed only after it was woken, because a second wake-up is harmless."""
+    """Wakes the waiting ports. Each port is removed only after it was woken. A second wake-up is harmless."""
     assert isinstance(future, JobFuture), "only a JobFuture registers this callback"
     for port, key in tuple(future._listeners):
         lib.aio_port_post(port.handle, key, 0)

@@ -34,7 +34,7 @@ class _Deliver(Protocol):
 
 
 class Port:
-    """The waits in progress. Each has a key, a function that gets the result, and a function that is called then."""
+    """The waits in progress. Each has a key, a function for the result, and a function that is called afterwards."""
 
     def __init__(self) -> None:
         must_not_be_forked()

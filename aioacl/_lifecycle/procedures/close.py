@@ -111,7 +111,7 @@ class CloseProcedure(Procedure):
             control.call(self._give_back, limits.CLOSE_SECONDS)
         except WorkerStuck:
             raise
-        except BaseException:  # a clean-up may raise, for example where warnings are errors
+        except BaseException:  # a clean-up may raise, for example if warnings are errors
             control.stop(limits.CLOSE_SECONDS)
             raise
         control.stop(limits.CLOSE_SECONDS)
