@@ -2,7 +2,7 @@
  * The watcher: one thread per device that queries the runtime for all awaits.
  *
  * A blocking wait of the runtime is a busy loop that cannot be stopped. It returns wrong results after a reset
- * and crashes the process at exit, so the watcher never uses one. Queries never block. The interval between
+ * and crashes the process at exit, so the watcher never stays in one. Queries never block. The interval between
  * queries is proportional to the age of the wait, so the number of queries grows with the logarithm of the age.
  * Waits of a stream end in order, so only the first is queried. New waits come in through a lock-free list. All
  * other data in this file is used by the watcher only.
