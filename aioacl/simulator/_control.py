@@ -1,4 +1,4 @@
-"""Controls of the simulator that this process has loaded. Each calls one function of csrc/aclsim.h.
+"""Controls of the simulator that this process has loaded. Each control calls one function of csrc/aclsim.h.
 
 A control does not wait, does not block, and does not count as an ACL call.
 """
@@ -33,10 +33,10 @@ VIOLATIONS_KEPT: Final = 256
 @record
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The objects that are alive in the simulator, and what it has counted.
+    """The numbers of live objects in the simulator, and its counters.
 
-    Counts of objects and of bytes are those of now. `calls` and `tasks` count since the start, and `violations` since
-    the start or the last `forget()`.
+    The numbers of objects and bytes are current values. `calls` and `tasks` are counted since the start. `violations`
+    are counted since the start or the last `forget()`.
 
     Attributes:
         contexts: explicit contexts.
@@ -50,7 +50,7 @@ class Stats:
         calls: ACL calls.
         tasks: device tasks that have run.
         violations: misuse that the usage checker has reported.
-        inside: ACL calls that are inside the simulator now, of all threads.
+        inside: ACL calls of all threads that are inside the simulator now.
         pools: memory pools.
         pool_blocks: blocks of memory pools.
         managed_blocks: blocks of managed memory.
@@ -59,7 +59,7 @@ class Stats:
         registrations: registrations of the client's memory.
         reservations: reserved ranges of addresses.
         exports: keys of shared device memory.
-        descriptions: data buffers, tensor descriptions and other objects of the host only.
+        descriptions: data buffers, tensor descriptions and other objects that exist only on the host.
         count_notifies: count notifies.
         binaries: loaded binaries.
         models: models, captured and built.
@@ -103,7 +103,7 @@ def control_function(name: str, signature: str) -> CData:
 
 
 def of_device(name: str, device: SupportsIndex, signature: str = "int (*)(int32_t)") -> int:
-    """The result of a control that takes a device. ParameterError if the simulator has no device of that index."""
+    """Returns the result of a control that takes a device. Raises ParameterError if no device has that index."""
     index = word("device", device)
     answer: int = control_function(name, signature)(index)
     if answer < 0:
@@ -115,7 +115,7 @@ def of_device(name: str, device: SupportsIndex, signature: str = "int (*)(int32_
 
 
 def of_function(name: str, function: str, *values: int, signature: str = "int (*)(const char *)") -> int:
-    """The result of a control that takes a function. ParameterError if ACL has no function of that name."""
+    """Returns the result of a control that takes a function. Raises ParameterError for an unknown function."""
     text = c_text("the name of an ACL function", function)
     if control_function("aclsim_hung", "int (*)(const char *)")(text) < 0:
         raise ParameterError(
@@ -127,7 +127,7 @@ def of_function(name: str, function: str, *values: int, signature: str = "int (*
 
 
 def word(name: str, value: SupportsIndex) -> int:
-    """The value as an int that fits an int32_t. ParameterError for every other value."""
+    """Returns the value as an int that fits an int32_t. Raises ParameterError for every other value."""
     number = whole_of(value)
     if number is None:
         raise ParameterError(f"{name} must be an int, got {value!r}", hint="Pass an int of 32 bits.")
@@ -139,7 +139,7 @@ def word(name: str, value: SupportsIndex) -> int:
 
 
 def failure_code(code: SupportsIndex) -> int:
-    """The code with which a task is to fail: an int above 0. ParameterError for every other value."""
+    """Returns the error code of a task, an int above 0. Raises ParameterError for every other value."""
     number = word("code", code)
     if number <= 0:
         raise ParameterError(
@@ -150,17 +150,17 @@ def failure_code(code: SupportsIndex) -> int:
 
 
 _C_VALUE: Final = type(ffi.NULL)
-_STREAMS: Final = "Pass a live stream: an aioacl.Stream, or the handle (a pointer or an int, not 0) of one."
+_STREAMS: Final = "Pass a live stream: an aioacl.Stream, or its raw handle (a pointer or an int other than 0)."
 
 
 def _is_pointer(value: object) -> TypeGuard[CData]:
-    """Whether the value is an aclrtStream. A pointer to an aclrtStream is not."""
+    """Whether the value is an aclrtStream; False for a pointer to an aclrtStream."""
     kind = ffi.typeof(value) if isinstance(value, _C_VALUE) else None
     return kind is not None and kind.kind == "pointer" and kind.item.kind == "void"
 
 
 def stream_handle(stream: StreamLike) -> CData:
-    """The native stream of a Stream, or the given raw handle. ParameterError for every other value."""
+    """Returns the native stream of a Stream, or the given raw handle. Raises ParameterError for every other value."""
     if isinstance(stream, Stream):
         return stream._core.native
     address = pointer(stream) if _is_pointer(stream) else whole_of(stream)
@@ -170,7 +170,7 @@ def stream_handle(stream: StreamLike) -> CData:
 
 
 def of_stream(name: str, stream: StreamLike, *values: int, signature: str = "int (*)(void *)") -> int:
-    """The result of a control that takes a stream. ParameterError if the stream is not alive."""
+    """Returns the result of a control that takes a stream. Raises ParameterError if the stream is not alive."""
     answer: int = control_function(name, signature)(stream_handle(stream), *values)
     if answer < 0:
         raise ParameterError(f"expected a live stream, got {stream!r}", hint=_STREAMS)
@@ -253,7 +253,7 @@ def fail_next(stream: StreamLike, code: SupportsIndex) -> None:
 
 
 def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
-    """Makes a task trap: the next one that the stream reaches and that computes or moves data.
+    """Makes the next task that the stream reaches trap. Only tasks that compute or move data count.
 
     The task may be in the queue already.
 
@@ -270,7 +270,7 @@ def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
 def fail_call(function: str, code: SupportsIndex, times: SupportsIndex = 1) -> None:
     """Makes the next calls of an ACL function do nothing and return a code.
 
-    The last `fail_call` of a function replaces its earlier ones.
+    A new `fail_call` replaces an earlier one of the same function.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.
@@ -374,10 +374,10 @@ def set_ipc_event_supported(supported: bool) -> None:
 
 
 def check_memory() -> int:
-    """Checks all live blocks for writes outside their bounds. Each such block becomes a violation once.
+    """Checks all live blocks for writes outside their bounds. Each damaged block is reported as a violation once.
 
-    Frees and resets check too. A check covers 64 bytes before a block and at least 64 bytes from the first byte behind
-    its size.
+    Frees and resets make the same check. It covers 64 bytes before a block and at least 64 bytes after the requested
+    size.
 
     Returns:
         The number of live blocks that have been written outside their bounds.
@@ -386,18 +386,18 @@ def check_memory() -> int:
 
 
 def watch_uninitialised(on: bool = True) -> None:
-    """Sets whether reading bytes of device memory that nothing has written is a violation.
+    """Sets whether it is a violation to read bytes of device memory that were never written.
 
-    Memory that was allocated before counts as written.
+    Memory that was allocated before this call counts as written.
 
     Args:
-        on: with False, memory that is allocated afterwards is not checked.
+        on: with False, memory that is allocated after this call is not checked.
     """
     control_function("aclsim_watch_uninitialised", "void (*)(int)")(int(on))
 
 
 def stats() -> Stats:
-    """Returns which objects are alive in the simulator, and what it has counted."""
+    """Returns the numbers of live objects in the simulator, and its counters."""
     names = [field.name for field in fields(Stats)]
     found = ffi.new("uint64_t[]", len(names))
     control_function("aclsim_stats", "void (*)(uint64_t *)")(found)
@@ -405,7 +405,7 @@ def stats() -> Stats:
 
 
 def retain_count(device: SupportsIndex = 0) -> int:
-    """Returns the retain count of the device: how often it is set. 0 if it is not set.
+    """Returns the retain count of the device: the number of sets without a reset. 0 if the device is not set.
 
     Args:
         device: the index of the device.
@@ -432,7 +432,7 @@ def resets(device: SupportsIndex = 0) -> int:
 def violations() -> list[str]:
     """Returns the misuse of ACL that the usage checker has reported, oldest first.
 
-    The newest 256 texts are kept; `Stats.violations` counts all. `forget()` drops them.
+    The newest 256 texts are kept; `Stats.violations` counts all violations. `forget()` drops both.
     """
     read = control_function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
     text = ffi.new("char[]", TEXT_BYTES)
@@ -464,11 +464,11 @@ _forgotten = 0
 
 def forget() -> None:
     """Sets the counts of calls to 0, and drops the violations and the journal. Live objects are not affected."""
-    global _forgotten  # noqa: PLW0603 - the process has one simulator, so one count
+    global _forgotten  # noqa: PLW0603 - the process has one simulator, and so one count
     control_function("aclsim_forget", "void (*)(void)")()
     _forgotten += 1
 
 
 def times_forgotten() -> int:
-    """How often `forget()` was called. Counts from before and after a call of `forget()` cannot be compared."""
+    """The number of calls of `forget()`. Counts from before and after such a call cannot be compared."""
     return _forgotten

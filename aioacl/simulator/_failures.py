@@ -57,7 +57,7 @@ def wakes(device: SupportsIndex = 0) -> int:
 
 
 def wake(device: SupportsIndex = 0) -> None:
-    """Wakes the recycle thread of the device, as another library of the process may at any time.
+    """Wakes the recycle thread of the device. Another library of the process may also do this at any time.
 
     Args:
         device: the index of the device.
@@ -72,7 +72,7 @@ def set_query_lag(on: bool = True) -> None:
     """Sets whether queries of events lag.
 
     Args:
-        on: with True, the first aclrtQueryEvent that finds a record complete still returns that it is not.
+        on: with True, the first aclrtQueryEvent that finds a record complete still reports it as not complete.
     """
     control_function("aclsim_set_query_lag", "void (*)(int)")(int(on))
 
@@ -81,8 +81,8 @@ def set_sync_livelock(on: bool = True) -> None:
     """Sets whether aclrtSynchronizeStream without a time-out waits for work that is enqueued later.
 
     Args:
-        on: with True, the call does not return if tasks were enqueued on the stream after it was called. An abort or
-            the end of the stream ends the call, and so does `set_sync_livelock(False)`.
+        on: with True, the call does not return if tasks are enqueued on the stream while it waits. An abort, the end of
+            the stream, or `set_sync_livelock(False)` ends the call.
     """
     control_function("aclsim_set_sync_livelock", "void (*)(int)")(int(on))
 

@@ -1,7 +1,7 @@
 """Injected faults: rules that make calls of the simulator fail, hang, take longer or return a wrong code.
 
-A rule is text; csrc/aclsim.h has its grammar. `fault()` writes the text from named values and refuses values that are
-not valid. To replay a rule, pass the text of `Fault.rule` to the environment variable `AIOACL_SIM_FAULTS`.
+A rule is text; csrc/aclsim.h describes its grammar. `fault()` writes the text from named values and refuses values that
+are not valid. To replay a rule, pass the text of `Fault.rule` to the environment variable `AIOACL_SIM_FAULTS`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from aioacl.simulator._control import StreamLike
 
 TEXT_BYTES: Final = 1024
-LONGEST_SECONDS: Final = 1 << 33  # as nanoseconds it fits into 64 bits
+LONGEST_SECONDS: Final = 1 << 33  # fits into 64 bits as nanoseconds
 WORD_MOST: Final = (1 << 63) - 1
-HANDLE_LEAST: Final = 4096  # addresses are not below it, and ids of streams always are
+HANDLE_LEAST: Final = 4096  # no address is below this number, and every stream id is
 CODE_LEAST: Final = -(1 << 31)
 CODE_MOST: Final = (1 << 31) - 1
 
@@ -38,7 +38,7 @@ ErrorText = Literal["null", "long", "non-utf8", "stale"]
 class Fault:
     """A rule that `fault()` made. It applies within a `with` block.
 
-    `hits` and `matches` can be read inside the block and after it. The next block counts from 0 again.
+    `hits` and `matches` can be read inside the block and after it. They start at 0 again in the next block.
 
     Attributes:
         rule: the text of the rule.
@@ -84,12 +84,12 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often the rule has fired in the current or last block."""
+        """The number of calls in the current or last block on which the rule has fired."""
         return self._count()[0]
 
     @property
     def matches(self) -> int:
-        """How many calls matched the rule in the current or last block, whether it fired or not."""
+        """The number of calls in the current or last block that matched the rule, whether it fired or not."""
         return self._count()[1]
 
 
@@ -111,7 +111,7 @@ def _add(rule: str) -> int:
 
 
 def _closest(rule: str, otherwise: str) -> str:
-    """A hint with the functions that are similar to an unknown function of the rule; `otherwise` if there are none."""
+    """Returns a hint with functions similar to an unknown function of the rule, or `otherwise` if there are none."""
     known = functions()
     words = [word for word in rule.partition(":")[0].split("|") if word.startswith("acl")]
     strange = next((word for word in words if word not in known and not {*"*?"} & {*word}), "")
@@ -128,8 +128,9 @@ class FaultOptions(TypedDict, total=False):
         device: match only calls on this device.
         stream: match only calls on this stream: an aioacl.Stream, a raw handle, or an int below 4096 as the id of a
             stream (aclrtStreamGetId).
-        thread: match only calls of this thread, numbered from 1 in the order in which threads first met a rule.
-        tid: match only calls of the thread with this id of the kernel.
+        thread: match only calls of the thread with this number. Threads are numbered from 1, in the order of their
+            first call that is checked against rules.
+        tid: match only calls of the thread with this native thread id.
         size_min: match only calls with at least this many bytes.
         size_max: match only calls with at most this many bytes.
         nth: fire on the n-th match, from 1; with `times`, on later matches too.
@@ -143,21 +144,23 @@ class FaultOptions(TypedDict, total=False):
         oom: the call fails as if the memory or resource that it takes had run out.
         latency: the call takes this much longer.
         jitter: the latency varies by at most this much.
-        at: when the latency passes: "before" the work, "during" it or "after" it.
-        hang: the call stays inside until `release_key` of this key; with True, of the function's name.
-        block_record: the same for calls that record an event.
+        at: when the call is delayed: "before", "during" or "after" its work.
+        hang: the call stays inside until `release_key` is called with this key. With True, the key is the function's
+            name.
+        block_record: like `hang`, for calls that record an event.
         async_error: the enqueued task fails with this code.
         late_complete: the enqueued task does its work, and ends this much later.
-        late_copy: the enqueued task copies this much later, and ends then.
+        late_copy: the enqueued task copies its bytes this much later, and ends then.
         sticky: the device enters a fault state with this code, until a force reset.
-        lost: the same; also, the device cannot be set, and its first reset fails.
-        reset_fail: this many resets fail.
-        reset_lies: the reset returns 0 and leaves the device in a fault state, with this code or, with True, 507018.
+        lost: like `sticky`; also, the device cannot be set, and its first reset fails.
+        reset_fail: the number of resets that fail.
+        reset_lies: the reset returns 0 and leaves the device in a fault state, with this code. With True, the code is
+            507018.
         false_drain: waits for a device in a fault state return 0.
         slow_teardown: the end of a stream, context or device takes this much longer.
         ext_reset: other code of the process force-resets the device while the call is inside.
-        errmsg: what the thread's next aclGetRecentErrMsg returns: "null" no text, "long" a very long one, "non-utf8"
-            one that is not UTF-8, "stale" the one before.
+        errmsg: the text that the thread's next aclGetRecentErrMsg returns. "null": no text. "long": a very long text.
+            "non-utf8": a text that is not UTF-8. "stale": the previous text.
     """
 
     device: SupportsIndex
@@ -323,7 +326,7 @@ _FLAGS: Final = frozenset(
 
 
 def _spread(options: dict[str, Any]) -> None:
-    """Join `jitter` to `latency`: the rule's text has one field for both."""
+    """Joins `jitter` to `latency`, because the rule's text has one field for both."""
     jitter = options.pop("jitter", 0)
     if "latency" in options:
         whole = _real("latency=", options["latency"]).removeprefix("latency=")
@@ -400,7 +403,7 @@ def release_key(key: str) -> None:
 
 
 def set_limits(limits: str = "") -> None:
-    """Limits how many objects a device may have, and how much memory. Each call replaces the limits before it.
+    """Limits how many objects a device may have, and how much memory. Each call replaces all earlier limits.
 
     Args:
         limits: limits per device, as in "stream=8,event=16,notify=4,context=2,mem=64M". "host=32M" limits the pinned,
@@ -420,7 +423,8 @@ def set_limits(limits: str = "") -> None:
 def set_virtual_clock(virtual: bool) -> None:
     """Sets whether the simulator's clock is virtual.
 
-    If a wait with a time-out has lasted ten real seconds, a virtual clock jumps to the earliest time that a wait needs.
+    If a wait with a time-out has lasted ten real seconds, a virtual clock jumps to the earliest time at which a wait is
+    due.
 
     Args:
         virtual: with True, only `advance_clock` advances the clock; with False, it follows the real time.
@@ -429,7 +433,7 @@ def set_virtual_clock(virtual: bool) -> None:
 
 
 def advance_clock(seconds: Seconds) -> None:
-    """Advances the virtual clock. All events that are due at the new time happen.
+    """Advances the virtual clock. Everything that is due by the new time happens.
 
     Args:
         seconds: how far, from 0 to below 2^33.

@@ -212,7 +212,7 @@ def _describe(name: CData, parameters: Sequence[SupportsIndex]) -> None:
 
 
 def _reach(device: int, address: int, size: int) -> int:
-    """Returns the access that a kernel of the device has to the bytes: READS, WRITES, both, or 0 for nothing."""
+    """Returns the access that a kernel of the device has to the bytes: READS, WRITES, both, or 0 for no access."""
     if not (0 < address <= ADDRESS_MOST and 0 <= size <= ADDRESS_MOST):
         return 0
     reach = control_function("aclsim_reach", "int (*)(int32_t, void *, size_t)")
@@ -220,7 +220,7 @@ def _reach(device: int, address: int, size: int) -> int:
 
 
 def _explain(error: BaseException) -> None:
-    """Add the exception to the error text of the task's failure."""
+    """Adds the exception to the error text of the task's failure."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).replace("\0", "")
     cut = text.encode("utf-8", "replace")[:EXPLAINED_BYTES].decode("utf-8", "ignore")
     control_function("aclsim_explain", "void (*)(const char *)")(c_text("a text", cut))

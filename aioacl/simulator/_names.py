@@ -1,4 +1,4 @@
-"""Names that the controls take: refuses a wrong name, and finds similar known names."""
+"""Checks of the names that the controls take, and hints with similar known names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def c_text(what: str, text: object) -> CData:
-    """The text as a C string. ParameterError if it is not a str, or contains a null character, where C would end it."""
+    """Returns the text as a C string. Raises ParameterError if it is not a str or contains a null character."""
     if not isinstance(text, str) or "\0" in text:
         raise ParameterError(f"expected {what}, got {text!r}", hint="Pass a str without null characters.")
     return ffi.new("char[]", text.encode("utf-8", "surrogatepass"))
@@ -27,6 +27,6 @@ def functions() -> list[str]:
 
 
 def suggestion(word: object, known: Iterable[str], otherwise: str) -> str:
-    """A hint with the known names that are similar to the word; `otherwise` if there are none."""
+    """Returns a hint with known names that are similar to the word, or `otherwise` if there are none."""
     close = get_close_matches(str(word), known)
     return f"Did you mean {' or '.join(close)}?" if close else otherwise

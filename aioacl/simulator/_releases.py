@@ -22,8 +22,8 @@ def library_path(cann: Release | None = None) -> Path:
     """Returns the path of the simulator's shared object.
 
     Args:
-        cann: the release of CANN that it stands for: "8.1", "8.5", "9.0", "9.1" or "master". It lacks the functions
-            that later releases added, as that release's own library does. None is the newest, "master".
+        cann: the release of CANN that the library imitates: "8.1", "8.5", "9.0", "9.1" or "master". The library lacks
+            the functions that later releases added. None selects the newest release, "master".
 
     Raises:
         ParameterError: the simulator has no library for that release.
@@ -66,5 +66,5 @@ def _functions(ask: ctypes._NamedFuncPointer) -> Iterator[tuple[str, str]]:
 
 
 def newer_than(cann: Release, since: str) -> bool:
-    """Whether release `cann` lacks what release `since` added."""
+    """Whether release `cann` lacks the functions that release `since` added."""
     return [*RELEASES].index(cann) < [str(release) for release in RELEASES].index(since)
