@@ -15,8 +15,8 @@ extern "C" {
 
 #define ACLSIM_CONTROL_VERSION 1
 
-/* How many objects of each kind are alive now, and the counters. `violations` counts since the start
- * or the last aclsim_forget(). */
+/* The numbers of objects that are alive now, and the counters. `violations` are counted since the start or the
+ * last aclsim_forget(). */
 typedef struct {
     uint64_t contexts; /* explicit contexts */
     uint64_t streams;  /* made by a create call; default streams are not counted */
@@ -29,16 +29,16 @@ typedef struct {
     uint64_t calls;      /* ACL calls since the start */
     uint64_t tasks;      /* device tasks that have run since the start */
     uint64_t violations; /* misuse that the usage checker has reported */
-    uint64_t inside;     /* ACL calls that are inside the simulator now, all threads */
+    uint64_t inside;     /* ACL calls of all threads that are inside the simulator now */
     uint64_t pools;      /* memory pools */
     uint64_t pool_blocks;
     uint64_t managed_blocks;
     uint64_t physical;      /* handles of physical memory, and physical memory mapped without a handle */
-    uint64_t mappings;      /* of physical memory */
-    uint64_t registrations; /* of the client's memory */
-    uint64_t reservations;  /* of addresses */
+    uint64_t mappings;      /* mappings of physical memory */
+    uint64_t registrations; /* registrations of the client's memory */
+    uint64_t reservations;  /* reserved ranges of addresses */
     uint64_t exports;       /* keys of shared device memory */
-    uint64_t descriptions;  /* data buffers, tensor descriptions and the like: objects of the host only */
+    uint64_t descriptions;  /* data buffers, tensor descriptions and other objects of the host only */
     uint64_t count_notifies;
     uint64_t binaries; /* loaded binaries */
     uint64_t models;   /* captured and built models */
@@ -46,74 +46,76 @@ typedef struct {
 } aclsim_stats_t;
 
 int aclsim_control_version(void);
-/* The release of CANN as which the library was linked: "8.1", "8.5", "9.0", "9.1" or "master". */
+/* The release of CANN that the library imitates: "8.1", "8.5", "9.0", "9.1" or "master". */
 const char *aclsim_cann(void);
-/* The name of ACL function number `index`, and in `since` the release that added it; NULL after the last. A
- * library linked as an older release does not export functions of newer releases. */
+/* Returns the name of ACL function number `index`, or NULL after the last one, and stores the release that
+ * added the function in `since`. A library that imitates an older release does not export functions of newer
+ * releases. */
 const char *aclsim_function(int index, const char **since);
 void aclsim_stats(aclsim_stats_t *stats);
 
-/* The retain count of a device: 0 if it is not set, -1 if there is no such device. */
+/* Returns the retain count of the device: 0 if it is not set, -1 if there is no such device. */
 int aclsim_retain_count(int32_t device);
-/* Resets since the start that released the device; 0 if there is no such device. */
+/* Returns the number of resets since the start that released the device; 0 if there is no such device. */
 uint64_t aclsim_resets(int32_t device);
 
 /* Streams. */
 /* The stream starts no further task until it is released. A running task continues. */
 int aclsim_hold(void *stream);
 int aclsim_release(void *stream);
-/* Releases all held streams, and lets calls continue that a rule hangs or delays. */
+/* Releases all held streams, and all calls that a rule hangs or delays. */
 void aclsim_release_all(void);
 /* The next task enqueued on the stream (not an event record, wait or host function) fails with that code. */
 int aclsim_fail_next(void *stream, int32_t code);
 /*
- * The next task that the stream reaches and that computes or moves data traps with that code (507015: an
- * exception of an AI core). The task may be in the queue already.
+ * The next task that the stream reaches traps with that code (507015: an exception of an AI core). Only tasks
+ * that compute or move data count. The task may be in the queue already.
  */
 int aclsim_trap_next(void *stream, int32_t code);
-/* Tasks enqueued on the stream and not yet done. A failed task counts until it is handled. -1: no such stream.
- */
+/* Returns the number of tasks that are enqueued on the stream and not done. A failed task counts until it is
+ * handled. -1: no such stream. */
 int64_t aclsim_pending(void *stream);
-/* The next task enqueued on the stream gets that id. Later tasks get the ids behind it, modulo 2^32. */
+/* The next task enqueued on the stream gets that id. Later tasks get the ids that follow it, modulo 2^32. */
 int aclsim_set_next_task(void *stream, uint32_t id);
 
 /* Failed tasks.
  *
  * A task that fails stops its stream. The recycle thread of the device handles the failure once it is woken. It
  * sets the stream's error code, then calls the exception callbacks (of kinds of task that have them), then lets
- * the stream continue. One wake serves all streams of the device. These wake it:
+ * the stream continue. One wake serves all streams of the device. The following wake the thread:
  *
  * - synchronizing a stream or device with work to wait for, for as long as the call waits;
  * - synchronizing an event, even if it is complete;
  * - aclrtQueryEvent of an event of aclrtCreateEventWithFlag(ACL_EVENT_SYNC) that the host still sees as
  * pending, and of a complete event with ACL_EVENT_TIME_LINE. The host sees a record as complete only after a
- * wake that follows the end of the record, so the first query behind a record always wakes the thread;
+ * wake that follows the end of the record. So the first query after a record always wakes the thread;
  * - every 64th task enqueued on a stream, and a call that waits for room in a full queue;
  * - destroying a stream or resetting a device, which waits for work;
  * - for kernels, the monitor, one second after the failure.
  *
- * Kinds with callbacks: copies, fills, reductions, kernels, waits for notifies, and executions of models. For a
- * model, the callback gets the ids of the inner stream, and the thread that enqueued the execution. For device
- * lost (507010) and device out of memory (207018), the ids of stream, task and thread are 0xFFFFFFFF.
+ * These kinds of task have callbacks: copies, fills, reductions, kernels, waits for notifies, and executions of
+ * models. For a model, the callback gets the ids of the inner stream, and the thread that enqueued the
+ * execution. For device lost (507010) and device out of memory (207018), the ids of stream, task and thread are
+ * 0xFFFFFFFF.
  */
-/* 1: the stream is stopped at a failed task until the recycle thread is woken. -1: no such stream. */
+/* Returns 1 if the stream is stopped at a failed task until the recycle thread is woken. -1: no such stream. */
 int aclsim_faulted(void *stream);
-/* How often the recycle thread of the device has been woken since the start. -1: no such device. */
+/* Returns how often the recycle thread of the device has been woken since the start. -1: no such device. */
 int64_t aclsim_wakes(int32_t device);
-/* Wakes the recycle thread, as another library of the process may at any time. */
+/* Wakes the recycle thread. Another library of the process may also do this at any time. */
 int aclsim_wake(int32_t device);
-/* With 1, the first aclrtQueryEvent that finds a record complete still returns that it is not. */
+/* With 1, the first aclrtQueryEvent that finds a record complete still reports it as not complete. */
 void aclsim_set_query_lag(int on);
-/* With 1, aclrtSynchronizeStream without a time-out does not return if tasks were enqueued on the stream after
- * it was called. An abort or the end of the stream ends the call, and so does aclsim_set_sync_livelock(0). */
+/* With 1, aclrtSynchronizeStream without a time-out does not return if tasks are enqueued on the stream while
+ * it waits. An abort, the end of the stream, or aclsim_set_sync_livelock(0) ends the call. */
 void aclsim_set_sync_livelock(int on);
 /* With 1, aclrtResetDeviceForce ends the process with SIGSEGV if another thread is inside
  * aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. */
 void aclsim_set_reset_crash(int on);
 
 /* Calls. */
-/* The next `times` calls of the named function (-1: all) do nothing and return that code. The last setting of a
- * function replaces earlier ones. */
+/* The next `times` calls of the named function (-1: all) do nothing and return that code. A new setting
+ * replaces an earlier one of the same function. */
 int aclsim_fail_call(const char *function, int32_t code, int32_t times);
 /* The next call of the named function stays inside until aclsim_unhang(function) or aclsim_release_all(). */
 int aclsim_hang_call(const char *function);
@@ -137,17 +139,17 @@ void aclsim_clear(void);
  *         launch callback model graph op enqueue wait lifetime control free *   (group.c describes each)
  *
  *         These fields match only some of the calls:
- *         dev=N  stream=ID|0xHANDLE  thread=N (in the order in which threads first met a rule)  tid=N
- *         size>=N  size<=N
+ *         dev=N  stream=ID|0xHANDLE  thread=N  tid=N  size>=N  size<=N
+ *         Threads are numbered from 1, in the order of their first call that is checked against rules.
  *
- * WHEN    counts the calls that match: all of them, or with per=thread, those of each thread.
+ * WHEN    counts the matching calls of all threads. With per=thread, it counts each thread's calls separately.
  *         nth=K               fires on the K-th; with times=, on the K-th and later ones
  *         after=K             fires only after the first K
  *         every=K             fires on each K-th
  *         times=M             fires at most M times; -1: no limit
  *         once                fires at most once
- *         p=0.01              fires by chance: a hash of the seed, the rule's id and the number of the match
- *                             decides
+ *         p=0.01              fires by chance, decided by a hash of the seed, the rule's id and the number
+ *                             of the match
  *
  * WHAT    rc=CODE             does nothing and returns the code, which may be 0
  *         rc-after=CODE       does its work and returns the code
@@ -158,7 +160,7 @@ void aclsim_clear(void);
  *         hang[=KEY]          stays inside until the key is released; the default key is the function's name. A
  *                             wait with a time-out still times out (507046, 507047). A wait for a device also
  *                             ends when the device is reset
- *         block-record[=KEY]  the same for aclrtRecordEvent*, as when events have run out
+ *         block-record[=KEY]  like hang, for aclrtRecordEvent*, as when events have run out
  *         async-error=CODE    the task is enqueued, and fails. A wait for an event fails one second of real
  *                             time after it was enqueued, as if it had timed out. A wait that submits no task,
  *                             because the event is complete or of the same stream, does not fail
@@ -167,8 +169,8 @@ void aclsim_clear(void);
  *         sticky=CODE         the device enters a fault state until a force reset: its tasks stop. The first
  *                             wait or query returns the code, later waits return 507046 or 507047, and calls
  *                             that create or enqueue return 507899
- *         lost=CODE           the same; also, the device cannot be set, and its first reset fails
- *         reset-fail=K        K resets begin, fail with rc= or 507000, and are undone; in one rule with sticky=
+ *         lost=CODE           like sticky; also, the device cannot be set, and its first reset fails
+ *         reset-fail=K        K resets begin, fail with rc= or 507000, and are undone. In one rule with sticky=
  *                             or lost=, K resets of the device in the fault state fail
  *         reset-lies[=CODE]   the reset returns 0 and leaves the device in a fault state
  *         false-drain         a wait for a device in a fault state, or for its streams, returns 0
@@ -176,7 +178,7 @@ void aclsim_clear(void);
  *         ext-reset           other code of the process force-resets the call's device while the call is inside
  *         errmsg=null|long|non-utf8|stale
  *                             what the thread's next aclGetRecentErrMsg returns: no text, a very long text, a
- *                             text that is not UTF-8, or the text before
+ *                             text that is not UTF-8, or the previous text
  *
  * If several rules fire on a call, the first rule with a code decides the code, and their times are added. A
  * rule does not apply to functions that cannot show its effect; a rule that applies to no function is refused.
@@ -205,7 +207,7 @@ int aclsim_set_limits(const char *limits);
 /* Clock.
  *
  * A virtual clock moves only when it is advanced, and all times of the simulator follow it. When a wait with a
- * time-out has lasted ten real seconds, the clock jumps to the earliest time that any wait needs, so that no
+ * time-out has lasted ten real seconds, the clock jumps to the earliest time at which a wait is due, so that no
  * wait hangs for ever.
  */
 void aclsim_clock_virtual(int on);
@@ -219,11 +221,11 @@ int64_t aclsim_clock_now(void);
  */
 typedef struct {
     const char *name;
-    const void *args; /* as the kernel gets them; it may dereference addresses of device memory */
+    const void *args; /* the arguments of the kernel, which may dereference addresses of device memory */
     size_t args_size;
     uint32_t num_blocks;
-    uint32_t grid[3];  /* of a SIMT launch; otherwise num_blocks, 1, 1 */
-    uint32_t block[3]; /* of a SIMT launch; otherwise 1, 1, 1 */
+    uint32_t grid[3];  /* the grid of a SIMT launch; otherwise num_blocks, 1, 1 */
+    uint32_t block[3]; /* the block of a SIMT launch; otherwise 1, 1, 1 */
     size_t dynamic_bytes;
     int32_t device;
     void *stream;
@@ -237,26 +239,26 @@ typedef struct {
  * launches that are queued then fail.
  */
 int aclsim_register_kernel(const char *name, int (*function)(const aclsim_launch_t *launch), void *user);
-/* The sizes of a registered kernel's parameters in bytes, each from 1 to 512, at most 128 of them. Launches
- * with an array of arguments need them. */
+/* Sets the sizes of a registered kernel's parameters in bytes, each from 1 to 512, at most 128 of them.
+ * Launches with an array of arguments need them. */
 int aclsim_kernel_parameters(const char *name, const size_t *sizes, size_t count);
-/* The host address that stands for a registered kernel in aclrtGetFuncBySymbol and in launches. */
+/* Sets the host address that stands for a registered kernel in aclrtGetFuncBySymbol and in launches. */
 int aclsim_kernel_symbol(const char *name, const void *symbol);
 /* A kernel calls this before it returns a failure. The error text of the call that gets the failure contains
  * `why`. */
 void aclsim_explain(const char *why);
 
 /* Memory. */
-/* Returns how many live blocks have been written outside their bounds; each becomes a violation once. Frees and
- * resets check too. A check covers 64 bytes before a block, and at least 64 bytes from the first byte behind
- * the requested size. */
+/* Returns how many live blocks have been written outside their bounds. Each of them is reported as a violation
+ * once. Frees and resets make the same check. It covers 64 bytes before a block and at least 64 bytes after the
+ * requested size. */
 int64_t aclsim_check_memory(void);
-/* The access that kernels of the device have to the bytes: 1 read, 2 write, 3 both. 0: the bytes do not lie in
- * one live block that the device reaches. Registered memory may be given by its host address or by its device
- * address. */
+/* Returns the access that kernels of the device have to the bytes: 1 read, 2 write, 3 both. 0: the bytes do not
+ * lie in one live block that the device reaches. Registered memory may be given by its host address or by its
+ * device address. */
 int aclsim_reach(int32_t device, const void *address, size_t size);
-/* With 1, reading bytes that nothing has written is a violation, in device memory that is allocated from now
- * on. With 0, memory that is allocated from now on is not checked. */
+/* With 1, it is a violation to read bytes that were never written, in device memory that is allocated after
+ * this call. With 0, memory that is allocated after this call is not checked. */
 void aclsim_watch_uninitialised(int on);
 
 /* Firmware. */
@@ -264,12 +266,13 @@ void aclsim_watch_uninitialised(int on);
 void aclsim_set_abort_supported(int supported);
 /* With 1, count notifies work, as on newer chips; with 0, their functions return 207000. */
 void aclsim_set_count_notify_supported(int supported);
-/* With 1, events can be made for other processes, as with newer drivers; their handles work within this process
- * only. With 0, these functions return 207000. */
+/* With 1, events can be made for other processes, as with newer drivers. Their handles work within this process
+ * only. With 0, the functions that share events return 207000. */
 void aclsim_set_ipc_event_supported(int supported);
 
 /* Usage checker and journal. */
-/* Copies the text of violation number `index` (from 0, the newest 256 are kept). Returns its length, or -1. */
+/* Copies the text of violation number `index` (counted from 0; the newest 256 are kept). Returns its length, or
+ * -1. */
 int aclsim_violation(uint64_t index, char *text, size_t size);
 /*
  * The journal is a ring of the newest calls, with one JSON object per line. aclsim_journal copies whole lines,
