@@ -148,8 +148,8 @@ void aclsim_clear(void);
  *         every=K             fires on each K-th
  *         times=M             fires at most M times; -1: no limit
  *         once                fires at most once
- *         p=0.01              fires by chance, decided by a hash of the seed, the rule's id and the number
- *                             of the match
+ *         p=0.01              fires by chance, decided by a hash of the seed, the rule's number since the
+ *                             seed was set, and the number of the match
  *
  * WHAT    rc=CODE             does nothing and returns the code, which may be 0
  *         rc-after=CODE       does its work and returns the code

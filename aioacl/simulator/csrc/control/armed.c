@@ -46,7 +46,7 @@ static rule_t *add(const char *text) {
     return rule;
 }
 
-/* The last setting of a function replaces earlier ones. */
+/* A new setting replaces an earlier one of the same function. */
 API int aclsim_fail_call(const char *function, int32_t code, int32_t times) {
     int index = function_find(function);
     if (index < 0 || times < -1) {

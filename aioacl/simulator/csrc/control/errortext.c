@@ -1,6 +1,5 @@
-/* Error texts that replace the real one: no text, a very long text, a text that is not UTF-8, or the text
- * before.
- */
+/* Error texts that replace the real one: no text, a very long text, a text that is not UTF-8, or the previous
+ * text. */
 #include <string.h>
 
 #include "sim.h"

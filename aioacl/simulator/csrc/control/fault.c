@@ -49,7 +49,7 @@ static void want_time(const rule_t *rule, injection_t *injection) {
     }
 }
 
-/* If several rules have a code, the first of them counts. */
+/* If several rules have a code, the first rule decides. */
 static void want_code(const rule_t *rule, injection_t *injection) {
     aclError code = wants(rule, EFFECT_OOM) ? out_of(injection->function) : rule->rc;
     bool resets = wants(rule, EFFECT_RESET_FAIL) && !wants(rule, EFFECT_STICKY | EFFECT_LOST);
@@ -124,7 +124,7 @@ static void *foreign_main(void *arg) {
     return NULL;
 }
 
-/* Another library of the process resets the device while this call is inside. */
+/* Resets the device as another library of the process would, while this call is inside. */
 static void reset_by_others(const injection_t *injection) {
     foreign_t foreign = {.device = injection->device != NULL ? injection->device->id : -1};
     waiter_t waiter;
@@ -139,7 +139,8 @@ static bool enqueues(const injection_t *injection) {
     return function_info[injection->function].kind == CALL_ENQUEUE && role_has_stream(injection->function);
 }
 
-/* An enqueueing call is accepted, and its failure is reported later. Any other call reports it itself. */
+/* An enqueueing call is accepted, and a later call reports the fault. Any other call reports the fault itself.
+ */
 static void enter_fault_state(injection_t *injection) {
     if (injection->fault_state == HEALTH_WELL || injection->device == NULL) {
         return;
@@ -173,7 +174,7 @@ static void number(thread_t *thread) {
     }
 }
 
-/* The ACL layer's own codes are not kept as the last error. */
+/* Codes of the ACL layer are not kept as the last error. */
 static aclError leave_error(aclError code) {
     static const char what[] = "armed by a control";
     if (code == ACL_SUCCESS) {

@@ -3,20 +3,20 @@
  *
  * A rule (rule.h) defines which calls it matches, when it fires, and its effects. entry.c calls fault_before()
  * in every ACL function. Without rules and without a device in a fault state, this costs one relaxed load.
- * Otherwise it checks the rules in the order in which they were added, under sim.lock, and collects the effects
- * of the rules that fire in the call's injection_t. Effects before the work happen in fault_before(). Effects
- * during the work happen in the hooks below, which read the calling thread's injection. The others happen in
- * fault_after().
+ * Otherwise fault_before() checks the rules under sim.lock, in the order in which they were added. It collects
+ * the effects of the rules that fire in the call's injection_t. Effects before the work happen in
+ * fault_before(). Effects during the work happen in the hooks below, which read the calling thread's injection.
+ * Effects after the work happen in fault_after().
  *
- * A rule decides by its own count of matching calls. Chance is a hash of the seed, the rule's id and that
- * count. So the k-th decision is the same in each run, whichever thread makes the call.
+ * A rule decides by its own count of matching calls. Chance is a hash of the seed, the rule's number since the
+ * seed was set, and that count. So the k-th decision is the same in each run, whichever thread makes the call.
  *
  * The engine itself changes no object. A call does its normal work, or does nothing, or does its work and
  * returns another code. So a fault can make a client lose a handle, but the simulator never loses one.
  *
  * A device is in a fault state (health.c) once a `sticky` or `lost` rule has fired on it. Its tasks stop, and
- * its calls return what those of a card after a fault return. A force reset ends the state, and so does
- * dropping all rules.
+ * its calls return the same codes as those of a card after a fault. A force reset or dropping all rules ends
+ * the state.
  */
 #ifndef ACLSIM_FAULT_H
 #define ACLSIM_FAULT_H
@@ -34,23 +34,23 @@ typedef enum { HEALTH_WELL, HEALTH_STICKY, HEALTH_LOST } fault_state_t;
 typedef struct {
     fault_state_t fault_state;
     aclError code;
-    bool told; /* a call has returned the code; later waits only time out */
+    bool told; /* a call has returned the code, so later waits only time out */
     uint32_t reset_fails;
 } health_t;
 
-/* The effects of rules on one call. All fields are under sim.lock or private to the calling thread. */
+/* The effects of rules on one call. All fields are protected by sim.lock or private to the calling thread. */
 struct injection {
     bool on; /* if false, the other fields mean nothing */
     struct injection *outer;
     function_t function;
-    device_t *device; /* that the call is about; NULL: none */
+    device_t *device; /* the device of the call; NULL: none */
     int64_t limit_ms; /* the time-out of a wait; -1: none */
     bool refused;
-    aclError refusal; /* the call does nothing and returns this */
-    aclError after;   /* the call does its work, and returns this instead of success */
-    aclError task;    /* the task that is enqueued fails with this */
+    aclError refusal; /* the call does nothing and returns this code */
+    aclError after;   /* the call does its work, and returns this code instead of success */
+    aclError task;    /* the task that is enqueued fails with this code */
     int64_t late_ns;  /* the task that is enqueued ends later */
-    bool late_copy;   /* and moves its bytes only then */
+    bool late_copy;   /* the late task also moves its bytes later */
     int64_t before_ns;
     int64_t during_ns;
     int64_t after_ns;
@@ -59,10 +59,10 @@ struct injection {
     char key[FAULT_KEY_BYTES];
     bool foreign_reset;
     bool false_drain;
-    aclError reset_refusal; /* a reset begins, fails with this and is undone */
+    aclError reset_refusal; /* a reset begins, fails with this code and is undone */
     bool reset_lies;
     aclError lie;
-    fault_state_t fault_state; /* which the device enters */
+    fault_state_t fault_state; /* the state that the device enters */
     aclError fault_state_code;
     uint32_t reset_fails;
 };
@@ -73,8 +73,8 @@ extern atomic_bool fault_on;
 bool fault_inject(injection_t *injection, function_t function, const uint64_t *words, aclError *code);
 long fault_conclude(injection_t *injection, long rc);
 
-/* True: the call must do nothing and return `code`. After every fault_before(), fault_after() must be called.
- */
+/* Returns true if the call must do nothing and return `code`. Every fault_before() must be followed by
+ * fault_after(). */
 static inline bool fault_before(injection_t *injection, function_t function, const uint64_t *words,
                                 aclError *code) {
     injection->on = false;
@@ -88,30 +88,30 @@ static inline long fault_after(injection_t *injection, long rc) {
 }
 
 struct task;
-/* The calling thread is about to append a task. */
+/* Called when the calling thread is about to append a task. */
 void fault_enqueue(struct task *task);
 /* The code that a copy inside the call must return; 0: none. */
 aclError fault_copy(void);
-/* The calling thread is ending a stream or a context, with its lock held. */
+/* Called while the calling thread ends a stream or a context, with its lock held. */
 void fault_teardown(void);
-/* Called before a reset that would release the device. A code other than 0: the reset has failed and changed
- * nothing. */
+/* Called before a reset that would release the device. If it returns a code other than 0, the reset has failed
+ * and changed nothing. */
 aclError fault_reset(device_t *device);
-/* The reset has released the device. */
+/* Called after a reset has released the device. */
 void fault_was_reset(device_t *device, bool force);
 /* The text that aclGetRecentErrMsg returns instead of `text`, which may be NULL. */
 const char *fault_text(thread_t *thread, const char *text);
 
-/* Used among the files of the engine. */
+/* Functions that only the files of the engine use. */
 void fault_refresh(void);
 /* Reads AIOACL_SIM_FAULTS and AIOACL_SIM_SEED; a mistake ends the process. */
 void fault_read_environment(void);
-/* Waits without sim.lock, on the simulator's clock, until the time is over or all calls are released. */
+/* Waits without sim.lock until the time on the simulator's clock is over, or all calls are released. */
 void fault_pause(int64_t ns);
 void fault_release_all(void);
-/* Waits until the key is released (true), or until the call's own time-out (false). */
+/* Waits until the key is released (returns true), or until the call's own time-out (returns false). */
 bool fault_hang(injection_t *injection);
-/* Ends hung waits that a reset of the device ends. */
+/* Releases the hung waits that a reset of the device ends. */
 void fault_release_device(const device_t *device);
 void fault_release_function(function_t function);
 uint32_t fault_hung(function_t function);
@@ -126,9 +126,9 @@ void health_inject(injection_t *injection);
 
 /* limits.c: limits on objects and memory. */
 void limits_read_environment(void);
-/* True: the device is at its limit of objects of that kind. */
+/* Whether the device is at its limit of objects of that kind. */
 bool limit_reached(object_kind_t kind, const device_t *device);
-/* The memory of the device in bytes; for NULL, that of the host. */
+/* Returns the memory of the device in bytes; for NULL, the memory of the host. */
 uint64_t limit_memory(const device_t *device);
 
 /* trace.c: the journal, written to the file of AIOACL_SIM_TRACE. */

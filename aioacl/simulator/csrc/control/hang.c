@@ -1,4 +1,4 @@
-/* Calls that rules hold up: those that hang until they are released, and those that are delayed. */
+/* Calls that rules stop: they hang until they are released, or are delayed for a time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* The waiter is the first member, so that a waiter of the list can be cast to this. */
+/* The waiter is the first member, so that a waiter of the list can be cast to this type. */
 typedef struct {
     waiter_t waiter;
     const injection_t *injection;
@@ -57,7 +57,7 @@ static bool has_function(const injection_t *injection, const void *function) {
     return injection->function == *(const function_t *)function;
 }
 
-/* The calls that a reset ends in the real runtime. */
+/* Whether the call is one that a reset of the device ends in the real runtime. */
 static bool waits_for(const injection_t *injection, const void *device) {
     bool wait = group_has("sync", 4, injection->function);
     return injection->device == device && wait && !is_own(injection);

@@ -1,8 +1,8 @@
 /*
  * Devices in a fault state. The first call that waits for or queries the device's work returns the code of the
  * fault. After that, waits time out, and calls that create or enqueue fail. Calls that destroy or free do their
- * work on the host, and return an error. Setting and resetting the device work, except that a lost device
- * cannot be set.
+ * work on the host, and return an error. The device can still be set and reset, but a lost device cannot be
+ * set.
  */
 #include <string.h>
 

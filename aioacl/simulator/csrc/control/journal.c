@@ -1,7 +1,7 @@
 /*
- * The ring of the newest calls. A writer claims an entry with one atomic addition and then stores words. Every
- * word is atomic. A reader compares the stamp before and after, to detect an entry that changed while it was
- * read. Text is made when the journal is read.
+ * The ring of the newest calls. A writer claims an entry with one atomic addition and then stores atomic words.
+ * A reader compares the stamp before and after reading, to detect an entry that has changed. The words become
+ * text when the journal is read.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 enum { JOURNAL_ENTRIES = 65536, LINE_BYTES = 640, HEAD_WORDS = 5 };
 
 typedef struct {
-    atomic_ulong stamp; /* sequence number + 1; 0 while it is being written */
+    atomic_ulong stamp; /* sequence number + 1; 0 while the entry is being written */
     atomic_ulong words[HEAD_WORDS + SIM_CALL_WORDS];
 } entry_t;
 

@@ -1,5 +1,5 @@
 /* Limits on the contexts, streams, events and notifies of a device, and on the memory of devices and the host.
- * With them, tests run out of these early. */
+ * With them, tests use up these resources early. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ typedef struct {
     uint64_t found;
 } count_t;
 
-/* Default streams come with their contexts and are not counted. */
+/* Default streams are created with their contexts and are not counted. */
 static bool counts(const count_t *count, const void *object) {
     const stream_t *stream = object;
     const event_t *event = object;

@@ -1,5 +1,5 @@
 /*
- * The roles of a call's arguments: its stream, device, size, time-out. They are read from the prototypes of the
+ * The roles of a call's arguments: stream, device, size, time-out. They are read from the prototypes of the
  * table, so a new function needs no change here.
  */
 #include <string.h>
@@ -38,7 +38,7 @@ typedef struct {
     size_t length;
 } part_t;
 
-/* Finds the next parameter. Text within brackets, as in function pointers, belongs to the parameter. */
+/* Finds the next parameter. Text within brackets, as in function pointers, is part of the parameter. */
 static bool next_param(const char **rest, part_t *param) {
     int depth = 0;
     const char *at = *rest;
@@ -99,7 +99,7 @@ static role_t role_of(part_t part) {
     return is_size(part) ? ROLE_SIZE : ROLE_NONE;
 }
 
-/* The list without its outer brackets. */
+/* Returns the list without its outer brackets. */
 static const char *inner(const char *list, char *text, size_t size) {
     size_t length = strlen(list) - 2;
     length = length < size ? length : size - 1;
@@ -112,7 +112,7 @@ bool role_returns_code(function_t function) {
     return prototypes[function].answers_code;
 }
 
-/* The index of the parameter among the words, from 1; 0: it is not among them. */
+/* Returns the index of the parameter among the words, from 1; 0: the parameter is not one of them. */
 static int8_t word_of(function_t function, part_t param) {
     char text[1024];
     const char *rest = inner(prototypes[function].words, text, sizeof text);
@@ -130,10 +130,10 @@ static int8_t word_of(function_t function, part_t param) {
 
 typedef struct {
     bool known;
-    int8_t places[ROLE_COUNT]; /* of the first argument with that role, from 1; 0: no argument has it */
+    int8_t places[ROLE_COUNT]; /* index of the first argument with that role, from 1; 0: no such argument */
 } places_t;
 
-static places_t known[FN_COUNT]; /* under sim.lock */
+static places_t known[FN_COUNT]; /* protected by sim.lock */
 
 static const places_t *places_of(function_t function) {
     places_t *places = &known[function];
@@ -176,8 +176,8 @@ static stream_t *stream_at(function_t function, const uint64_t *words) {
     return current != NULL ? current->default_stream : NULL;
 }
 
-/* The device whose number is an argument, else the device of an object among the arguments, else the caller's.
- */
+/* Returns the device whose number is an argument. Without such an argument, returns the device of an object
+ * among the arguments, or else the caller's device. */
 static device_t *device_at(function_t function, const uint64_t *words, const stream_t *stream) {
     int place = place_of(function, ROLE_DEVICE);
     if (place >= 0) {

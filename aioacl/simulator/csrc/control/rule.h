@@ -38,9 +38,9 @@ typedef struct {
 typedef struct rule {
     struct rule *next;
     uint32_t id;
-    uint32_t place; /* among the rules since the seed was set; the seed and this number decide */
+    uint32_t place; /* the rule's number since the seed was set; chance depends on the seed and this number */
     char text[RULE_TEXT_BYTES];
-    /* which calls */
+    /* which calls match */
     bool picks[FN_COUNT];
     int device; /* -1: any */
     uintptr_t stream;
@@ -50,16 +50,16 @@ typedef struct rule {
     bool sized;
     uint64_t size_least;
     uint64_t size_most;
-    /* when */
+    /* when the rule fires */
     bool by_thread;
     bool from_nth;
     bool own;       /* made by aclsim_fail_call or aclsim_hang_call: dropped after its last use */
-    bool exact;     /* fires only on the first one */
-    uint64_t first; /* the first matching call that counts, from 1 */
+    bool exact;     /* fires only on the match with number `first` */
+    uint64_t first; /* the number of the first matching call that counts, from 1 */
     uint64_t every;
     bool chancy;
-    uint64_t chance; /* of 2^64 */
-    int64_t times;   /* left; -1: no limit */
+    uint64_t chance; /* the chance times 2^64 */
+    int64_t times;   /* the number of hits that are left; -1: no limit */
     bool times_given;
     uint32_t fields; /* the fields that the text has set, so that no field is set twice */
     /* effects */
@@ -77,16 +77,16 @@ typedef struct rule {
     int64_t late_ns;
     char key[FAULT_KEY_BYTES];
     text_fault_t text_fault;
-    /* counted */
+    /* counters */
     uint64_t matches;
     uint64_t hits;
     tally_t tally;
 } rule_t;
 
-/* What a rule compares with a call. */
+/* The properties of a call that a rule compares. */
 typedef struct {
     function_t function;
-    device_t *device; /* that the call is about; NULL: none */
+    device_t *device; /* the device of the call; NULL: none */
     const void *stream_handle;
     int64_t stream_id; /* -1: no stream */
     uint32_t thread;
@@ -109,12 +109,12 @@ bool group_known(const char *group, size_t length);
 void group_names(char *text, size_t size);
 
 /* ruleparse.c. */
-/* Reads a rule. On a mistake returns false; `why` then describes the mistake and its place. */
+/* Reads a rule. Returns false on a mistake; `why` then describes the mistake and its place. */
 bool rule_parse(rule_t *rule, const char *text, char *why, size_t size);
 
 /* rulefield.c. */
-/* Sets one field; `text` is NULL if it has no value. False: `want` describes the expected value; NULL: no such
- * field. */
+/* Sets one field; `text` is NULL if the field has no value. Returns false on a mistake. `want` then describes
+ * the expected value, or is NULL if there is no such field. */
 bool rule_set(rule_t *rule, const char *name, const char *text, const char **want);
 
 /* The names of all fields. */
@@ -124,7 +124,7 @@ bool parse_size(const char *text, uint64_t *value);
 
 /* rules.c. */
 rule_t *rules_first(void);
-/* NULL: the text is refused, and `why` contains the reason. */
+/* Returns NULL if the text is refused; `why` then contains the reason. */
 rule_t *rules_add(const char *text, char *why, size_t size);
 void rules_drop(bool (*which)(const rule_t *rule, const void *arg), const void *arg);
 void rules_sweep(void);
@@ -135,7 +135,7 @@ void rules_refused(const char *why);
 void injection_refuse(injection_t *injection, aclError code);
 
 /* rulematch.c. */
-/* Counts a match, and a hit if the rule fires. */
+/* Whether the rule fires. Counts a match, and a hit if the rule fires. */
 bool rule_fires(rule_t *rule, const call_info_t *call_info);
 int64_t rule_latency(const rule_t *rule);
 void rule_seed(uint64_t seed);

@@ -9,7 +9,8 @@
 
 enum { LIE_BY_DEFAULT = RT_AICPU_EXCEPTION, VALUE_BYTES = 96 };
 
-/* The readers of libc skip white space, accept signs, and follow the locale; see parse_real. */
+/* The functions of libc that read numbers skip white space, accept signs, and follow the locale; see
+ * parse_real. */
 static bool begins(const char *text) {
     return (*text >= '0' && *text <= '9') || (*text == '-' && text[1] >= '0' && text[1] <= '9');
 }
@@ -39,7 +40,7 @@ bool parse_size(const char *text, uint64_t *value) {
     return true;
 }
 
-/* The program's locale may use another decimal point. */
+/* Reads a number in the C locale, because the program's locale may use another decimal point. */
 static bool parse_real(const char *text, double most, double *value) {
     char *end = NULL;
     locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
@@ -147,7 +148,7 @@ static bool set_chance(rule_t *rule, const char *text) {
     return good;
 }
 
-/* 20 or 20+-5 */
+/* Reads a latency such as 20 or 20+-5. */
 static bool set_latency(rule_t *rule, const char *value) {
     char text[VALUE_BYTES];
     snprintf(text, sizeof text, "%s", value);
@@ -184,7 +185,7 @@ static bool set_text(rule_t *rule, const char *text) {
     return good;
 }
 
-/* 0 is valid: the call does nothing and returns success. */
+/* Code 0 is valid: the call does nothing and returns success. */
 static bool set_rc(rule_t *rule, const char *text) {
     int64_t value = 0;
     bool good = parse_integer(text, INT32_MIN, INT32_MAX, &value);
@@ -214,7 +215,7 @@ typedef struct {
     uint32_t effect;
     form_t form;
     bool (*set)(rule_t *rule, const char *text);
-    size_t offset; /* of the member that a plain value is stored in */
+    size_t offset; /* offset of the member that stores a plain value */
 } field_t;
 
 #define PLACE(member) NULL, offsetof(rule_t, member)
@@ -277,7 +278,7 @@ void rule_field_names(char *text, size_t size) {
 
 _Static_assert(sizeof fields / sizeof *fields <= 32, "one bit per field");
 
-/* after= sets the same member as nth=, and once the same as times=. */
+/* after= sets the same member as nth=, and once sets the same member as times=. */
 static uint32_t bit_of(const field_t *field) {
     bool after = strcmp(field->name, "after") == 0;
     bool once = strcmp(field->name, "once") == 0;

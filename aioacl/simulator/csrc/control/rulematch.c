@@ -48,7 +48,8 @@ static bool matches(const rule_t *rule, const call_info_t *call_info) {
     return rule->picks[call_info->function] && device && thread && tid && size && stream_fits(rule, call_info);
 }
 
-/* The number of matching calls so far, with this one: of all threads, or of this thread. */
+/* Returns the number of matching calls so far, including this call. It counts all threads, or only this thread.
+ */
 static uint64_t count_match(rule_t *rule, uint32_t thread) {
     rule->matches++;
     if (!rule->by_thread) {
@@ -66,8 +67,8 @@ static uint64_t count_match(rule_t *rule, uint32_t thread) {
     return ++rule->tally.counts[thread];
 }
 
-/* nth=k alone selects that one call (of each thread, if the rule counts by thread). With other fields it is the
- * call from which on counting begins. */
+/* nth=k alone selects only the k-th match (of each thread, if the rule counts by thread). With other fields,
+ * counting begins at the k-th match. */
 static bool is_due(const rule_t *rule, uint64_t count) {
     if (rule->exact) {
         return count == rule->first;

@@ -1,4 +1,5 @@
-/* Reads the text of a rule: the functions that it picks, its fields, and whether they are compatible. */
+/* Reads the text of a rule: the functions that it picks, and its fields. Checks that the fields are compatible.
+ */
 #include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static bool names(const char *word, size_t length, function_t function) {
 static bool pick_word(const reader_t *reader, const char *word, size_t length) {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_*?";
     bool found = false;
-    bool plain = strspn(word, good) >= length; /* the word may also become part of a line of the trace */
+    bool plain = strspn(word, good) >= length; /* the word may become part of a line of the trace */
     for (int function = 0; plain && function < FN_COUNT; function++) {
         if (names(word, length, (function_t)function)) {
             reader->rule->picks[function] = true;
@@ -55,7 +56,7 @@ static bool pick_word(const reader_t *reader, const char *word, size_t length) {
                            (int)(length < FIELD_BYTES ? length : FIELD_BYTES), word, known);
 }
 
-/* alloc|aclrtCreateStream */
+/* Reads the names of functions and groups, such as alloc|aclrtCreateStream. */
 static bool pick(const reader_t *reader) {
     const char *end = reader->at + reader->length;
     const char *word = reader->at;

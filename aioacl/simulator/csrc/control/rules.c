@@ -15,7 +15,7 @@ atomic_bool fault_on;
 
 static rule_t *rules; /* in the order in which they were added */
 static uint32_t last_id;
-static uint32_t places; /* numbers given to rules since the seed was set */
+static uint32_t places; /* how many rules have got a number since the seed was set */
 static char refusal[WHY_BYTES];
 
 rule_t *rules_first(void) {
@@ -149,7 +149,7 @@ static void seed_anew(uint64_t seed) {
 }
 
 API void aclsim_set_seed(uint64_t seed) {
-    sim_start(); /* reads the environment's seed first, which this call then replaces */
+    sim_start(); /* reads the environment's seed first; this call then replaces that seed */
     sim_lock();
     seed_anew(seed);
     sim_unlock();
@@ -160,7 +160,7 @@ static _Noreturn void die(const char *name, const char *part, const char *why) {
     abort();
 }
 
-/* `part` is quoted in the message about a mistake. */
+/* The message about a mistake quotes `part`. */
 static void set_seed(const char *name, const char *part, const char *text) {
     char *end = NULL;
     errno = 0;

@@ -1,5 +1,5 @@
-/* The trace file. Every call is written to it as in the journal, one JSON object per line, and every fault too.
- */
+/* The trace file. Every call is written to it as in the journal, one JSON object per line. Every injected fault
+ * is written too. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

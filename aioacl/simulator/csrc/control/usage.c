@@ -61,7 +61,8 @@ aclError usage_wrong_context(const stream_t *stream) {
     return error_set(RT_STREAM_CONTEXT, "stream");
 }
 
-/* The runtime's waits survive a reset by design. It handles sets, resets and calls without a device itself. */
+/* Whether a thread may be inside the function while the device is reset. The runtime's waits survive a reset by
+ * design, and the runtime itself handles sets, resets and calls without a device. */
 static bool may_be_inside(int function) {
     switch (function) {
     case FN_aclrtSynchronizeStream:
@@ -89,7 +90,7 @@ static void check_inside(thread_t *thread, void *arg) {
 
 void usage_reset(const device_t *device) {
     if (thread_self()->foreign) {
-        return; /* the client did not cause this reset */
+        return; /* another library causes this reset, not the client */
     }
     thread_each(check_inside, (void *)(uintptr_t)device);
 }
@@ -104,8 +105,8 @@ void usage_destroy(const stream_t *stream) {
     thread_each(check_syncing, (void *)(uintptr_t)stream);
 }
 
-/* A thread that the teardown has woken may still be leaving. It must not count as synchronizing the stream that
- * gets this handle next. */
+/* A thread that the teardown has woken may still be inside its call. It must not count as synchronizing the
+ * next stream with the same handle. */
 static void forget_syncing(thread_t *thread, void *arg) {
     void *stream = arg;
     atomic_compare_exchange_strong(&thread->syncing, &stream, NULL);

@@ -60,7 +60,7 @@ extern const function_info_t function_info[FN_COUNT];
 
 /* The call that the thread is inside, or "device task" on a thread of the simulator. */
 const char *call_name(void);
-/* -1 when there is no such function */
+/* Returns -1 if there is no such function. */
 int function_find(const char *name);
 
 /* Objects (handle.c). */
@@ -121,9 +121,9 @@ typedef struct injection injection_t;
 void *object_new(object_kind_t kind);
 void object_retain(object_t *object);
 void object_release(object_t *object);
-/* Makes the handle dead, and gives up the handle's reference. */
+/* Makes the handle dead, and releases its reference. */
 void object_kill(object_t *object);
-/* The object behind any pointer if it is a live one of that kind, otherwise NULL. */
+/* Returns the object of the handle if it is a live object of that kind, otherwise NULL. Accepts any pointer. */
 void *object_find(object_kind_t kind, const void *handle);
 object_state_t object_state(object_kind_t kind, const void *handle);
 uint64_t object_count(object_kind_t kind);
@@ -136,7 +136,7 @@ typedef struct waiter {
     struct waiter *prev;
     struct waiter *next;
     struct wait_list *list;
-    uint64_t target; /* streams: how many tasks must have ended */
+    uint64_t target; /* for streams: the number of tasks that must have ended */
     bool untimed;    /* a client's aclrtSynchronizeStream without a time-out */
     aclError rc;
     atomic_bool done;
@@ -155,8 +155,8 @@ typedef struct {
 } gate_t;
 
 int64_t now_ns(void);
-/* clock.c: sleeps until the condition is signalled, or the simulator's clock reaches the time; it may also wake
- * up without a reason. Called with sim.lock held, which is released meanwhile. */
+/* clock.c: sleeps until the condition is signalled or the simulator's clock reaches the time. It may also wake
+ * up without a reason. Called with sim.lock held, which is released during the sleep. */
 void clock_wait(pthread_cond_t *cond, int64_t deadline_ns);
 /* The same, but at most until the given real time. A virtual clock does not jump to that time. */
 void clock_wait_polling(pthread_cond_t *cond, int64_t deadline_ns, int64_t poll_ns);
@@ -164,10 +164,10 @@ int64_t real_ns(void);
 bool clock_is_virtual(void);
 void clock_set_virtual(bool on);
 void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target);
-/* Waits without sim.lock until the waiter is done (true), or the deadline is over (false; it is off the list).
- */
+/* Waits without sim.lock. True: the waiter is done. False: the deadline has passed, and the waiter was removed
+ * from its list. */
 bool wait_for(waiter_t *waiter, int64_t deadline_ns);
-/* The same for a call that a control holds up; it does not count as waiting. */
+/* The same for a call that a rule hangs or delays. Such a call does not count as waiting. */
 bool wait_unseen(waiter_t *waiter, int64_t deadline_ns);
 void wait_finish(waiter_t *waiter, aclError rc);
 void wait_finish_all(wait_list_t *list, aclError rc);
@@ -186,29 +186,29 @@ typedef struct {
 struct thread {
     thread_t *next;
     pid_t tid;
-    atomic_int function;     /* the call that it is inside, -1: none */
+    atomic_int function;     /* the call that the thread is inside, -1: none */
     atomic_ulong devices;    /* mask of devices that this call uses */
     atomic_bool in_state_cb; /* the call is running a state callback */
     atomic_bool waiting;     /* the call is blocked */
     atomic_bool used;
-    int callback_depth; /* inside a report callback or host function */
-    context_t *current; /* explicit binding; takes precedence over the slot */
-    int slot;           /* binding to a device's primary context, -1: none */
+    int callback_depth; /* above 0 inside a report callback or host function */
+    context_t *current; /* the explicit binding; takes precedence over the slot */
+    int slot;           /* the device to whose primary context the thread is bound, -1: none */
     aclError last_error;
     bool keeps; /* the running call has kept an error, see error_leave() */
     said_t said;
     char shown[SIM_TEXT_BYTES];
     pthread_cond_t cond;
-    void *cores_of;          /* the stream whose core limits it uses */
-    uint32_t open_ranges;    /* of a profiler */
-    int capture_mode;        /* of which other threads' captures restrict this thread */
-    uint32_t last_task;      /* number of the task it enqueued last */
-    _Atomic(void *) syncing; /* the stream that it synchronises now */
-    injection_t *injection;  /* the effects of rules on the call that it is inside */
-    pid_t on_behalf;         /* id of the thread that enqueued what this thread runs now, 0: none */
-    int text_fault;          /* which fault the next error text has */
-    uint32_t number;         /* in the order in which threads first met a rule, from 1 */
-    bool foreign;            /* it acts as another library of the process */
+    void *cores_of;          /* the stream whose core limits the thread uses */
+    uint32_t open_ranges;    /* ranges of a profiler */
+    int capture_mode;        /* selects which captures of other threads restrict this thread */
+    uint32_t last_task;      /* id of the task that the thread enqueued last */
+    _Atomic(void *) syncing; /* the stream that the thread synchronizes now */
+    injection_t *injection;  /* the effects of rules on the call that the thread is inside */
+    pid_t on_behalf;         /* id of the thread that enqueued the task that runs on this thread, 0: none */
+    int text_fault;          /* the fault of the next error text */
+    uint32_t number;         /* from 1, in the order of first calls that are checked against rules */
+    bool foreign;            /* the thread acts as another library of the process */
 };
 
 thread_t *thread_self(void);
@@ -217,12 +217,13 @@ void thread_renumber(void);
 void thread_each(void (*visit)(thread_t *thread, void *arg), void *arg);
 void thread_bind_context(context_t *context);
 void thread_bind_slot(int device);
-/* The thread's context. Today's runtime detaches a stale binding; the result is then NULL. In older releases a
- * stale binding follows the device of the last aclrtSetDevice. */
+/* Returns the thread's context. The newest runtime detaches a stale binding, and the result is then NULL. In
+ * older releases a stale binding follows the device of the last aclrtSetDevice. */
 context_t *thread_context(void);
-/* The thread's device; -1: none. Does not look up the context as the runtime does, so nothing is detached. */
+/* Returns the thread's device; -1: none. Unlike the runtime, it does not look up the context, so no stale
+ * binding is detached. */
 int thread_device_peek(void);
-/* Keeps the library loaded: a dlclose must not remove code in which threads sleep or end. */
+/* Keeps the library loaded, because a dlclose must not unmap code that threads still run. */
 void thread_pin_library(void);
 /* Starts a detached thread with all signals blocked. */
 bool thread_start(const char *name, void *(*body)(void *), void *arg);
@@ -238,8 +239,8 @@ bool process_forked(void);
 /* Errors (error.c). */
 /* Keeps the code as the last error and adds its text, which names `what`; returns the code. */
 aclError error_set(aclError code, const char *what);
-/* A call ends. The runtime also keeps an error in the thread's context. So it looks up the context, which
- * detaches a stale binding. Called without sim.lock. */
+/* Called without sim.lock at the end of a call. The runtime also keeps an error in the thread's context. So it
+ * looks up the context, which detaches a stale binding. */
 void error_leave(thread_t *thread);
 /* The same, but does not set the last error. */
 aclError error_quiet(aclError code, const char *what);
@@ -253,15 +254,15 @@ void error_keep_together(bool together);
 typedef enum { CANN_8_1, CANN_8_5, CANN_9_0, CANN_9_1, CANN_MASTER } cann_t;
 
 typedef struct {
-    int devices;                      /* that the client sees */
-    int physical_devices;             /* that exist; ASCEND_RT_VISIBLE_DEVICES hides the others */
-    int logical_ids[SIM_MAX_DEVICES]; /* of each device that the client sees */
+    int devices;                      /* number of devices that the client sees */
+    int physical_devices;             /* number of existing devices; ASCEND_RT_VISIBLE_DEVICES can hide some */
+    int logical_ids[SIM_MAX_DEVICES]; /* the logical id of each device that the client sees */
     cann_t cann;
     int64_t copy_latency_ns;
     int64_t reset_drop_ns;
     bool spin;
-    /* Behaves as the emulated driver that recorded the conformance vectors: what that driver omits is omitted.
-     */
+    /* The simulator behaves like the emulated driver that recorded the conformance vectors, and omits what that
+     * driver omits. */
     bool recorded_driver;
     bool watch_uninitialised;
 } settings_t;

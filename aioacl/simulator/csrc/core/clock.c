@@ -1,9 +1,9 @@
 /*
- * The simulator's clock. By default it is the monotonic clock. A virtual clock stands still until it is
+ * The simulator's clock. By default it is the monotonic clock. A virtual clock does not move until it is
  * advanced, and all time-outs, latencies and due times follow it.
  *
  * A wait on a virtual clock would never end if the clock were not advanced. So there is a limit: when a timed
- * wait has lasted PATIENCE_NS of real time, the clock jumps to the earliest time that any wait needs.
+ * wait has lasted `patience_ns` of real time, the clock jumps to the earliest time at which a wait is due.
  */
 #include <errno.h>
 #include <time.h>
@@ -14,13 +14,13 @@
 
 static const int64_t second_ns = 1000000000;
 static const int64_t patience_ns = 10 * 1000000000LL;
-static const int64_t latest_ns = INT64_MAX / 4; /* so that adding times to it does not overflow */
+static const int64_t latest_ns = INT64_MAX / 4; /* low enough that adding other times does not overflow */
 
 static atomic_bool is_virtual;
 static _Atomic(int64_t) virtual_ns;
-static _Atomic(int64_t) ahead_ns; /* how far this clock is ahead of the monotonic clock, once it was virtual */
+static _Atomic(int64_t) ahead_ns; /* how far a clock that was virtual is ahead of the monotonic clock */
 
-/* A wait for a time; under sim.lock. */
+/* A wait until a time. Protected by sim.lock. */
 typedef struct sleeper {
     struct sleeper *next;
     struct sleeper *prev;
@@ -124,7 +124,7 @@ bool clock_is_virtual(void) {
     return atomic_load_explicit(&is_virtual, memory_order_relaxed);
 }
 
-/* The clock continues from its current time, in either direction. */
+/* In both directions of the change, the clock continues from its current time. */
 void clock_set_virtual(bool on) {
     int64_t now = now_ns();
     atomic_store(&virtual_ns, now);

@@ -44,7 +44,7 @@ static unsigned long bound_mask(void) {
     return device >= 0 ? 1UL << device : 0;
 }
 
-/* True: the call is refused or a rule fires, and the call returns `code`. */
+/* True: the call was refused or a rule fired, and the call must return `code`. */
 static bool call_enter(frame_t *frame, function_t function, const uint64_t *words, aclError *code) {
     sim_start();
     thread_t *thread = thread_self();
@@ -97,7 +97,7 @@ static uint64_t float_word(const void *address) {
     return (uint64_t)(int64_t)(value > most ? most : value < -most ? -most : value);
 }
 
-/* Arguments become words. One letter for each defines how the journal prints it. */
+/* Stores arguments as words. One letter for each argument defines how the journal prints it. */
 #define WORD(x) _Generic((x), float: float_word(&(x)), default: (uint64_t)(uintptr_t)(x))
 #define LETTER(x)                                                                                              \
     _Generic((x), int: 'i', long: 'i', float: 'i', unsigned int: 'u', unsigned long: 'u', default: 'p')

@@ -1,5 +1,5 @@
-/* The thread's last error, and the text that aclGetRecentErrMsg returns: the thread's own, or that of all
- * threads. */
+/* The thread's last error, and the text that aclGetRecentErrMsg returns. The text belongs to the thread or is
+ * shared by all threads. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static const error_text_t *find_text(aclError code) {
     return NULL;
 }
 
-/* The text of all threads, if a configuration keeps the texts together. */
+/* The text that all threads share, if the configuration requests a shared text. */
 static said_t together;
 static pthread_mutex_t together_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool keeps_together;
@@ -54,7 +54,7 @@ void error_keep_together(bool wanted) {
     atomic_store(&keeps_together, wanted);
 }
 
-/* Returns the text to which the thread adds its paragraphs. said_leave() must follow. */
+/* Returns the text to which the thread adds its paragraphs. said_leave() must be called afterwards. */
 static said_t *said_enter(thread_t *thread) {
     if (!atomic_load(&keeps_together)) {
         return &thread->said;
@@ -69,7 +69,7 @@ static void said_leave(const said_t *said) {
     }
 }
 
-/* A paragraph that does not fit completely is left out. */
+/* Whether a whole paragraph fits. A paragraph that does not fit is left out. */
 static bool has_room(const said_t *said) {
     return said->length + 512 <= sizeof said->bytes;
 }
@@ -148,7 +148,7 @@ static bool show(thread_t *thread, bool homeless) {
     return length > 0;
 }
 
-/* A thread without a context gets an error about that first, and its text is not cleared. */
+/* A thread without a context gets an error about the missing context first, and its text is not cleared. */
 const char *do_aclGetRecentErrMsg(void) {
     thread_t *thread = thread_self();
     sim_lock();

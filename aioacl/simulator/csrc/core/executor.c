@@ -73,7 +73,7 @@ static int64_t latency_of(const task_t *task) {
     return task->late_ns + (task_moves(task) ? sim.settings.copy_latency_ns : 0);
 }
 
-/* A task ends no earlier than its due time, which counts from when the stream reaches the task. */
+/* Whether the task may end. Its latency begins when the stream reaches the task. */
 static bool is_due(task_t *task) {
     if (latency_of(task) == 0) {
         return true;
@@ -86,7 +86,7 @@ static bool is_due(task_t *task) {
     return task->due_ns <= now;
 }
 
-/* Its bytes are moved when the stream reaches it, and it ends later. */
+/* Whether the task moves its bytes when the stream reaches it, and ends later. */
 static bool ends_late(const task_t *task) {
     return task->late_ns != 0 && !task->late_copy && !task->moved;
 }
@@ -113,7 +113,7 @@ static void perform(const task_t *task) {
     move_perform(task);
 }
 
-/* Collects the head tasks that can run together; the last of them may be one that fails. */
+/* Collects the head tasks that can run together. The last of them may fail. */
 static uint32_t gather(stream_t *stream, step_t *steps) {
     uint32_t count = 0;
     while (count < BATCH && stream->ended + count < stream->enqueued) {
@@ -201,7 +201,7 @@ static bool run_control(stream_t *stream, task_t *task) {
     }
     if (task->late_ns != 0) {
         task->late_ns = 0;
-        task->started = false; /* the next wait counts its own time */
+        task->started = false; /* a wait that follows starts its own time */
     }
     bool event_wait = task->kind == TASK_WAIT_RECORD || task->kind == TASK_WAIT_FLAG;
     if (task->code != 0 && !ends_anyway(task) && !event_wait) {
@@ -257,8 +257,8 @@ static void run_turn(stream_t *stream) {
     stream_kick(stream);
 }
 
-/* Otherwise a thread that waits until a stream is left would find it running again each time it gets sim.lock.
- */
+/* Lets threads in device_settle() run first. Otherwise such a thread would find the stream running again each
+ * time it gets sim.lock. */
 static void give_way(device_t *device) {
     while (device->settlers > 0) {
         pthread_cond_wait(&device->work, &sim.lock);
@@ -267,11 +267,11 @@ static void give_way(device_t *device) {
 
 typedef struct {
     int64_t due_ns;
-    int64_t poll_ns; /* of real time */
+    int64_t poll_ns; /* in real time */
 } wake_t;
 
-/* Streams whose time is reached check their head task again. Returns the earliest time of the other streams, or
- * SIM_FOREVER. */
+/* Makes streams whose time has come check their head task again. Returns the earliest time of the other
+ * streams, or SIM_FOREVER. */
 static wake_t wake_timed(device_t *device) {
     wake_t earliest = {SIM_FOREVER, SIM_FOREVER};
     int64_t now = device->timed != NULL ? now_ns() : 0;
@@ -296,8 +296,8 @@ static void idle(device_t *device, wake_t wake) {
     device->executor_idle = false;
 }
 
-/* A thread that enqueues will probably enqueue more. If each task woke this thread, the two would alternate for
- * each task. */
+/* Yields, because a thread that enqueues will probably enqueue more. Otherwise each single task would wake this
+ * thread, and the two threads would alternate. */
 static void make_room(void) {
     sim_unlock();
     sched_yield();

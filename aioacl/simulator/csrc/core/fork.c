@@ -1,4 +1,4 @@
-/* A forked child has none of the simulator's threads. Calls in it return an error instead of hanging. */
+/* A forked child has none of the simulator's threads. Calls in the child return an error instead of hanging. */
 #include "sim.h"
 
 static atomic_bool forked;

@@ -42,7 +42,8 @@ typedef struct {
     size_t count;
 } copy_words_t;
 
-/* A copy whose addresses are in device memory when the stream reaches it: in a description, or one by one. */
+/* A copy whose addresses are in device memory when the stream reaches it: in a description, or as separate
+ * addresses. */
 typedef struct {
     const void *desc;
     const void *to;
@@ -57,20 +58,20 @@ typedef struct prefetch prefetch_t;
 typedef struct task {
     uint8_t kind;
     uint8_t entries;
-    bool blocking; /* callbacks */
-    bool started;  /* the executor has reached it */
-    bool moved;    /* its bytes have been moved, but it has not ended */
+    bool blocking; /* for callbacks: the stream waits for the callback */
+    bool started;  /* the executor has reached the task */
+    bool moved;    /* the bytes have been moved, but the task has not ended */
     bool late_copy;
-    bool borrowed; /* a node of a graph owns what it refers to */
-    bool handled;  /* the failure with which it ends has been handled already, as that of a task of its graph */
-    node_t *node;  /* the node that it stands for; NULL: not a node of a client's graph */
-    int32_t code;  /* with which it fails; 0: it succeeds */
-    pid_t tid;     /* of the thread that enqueued it */
-    uint32_t id;   /* which a callback gets if the task fails; one of the ids of its operation */
-    int64_t enqueued_ns; /* waits for events: when, in real time */
+    bool borrowed; /* a node of a graph owns the objects that the task refers to */
+    bool handled;  /* its failure is that of a task of its graph, and has been handled already */
+    node_t *node;  /* the node that the task executes; NULL: not a node of a client's graph */
+    int32_t code;  /* the failure code; 0: the task succeeds */
+    pid_t tid;     /* the thread that enqueued the task */
+    uint32_t id;   /* the id for the callbacks of a failure; one of the ids of the operation */
+    int64_t enqueued_ns; /* for waits for events: the real time of the enqueueing */
     int64_t due_ns;
-    int64_t late_ns;  /* the delay of its end */
-    int64_t limit_ns; /* waits: the longest time; 0: for ever */
+    int64_t late_ns;  /* the delay of the task's end */
+    int64_t limit_ns; /* for waits: the time limit; 0: none */
     union {
         struct {
             void *dst;
@@ -82,12 +83,12 @@ typedef struct task {
             void *dst;
             size_t count;
             uint32_t value;
-            bool words; /* of 32 bits, instead of bytes */
+            bool words; /* fills words of 32 bits instead of bytes */
         } set;
         plane_t *plane;       /* freed with the task */
         indirect_t *indirect; /* freed with the task */
         prefetch_t *prefetch; /* freed with the task */
-        void *block;          /* of a pool; kept by a pin */
+        void *block;          /* a pinned block of a pool */
         struct {
             event_t *event;
             record_t *record;
@@ -122,7 +123,7 @@ typedef struct {
 typedef struct {
     bool overflow_check;
     bool cache_op_info;
-    uint32_t tag_inverted; /* the tag of a new stream is 0xffffffff */
+    uint32_t tag_inverted; /* inverted, because the tag of a new stream is 0xffffffff */
     core_limit_t cores[2];
 } stream_options_t;
 
@@ -136,25 +137,25 @@ struct stream {
     object_t object;
     context_t *context;
     device_t *device;
-    stream_t *prev; /* of its context */
+    stream_t *prev; /* in the list of the context's streams */
     stream_t *next;
     stream_t *ready_next;
     bool ready;
-    bool running; /* the executor works on it outside sim.lock */
-    bool held;    /* by aclsim_hold */
+    bool running; /* a thread of the simulator works on the stream outside sim.lock */
+    bool held;    /* held by aclsim_hold */
     bool is_default;
     bool hidden; /* a runner of a graph: clients do not enqueue to it */
     bool aborting;
-    bool dying;          /* a destroy call is inside */
+    bool dying;          /* a destroy call is in progress */
     bool stop;           /* STOP failure mode */
     bool stopped;        /* a task failed in STOP mode: later tasks are skipped */
-    bool host_functions; /* has a hidden subscription for host functions, as long as it lives */
+    bool host_functions; /* has a hidden subscription for host functions until the stream ends */
     park_t park;
     park_list_t *parked_on;
     stream_t *parked_prev;
     stream_t *parked_next;
-    int64_t wake_ns; /* PARK_DUE, or the limit of another park; 0: none */
-    bool polls;      /* wake_ns is real time: no call reports the change, so the stream checks again */
+    int64_t wake_ns; /* the time of PARK_DUE, or the limit of another kind of park; 0: none */
+    bool polls;      /* wake_ns is real time: the stream polls, because no call reports the change */
     stream_t *timed_prev;
     stream_t *timed_next;
     bool timed;
@@ -163,28 +164,28 @@ struct stream {
     uint32_t flags;
     int32_t fail_next;
     int32_t trap_next;       /* the code with which the next task that computes or moves data traps */
-    aclError error;          /* of a failed task, not yet returned by a call */
-    char why[SIM_WHY_BYTES]; /* why it failed, if it was a kernel */
-    uint64_t fault_number;   /* of the fault that it is parked for, in the order of its device */
+    aclError error;          /* the code of a failed task that no call has returned yet */
+    char why[SIM_WHY_BYTES]; /* why that task failed, if it was a kernel */
+    uint64_t fault_number;   /* number of the fault that parks the stream, in the device's order of faults */
     int64_t monitor_ns;      /* when the monitor finds that fault; SIM_FOREVER: never */
-    uint32_t next_task;      /* the id of the next task; it wraps */
+    uint32_t next_task;      /* the id of the next task; wraps around */
     uint64_t end_round;      /* the recycle thread's round in which the last task ended */
     uint64_t enqueued;
     uint64_t ended;
     uint32_t entries;
     task_t *ring;
-    uint64_t sync_target; /* of the SynchronizeDevice that holds the context's gate */
+    uint64_t sync_target; /* the target of the SynchronizeDevice that holds the context's gate */
     wait_list_t waiters;
     wait_list_t room;
     job_t *job; /* the call that the head task waits for */
     report_group_t *group;
-    lane_t *lane;           /* that takes what is enqueued: the stream is captured or bound */
-    lane_t *runs;           /* of a runner: the lane whose tasks it runs */
+    lane_t *lane;           /* the lane that takes what is enqueued, if the stream is captured or bound */
+    lane_t *runs;           /* for a runner: the lane whose tasks the stream runs */
     task_group_t *updating; /* the group whose tasks are replaced by what is enqueued */
     stream_options_t options;
 };
 
-/* Persistent streams and those of the device's CPU are made for models: no call waits for their work. */
+/* Persistent streams and streams of the device's CPU are made for models, so no call waits for their work. */
 static inline bool stream_never_completes(const stream_t *stream) {
     return (stream->flags & (0x4 | 0x10)) != 0;
 }
@@ -192,13 +193,13 @@ static inline bool stream_never_completes(const stream_t *stream) {
 /* Records, events, notifies. */
 struct record {
     uint32_t refs;
-    bool ended;     /* as seen by the host: run or dropped */
-    bool signalled; /* as seen by streams: run */
+    bool ended;     /* ended as seen by the host: the record has run or was dropped */
+    bool signalled; /* ended as seen by streams: the record has run */
     bool lagged;    /* aclrtQueryEvent has lagged once, see sim.query_lag */
-    uint64_t round; /* the recycle thread's round in which it ended */
+    uint64_t round; /* the recycle thread's round in which the record ended */
     int64_t stamp_ns;
     device_t *device;
-    const stream_t *stream; /* where it was recorded; only compared */
+    const stream_t *stream; /* the stream that records; only compared */
     wait_list_t waiters;
     park_list_t streams;
     record_t *next_free;
@@ -216,17 +217,17 @@ struct event {
     context_t *context;
     uint64_t context_life;
     device_t *device;
-    record_t *record;       /* the newest; NULL: never recorded */
+    record_t *record;       /* the newest record; NULL: never recorded */
     bool hardware;          /* holds a hardware id from its creation on */
     bool flag;              /* hardware flag of EVENT_FLAGGED: stays set until reset */
     uint32_t waits;         /* stream waits that have not ended */
-    node_t *captured;       /* the node that recorded it, while that is captured */
+    node_t *captured;       /* the node that recorded the event, during the capture */
     event_way_t recorded;   /* set by the first record */
-    event_way_t waited_for; /* set by the first wait; independent of the record, since it may be outside and the
-                               wait inside */
-    bool external;          /* a graph records it or waits for it as visible outside of the graph */
-    uint64_t key; /* of EVENT_EXTENDED with the flag for other processes: equal for all events that share;
-                     otherwise 0 */
+    event_way_t waited_for; /* set by the first wait; independent of `recorded`, because an event may be
+                               recorded outside of a graph and waited for inside */
+    bool external;          /* a graph records the event or waits for it with effect outside of the graph */
+    uint64_t key; /* for EVENT_EXTENDED with the flag for other processes: equal for all events that share a
+                     record; otherwise 0 */
     gate_t gate;
     park_list_t streams;
 };
@@ -234,7 +235,7 @@ struct event {
 struct notify {
     object_t object;
     device_t *device;
-    notify_t *shared; /* the notify that owns the flag, kept by a reference; NULL: this one */
+    notify_t *shared; /* the notify that owns the flag, kept by a reference; NULL: this notify */
     bool flag;
     park_list_t streams;
 };

@@ -64,7 +64,7 @@ void task_release(task_t *task, aclError rc) {
     }
 }
 
-/* The stream may end while the caller waits, so the caller keeps it by a reference. */
+/* The stream may end during the wait, so the call holds a reference to it. */
 static aclError wait_for_room(stream_t *stream, uint32_t need) {
     aclError rc = ACL_SUCCESS;
     object_retain(&stream->object);
@@ -83,8 +83,8 @@ static aclError wait_for_room(stream_t *stream, uint32_t need) {
     return rc == ACL_SUCCESS ? rc : error_set(rc, "stream");
 }
 
-/* A copy has one task id for each part that the device moves at once. If there are several, the failing part is
- * not the last. */
+/* A copy has one task id for each part that the device moves at once. If there are several parts, the failing
+ * part is not the last one. */
 static void take_ids(stream_t *stream, task_t *task) {
     size_t more = task->kind == TASK_COPY && task->copy.count > 0 ? (task->copy.count - 1) / PART_BYTES : 0;
     task->id = stream->next_task + (uint32_t)more / 2;
@@ -162,7 +162,8 @@ void device_settle(device_t *device) {
     }
 }
 
-/* Each wait releases sim.lock, so everything is checked again after it. */
+/* Waits until the executor has left the stream and its graph. Each wait releases sim.lock, so both conditions
+ * are checked again after it. */
 static void leave(stream_t *stream) {
     while (stream->running || !graph_leave(stream)) {
         device_settle(stream->device);
@@ -185,14 +186,14 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
     wait_finish_all(&stream->room, room_rc);
 }
 
-/* Work that will continue by itself counts as moving, however long it takes. */
+/* Whether the stream's work will continue by itself, however long it takes. */
 static bool moving(stream_t *stream) {
     bool own = stream->running || stream->park == PARK_FAULT ||
                (!stream->held && (stream->ready || stream->park == PARK_DUE));
     return own || (stream->park == PARK_WORK && graph_moving(stream));
 }
 
-/* Never 0: the executor needs sim.lock, which waiting releases. */
+/* Never 0, because the executor needs sim.lock, and only waiting releases it. */
 static int64_t drop_patience_ns(void) {
     return sim.settings.reset_drop_ns > LEAST_PATIENCE_NS ? sim.settings.reset_drop_ns : LEAST_PATIENCE_NS;
 }

@@ -1,4 +1,4 @@
-/* Callbacks that clients register under a name. Everything here is under sim.lock. */
+/* Callbacks that clients register under a name. sim.lock protects everything here. */
 #ifndef ACLSIM_REGISTRY_H
 #define ACLSIM_REGISTRY_H
 
@@ -16,11 +16,11 @@ typedef struct {
     registered_t entries[REGISTRY_PLACES];
 } registry_t;
 
-/* Adds a function under a new name; with NULL, removes the name. Takes sim.lock. */
+/* Adds a function under a new name; a NULL function removes the name. Takes sim.lock. */
 aclError registry_change(registry_t *registry, const char *name, void *function, void *arg);
 
-/* Called around a client's function: releases sim.lock for it, and marks the thread as inside a callback for
- * the usage checker. */
+/* Called before and after a client's function. Between the two calls, sim.lock is released, and the thread is
+ * marked as inside a callback for the usage checker. */
 bool registry_leave(void);
 void registry_return(bool before);
 

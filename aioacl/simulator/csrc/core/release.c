@@ -1,6 +1,6 @@
 /*
- * The release of CANN for which the library was linked, and the functions of each release. The build compiles
- * this file once more for each older release, and links that with all other objects and a version script that
+ * The release of CANN that the library imitates, and the functions of each release. The build compiles this
+ * file once more for each older release. It links the result with all other objects and a version script that
  * leaves newer functions out.
  */
 #include "sim.h"

@@ -1,6 +1,7 @@
 /*
  * The state of the process, and the AIOACL_SIM_* variables. A set-user-id or set-group-id process ignores the
- * variables: a user who sets its environment must not choose files or failures with the rights of that process.
+ * variables: a user who sets its environment must not choose files or failures that take effect with the rights
+ * of that process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ static long read_number(const char *name, long fallback, long least, long most) 
     return value;
 }
 
-/* True: the value of the variable is `other`; false: it is `usual` or not set. */
+/* Returns true if the value of the variable is `other`, and false if it is `usual` or not set. */
 static bool read_choice(const char *name, const char *usual, const char *other) {
     const char *text = secure_getenv(name);
     if (text == NULL || strcmp(text, usual) == 0) {
@@ -71,7 +72,7 @@ static cann_t read_cann(void) {
     refuse("AIOACL_SIM_CANN", text, "expected 8.1, 8.5, 9.0, 9.1 or master");
 }
 
-/* One id of the list; -1 if it is not a valid id. `text` moves to what follows it. */
+/* Returns the next id of the list, or -1 if it is not valid. `text` moves to what follows the id. */
 static long next_id(const char **text) {
     char *end = NULL;
     long id = **text >= '0' && **text <= '9' ? strtol(*text, &end, 10) : -1;
@@ -82,7 +83,7 @@ static long next_id(const char **text) {
     return id;
 }
 
-/* The list ends before its first invalid id. A list that does not ascend counts as empty. */
+/* The list ends before its first invalid id. A list whose ids do not ascend counts as empty. */
 static int read_visible(int physical, int *logical) {
     const char *text = getenv("ASCEND_RT_VISIBLE_DEVICES");
     int count = 0;

@@ -3,8 +3,8 @@
  *
  * Calls. entry.c reads the function table and makes one exported wrapper per function. The wrapper counts the
  * call, stores it in the calling thread's record (so that the usage checker can see which calls are inside),
- * applies the rules that the controls have set, and calls do_<name>. That function has the behaviour, and is in
- * the file of its family.
+ * applies the rules that the controls have set, and calls do_<name>. That function implements the behaviour,
+ * and is in the file of its family.
  *
  * Ownership. Contexts, streams, events and notifies are in slabs (handle.c) that are never freed. So any
  * pointer that a client passes can be looked up without access to foreign memory. An object has one reference
@@ -15,22 +15,22 @@
  *
  * Locks. sim.lock protects everything that is not atomic or private to a thread. It is never held across a
  * blocking wait, a callback or a copy. The locks of the usage checker, of the thread list and of the error text
- * are leaves below it. The runtime has coarse locks of its own, whose effects clients can notice. They are
+ * are leaf locks below it. The runtime has coarse locks of its own, whose effects clients can notice. They are
  * modelled as gates (wait.c): the stream lock of a context, which SynchronizeDevice holds for its whole
  * duration, and the lock of an event, which a RecordEvent holds while the queue is full. Taking a gate either
  * succeeds at once, with sim.lock held throughout, or waits.
  *
- * Waiting. A blocked call puts a waiter_t on the list of the object that it waits for. The thread that makes
- * the awaited thing happen (or destroys the object) takes the waiter off the list, sets its return code and
- * wakes it. The waiter does not access the object again. So a stream may be destroyed while calls wait for it.
+ * Waiting. A blocked call puts a waiter_t on the list of the object that it waits for. The thread that causes
+ * the awaited change (or destroys the object) takes the waiter off the list, sets its return code and wakes it.
+ * The waiter does not access the object again. So a stream may be destroyed while calls wait for it.
  *
  * Failures. A failed task stays the head of its stream, which is parked: no later task starts. The device's
  * recycle thread (recycle.c) sets the stream's error code. It then calls the exception callbacks without
- * sim.lock, while stream->running is set. Then it ends the task and lets the stream go on. It does so only when
- * it is woken: by a synchronizing call with work to wait for, aclrtQueryEvent of an old event, every 64th task
- * of a stream, a full queue, or for kernels the monitor. Each wake begins a round. The host sees that an old
- * event is complete, or that a stream has finished, only in a later round than the one in which the device
- * finished it.
+ * sim.lock, while stream->running is set. Then it ends the task and lets the stream continue. The thread
+ * handles failures only when it is woken: by a synchronizing call with work to wait for, by aclrtQueryEvent of
+ * an old event, by every 64th task of a stream, by a full queue, or, for kernels, by the monitor. Each wake
+ * begins a round. The host sees that an old event is complete, or that a stream has finished, only in a later
+ * round than the one in which the device finished it.
  *
  * Tasks. A stream is a ring of tasks. Enqueueing appends to it. The device's executor thread (executor.c) takes
  * ready streams in turn and runs tasks from the head. A task that has to wait for an event, a notify, a host
@@ -61,7 +61,7 @@ struct context {
     stream_t *streams; /* all but the default stream */
     gate_t gate;
     bool stop_on_failure;
-    aclError failure; /* STOP mode: the code that every call returns */
+    aclError failure; /* in STOP mode: the code that every call returns */
     bool option_set[SIM_OPTIONS];
     int64_t options[SIM_OPTIONS];
     host_thread_t *host;
@@ -72,34 +72,34 @@ struct device {
     uint32_t retains;
     uint32_t explicit_contexts;
     atomic_bool open;  /* the primary context is active; may be read without sim.lock */
-    thread_t *changer; /* the thread that sets or resets it now */
+    thread_t *changer; /* the thread that sets or resets the device now */
     wait_list_t changed;
     context_t *primary;
     context_t *retired; /* the primary context before this one, kept so that the next one has another handle */
     uint64_t resets;
-    bool aborting; /* aclrtDeviceTaskAbort is inside */
+    bool aborting; /* aclrtDeviceTaskAbort is in progress */
     core_limit_t cores[2];
-    uint64_t peers;  /* mask of the devices whose memory it may reach */
+    uint64_t peers;  /* mask of the devices whose memory this device may access */
     int64_t busy_ns; /* time spent on tasks since the start */
     uint32_t notifies;
     uint32_t events; /* events that hold a hardware id from their creation on */
     uint32_t streams;
-    uint64_t stream_ids[SIM_STREAMS_PER_DEVICE / 64 + 1]; /* taken ids */
+    uint64_t stream_ids[SIM_STREAMS_PER_DEVICE / 64 + 1]; /* ids in use */
     uint32_t wakers; /* calls that keep the recycle thread awake: they wait for work or for room */
     uint64_t bytes;
     uint64_t peak_bytes;
     bool executor_started;
     bool executor_idle;
-    uint32_t settlers; /* calls that wait for a stream to be left; the executor gives way to them */
+    uint32_t settlers; /* calls in device_settle(); the executor lets them take sim.lock first */
     pthread_cond_t work;
     stream_t *ready_first;
     stream_t *ready_last;
     stream_t *timed;
     park_list_t faulted; /* streams whose head task has failed, oldest first */
-    uint64_t faults;     /* since the start */
+    uint64_t faults;     /* failures since the start */
     uint64_t woken;      /* faults up to this number must be handled */
     uint64_t round;      /* counts the wakes of the recycle thread, from 1 */
-    aclError lost_code;  /* of a fault without a task that has not been delivered; 0: none */
+    aclError lost_code;  /* code of a device fault that the callbacks have not received; 0: none */
     bool recycler_started;
     pthread_cond_t recycle;
     health_t health;
@@ -116,11 +116,11 @@ typedef struct {
     bool abort_supported;
     bool count_notify_supported;
     bool ipc_event_supported;
-    bool query_lag;     /* aclrtQueryEvent lags once */
-    bool sync_livelock; /* a wait for a stream to which others enqueue does not end */
-    bool reset_crash;   /* a forced reset crashes threads that synchronize a stream */
+    bool query_lag;     /* the first aclrtQueryEvent of a complete record lags */
+    bool sync_livelock; /* a wait for a stream does not end while others enqueue to it */
+    bool reset_crash;   /* a force reset crashes if another thread synchronizes a stream */
     int64_t started_ns;
-    int default_device; /* of aclInit's configuration; -1: none */
+    int default_device; /* the default device of aclInit's configuration; -1: none */
 } sim_t;
 
 extern sim_t sim;
@@ -141,23 +141,23 @@ device_t *device_find(int32_t id);
 /* Called with sim.lock held. Releases it for callbacks, and while another thread changes the device. */
 aclError device_set(int32_t id);
 void device_wait_change(device_t *device);
-/* False: this is part of a change that this thread is making already, and must not be ended. */
+/* False: this thread is changing the device already, and the caller must not end that change. */
 bool device_begin_change(device_t *device);
 void device_end_change(device_t *device);
 /* True: the primary context is being torn down. A call that passes device_wait_change() is then in a callback
  * of the teardown. */
 bool device_releasing(const device_t *device);
-/* Called after a reset. Today's runtime keeps the primary context's handle for the next set; older releases do
- * not. */
+/* Called after a reset. The newest runtime keeps the primary context's handle for the next set; older releases
+ * do not. */
 void device_retire_primary(device_t *device);
 bool context_usable(const context_t *context);
-/* The caller's context, or NULL; then the error is kept. If the configuration names a default device, a thread
- * without a context sets it. */
+/* Returns the caller's context, or keeps the error and returns NULL. If the configuration names a default
+ * device, a thread without a context sets it. */
 context_t *context_need(void);
 bool context_activate(context_t *context);
 /* Ends all streams of a context. Called with sim.lock held, which is released during waits. */
 void context_teardown(context_t *context);
-/* Waits for the context's host function, if one runs, and ends the thread. */
+/* Waits for a running host function of the context, and ends the context's host thread. */
 void host_stop(context_t *context);
 /* Waits until no host function of the context is running. */
 void host_wait(context_t *context);
@@ -184,7 +184,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task);
 task_t *stream_head(stream_t *stream);
 /* Ends the head tasks: frees what they own, and wakes waiters. */
 void stream_end_tasks(stream_t *stream, uint64_t count);
-/* Ends all waiters whose work is complete together, each with the error that it must return. */
+/* Ends all waiters whose work is complete at the same time. Each call gets the error that it must return. */
 void stream_finish_waiters(stream_t *stream);
 /* Waits once until the executor leaves a stream of the device. At least one stream must be running. */
 void device_settle(device_t *device);
@@ -196,29 +196,30 @@ void task_release(task_t *task, aclError rc);
 
 /* executor.c. */
 bool executor_start(device_t *device);
-/* Something has changed for the stream: the executor checks it again. */
+/* Makes the executor check the stream again, because something has changed for the stream. */
 void stream_kick(stream_t *stream);
-/* The executor no longer checks it. */
+/* Stops the executor from checking the stream. */
 void stream_unready(stream_t *stream);
 void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
-/* The same, but until a real time, independent of the simulator's clock. */
+/* The same, but `wake_ns` is real time, independent of the simulator's clock. */
 void stream_park_real(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);
-/* For at most that many nanoseconds of real time, independent of the simulator's clock. */
+/* Parks the stream for at most that many nanoseconds of real time, independent of the simulator's clock. */
 void stream_park_polling(stream_t *stream, park_list_t *list, int64_t ns);
 void stream_unpark(stream_t *stream);
 void park_kick_all(park_list_t *list);
-/* The head task continues without sim.lock. stream_run_end() takes the lock again. */
+/* Releases sim.lock for the work of the head task. stream_run_end() takes the lock again. */
 void stream_run_begin(stream_t *stream);
 void stream_run_end(stream_t *stream);
-/* The stream is not running any more; called with sim.lock. */
+/* Marks the stream as not running. Called with sim.lock held. */
 void stream_left(stream_t *stream);
-/* Called by executor.c: false when the task has to wait; the stream is then parked. */
+/* Called by executor.c. False: the task has to wait, and the stream is parked. */
 bool event_run_task(stream_t *stream, task_t *task);
 bool notify_run_task(stream_t *stream, task_t *task);
 bool call_run_task(stream_t *stream, task_t *task);
 
 /* recycle.c. */
-/* The head task has failed: later tasks do not start until the recycle thread has handled the failure. */
+/* Called when the head task has failed. Later tasks do not start until the recycle thread has handled the
+ * failure. */
 void stream_fault(stream_t *stream, aclError code);
 /* Sets the error that the stream's next synchronizing call returns. */
 void stream_note_failure(stream_t *stream, aclError code, const char *why);
@@ -226,17 +227,17 @@ void recycler_wake(device_t *device);
 /* Between these two calls the recycle thread is kept awake. */
 void recycler_keep_awake(device_t *device);
 void recycler_let_sleep(device_t *device);
-/* The round of work that ends now. The host sees its end in a later round. */
+/* Returns the round of work that ends now. The host sees the end of the work in a later round. */
 uint64_t recycler_round(const device_t *device);
 /* Whether the host has seen what ended in that round. */
 bool recycler_seen(const device_t *device, uint64_t round);
-/* The device was lost or is out of memory: calls the callbacks without a stream and a task. */
+/* Called when the device was lost or is out of memory. Calls the callbacks without a stream and a task. */
 void recycler_device_fault(device_t *device, aclError code);
 
 /* failures.c: known faults of the runtime, if a test enables them. */
-/* True: the waiter goes on waiting although its work is complete, because more work was enqueued meanwhile. */
+/* True: the waiter continues to wait although its work is complete, because more work was enqueued. */
 bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
-/* A forced reset begins: ends the process if another thread synchronizes a stream of the device. */
+/* Called when a force reset begins. Ends the process if another thread synchronizes a stream of the device. */
 void sync_crash(const device_t *device);
 
 /* sync.c. */
@@ -255,7 +256,7 @@ void stream_finish_abort(stream_t *stream, aclError code);
 aclError event_find(aclrtEvent handle, event_t **event);
 /* Sets the newest record of this event and of all events that share its key. */
 void event_set_record(event_t *event, record_t *record);
-/* A new event of the caller's context that shares another's key. */
+/* Creates an event in the caller's context with the key of another event. */
 aclError event_new_shared(aclrtEvent *handle, uint64_t key);
 record_t *record_new(device_t *device);
 /* Finds the notify of a handle, or returns an error. The flag may belong to another notify: see
@@ -271,7 +272,7 @@ job_t *job_new(stream_t *stream, const task_t *task);
 void job_free(job_t *job);
 void job_push(job_queue_t *queue, job_t *job);
 job_t *job_pop(job_queue_t *queue);
-/* Runs the function without sim.lock, then lets the stream go on. */
+/* Runs the function without sim.lock, then lets the stream continue. */
 void job_run(job_t *job);
 /* Removes the stream's jobs from the queue, so that none of them runs. */
 void job_forget(job_queue_t *queue, const stream_t *stream);
@@ -288,13 +289,13 @@ void allocator_forget(const stream_t *stream);
 void hostsubscribe_forget(const stream_t *stream);
 /* While the process is locked for a snapshot, a call that creates or launches something waits here. */
 void snapshot_pass(void);
-/* Called with sim.lock held: a locked or backed-up process is running again. */
+/* Called with sim.lock held. Returns a locked or backed-up process to the running state. */
 void snapshot_end(void);
 
 /* exception.c. */
 /* The reason why a launch has failed; "" for all other tasks. */
 const char *launch_why(const task_t *task);
-/* Whether a callback may call the function: it only reads the description of the failure. */
+/* Whether a callback may call the function. Such a function only reads the description of the failure. */
 bool exception_may_call(function_t function);
 
 /* block.c, memory.c. */
@@ -304,8 +305,8 @@ typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED, MEMORY_STALE } mem
 enum { MEMORY_READS = 1, MEMORY_WRITES = 2 };
 
 memory_t memory_kind(const void *pointer);
-/* Pins the block, so that freeing it waits. False: the range is not in live memory, or must not be accessed so;
- * this is noted as a violation. */
+/* Pins the block, so that freeing it waits. False: the range is not in live memory, or must not be accessed in
+ * that way. The violation is noted. */
 bool memory_pin_for(const void *pointer, size_t count, uint32_t access, void **block);
 bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t height, uint32_t access,
                      void **block);
@@ -314,7 +315,7 @@ bool memory_pin(const void *pointer, size_t count, void **block);
 void memory_unpin(void *block);
 /* Takes device memory for the simulator itself. The client can copy to and from it, but cannot free it. */
 aclError memory_take(device_t *device, void **pointer, size_t size);
-/* The memory may have ended already, with the device. */
+/* Frees memory of memory_take(). The memory may have ended already, with the device. */
 void memory_give(void *pointer);
 void memory_free_device(device_t *device);
 /* Called in a forked child. */
@@ -330,14 +331,14 @@ static inline bool task_moves(const task_t *task) {
 bool move_rows_fit(size_t width, size_t pitch, size_t height);
 size_t move_span(size_t width, size_t pitch, size_t height);
 void move_rows(const plane_t *plane);
-/* Whether the client's own memory can be read or written. For large ranges, not to be called with sim.lock
+/* Whether the client's own memory can be read or written. Must not be called for large ranges with sim.lock
  * held. */
 bool move_is_there(const void *pointer, size_t count, bool write);
 /* The same for an array that a client passes. */
 bool array_is_there(const void *array, size_t count, size_t size);
 /* The same for the content of a file, which may be larger: code, constants. */
 bool content_is_there(const void *content, size_t size);
-/* The same for a place without a type that will be written. */
+/* The same for untyped memory that will be written. */
 bool place_is_there(const void *place, size_t size);
 /* Pins the memory that the task moves. False: that is not possible. */
 bool move_prepare(task_t *task, void **to, void **from);
@@ -359,13 +360,13 @@ void arena_give(char *base, size_t size);
 bool arena_owns(const void *pointer);
 
 /* usage.c, journal.c, armed.c. */
-/* The text follows "<call>: thread <id> ". For a device task, that is the thread that enqueued it. */
+/* The text follows "<call>: thread <id> ". For a device task, <id> is the thread that enqueued the task. */
 void usage_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Notes a handle that is not a live one of that kind. */
+/* Notes that the handle is not a live handle of that kind. */
 void usage_dead(object_kind_t kind, const void *handle);
 /* The same, but keeps the error and returns 107017. */
 aclError usage_bad_handle(object_kind_t kind, const void *handle);
-/* Notes a live stream that only its own context may use; keeps the error and returns 107003. */
+/* Notes the use of a live stream from a context other than its own; keeps the error and returns 107003. */
 aclError usage_wrong_context(const stream_t *stream);
 void usage_reset(const device_t *device);
 uint64_t usage_count(void);
@@ -374,7 +375,7 @@ void usage_lock(void);
 void usage_unlock(void);
 void journal_add(function_t function, const uint64_t *words, long rc, int64_t took_ns);
 void journal_forget(void);
-/* One letter per argument: i, u or p. The first call sets it. */
+/* One letter per argument of each function: i, u or p. The first call of a function sets its letters. */
 extern _Atomic(const char *) function_letters[FN_COUNT];
 void usage_destroy(const stream_t *stream);
 void usage_gone(const stream_t *stream);

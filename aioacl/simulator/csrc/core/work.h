@@ -14,7 +14,8 @@ typedef struct {
     aclError (*run)(work_t *work, const stream_t *stream);
     /* Called with sim.lock, also after a begin() that failed. */
     void (*end)(work_t *work);
-    /* For TASK_STEP, instead of the three above. Called with sim.lock; false when the stream is parked. */
+    /* For TASK_STEP, instead of the three functions above. Called with sim.lock. Returns false if the stream is
+     * parked. */
     bool (*step)(stream_t *stream, task_t *task);
     /* Called with sim.lock: frees what the work holds; may be NULL. */
     void (*free)(work_t *work);
@@ -41,8 +42,8 @@ aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work);
 /* The same for a caller that holds sim.lock and has a work. */
 aclError work_enqueue_locked(aclrtStream stream, task_kind_t kind, work_t *work);
 
-/* Parks the stream on `list` for as long as the task may wait. True when that time is over: the task has
- * failed. */
+/* Parks the stream on `list` for as long as the task may wait. Returns true when that time is over and the task
+ * has failed. */
 bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list);
 
 /* A task that reads or writes a value in memory. */
@@ -55,7 +56,7 @@ typedef struct {
 
 /* False: the task does not read or write a value. */
 bool value_of(const task_t *task, value_task_t *value);
-/* NULL when the value is not valid, or no memory is left. */
+/* Returns NULL if the value is not valid, or no memory is left. */
 work_t *value_work_new(const value_task_t *value);
 
 /* random.c: a task that makes random numbers; NULL when its parameters are not valid, or no memory is left. */
@@ -71,32 +72,32 @@ static inline bool graph_takes(const stream_t *stream) {
     return stream->lane != NULL || stream->updating != NULL;
 }
 aclError graph_take(stream_t *stream, task_t *task);
-/* The failure of a runner's task was handled: ends the graph. Releases sim.lock while other runners of the
+/* Ends the graph after the failure of a runner's task was handled. Releases sim.lock while other runners of the
  * graph work. */
 void graph_fault(stream_t *runner, aclError code);
-/* For a runner, the client's stream that it works for; for any other stream, the stream itself. */
+/* Returns the client's stream for which a runner works. For any other stream, returns the stream itself. */
 stream_t *graph_client(stream_t *stream);
-/* The stream is about to be dropped, and leaves the graph that it executes. False: a runner is at work, and
- * must be waited for. */
+/* Makes a stream that is about to be dropped leave the graph that it executes. False: a runner is at work, and
+ * the caller must wait for it. */
 bool graph_leave(stream_t *stream);
-/* The stream is about to end, together with its capture or its place in a graph. */
+/* Called when the stream is about to end. Its capture or its place in a graph ends too. */
 void graph_lose_stream(stream_t *stream);
 /* Whether the graph that the stream executes continues by itself. */
 bool graph_moving(stream_t *stream);
 void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);
-/* The node may have another task since it gave this one to the stream. A stream that reaches the node runs the
- * new task. */
+/* Gives the task the current content of its node, which may have been replaced since the task was enqueued. So
+ * a stream that reaches the node runs the new task. */
 void task_borrow_again(task_t *task);
-/* Whether a capture forbids this thread actions that are not enqueued. */
+/* Whether a capture forbids actions on this thread that are not enqueued. */
 bool capture_forbidding(void);
-/* 107030 when a capture forbids this thread this call. */
+/* Returns 107030 if a capture forbids this call on this thread. */
 aclError capture_forbids(const char *what);
 bool capture_has(const stream_t *stream);
-/* 107027 when the stream is captured. */
+/* Returns 107027 if the stream is captured. */
 aclError capture_check_asked(const stream_t *stream);
 
-/* The head task of the stream has failed: calls the callbacks. Called with sim.lock held, which is released for
+/* Calls the callbacks for the failed head task of the stream. Called with sim.lock held, which is released for
  * each callback. `tid` is the thread that enqueued the task. */
 void exception_deliver(stream_t *stream, pid_t tid, aclError code);
 /* The same for a fault whose task is not known. */

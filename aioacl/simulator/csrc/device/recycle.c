@@ -47,7 +47,7 @@ static bool reports(const task_t *task) {
     return task_moves(task) || task->kind == TASK_WAIT_NOTIFY || (work && task->work->ops->reports);
 }
 
-/* Ends the head task, and lets the queue go on. */
+/* Ends the head task, and lets the queue continue. */
 static void resume(stream_t *stream, aclError code) {
     if (stream->runs != NULL) {
         graph_fault(stream, code);
@@ -57,7 +57,7 @@ static void resume(stream_t *stream, aclError code) {
     }
 }
 
-/* In this order: the error code, the callbacks, the queue. */
+/* Handles a failure in this order: the error code, the callbacks, the queue. */
 static void handle(stream_t *stream) {
     const task_t *task = stream_head(stream);
     stream_t *client = graph_client(stream);
