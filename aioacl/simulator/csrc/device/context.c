@@ -77,14 +77,14 @@ aclError do_aclrtCreateContext(aclrtContext *context, int32_t deviceId) {
     return rc;
 }
 
-/* The caller loses the context at once. Other threads notice at their next lookup. */
+/* The calling thread loses the context at once. Other threads lose it at their next lookup. */
 static void unbind_caller(context_t *context) {
     if (thread_self()->current == context) {
         thread_context();
     }
 }
 
-/* The streams of a context end with it. */
+/* Checks all streams of the context, because they end with it. */
 static void usage_destroy_all(const context_t *context) {
     usage_destroy(context->default_stream);
     for (const stream_t *stream = context->streams; stream != NULL; stream = stream->next) {
@@ -141,7 +141,7 @@ aclError do_aclrtSetCurrentContext(aclrtContext context) {
     if (found != NULL && context_usable(found)) {
         thread_bind_context(found);
     } else if (sim.settings.cann <= CANN_8_5) {
-        thread_bind_slot(-1); /* any handle is accepted; afterwards the thread has no context */
+        thread_bind_slot(-1); /* accepts any handle; the thread has no context afterwards */
     } else {
         rc = error_set(RT_PARAM_INVALID, "context");
     }

@@ -5,8 +5,8 @@ device_t *device_find(int32_t id) {
     return id >= 0 && id < sim.settings.devices ? &sim.devices[id] : NULL;
 }
 
-/* A set waits while a reset runs. Callbacks of the changing thread itself do not wait: their changes are part
- * of the outer change, which ends only with the call that began it. */
+/* A set waits while a reset runs. Callbacks on the changing thread do not wait, because their changes are part
+ * of the outer change. The outer change ends only with the call that began it. */
 void device_wait_change(device_t *device) {
     while (device->changer != NULL && device->changer != thread_self()) {
         waiter_t waiter;
@@ -63,11 +63,11 @@ static aclError device_open(device_t *device) {
         state_device(device->id, ACL_RT_DEVICE_STATE_SET_PRE);
     }
     if (primary_active(device)) {
-        return ACL_SUCCESS; /* the callback has set it */
+        return ACL_SUCCESS; /* the callback has set the device */
     }
     context_t *primary = primary_of(device);
     bool made = primary != NULL && executor_start(device) && context_activate(primary);
-    if (!made || !atomic_load(&primary->active)) { /* or it was created, and a callback has reset it */
+    if (!made || !atomic_load(&primary->active)) { /* or a callback has reset the new context */
         return error_set(RT_DEVICE_SETUP_ERROR, "deviceId");
     }
     atomic_store(&device->open, true);
@@ -114,7 +114,7 @@ static aclError device_reset(int32_t id, bool force) {
         return force ? error_quiet(RT_INVALID_DEVICE, "deviceId") : error_set(RT_INVALID_DEVICE, "deviceId");
     }
     if (device->retains > 0) {
-        device_wait_change(device); /* waits for a reset that will fail */
+        device_wait_change(device); /* a reset in progress may fail, so this call waits for its end */
     }
     if (device->retains == 0) {
         return force ? error_quiet(RT_CONTEXT_RELEASE_ERROR, "deviceId")
@@ -173,8 +173,8 @@ aclError do_aclrtGetDeviceCount(uint32_t *count) {
     return ACL_SUCCESS;
 }
 
-/* The status that the driver reports: whether the device can be reached, not whether its tasks make progress.
- */
+/* Returns the status that the driver reports: whether the device can be reached. It does not show whether tasks
+ * make progress. */
 aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {
     if (deviceStatus == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "deviceStatus");

@@ -56,7 +56,7 @@ aclError do_aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const 
     return logical_of(userDevId, phyDevId);
 }
 
-/* A card has the same UUID in every process, whatever number the client uses for it. */
+/* A card has the same UUID in every process, independent of the client's number for it. */
 aclError do_aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid) {
     static const char family[] = "aclsim-device-";
     if (uuid == NULL) {
@@ -72,7 +72,7 @@ aclError do_aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid) {
     return ACL_SUCCESS;
 }
 
-/* Card n is in slot n + 1 of bus n + 1. */
+/* Card n is in slot 0 of bus n + 1. */
 static void write_pci(int card, char *text) {
     snprintf(text, PCI_ID_BYTES, "0000:%02x:00.0", (unsigned int)(card + 1) & 0xffU);
 }

@@ -8,7 +8,8 @@ typedef struct {
     int64_t value;
 } fact_t;
 
-/* Attributes of the chip. It has no attributes of a thread-parallel core (202 to 212) or of a super pod. */
+/* Attributes of the chip. The chip has no thread-parallel core (attributes 202 to 212), and is not part of a
+ * super pod. */
 static const fact_t facts[] = {
     {ACL_DEV_ATTR_AICPU_CORE_NUM, SOC_AICPU_CORES},
     {ACL_DEV_ATTR_AICORE_CORE_NUM, SOC_CUBE_CORES},
@@ -56,7 +57,7 @@ aclError do_aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *va
     return error_set(RT_FEATURE_NOT_SUPPORT, "attr");
 }
 
-/* Read from the chip's description, which is the same for every id. */
+/* Reads the chip's description, which is the same for every id. */
 aclError do_aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value) {
     static const int64_t values[] = {SOC_CUBE_CORES, SOC_VECTOR_CORES, SOC_L2_BYTES};
     (void)deviceId;
@@ -89,7 +90,7 @@ aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFe
     return current ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/* The share of the time since the last query in which the device worked, in percent. */
+/* Returns the share of the time since the last query in which the device worked, in percent. */
 static int32_t load_percent(device_t *device) {
     static int64_t asked_ns[SIM_MAX_DEVICES];
     static int64_t busy_ns[SIM_MAX_DEVICES];

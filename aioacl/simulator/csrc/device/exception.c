@@ -1,7 +1,7 @@
 /*
  * Callbacks for failed tasks. The recycle thread of a device calls all registered callbacks in order, for one
- * failure after the other. A description is valid only during the call. It is found by its address among the
- * descriptions that are being delivered, at most one per device.
+ * failure after the other. The description of a failure is valid only during the call. Its address is looked up
+ * among the descriptions that are being delivered, at most one per device.
  */
 #include <stdlib.h>
 
@@ -15,10 +15,10 @@ enum { CALLBACKS_MAX = 32, NOTHING_KNOWN = -1 };
 struct rtExceptionInfo {
     runtime_exception_t head; /* callbacks of libruntime.so read this part directly */
     struct rtExceptionInfo *next;
-    exception_source_t source; /* of a kernel */
+    exception_source_t source; /* set for kernels */
 };
 
-/* All under sim.lock. The first place belongs to aclrtSetExceptionInfoCallback. */
+/* All protected by sim.lock. The first entry belongs to aclrtSetExceptionInfoCallback. */
 static aclrtExceptionInfoCallback callbacks[CALLBACKS_MAX];
 static struct rtExceptionInfo *delivered;
 
@@ -55,7 +55,7 @@ static void deliver(struct rtExceptionInfo *info) {
     *place = info->next;
 }
 
-/* Faults of the device itself, for which no task is known. */
+/* Whether the code is a fault of the device itself, for which no task is known. */
 static bool is_of_device(aclError code) {
     return code == RT_LOST_HEARTBEAT || code == RT_DEVICE_OOM;
 }
@@ -108,7 +108,7 @@ aclError do_aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback) {
     return ACL_SUCCESS;
 }
 
-/* Keeps the order of registration of the others. */
+/* Removes a callback. The others keep their order of registration. */
 static void forget(aclrtExceptionInfoCallback callback) {
     int kept = 1;
     for (int i = 1; i < CALLBACKS_MAX; i++) {

@@ -19,7 +19,8 @@ aclError do_aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo) {
     return rc;
 }
 
-/* Without an error there is nothing to repair. An error that was never reported cannot be repaired. */
+/* For "no error" the call succeeds and does nothing. Every other error is refused, because the simulator never
+ * reported it. */
 aclError do_aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo) {
     if (errorInfo == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "errorInfo");

@@ -136,7 +136,7 @@ aclError do_aclrtUseStreamResInCurrentThread(aclrtStream stream) {
     return rc;
 }
 
-/* If the stream is not the one in use, the call has no effect. */
+/* If the thread does not use this stream, the call has no effect. */
 aclError do_aclrtUnuseStreamResInCurrentThread(aclrtStream stream) {
     stream_t *found = NULL;
     sim_lock();
@@ -166,7 +166,7 @@ aclError do_aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *valu
     return own || context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/* The chip has no thread-parallel cores, so it has two of the five limits. */
+/* The chip has no thread-parallel cores, so it supports only two of the five limits. */
 static size_t limits[LIMIT_KINDS] = {
     [ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE] = 32 << 10,
     [ACL_RT_DEV_LIMIT_SIMD_PRINTF_FIFO_SIZE_PER_CORE] = 1 << 20,

@@ -15,7 +15,7 @@ enum {
     SOC_OP_TIMEOUT_STEPS = 254
 };
 
-/* A kernel's time limit is a multiple of ticks of 2^32 ns. */
+/* A kernel's time limit is a whole number of ticks. One tick is 2^32 ns. */
 #define SOC_OP_TIMEOUT_TICK_US UINT64_C(4294967)
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Aborting all tasks of a device. Calls that wait for its work return 107022 at once, and so do calls that
- * enqueue during the abort. Then the queues are emptied, and the failures that STOP mode remembers are cleared.
- * Callbacks run before and after, on the calling thread.
+ * Aborting all tasks of a device. Calls that wait for its work, and calls that enqueue during the abort, return
+ * 107022 at once. Then the queues are emptied, and the failures that STOP mode remembers are cleared. Callbacks
+ * run before and after, on the calling thread.
  */
 #include "registry.h"
 
@@ -74,7 +74,7 @@ static aclError check(const device_t *device) {
     return device->aborting ? error_set(RT_DEVICE_TASK_ABORT, "deviceId") : ACL_SUCCESS;
 }
 
-/* Emptying a queue waits only for the one copy that runs, so the time-out never ends it. */
+/* Emptying a queue waits only for one running copy, so the time-out is never reached. */
 aclError do_aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout) {
     if (timeout > TIMEOUT_MOST_MS) {
         return error_set(RT_PARAM_INVALID, "timeout");
