@@ -66,16 +66,16 @@ static void refuse_all(const exports_t *theirs) {
     int32_t self = getpid();
     aclsim_set_ipc_event_supported(1);
     refused_because(aclrtIpcMemImportByKey(&block, theirs->memory, 0), 507899,
-                    "key: not of a live export of this process");
+                    "key: it does not belong to a live export of this process");
     refused_because(aclrtIpcMemSetImportPid(theirs->memory, &self, 1), 507899,
-                    "key: not of a live export of this process");
-    refused_because(aclrtIpcMemClose(theirs->memory), 507899, "key: not of a live export of this process");
+                    "key: it does not belong to a live export of this process");
+    refused_because(aclrtIpcMemClose(theirs->memory), 507899, "key: it does not belong to a live export of this process");
     refused_because(aclrtNotifyImportByKey(&notify, theirs->notify, 0), 107000,
-                    "key: not of a live notify of this process");
+                    "key: it does not belong to a live notify of this process");
     refused_because(aclrtMemImportFromShareableHandle(theirs->physical, 0, &physical), 507899,
-                    "shareableHandle: not of live memory of this process");
+                    "shareableHandle: it does not belong to live memory of this process");
     refused_because(aclrtIpcOpenEventHandle(theirs->event, &event), 507899,
-                    "handle: not of a live event of this process");
+                    "handle: it does not belong to a live event of this process");
     aclsim_set_ipc_event_supported(0);
     refused_because(aclrtIpcOpenEventHandle(theirs->event, &event), 207000, "events of other processes");
 }

@@ -1,6 +1,6 @@
 /*
  * Count notifies: numbers that streams write and wait for. The simulated chip has none, and their functions
- * return 207000. aclsim_set_count_notify_supported() enables those of a newer chip.
+ * return 207000. aclsim_set_count_notify_supported() enables the count notifies of a newer chip.
  */
 #include "work.h"
 
@@ -77,7 +77,7 @@ static aclError unsupported(void) {
     return sim.count_notify_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "cntNotify");
 }
 
-/* A missing context does not set the thread's last error; later errors do. */
+/* A missing context does not set the thread's last error. The errors below do. */
 static aclError create(aclrtCntNotify *handle) {
     const context_t *context = thread_context();
     if (context == NULL) {
@@ -153,7 +153,7 @@ aclError do_aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId) {
     return rc;
 }
 
-/* The notify may be destroyed while its tasks are queued, so each work keeps it by a reference. */
+/* The notify may be destroyed while its tasks are queued, so each task holds a reference to it. */
 static aclError enqueue(aclrtCntNotify handle, aclrtStream stream, const work_ops_t *ops, count_work_t what) {
     sim_lock();
     aclError rc = find_given(handle, &what.notify);
@@ -179,7 +179,7 @@ aclError do_aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, a
                    (count_work_t){.mode = (uint32_t)info->mode, .value = info->value});
 }
 
-/* In seconds. Zero and the largest value both mean for ever. */
+/* The time-out is in seconds. Zero and the largest value both mean no limit. */
 aclError do_aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream,
                                           aclrtCntNotifyWaitInfo *info) {
     bool known = info != NULL && (uint32_t)info->mode <= ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE;

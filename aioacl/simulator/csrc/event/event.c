@@ -163,15 +163,16 @@ static aclError find_stream(aclrtStream handle, stream_t **stream) {
     return context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
 }
 
-/* The first record fixes the way in which an event is recorded, and the first wait the way in which it is
- * waited for. Only an event of the new mode with exactly the flag for streams may be seen from both sides. */
+/* The first record decides how an event is recorded, with the external flag or without it. The first wait
+ * decides how the event is waited for. Only an event of the new mode with exactly the flag for streams accepts
+ * the external flag. */
 static aclError keep_way(const event_t *event, event_way_t *way, bool external) {
     if (external && (event->mode != EVENT_EXTENDED || event->flags != FLAG_SYNC)) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: not made for the external flag");
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: it was not made for the external flag");
     }
     event_way_t asked = external ? WAY_EXTERNAL : WAY_ORDINARY;
     if (*way != WAY_NONE && *way != asked) {
-        return error_set(RT_PARAM_INVALID, "flag: not that of the event's first use");
+        return error_set(RT_PARAM_INVALID, "flag: it differs from the flag of the event's first use");
     }
     *way = asked;
     return ACL_SUCCESS;
@@ -185,7 +186,7 @@ static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     rc = rc == ACL_SUCCESS ? keep_way(found, &found->recorded, external) : rc;
     rc = rc == ACL_SUCCESS ? find_stream(stream, &target) : rc;
     if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
-        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes, in a capture");
+        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an event for other processes cannot be captured");
     } else if (rc == ACL_SUCCESS) {
         rc = record_on(found, target, external);
     }
@@ -197,7 +198,8 @@ aclError do_aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
     return event != NULL ? record(event, stream, false) : error_quiet(ACL_INVALID_PARAM, "event");
 }
 
-/* The external flag is for captures: the record is then visible outside of the graph, at each execution. */
+/* The external flag is for captures. Each execution of the graph then makes the record visible outside of the
+ * graph. */
 aclError do_aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag) {
     if (event == NULL || flag > 1) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "flag");
@@ -233,13 +235,13 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     return rc;
 }
 
-/* True: the stream's later tasks follow the record anyway. */
+/* Whether the stream's later tasks follow the record anyway, because the stream itself records it. */
 static bool is_behind(const stream_t *stream, const record_t *record) {
     return !record->ended && record->stream == stream;
 }
 
-/* A wait for an event with a hardware flag waits for the flag. Any other wait is for the newest record, if it
- * has not ended. */
+/* A wait for an event with a hardware flag waits for the flag. Any other wait waits for the newest record, if
+ * that record has not ended. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s) {
     task_t task = {.kind = TASK_WAIT_FLAG,
                    .event = {.event = event},
@@ -271,7 +273,7 @@ static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_
     rc = rc == ACL_SUCCESS ? keep_way(found, &found->waited_for, external) : rc;
     rc = rc == ACL_SUCCESS ? find_stream(stream, &target) : rc;
     if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes, in a capture");
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an event for other processes cannot be captured");
     }
     if (rc == ACL_SUCCESS && (target->lane != NULL || (found->captured != NULL && !external))) {
         return capture_wait(found, target, external);

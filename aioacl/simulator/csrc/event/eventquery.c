@@ -12,8 +12,8 @@ static aclError find_timed(aclrtEvent handle, event_t **event) {
     return external ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
 }
 
-/* These calls need no current context, but the event's own context must be alive. From master on, that includes
- * a primary context that was reset and set again. */
+/* These calls need no current context, but the event's own context must be alive. From master on, a primary
+ * context that was reset and set again counts as alive. */
 static aclError find_asked(aclrtEvent handle, event_t **event) {
     aclError rc = find_timed(handle, event);
     if (rc != ACL_SUCCESS) {
@@ -53,14 +53,14 @@ static aclError find_old_mode(aclrtEvent handle, event_t **event) {
     return extended ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
 }
 
-/* Only if a test enabled it: see aclsim_set_query_lag(). */
+/* Queries lag only if a test has enabled this: see aclsim_set_query_lag(). */
 static bool lags(record_t *record) {
     bool lags = sim.query_lag && record->ended && !record->lagged;
     record->lagged = record->lagged || lags;
     return lags;
 }
 
-/* Returns what the host saw before this query wakes the recycle thread. So the first query behind a record
+/* Returns what the host saw before this query wakes the recycle thread. So the first query after a record
  * always wakes the thread, however fast the device was. */
 static bool old_query(const event_t *event) {
     record_t *record = event->record;
@@ -155,10 +155,10 @@ static aclError stamp_of(const event_t *event, int64_t *stamp_ns) {
 static aclError find_recorded(aclrtEvent handle, event_t **event) {
     aclError rc = find_timed(handle, event);
     if (rc == ACL_SUCCESS && (*event)->key != 0) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes");
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: it is for other processes");
     }
     bool never = rc == ACL_SUCCESS && (*event)->record == NULL;
-    return never ? error_set(RT_INTERNAL_ERROR, "event: never recorded") : rc;
+    return never ? error_set(RT_INTERNAL_ERROR, "event: it was never recorded") : rc;
 }
 
 aclError do_aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent) {
@@ -197,7 +197,8 @@ aclError do_aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp) {
     return rc;
 }
 
-/* The id belongs to the hardware event, which is held from creation on or taken by the first record. */
+/* The id belongs to the hardware event. An event takes its hardware event at creation or at the first record.
+ */
 static bool has_id(const event_t *event) {
     if (event->mode == EVENT_FLAGGED) {
         return event->hardware;
@@ -213,7 +214,7 @@ aclError do_aclrtGetEventId(aclrtEvent event, uint32_t *eventId) {
     sim_lock();
     aclError rc = event_find(event, &found);
     if (rc == ACL_SUCCESS && found->key != 0) {
-        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: for other processes");
+        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: it is for other processes");
     } else if (rc == ACL_SUCCESS && !has_id(found)) {
         rc = error_set(RT_INTERNAL_ERROR, "event: it has no id");
     }

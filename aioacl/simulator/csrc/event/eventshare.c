@@ -1,8 +1,8 @@
 /*
- * The number of events that are left, and events for other processes. The latter are shared within this process
- * only. Each handle is an event of its own. All events with the same key share the newest record. The simulated
- * driver has no such events and returns 207000. aclsim_set_ipc_event_supported() enables those of a newer
- * driver.
+ * The number of events that are left, and events for other processes. Events for other processes are shared
+ * within this process only. Each handle is an event of its own. All events with the same key share the newest
+ * record. The simulated driver does not support these events and returns 207000.
+ * aclsim_set_ipc_event_supported() enables them, as in a newer driver.
  */
 #include <string.h>
 #include <unistd.h>
@@ -81,7 +81,7 @@ aclError do_aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle
     sim_lock();
     aclError rc = context_need() != NULL ? event_find(event, &found) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && found->key == 0) {
-        rc = error_set(RT_PARAM_INVALID, "event: made without the IPC flag");
+        rc = error_set(RT_PARAM_INVALID, "event: it was made without the IPC flag");
     }
     if (rc == ACL_SUCCESS) {
         ticket_t ticket = {.key = found->key, .process = getpid()};
@@ -106,7 +106,7 @@ static aclError open_ticket(ticket_t ticket, aclrtEvent *event) {
         object_each(KIND_EVENT, match, &shared);
     }
     if (shared.found == NULL) {
-        return error_set(RT_DRIVER_ERROR, "handle: not of a live event of this process; " SIM_SHARES_NOTHING);
+        return error_set(RT_DRIVER_ERROR, "handle: it does not belong to a live event of this process; " SIM_SHARES_NOTHING);
     }
     aclError rc = event_new_shared(event, ticket.key);
     if (rc == ACL_SUCCESS) {

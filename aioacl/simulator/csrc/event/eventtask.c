@@ -14,15 +14,15 @@ bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list
     return false;
 }
 
-/* The shortest limit that a client can set. Clients rely on it in real time, so it does not follow the
- * simulator's clock. */
+/* The shortest time limit that a client can set for a wait. Clients rely on the limit in real time, so it does
+ * not follow the simulator's clock. */
 static const int64_t least_wait_ns = 1000000000;
 
 static park_list_t *waited_for(const task_t *task) {
     return task->kind == TASK_WAIT_RECORD ? &task->event.record->streams : &task->event.event->streams;
 }
 
-/* False: the task may not fail yet, and the stream is parked until then. */
+/* False: the task may not fail yet, and the stream is parked until it may. */
 static bool may_fail(stream_t *stream, const task_t *task) {
     int64_t least_ns = task->enqueued_ns + least_wait_ns;
     bool late = real_ns() >= least_ns;

@@ -73,7 +73,8 @@ aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, u
     return rc;
 }
 
-/* The live notify of a key that this process has exported. Notifies of other processes cannot be reached. */
+/* Returns the live notify of a key that this process has exported. Notifies of other processes cannot be found.
+ */
 static notify_t *find_key(const char *key) {
     char own[KEY_BYTES];
     void *handle = NULL;
@@ -91,7 +92,7 @@ static aclError import(aclrtNotify *handle, const char *key) {
     }
     notify_t *owner = find_key(key);
     if (owner == NULL) {
-        return error_set(RT_PARAM_INVALID, "key: not of a live notify of this process; " SIM_SHARES_NOTHING);
+        return error_set(RT_PARAM_INVALID, "key: it does not belong to a live notify of this process; " SIM_SHARES_NOTHING);
     }
     notify_t *notify = notify_new(owner->device);
     if (notify == NULL) {

@@ -16,7 +16,7 @@ aclError graph_take(stream_t *stream, task_t *task) {
     if (graph->state == GRAPH_INVALID) {
         rc = error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
     } else if (graph->state == GRAPH_READY) {
-        rc = error_set(RT_STREAM_MODEL, "stream: bound to a model that is being built");
+        rc = error_set(RT_STREAM_MODEL, "stream: it is bound to a model that is being built");
     } else if (task->kind == TASK_CALLBACK || task->kind == TASK_POOL_TAKE || task->kind == TASK_POOL_GIVE) {
         rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream: callbacks and pools cannot be captured");
     }
@@ -128,7 +128,7 @@ aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
 /* Each graph of a condition is captured once. */
 static aclError check_inner(const graph_t *graph) {
     if (graph->outer == NULL) {
-        return error_set(RT_PARAM_INVALID, "modelRI: not made by aclmdlRIAddCondTask");
+        return error_set(RT_PARAM_INVALID, "modelRI: it was not made by aclmdlRIAddCondTask");
     }
     return graph->state == GRAPH_BUILDING ? ACL_SUCCESS : error_set(RT_MODEL_CAPTURED, "modelRI");
 }

@@ -13,7 +13,7 @@ static aclError invalidate(graph_t *graph, aclError code, const char *what) {
 static aclError add_external(event_t *event, lane_t *lane, bool records) {
     task_t task = {.kind = TASK_STEP};
     if (lane->graph->built) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: external, in a model that is built by hand");
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an external event cannot be used in a model that is built by hand");
     }
     aclError rc = external_new(event, lane->graph, records, &task.work);
     if (rc != ACL_SUCCESS) {
@@ -71,7 +71,7 @@ aclError capture_record(event_t *event, stream_t *stream, bool external) {
         return add_external(event, lane, true);
     }
     if (event->captured != NULL && event->captured->lane->graph != lane->graph) {
-        return invalidate(lane->graph, RT_STREAM_CAPTURE_CONFLICT, "event: of another capture");
+        return invalidate(lane->graph, RT_STREAM_CAPTURE_CONFLICT, "event: it belongs to another capture");
     }
     return add_record(event, lane);
 }
@@ -98,7 +98,7 @@ static aclError join_capture(graph_t *graph, stream_t *stream) {
         return invalidate(graph, RT_STREAM_CAPTURE_IMPLICIT, "stream");
     }
     if (stream->context != graph->context || stream->updating != NULL) {
-        return invalidate(graph, RT_STREAM_CAPTURE_CONFLICT, "stream: of another context");
+        return invalidate(graph, RT_STREAM_CAPTURE_CONFLICT, "stream: it belongs to another context");
     }
     return lane_new(graph, stream) != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
 }
@@ -109,7 +109,7 @@ static aclError wait_outside(event_t *event, stream_t *stream) {
     if (event->mode == EVENT_FLAGGED || event->record == NULL) {
         return event_enqueue_wait(event, stream, 0);
     }
-    return invalidate(stream->lane->graph, RT_CAPTURE_DEPENDENCY, "event: recorded outside of the capture");
+    return invalidate(stream->lane->graph, RT_CAPTURE_DEPENDENCY, "event: it was recorded outside of the capture");
 }
 
 aclError capture_wait(event_t *event, stream_t *stream, bool external) {
@@ -128,7 +128,7 @@ aclError capture_wait(event_t *event, stream_t *stream, bool external) {
         rc = join_capture(graph, stream);
     } else if (stream->lane->graph != graph) {
         invalidate(stream->lane->graph, RT_STREAM_CAPTURE_CONFLICT, "stream");
-        rc = invalidate(graph, RT_STREAM_CAPTURE_CONFLICT, "event: of another capture");
+        rc = invalidate(graph, RT_STREAM_CAPTURE_CONFLICT, "event: it belongs to another capture");
     }
     return rc == ACL_SUCCESS ? add_wait(event, stream->lane) : rc;
 }

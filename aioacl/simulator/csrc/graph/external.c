@@ -91,7 +91,7 @@ static const work_ops_t wait_ops = {.step = wait_step, .free = external_free};
 /* An event that was recorded outside can no longer become one for both sides. */
 aclError external_new(event_t *event, graph_t *graph, bool records, work_t **work) {
     if (!event->external && event->record != NULL) {
-        return error_set(RT_PARAM_INVALID, "event: recorded before, and not for the external flag");
+        return error_set(RT_PARAM_INVALID, "event: it was recorded before without the external flag");
     }
     external_t *external = work_new(records ? &record_ops : &wait_ops, sizeof *external);
     if (external == NULL) {

@@ -30,7 +30,7 @@ aclError graph_find_own(aclmdlRI handle, graph_t **graph) {
 aclError graph_find_whole(aclmdlRI handle, graph_t **graph) {
     aclError rc = graph_find_own(handle, graph);
     bool inner = rc == ACL_SUCCESS && (*graph)->outer != NULL;
-    return inner ? error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: belongs to a condition of another model") : rc;
+    return inner ? error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: it belongs to a condition of another model") : rc;
 }
 
 aclError node_find(aclmdlRITask handle, node_t **node) {

@@ -160,7 +160,7 @@ aclError do_aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback fu
             link = &(*link)->next;
         }
         destroy_callback_t *found = *link;
-        rc = found != NULL ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "func: not registered");
+        rc = found != NULL ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "func: it is not registered");
         if (found != NULL) {
             *link = found->next;
             free(found);

@@ -33,10 +33,10 @@ static aclError find_both(aclmdlRI handle, aclrtStream stream, graph_t **graph, 
 
 static aclError bind(graph_t *graph, stream_t *stream, uint32_t flag) {
     if (graph->state != GRAPH_BUILDING || stream->is_default) {
-        return error_set(RT_PARAM_INVALID, stream->is_default ? "stream: the default one" : "modelRI: built");
+        return error_set(RT_PARAM_INVALID, stream->is_default ? "stream: the default stream cannot be bound" : "modelRI: built");
     }
     if (graph_takes(stream)) {
-        return error_set(RT_STREAM_MODEL, "stream: bound or captured");
+        return error_set(RT_STREAM_MODEL, "stream: it is bound or captured already");
     }
     lane_t *lane = lane_new(graph, stream);
     if (lane == NULL) {
@@ -64,7 +64,7 @@ aclError do_aclmdlRIBindStream(aclmdlRI modelRI, aclrtStream stream, uint32_t fl
 
 static aclError check_bound(const graph_t *graph, const stream_t *stream) {
     bool bound = stream->lane != NULL && stream->lane->graph == graph;
-    return bound ? ACL_SUCCESS : error_set(RT_STREAM_MODEL, "stream: not bound to the model");
+    return bound ? ACL_SUCCESS : error_set(RT_STREAM_MODEL, "stream: it is not bound to the model");
 }
 
 /* The stream's tasks stay in the model; the stream itself is no longer bound. */

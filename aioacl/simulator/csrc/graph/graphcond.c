@@ -42,10 +42,10 @@ static aclError condition_new(graph_t *graph, uint32_t initial, bool assign, acl
 /* Only a captured graph can have a condition. */
 static aclError check_captured(const graph_t *graph) {
     if (graph->built) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: built by hand");
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: it was built by hand");
     }
     return graph->state == GRAPH_CAPTURING ? ACL_SUCCESS
-                                           : error_set(RT_PARAM_INVALID, "modelRI: not being captured");
+                                           : error_set(RT_PARAM_INVALID, "modelRI: it is not being captured");
 }
 
 aclError do_aclmdlRICondHandleCreate(aclmdlRI modelRI, uint32_t defaultLaunchValue, aclmdlRICondHandleFlag flag,
@@ -211,7 +211,7 @@ static aclError check(const aclmdlRICondTaskParams *params, uint32_t flags) {
                                                                    : GRAPHS_MOST;
     bool fits = known && params->size > 0 && params->size <= most;
     if (!fits) {
-        return error_set(RT_PARAM_INVALID, known ? "params: size" : "params: type, or flags");
+        return error_set(RT_PARAM_INVALID, known ? "params: size" : "params: type or flags");
     }
     bool there = place_is_there(params->modelRIArray, params->size * sizeof *params->modelRIArray);
     return there ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "params: modelRIArray");
@@ -222,7 +222,7 @@ static aclError find_place(aclmdlRICondHandle handle, aclrtStream stream, condit
                            stream_t **found) {
     aclError rc = find(handle, condition);
     if (rc == ACL_SUCCESS && (*condition)->condition->count > 0) {
-        rc = error_set(RT_PARAM_INVALID, "params: handle: of another task");
+        rc = error_set(RT_PARAM_INVALID, "params: the handle belongs to another task");
     }
     context_t *context = rc == ACL_SUCCESS ? context_need() : NULL;
     if (rc == ACL_SUCCESS) {
@@ -231,7 +231,7 @@ static aclError find_place(aclmdlRICondHandle handle, aclrtStream stream, condit
     if (rc == ACL_SUCCESS && !capture_has(*found)) {
         rc = error_set(RT_STREAM_NOT_CAPTURED, "stream");
     } else if (rc == ACL_SUCCESS && (*found)->lane->graph != (*condition)->graph) {
-        rc = error_set(RT_PARAM_INVALID, "params: handle: of another model");
+        rc = error_set(RT_PARAM_INVALID, "params: the handle belongs to another model");
     }
     return rc;
 }

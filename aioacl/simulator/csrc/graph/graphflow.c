@@ -8,7 +8,7 @@ static aclError find_in_model(aclrtStream handle, stream_t **stream) {
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
     bool inside = rc == ACL_SUCCESS && (*stream)->lane != NULL;
-    return rc == ACL_SUCCESS && !inside ? error_set(RT_STREAM_MODEL, "stream: not bound to a model") : rc;
+    return rc == ACL_SUCCESS && !inside ? error_set(RT_STREAM_MODEL, "stream: it is not bound to a model") : rc;
 }
 
 static aclError add(stream_t *stream, work_t *work) {
@@ -43,7 +43,7 @@ aclError do_aclrtCreateLabel(aclrtLabel *label) {
 static aclError set_label(label_t *label, stream_t *stream) {
     lane_t *lane = stream->lane;
     if (label->node != NULL) {
-        return error_set(RT_PARAM_INVALID, "label: set already");
+        return error_set(RT_PARAM_INVALID, "label: it is set already");
     }
     aclError rc = add(stream, work_new(&label_ops, sizeof(work_t)));
     if (rc == ACL_SUCCESS) {
@@ -271,7 +271,7 @@ static aclError add_activate(aclrtStream target, aclrtStream stream, activate_t 
     aclError rc = find_in_model(stream, &from);
     rc = rc == ACL_SUCCESS ? find_in_model(target, &to) : rc;
     if (rc == ACL_SUCCESS && (to->lane->graph != from->lane->graph || to == from)) {
-        rc = error_set(RT_STREAM_MODEL, "stream: not another stream of the same model");
+        rc = error_set(RT_STREAM_MODEL, "stream: it must be another stream of the same model");
     }
     if (rc != ACL_SUCCESS) {
         return rc;

@@ -63,7 +63,7 @@ void group_note(node_t *node) {
 
 static aclError begin_update(stream_t *stream, task_group_t *group) {
     if (graph_takes(stream) || group->updater != NULL) {
-        return error_set(RT_TASK_GROUP_STATUS, "stream or handle: an update or a capture is going on");
+        return error_set(RT_TASK_GROUP_STATUS, "stream or handle: an update or a capture is in progress");
     }
     if (group->graph->open_group == group) {
         return error_set(RT_TASK_GROUP_STATUS, "handle: the group is still open");
@@ -144,7 +144,7 @@ aclError group_take(stream_t *stream, task_t *task) {
         task_release(task, RT_TASK_GROUP_STATUS);
     }
     object_release(&stream->object);
-    return fits ? ACL_SUCCESS : error_set(RT_TASK_GROUP_STATUS, "stream: not the next task of the group");
+    return fits ? ACL_SUCCESS : error_set(RT_TASK_GROUP_STATUS, "stream: this is not the next task of the group");
 }
 
 aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
@@ -154,12 +154,12 @@ aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
     aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
     task_group_t *group = rc == ACL_SUCCESS ? found->updating : NULL;
     if (rc == ACL_SUCCESS && group == NULL) {
-        rc = error_set(RT_TASK_GROUP_STATUS, "stream: no update is going on");
+        rc = error_set(RT_TASK_GROUP_STATUS, "stream: no update is in progress");
     } else if (rc == ACL_SUCCESS) {
         found->updating = NULL;
         group->updater = NULL;
         rc = group->updated == group->count ? rc
-                                            : error_set(RT_MODEL_UPDATE_FAILED, "stream: tasks are missing");
+                                            : error_set(RT_MODEL_UPDATE_FAILED, "stream: tasks of the group are missing");
     }
     sim_unlock();
     return rc;

@@ -119,5 +119,5 @@ aclError do_aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t 
     bool written = file != NULL && fwrite(text, 1, size, file) == size;
     written = file != NULL && fclose(file) == 0 && written;
     free(text);
-    return rc != ACL_SUCCESS || written ? rc : error_set(RT_PARAM_INVALID, "path: cannot be written");
+    return rc != ACL_SUCCESS || written ? rc : error_set(RT_PARAM_INVALID, "path: it cannot be written");
 }

@@ -46,7 +46,7 @@ aclError do_aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, ui
     if (rc == ACL_SUCCESS) {
         const lane_t *lane = found->lane != NULL ? found->lane : found->runs;
         rc = lane != NULL ? list_tasks(lane, tasks, numTasks)
-                          : error_set(RT_STREAM_MODEL, "stream: of no model");
+                          : error_set(RT_STREAM_MODEL, "stream: it belongs to no model");
     }
     sim_unlock();
     return rc;
@@ -199,7 +199,7 @@ aclError do_aclmdlRITaskDisable(aclmdlRITask task) {
     sim_lock();
     aclError rc = node_find(task, &node);
     if (rc == ACL_SUCCESS && node->task.kind == TASK_RECORD) {
-        rc = error_set(RT_FEATURE_NOT_SUPPORT, "task: others wait for it");
+        rc = error_set(RT_FEATURE_NOT_SUPPORT, "task: other tasks wait for it");
     } else if (rc == ACL_SUCCESS) {
         node->disable_next = true;
     }

@@ -57,7 +57,7 @@ static aclError enqueue(aclrtStream handle, uint32_t number, const void *source,
     }
     node_t *node = find_task(found, number);
     if (node == NULL) {
-        return error_set(RT_PARAM_INVALID, "taskId: no task of a model that makes random numbers");
+        return error_set(RT_PARAM_INVALID, "taskId: it is not a model's task that makes random numbers");
     }
     update_t *made = work_new(&update_ops, sizeof *made);
     if (made == NULL) {
@@ -75,7 +75,7 @@ aclError do_aclrtTaskUpdateAsync(aclrtStream taskStream, uint32_t taskId, aclrtT
         return error_quiet(ACL_INVALID_PARAM, "info");
     }
     if (info->id == ACL_RT_UPDATE_AIC_AIV_TASK) {
-        return error_set(RT_FEATURE_NOT_SUPPORT, "aclrtTaskUpdateAsync: tasks of AI cores");
+        return error_set(RT_FEATURE_NOT_SUPPORT, "aclrtTaskUpdateAsync: tasks of AI cores cannot be updated");
     }
     const aclrtRandomTaskUpdateAttr *given = &info->val.randomTaskAttr;
     bool fits = given->srcAddr != NULL && given->size == sizeof(aclrtRandomNumTaskInfo);

@@ -150,7 +150,7 @@ aclError do_aclrtBinaryLoadFromFile(const char *binPath, aclrtBinaryLoadOptions 
     aclError rc = check_options(options);
     char *data = rc == ACL_SUCCESS ? read_file(binPath, &size) : NULL;
     if (rc == ACL_SUCCESS && size == 0) {
-        rc = error_set(RT_PARAM_INVALID, "binPath: no file, or an empty one");
+        rc = error_set(RT_PARAM_INVALID, "binPath: there is no file, or it is empty");
     }
     if (rc == ACL_SUCCESS) {
         sim_lock();

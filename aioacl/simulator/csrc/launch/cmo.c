@@ -76,7 +76,7 @@ static aclError set_descriptor(void *to, const descriptor_t *descriptor) {
         return RT_CONTEXT_NULL;
     }
     if (!memory_pin(to, DESCRIPTOR_BYTES, &block)) {
-        return error_set(RT_PARAM_INVALID, "cmoDesc: not in memory of the device");
+        return error_set(RT_PARAM_INVALID, "cmoDesc: it is not in memory of the device");
     }
     memset(to, 0, DESCRIPTOR_BYTES);
     memcpy(to, descriptor, sizeof *descriptor);
@@ -139,7 +139,7 @@ aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && (found->flags & FLAG_PERSISTENT) == 0) {
-        rc = error_set(RT_PARAM_INVALID, "stream: made without the persistent flag");
+        rc = error_set(RT_PARAM_INVALID, "stream: it was made without the persistent flag");
     }
     sim_unlock();
     return rc;

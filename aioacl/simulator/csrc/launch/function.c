@@ -143,7 +143,7 @@ aclError do_aclrtFunctionGetBinary(const aclrtFuncHandle funcHandle, aclrtBinHan
     sim_lock();
     aclError rc = function_find_handle(funcHandle, &function);
     if (rc == ACL_SUCCESS && function->binary == NULL) {
-        rc = error_set(RT_INVALID_DEVICE_FUNCTION, "funcHandle: made of a symbol, not in a binary");
+        rc = error_set(RT_INVALID_DEVICE_FUNCTION, "funcHandle: it was made from a symbol and is in no binary");
     } else if (rc == ACL_SUCCESS) {
         *binHandle = function->binary;
     }

@@ -211,7 +211,7 @@ static aclError find_parameter(const args_t *args, aclrtParamHandle handle, para
             return ACL_SUCCESS;
         }
     }
-    return error_set(RT_PARAM_INVALID, "paramHandle: not of this list");
+    return error_set(RT_PARAM_INVALID, "paramHandle: it does not belong to this list");
 }
 
 static aclError give_buffer(parameter_t *parameter, size_t size, void **buffer) {

@@ -159,7 +159,7 @@ static aclError check_config(const aclrtLaunchKernelCfg *cfg) {
     for (size_t i = 0; i < cfg->numAttrs; i++) {
         int id = (int)cfg->attrs[i].id;
         if (id < ACL_RT_LAUNCH_KERNEL_ATTR_SCHEM_MODE || id > ACL_RT_LAUNCH_KERNEL_ATTR_ENABLE_PROFILING) {
-            return error_set(RT_PARAM_INVALID, "cfg: attribute's id");
+            return error_set(RT_PARAM_INVALID, "cfg: the id of an attribute");
         }
     }
     return ACL_SUCCESS;
@@ -222,7 +222,7 @@ static aclError fill_from_list(launch_t *launch, aclrtFuncHandle function, aclrt
     args_t *args = NULL;
     aclError rc = args_find(handle, &args);
     if (rc == ACL_SUCCESS && (!args->finalized || args->function != function)) {
-        rc = error_set(RT_PARAM_INVALID, "argsHandle: not finalized, or of another function");
+        rc = error_set(RT_PARAM_INVALID, "argsHandle: it is not finalized, or belongs to another function");
     }
     if (rc == ACL_SUCCESS) {
         launch->copy = args_assemble(args, &launch->size);

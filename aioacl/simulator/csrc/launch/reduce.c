@@ -92,7 +92,7 @@ static aclError check(const reduce_t *reduce, const void *reserve) {
         return error_set(RT_PARAM_INVALID, reserve != NULL ? "reserve" : "type");
     }
     bool whole = reduce->bytes != 0 && reduce->bytes % reduce->type.bytes == 0;
-    return whole ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "count: not a whole number of elements");
+    return whole ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "count: it is not a whole number of elements");
 }
 
 aclError do_aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduceKind kind, aclDataType type,

@@ -55,7 +55,7 @@ static export_t **find_key(const char *key) {
             return link;
         }
     }
-    error_set(RT_DRIVER_ERROR, "key: not of a live export of this process; " SIM_SHARES_NOTHING);
+    error_set(RT_DRIVER_ERROR, "key: it does not belong to a live export of this process; " SIM_SHARES_NOTHING);
     return NULL;
 }
 

@@ -142,7 +142,7 @@ static aclError allocate(aclrtDrvMemHandle *handle, size_t size, const aclrtPhys
         return RT_CONTEXT_NULL;
     }
     if (device != NULL && device->retains == 0 && device->explicit_contexts == 0) {
-        return error_set(RT_DRIVER_ERROR, "prop: a device that is not set");
+        return error_set(RT_DRIVER_ERROR, "prop: its device is not set");
     }
     size_t grain = physical_granularity(prop);
     size_t whole = size <= PTRDIFF_MAX - grain ? (size + grain - 1) / grain * grain : SIZE_MAX;

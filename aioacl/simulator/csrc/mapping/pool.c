@@ -64,7 +64,7 @@ static aclError create(aclrtMemPool *memPool, const aclrtMemPoolProps *props) {
         return error_set(RT_INVALID_DEVICE, "poolProps: location");
     }
     if (device->retains == 0 && device->explicit_contexts == 0) {
-        return error_set(RT_DRIVER_ERROR, "poolProps: a device that is not set");
+        return error_set(RT_DRIVER_ERROR, "poolProps: its device is not set");
     }
     mempool_t *pool = object_new(KIND_POOL);
     if (pool == NULL) {

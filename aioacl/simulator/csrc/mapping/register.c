@@ -125,7 +125,7 @@ static aclError register_locked(void *pointer, uint64_t size, bool writable, boo
     }
     device_t *device = context->device;
     if ((uintptr_t)pointer % HOST_PAGE_BYTES != 0) {
-        return error_set(RT_PARAM_INVALID, "ptr: not aligned to 4096 bytes");
+        return error_set(RT_PARAM_INVALID, "ptr: it is not aligned to 4096 bytes");
     }
     sim_unlock();
     bool there = move_is_there(pointer, size, writable);

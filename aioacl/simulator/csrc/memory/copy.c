@@ -244,7 +244,7 @@ aclError copy_async(aclrtStream stream, copy_t *copy) {
     }
     if (copy->to == MEMORY_PAGEABLE || copy->from == MEMORY_PAGEABLE) {
         if (copy->pinned_only) {
-            return error_set(RT_PARAM_INVALID, "address: not pinned");
+            return error_set(RT_PARAM_INVALID, "address: it is not pinned");
         }
         aclError rc = check_pageable(copy);
         return rc == ACL_SUCCESS && !onto_itself ? copy_pageable(context, stream, copy) : rc;

@@ -105,7 +105,7 @@ static aclError malloc_configured(void **pointer, size_t size, const aclrtMalloc
     device_t *device = context->device;
     aclError rc = read_config(cfg, &device);
     if (rc == ACL_SUCCESS && !atomic_load(&device->open) && device->explicit_contexts == 0) {
-        rc = error_set(RT_DRIVER_ERROR, "cfg: a device that is not set");
+        rc = error_set(RT_DRIVER_ERROR, "cfg: its device is not set");
     }
     return rc == ACL_SUCCESS ? take_device(device, pointer, size, 0, false) : rc;
 }

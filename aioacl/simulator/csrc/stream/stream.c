@@ -122,7 +122,7 @@ aclError stream_check_launch(context_t *context, stream_t *stream) {
         return usage_wrong_context(stream);
     }
     if (stream->hidden) {
-        return error_set(RT_STREAM_MODEL, "stream: a model's own");
+        return error_set(RT_STREAM_MODEL, "stream: it belongs to a model");
     }
     if (context->failure != 0) {
         return error_set(context->failure, "stream");

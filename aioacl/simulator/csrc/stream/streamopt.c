@@ -48,7 +48,7 @@ static aclError set_failure_mode(stream_t *stream, uint64_t mode, refuse_t refus
         return ACL_SUCCESS;
     }
     if (!stop || bound) {
-        return refuse(RT_FEATURE_NOT_SUPPORT, bound ? "stream: bound to a model" : "mode");
+        return refuse(RT_FEATURE_NOT_SUPPORT, bound ? "stream: it is bound to a model" : "mode");
     }
     if (stream->context != context_need()) {
         return error_set(RT_STREAM_CONTEXT, "stream");
