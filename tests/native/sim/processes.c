@@ -69,7 +69,8 @@ static void refuse_all(const exports_t *theirs) {
                     "key: it does not belong to a live export of this process");
     refused_because(aclrtIpcMemSetImportPid(theirs->memory, &self, 1), 507899,
                     "key: it does not belong to a live export of this process");
-    refused_because(aclrtIpcMemClose(theirs->memory), 507899, "key: it does not belong to a live export of this process");
+    refused_because(aclrtIpcMemClose(theirs->memory), 507899,
+                    "key: it does not belong to a live export of this process");
     refused_because(aclrtNotifyImportByKey(&notify, theirs->notify, 0), 107000,
                     "key: it does not belong to a live notify of this process");
     refused_because(aclrtMemImportFromShareableHandle(theirs->physical, 0, &physical), 507899,

@@ -106,7 +106,8 @@ static aclError open_ticket(ticket_t ticket, aclrtEvent *event) {
         object_each(KIND_EVENT, match, &shared);
     }
     if (shared.found == NULL) {
-        return error_set(RT_DRIVER_ERROR, "handle: it does not belong to a live event of this process; " SIM_SHARES_NOTHING);
+        return error_set(RT_DRIVER_ERROR,
+                         "handle: it does not belong to a live event of this process; " SIM_SHARES_NOTHING);
     }
     aclError rc = event_new_shared(event, ticket.key);
     if (rc == ACL_SUCCESS) {

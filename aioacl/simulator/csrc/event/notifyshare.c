@@ -92,7 +92,8 @@ static aclError import(aclrtNotify *handle, const char *key) {
     }
     notify_t *owner = find_key(key);
     if (owner == NULL) {
-        return error_set(RT_PARAM_INVALID, "key: it does not belong to a live notify of this process; " SIM_SHARES_NOTHING);
+        return error_set(RT_PARAM_INVALID,
+                         "key: it does not belong to a live notify of this process; " SIM_SHARES_NOTHING);
     }
     notify_t *notify = notify_new(owner->device);
     if (notify == NULL) {

@@ -39,8 +39,7 @@ void record_end(record_t *record, bool signalled, aclError waiters_rc) {
     record->ended = true;
     record->signalled = signalled;
     record->stamp_ns = now_ns();
-    record->round = signalled ? recycler_round(record->device) : 0; /* 0: the host has dropped the record,
-                                                                       and sees its end at once */
+    record->round = signalled ? recycler_round(record->device) : 0; /* 0: the host sees the drop at once */
     wait_finish_all(&record->waiters, waiters_rc);
     if (signalled) {
         park_kick_all(&record->streams);

@@ -125,7 +125,7 @@ aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
     return rc;
 }
 
-/* Each graph of a condition is captured once. */
+/* The graph of a condition can be captured only once. */
 static aclError check_inner(const graph_t *graph) {
     if (graph->outer == NULL) {
         return error_set(RT_PARAM_INVALID, "modelRI: it was not made by aclmdlRIAddCondTask");
@@ -170,7 +170,7 @@ aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *st
     return rc;
 }
 
-/* Follows the waits backwards. */
+/* Marks the first `count` nodes of the lane as joined, and follows their waits backwards. */
 static void join(lane_t *lane, uint32_t count) {
     while (lane->joined < count) {
         const node_t *node = lane->nodes[lane->joined++];
@@ -180,7 +180,8 @@ static void join(lane_t *lane, uint32_t count) {
     }
 }
 
-/* A lane does not have to wait for marks of events at its end. */
+/* Whether all nodes of the lane are joined. Records of events and waits for them at the end of the lane do not
+ * have to be joined. */
 static bool is_joined(const lane_t *lane) {
     for (uint32_t i = lane->joined; i < lane->count; i++) {
         uint8_t kind = lane->nodes[i]->task.kind;
@@ -243,7 +244,7 @@ static bool inner_captured(const graph_t *graph) {
     return good;
 }
 
-/* In every case, the streams are no longer captured afterwards. */
+/* Ends the capture. Its streams are no longer captured afterwards, even if the capture fails. */
 static aclError end(graph_t *graph) {
     aclError rc = ACL_SUCCESS;
     if (graph->state == GRAPH_INVALID) {
@@ -281,7 +282,7 @@ aclError do_aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
     return rc;
 }
 
-/* The stream of a lane ends: the capture can no longer end with success. */
+/* Called when the stream of a lane ends. The capture can then no longer succeed. */
 void graph_lose_stream(stream_t *stream) {
     lane_t *lane = stream->lane;
     lane->source = NULL;

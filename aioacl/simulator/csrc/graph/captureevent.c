@@ -1,4 +1,4 @@
-/* Events inside captures: records become edges, and a stream that waits for one joins the capture. */
+/* Events inside captures: records become edges, and a stream that waits for such a record joins the capture. */
 #include "graph.h"
 
 enum { FLAG_EXTERNAL = 0x20 };
@@ -13,7 +13,8 @@ static aclError invalidate(graph_t *graph, aclError code, const char *what) {
 static aclError add_external(event_t *event, lane_t *lane, bool records) {
     task_t task = {.kind = TASK_STEP};
     if (lane->graph->built) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an external event cannot be used in a model that is built by hand");
+        return error_quiet(RT_FEATURE_NOT_SUPPORT,
+                           "event: an external event cannot be used in a model that is built by hand");
     }
     aclError rc = external_new(event, lane->graph, records, &task.work);
     if (rc != ACL_SUCCESS) {
@@ -44,8 +45,8 @@ static aclError check_open(const graph_t *graph) {
     return graph->state == GRAPH_READY ? error_set(RT_STREAM_MODEL, "stream") : ACL_SUCCESS;
 }
 
-/* An event made with FLAG_EXTERNAL is recorded, waited for and reset when the graph runs, also from outside.
- * The record of any other event is an edge of the graph. */
+/* An event made with FLAG_EXTERNAL is recorded, waited for and reset when the graph runs, and can also be used
+ * from outside. The record of any other event is an edge of the graph. */
 static aclError add_record(event_t *event, lane_t *lane) {
     record_t *record = record_new(lane->runner->device);
     if (record == NULL) {
@@ -92,7 +93,7 @@ static aclError add_wait(event_t *event, lane_t *lane) {
     return ACL_SUCCESS;
 }
 
-/* A stream that was not captured is captured from now on. */
+/* Adds a stream to the capture, because it waits for a captured event. */
 static aclError join_capture(graph_t *graph, stream_t *stream) {
     if (stream->is_default) {
         return invalidate(graph, RT_STREAM_CAPTURE_IMPLICIT, "stream");
@@ -103,13 +104,14 @@ static aclError join_capture(graph_t *graph, stream_t *stream) {
     return lane_new(graph, stream) != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
 }
 
-/* A record from outside cannot be waited for inside, except with the external flag or through a hardware flag.
- */
+/* Inside a capture, a stream cannot wait for a record from outside, except with the external flag or through a
+ * hardware flag. */
 static aclError wait_outside(event_t *event, stream_t *stream) {
     if (event->mode == EVENT_FLAGGED || event->record == NULL) {
         return event_enqueue_wait(event, stream, 0);
     }
-    return invalidate(stream->lane->graph, RT_CAPTURE_DEPENDENCY, "event: it was recorded outside of the capture");
+    return invalidate(stream->lane->graph, RT_CAPTURE_DEPENDENCY,
+                      "event: it was recorded outside of the capture");
 }
 
 aclError capture_wait(event_t *event, stream_t *stream, bool external) {

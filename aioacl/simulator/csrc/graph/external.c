@@ -1,8 +1,8 @@
 /*
  * Events that graphs record or wait for with effect outside of the graph. The call that executes a graph
- * decides what each of them means. The graph waits for the record that is the newest at that call. What the
- * graph records is the newest record from that call on. So a wait for the event after that call waits for that
- * execution.
+ * decides to which records these events refer. A wait in the graph waits for the newest record at that call. A
+ * record in the graph is the newest record of its event from that call on. So a later wait for the event waits
+ * for that execution.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ typedef struct {
     const node_t *node;
     event_t *event;
     bool records;
-    record_t *record; /* waits: NULL if there is nothing to wait for */
+    record_t *record; /* for waits: NULL if there is nothing to wait for */
 } meaning_t;
 
 struct externals {
@@ -37,7 +37,7 @@ static record_t *meant(const stream_t *runner, const task_t *task, bool *known) 
     const externals_t *externals = root_of(runner->runs->graph)->externals;
     const event_t *event = ((external_t *)task->work)->event;
     for (uint32_t i = 0; externals != NULL && i < externals->count; i++) {
-        /* the node may have got another event since */
+        /* the node may have got another event since the call */
         if (externals->of[i].node == task->node && externals->of[i].event == event) {
             *known = true;
             return externals->of[i].record;
@@ -88,7 +88,7 @@ static bool wait_step(stream_t *stream, task_t *task) {
 static const work_ops_t record_ops = {.step = record_step, .free = external_free};
 static const work_ops_t wait_ops = {.step = wait_step, .free = external_free};
 
-/* An event that was recorded outside can no longer become one for both sides. */
+/* An event that was recorded without the external flag can no longer be used with the flag. */
 aclError external_new(event_t *event, graph_t *graph, bool records, work_t **work) {
     if (!event->external && event->record != NULL) {
         return error_set(RT_PARAM_INVALID, "event: it was recorded before without the external flag");
@@ -115,7 +115,7 @@ static bool grow(externals_t *externals) {
     return of != NULL;
 }
 
-/* The list owns the record from now on. */
+/* Takes ownership of the record, unless it returns false. */
 static bool add(externals_t *externals, const node_t *node, record_t *record) {
     if (externals->count == externals->room && !grow(externals)) {
         return false;
@@ -151,7 +151,7 @@ static bool add_node(externals_t *externals, const node_t *node, stream_t *strea
     return true;
 }
 
-/* The externals of the graph, and of the graphs from which its conditions choose. */
+/* Adds the externals of the graph, and of the graphs from which its conditions choose. */
 static bool collect(externals_t *externals, const graph_t *graph, stream_t *stream) {
     bool good = true;
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
@@ -186,7 +186,8 @@ aclError externals_new(const graph_t *graph, stream_t *stream, externals_t **ext
     return ACL_SUCCESS;
 }
 
-/* If the execution succeeded, events that it did not reach count as recorded too: the graph has ended. */
+/* If the execution succeeded, events that it did not reach count as recorded too, because the graph has ended.
+ */
 void externals_end(const externals_t *externals, bool done) {
     for (uint32_t i = 0; externals != NULL && i < externals->count; i++) {
         if (externals->of[i].records) {

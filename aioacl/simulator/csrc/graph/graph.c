@@ -30,7 +30,8 @@ aclError graph_find_own(aclmdlRI handle, graph_t **graph) {
 aclError graph_find_whole(aclmdlRI handle, graph_t **graph) {
     aclError rc = graph_find_own(handle, graph);
     bool inner = rc == ACL_SUCCESS && (*graph)->outer != NULL;
-    return inner ? error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: it belongs to a condition of another model") : rc;
+    return inner ? error_quiet(RT_FEATURE_NOT_SUPPORT, "modelRI: it belongs to a condition of another model")
+                 : rc;
 }
 
 aclError node_find(aclmdlRITask handle, node_t **node) {
@@ -76,7 +77,7 @@ static bool lane_grow(lane_t *lane) {
     return nodes != NULL;
 }
 
-/* The node owns the task's references from now on. They are released if the node cannot be created. */
+/* Takes ownership of the task's references. If the node cannot be created, the references are released. */
 node_t *node_add(lane_t *lane, const task_t *task) {
     bool room = lane->count < lane->room || lane_grow(lane);
     node_t *node = room ? object_new(KIND_NODE) : NULL;
@@ -102,7 +103,7 @@ static void node_free(node_t *node) {
         work_release(node->next_work);
     }
     if (node->task.kind == TASK_WAIT_FLAG || node->task.kind == TASK_WAIT_RECORD) {
-        node->task.event.event->waits++; /* the release below subtracts it again */
+        node->task.event.event->waits++; /* the release below subtracts 1 again */
     }
     task_release(&node->task, 0);
     object_kill(&node->object);
@@ -193,7 +194,7 @@ void graph_free(graph_t *graph) {
 
 static void end_of_context(void *object, void *arg) {
     graph_t *graph = object;
-    if (graph->context == arg && graph->outer == NULL) { /* freeing it frees the inner graphs */
+    if (graph->context == arg && graph->outer == NULL) { /* an outer graph frees its inner graphs */
         graph_free(graph);
     }
 }

@@ -7,8 +7,8 @@
  * To run a graph, each lane has a stream of its own, its runner, to which clients do not enqueue. The task that
  * executes a graph parks its stream. It feeds the runners with copies of the nodes' tasks, part by part. It
  * ends when all started lanes have reached their end. So everything that streams can do works in graphs. If two
- * executions of a graph overlap, the second waits for the first. The copies own nothing ("borrowed"): the nodes
- * do, and a graph that is being executed is not destroyed.
+ * executions of a graph overlap, the second waits for the first. The copies are "borrowed": the nodes own the
+ * objects of the tasks, and a graph that is being executed is not destroyed.
  *
  * Events inside a capture are edges. Recording an event creates a node with a record of its own, and a stream
  * that waits for the event waits for that record. Each execution resets the records of nodes. Events that are
@@ -31,8 +31,8 @@ struct node {
     task_t task;
     struct node *joins; /* the captured record for which this node waits */
     bool disabled;
-    bool disable_next; /* from the next aclmdlRIUpdate on */
-    work_t *next_work; /* its work from then on */
+    bool disable_next; /* disabled from the next aclmdlRIUpdate on */
+    work_t *next_work; /* the node's work from the next aclmdlRIUpdate on */
     task_group_t *group;
 };
 
@@ -44,9 +44,9 @@ struct lane {
     node_t **nodes;
     uint32_t count;
     uint32_t room;
-    uint32_t fed;    /* nodes that the runner has been given */
-    uint32_t joined; /* nodes for which the beginning stream has waited; checked at the end of the capture */
-    bool idle_start; /* starts when it is activated, not with the graph */
+    uint32_t fed;    /* number of nodes whose tasks were passed to the runner */
+    uint32_t joined; /* number of nodes for which the beginning stream has waited, for the end of a capture */
+    bool idle_start; /* the lane starts when it is activated, not with the graph */
     bool active;
 };
 
@@ -63,10 +63,10 @@ typedef struct condition {
     struct condition *next;
     object_t *object;
     uint64_t *address; /* in device memory */
-    uint32_t initial;  /* set before each execution, if `assigned` */
+    uint32_t initial;  /* stored before each execution, if `assign` is set */
     bool assign;
     aclmdlRICondTaskType type;
-    uint32_t count; /* number of graphs that its task chooses from; 0: it has no task */
+    uint32_t count; /* number of graphs that its task chooses from; 0: the condition has no task */
     graph_t **graphs;
 } condition_t;
 
@@ -74,30 +74,30 @@ typedef struct externals externals_t;
 
 struct graph {
     object_t object;
-    graph_t *outer; /* the graph whose condition chooses this one; NULL: it is executed by itself */
+    graph_t *outer; /* the graph whose condition chooses this graph; NULL: clients execute this graph */
     context_t *context;
     graph_state_t state;
     char *name;
-    lane_t *lanes; /* the first is the beginning stream's */
+    lane_t *lanes; /* the first lane is that of the beginning stream */
     uint32_t nodes;
     thread_t *thread; /* the thread that began the capture */
     aclmdlRICaptureMode mode;
     bool built; /* created by aclmdlRIBuildBegin */
     task_group_t *open_group;
-    uint32_t uses;      /* queued and running tasks that execute it */
-    stream_t *executor; /* the stream that executes it now */
-    uint32_t active;    /* lanes that have not reached their end */
+    uint32_t uses;      /* number of queued and running tasks that execute the graph */
+    stream_t *executor; /* the stream that executes the graph now */
+    uint32_t active;    /* number of lanes that have not reached their end */
     bool over;
     aclError code;
-    bool has_externals;           /* also true if a graph that its conditions choose from has some */
-    const externals_t *externals; /* of the execution in progress */
+    bool has_externals;           /* also true if a graph of its conditions has externals */
+    const externals_t *externals; /* the externals of the execution in progress */
     park_list_t turn;             /* streams that wait for the end of the execution */
-    stream_t *own;                /* for aclmdlRIExecute */
+    stream_t *own;                /* the graph's own stream, for aclmdlRIExecute */
     destroy_callback_t *callbacks;
     condition_t *conditions;
 };
 
-/* The handle of a condition, which is one of the objects. */
+/* The handle of a condition. The handle is an object of its own. */
 typedef struct {
     object_t object;
     graph_t *graph;
@@ -109,13 +109,13 @@ struct task_group {
     graph_t *graph;
     node_t **nodes;
     uint32_t count;
-    uint32_t updated; /* nodes replaced by the update in progress */
+    uint32_t updated; /* number of nodes that the update in progress has replaced */
     stream_t *updater;
 };
 
 typedef struct {
     object_t object;
-    node_t *node; /* the node at which it is set; NULL: not set yet */
+    node_t *node; /* the node at which the label is set; NULL: not set yet */
 } label_t;
 
 typedef struct {
@@ -124,9 +124,9 @@ typedef struct {
     uint32_t count;
 } label_list_t;
 
-/* graph.c: all with sim.lock. */
+/* graph.c: all functions are called with sim.lock held. */
 graph_t *graph_new(context_t *context);
-/* Captured and bound streams become free. The graph must not be executed. */
+/* Frees the graph; its captured and bound streams become free. The graph must not be in execution. */
 void graph_free(graph_t *graph);
 void graphs_end(context_t *context);
 aclError graph_find(aclmdlRI handle, graph_t **graph);
@@ -139,13 +139,13 @@ node_t *node_add(lane_t *lane, const task_t *task);
 void graph_detach(graph_t *graph);
 aclError node_find(aclmdlRITask handle, node_t **node);
 
-/* graphcond.c: with sim.lock. */
+/* graphcond.c: called with sim.lock held. */
 /* Frees the conditions, and the graphs that they choose from. */
 void conditions_free(graph_t *graph);
 
 /* graphrun.c. */
 /* Executes the graph on behalf of the head task of `stream`. False: the stream is parked, and must call this
- * again. */
+ * function again. */
 bool graph_execute(graph_t *graph, stream_t *stream, const externals_t *externals, aclError *code);
 /* Ends the execution in progress. */
 void graph_abort(graph_t *graph);
@@ -166,19 +166,19 @@ void capture_over(graph_t *graph);
 aclError capture_record(event_t *event, stream_t *stream, bool external);
 aclError capture_wait(event_t *event, stream_t *stream, bool external);
 typedef enum { UPDATE_RECORD, UPDATE_EXTERNAL_RECORD, UPDATE_EXTERNAL_WAIT } event_update_t;
-/* While a group is being updated, the event replaces that of a node of the group. Outside of an update, nothing
- * happens. */
+/* Called while the stream updates a group. The event replaces the event of the group's next node. */
 aclError capture_update(event_t *event, stream_t *stream, event_update_t what);
 
 /* external.c. */
-/* A task that records the event, or waits for it, with effect outside of the graph. */
+/* Creates the work of a task that records the event or waits for it, with effect outside of the graph. */
 aclError external_new(event_t *event, graph_t *graph, bool records, work_t **work);
-/* The externals of an execution that is enqueued to the stream now. NULL if the graph has no such tasks. */
+/* Creates the externals of an execution that is enqueued to the stream now. NULL: the graph has no such tasks.
+ */
 aclError externals_new(const graph_t *graph, stream_t *stream, externals_t **externals);
 void externals_end(const externals_t *externals, bool done);
 void externals_free(externals_t *externals);
 
-/* event.c: the calls as outside of captures. */
+/* event.c: enqueues a wait as outside of captures. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s);
 
 /* graphgroup.c. */

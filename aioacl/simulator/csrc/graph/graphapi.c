@@ -78,7 +78,8 @@ aclError do_aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
     return rc;
 }
 
-/* Drops the rest of the execution. Its task ends with 107023, and the graph can be executed again. */
+/* Drops the rest of the execution. The task that executes the graph ends with 107023, and the graph can be
+ * executed again. */
 aclError do_aclmdlRIAbort(aclmdlRI modelRI) {
     if (modelRI == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "modelRI");
@@ -217,7 +218,7 @@ aclError do_aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
     return rc;
 }
 
-/* Bound streams are those of the client. For captured streams, the model's own streams are listed. */
+/* Lists bound streams, which are the client's. For captured streams, it lists the model's own streams. */
 static aclError list_streams(const graph_t *graph, aclrtStream *streams, uint32_t *count) {
     uint32_t found = 0;
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {

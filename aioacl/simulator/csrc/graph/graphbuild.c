@@ -1,5 +1,5 @@
-/* Graphs that are built by hand. Streams are bound to them; from then on, what is enqueued to the streams
- * belongs to the graph. */
+/* Graphs that are built by hand. What is enqueued to a stream after it was bound to a graph belongs to the
+ * graph. */
 #include "graph.h"
 
 /* A head stream starts with the graph; the others start when they are activated. */
@@ -33,7 +33,8 @@ static aclError find_both(aclmdlRI handle, aclrtStream stream, graph_t **graph, 
 
 static aclError bind(graph_t *graph, stream_t *stream, uint32_t flag) {
     if (graph->state != GRAPH_BUILDING || stream->is_default) {
-        return error_set(RT_PARAM_INVALID, stream->is_default ? "stream: the default stream cannot be bound" : "modelRI: built");
+        return error_set(RT_PARAM_INVALID, stream->is_default ? "stream: the default stream cannot be bound"
+                                                              : "modelRI: it is built already");
     }
     if (graph_takes(stream)) {
         return error_set(RT_STREAM_MODEL, "stream: it is bound or captured already");
@@ -87,7 +88,7 @@ aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
     return rc;
 }
 
-/* The lane ends here, whatever tasks follow. */
+/* Ends the lane. The tasks that follow are skipped. */
 static bool end_step(stream_t *stream, task_t *task) {
     (void)task;
     lane_cut(stream->runs);

@@ -1,8 +1,7 @@
 /*
  * Conditions: values in device memory by which a task of a graph chooses the graph that it executes. That task
- * creates the graphs that it chooses from ("inner" graphs). They are captured afterwards, so they can refer to
- * the condition themselves. They belong to the graph of the condition: they are executed with it and end with
- * it.
+ * creates the graphs that it chooses from ("inner" graphs). They are captured afterwards, so they can use the
+ * condition too. They belong to the graph of the condition: they are executed with it and end with it.
  */
 #include <stdlib.h>
 
@@ -91,7 +90,9 @@ typedef struct {
     graph_t *running;
 } choose_t;
 
-/* If: the first graph when the value is not zero, otherwise the second. While: the first. Switch: by number. */
+/* Returns the graph that the condition chooses, or NULL. If: the first graph if the value is not zero,
+ * otherwise the second. While: the first graph if the value is not zero. Switch: the graph whose number is the
+ * value. */
 static graph_t *chosen(const condition_t *condition) {
     uint64_t value = *condition->address;
     uint64_t index = value;
@@ -103,7 +104,7 @@ static graph_t *chosen(const condition_t *condition) {
     return index < condition->count ? condition->graphs[index] : NULL;
 }
 
-/* Begins with no graph running: a dropped execution may have left `running` set. */
+/* The first step clears `running`, because a dropped execution may have left it set. */
 static bool choose_step(stream_t *stream, task_t *task) {
     choose_t *choose = (choose_t *)task->work;
     const condition_t *condition = choose->condition;

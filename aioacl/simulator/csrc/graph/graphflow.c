@@ -128,7 +128,7 @@ static void list_release(label_list_t *list) {
     object_release(&list->object);
 }
 
-/* Queued jumps keep the list by a reference. */
+/* Queued jumps hold a reference to the list. */
 aclError do_aclrtDestroyLabelList(aclrtLabelList labelList) {
     if (labelList == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "labelList");
@@ -245,7 +245,7 @@ static bool holds(const activate_t *activate) {
     }
 }
 
-/* When a switch is taken, the later tasks of its own stream are skipped. */
+/* If the condition of a switch holds, the later tasks of its own stream are skipped. */
 static bool activate_step(stream_t *stream, task_t *task) {
     const activate_t *activate = (const activate_t *)task->work;
     bool conditional = activate->left != NULL;

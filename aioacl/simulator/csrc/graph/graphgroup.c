@@ -1,4 +1,4 @@
-/* Task groups: marked while a stream is captured, and given other tasks later. */
+/* Task groups. They are marked while a stream is captured, and their tasks can be replaced later. */
 #include <stdlib.h>
 
 #include "graph.h"
@@ -94,7 +94,7 @@ static bool from_outside(const task_t *task) {
     return (task->event.event->flags & FLAG_EXTERNAL) != 0;
 }
 
-/* A task can only replace one of its kind; the edges of a graph stay. */
+/* A task can only replace a task of the same kind. The edges of a graph cannot be replaced. */
 static bool replaces(const task_t *task, const task_t *old) {
     if (task->kind != old->kind) {
         return false;
@@ -115,12 +115,12 @@ static bool replaces(const task_t *task, const task_t *old) {
     }
 }
 
-/* The next node that the update has not reached, or NULL. */
+/* Returns the next node that the update has not reached, or NULL. */
 static node_t *next_node(const task_group_t *group) {
     return group->updated < group->count ? group->nodes[group->updated] : NULL;
 }
 
-/* Bytes that are being moved cannot be changed, so the call waits until they have been moved. */
+/* A task whose bytes are being moved cannot be changed, so the call waits until the bytes have been moved. */
 static void wait_for_bytes(const stream_t *stream, const task_group_t *group) {
     const node_t *node = next_node(group);
     while (stream->updating == group && node == next_node(group) && node != NULL &&
@@ -129,8 +129,8 @@ static void wait_for_bytes(const stream_t *stream, const task_group_t *group) {
     }
 }
 
-/* A node that has begun runs its old task. A node that the running execution has not reached runs the new task.
- */
+/* A node whose task has begun completes the old task. A node that the running execution has not reached runs
+ * the new task. */
 aclError group_take(stream_t *stream, task_t *task) {
     task_group_t *group = stream->updating;
     object_retain(&stream->object);
@@ -144,7 +144,8 @@ aclError group_take(stream_t *stream, task_t *task) {
         task_release(task, RT_TASK_GROUP_STATUS);
     }
     object_release(&stream->object);
-    return fits ? ACL_SUCCESS : error_set(RT_TASK_GROUP_STATUS, "stream: this is not the next task of the group");
+    return fits ? ACL_SUCCESS
+                : error_set(RT_TASK_GROUP_STATUS, "stream: this is not the next task of the group");
 }
 
 aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
@@ -158,8 +159,9 @@ aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
     } else if (rc == ACL_SUCCESS) {
         found->updating = NULL;
         group->updater = NULL;
-        rc = group->updated == group->count ? rc
-                                            : error_set(RT_MODEL_UPDATE_FAILED, "stream: tasks of the group are missing");
+        rc = group->updated == group->count
+                 ? rc
+                 : error_set(RT_MODEL_UPDATE_FAILED, "stream: tasks of the group are missing");
     }
     sim_unlock();
     return rc;

@@ -6,7 +6,7 @@ enum { PART = 1024 };
 static bool lane_step(stream_t *stream, task_t *task);
 
 static const work_ops_t lane_ops = {.step = lane_step};
-/* Never freed: each borrower gives its reference back. */
+/* Never freed, because each borrower releases only its own reference. */
 static work_t lane_work = {.ops = &lane_ops, .refs = 1};
 
 static bool has_work(const task_t *task) {
@@ -24,13 +24,13 @@ static void push(stream_t *runner, const task_t *task, node_t *node) {
         copy->enqueued_ns = real_ns();
     }
     if (has_work(copy)) {
-        work_retain(copy->work); /* the node may get another work meanwhile */
+        work_retain(copy->work); /* the node may get another work before the copy runs */
     }
     runner->enqueued++;
     runner->entries++;
 }
 
-/* The next part, followed by the task that feeds the part after it. */
+/* Enqueues the next part, followed by the task that feeds the part after it. */
 static void feed(lane_t *lane) {
     const task_t look = {.kind = TASK_STEP, .work = &lane_work};
     for (int i = 0; i < PART && lane->fed < lane->count; i++) {
@@ -79,7 +79,7 @@ void lane_start(lane_t *lane) {
     }
 }
 
-/* Drops all tasks of the runner behind its head task. */
+/* Drops all tasks of the runner after its head task. */
 static void forget_rest(stream_t *runner) {
     while (runner->enqueued > runner->ended + 1) {
         task_t *task = &runner->ring[--runner->enqueued % SIM_RING];
@@ -127,7 +127,7 @@ void task_borrow_again(task_t *task) {
     *task = fresh;
 }
 
-/* A runner that waits for what the old task waited for checks the new one. */
+/* Makes a runner that waits in the old task check the new task. */
 static void look_again(stream_t *runner, const node_t *node) {
     bool waits = runner->park == PARK_WORK || runner->park == PARK_FLAG || runner->park == PARK_NOTIFY;
     if (waits && runner->ended < runner->enqueued && stream_head(runner)->node == node) {
@@ -140,11 +140,11 @@ void node_replace(node_t *node, task_t *task) {
     task_t old = node->task;
     node->task = *task;
     if (old.kind == TASK_RECORD) {
-        node->task.event.record = old.event.record; /* which executions begin again */
+        node->task.event.record = old.event.record; /* executions reset this record */
         old.event.record = task->event.record;
     } else if (old.kind == TASK_WAIT_FLAG) {
-        node->task.event.event->waits--; /* it is waited for when the graph runs */
-        old.event.event->waits++;        /* the release below subtracts it again */
+        node->task.event.event->waits--; /* the wait happens when the graph runs */
+        old.event.event->waits++;        /* the release below subtracts 1 again */
     }
     task_release(&old, 0);
     look_again(node->lane->runner, node);
@@ -227,7 +227,7 @@ static void match_executor(void *object, void *arg) {
     executed->graph = graph->executor == executed->stream ? graph : executed->graph;
 }
 
-/* The graph that the stream is executing, or NULL. */
+/* Returns the graph that the stream is executing, or NULL. */
 static graph_t *executed_by(stream_t *stream) {
     executed_t executed = {.stream = stream};
     if (stream->ended < stream->enqueued && stream_head(stream)->kind == TASK_STEP) {
@@ -236,7 +236,7 @@ static graph_t *executed_by(stream_t *stream) {
     return executed.graph;
 }
 
-/* Whether one of its runners runs, or one of a graph that its conditions have chosen. */
+/* Whether a runner of the graph runs, or a runner of a graph that its conditions have chosen. */
 static bool at_work(const graph_t *graph) {
     bool found = false;
     for (const lane_t *lane = graph->lanes; lane != NULL && !found; lane = lane->next) {
@@ -259,7 +259,8 @@ static bool is_executed(const graph_t *graph, const stream_t *executor) {
     return graph->object.state == OBJECT_LIVE && graph->executor == executor;
 }
 
-/* Waits for runners that work. Meanwhile the execution may end by itself, and the graph too. */
+/* Ends the execution with the code, after the runners that work. During that wait, the execution and the graph
+ * may end by themselves. */
 static void end_with(graph_t *graph, aclError code) {
     const stream_t *executor = graph->executor;
     device_t *device = graph->context->device;
@@ -318,11 +319,11 @@ bool graph_moving(stream_t *stream) {
 typedef struct {
     work_t work;
     graph_t *graph;
-    externals_t *externals; /* of the next execution */
+    externals_t *externals; /* the externals of the next execution */
 } execute_t;
 
-/* For a task inside a graph, this makes a decision at the task's turn. For any other task, the call has made
- * it. */
+/* Decides to which records the externals refer. A task inside a graph decides at its turn. For any other task,
+ * the enqueueing call has already decided. */
 static aclError decide(execute_t *execute, stream_t *stream, task_t *task) {
     if (!task->borrowed || task->started) {
         return ACL_SUCCESS;

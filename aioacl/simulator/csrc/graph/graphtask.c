@@ -66,7 +66,7 @@ aclError do_aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type) {
     return rc;
 }
 
-/* Its position in its stream. */
+/* Returns the task's position in its stream. */
 aclError do_aclmdlRITaskGetSeqId(aclmdlRITask task, uint32_t *id) {
     if (task == NULL || id == NULL) {
         return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "id");
@@ -149,7 +149,7 @@ static work_t *other_launch(const aclmdlRIKernelTaskParams *params) {
     return &launch->work;
 }
 
-/* A task keeps its type. The events of a graph are its edges, and stay. */
+/* A task keeps its type. Tasks of events cannot be changed, because they are the edges of the graph. */
 static aclError set_params(node_t *node, const aclmdlRITaskParams *params) {
     aclmdlRITaskType type = type_of(&node->task);
     value_task_t value = {.address = params->valueWaitTaskParams.devAddr,

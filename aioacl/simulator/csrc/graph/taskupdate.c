@@ -43,7 +43,7 @@ static void release(work_t *work) {
 
 static const work_ops_t update_ops = {.step = step, .free = release};
 
-/* The task with that number in a model's stream. */
+/* Returns the task with that number in a model's stream, if it makes random numbers. */
 static node_t *find_task(const stream_t *stream, uint32_t number) {
     const lane_t *lane = stream->lane != NULL ? stream->lane : stream->runs;
     node_t *node = lane != NULL && number < lane->count ? lane->nodes[number] : NULL;

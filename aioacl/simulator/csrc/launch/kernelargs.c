@@ -237,7 +237,7 @@ aclError do_aclrtKernelArgsGetPlaceHolderBuffer(aclrtArgsHandle argsHandle, aclr
     rc = rc == ACL_SUCCESS ? find_parameter(args, paramHandle, &parameter) : rc;
     if (rc == ACL_SUCCESS && (parameter->size != 0 || dataSize == 0 || dataSize > ARGS_BYTES_MOST)) {
         rc = error_set(RT_PARAM_INVALID,
-                       parameter->size != 0 ? "paramHandle: no free place holder" : "dataSize");
+                       parameter->size != 0 ? "paramHandle: it is not a free placeholder" : "dataSize");
     }
     rc = rc == ACL_SUCCESS ? give_buffer(parameter, dataSize, bufferAddr) : rc;
     sim_unlock();

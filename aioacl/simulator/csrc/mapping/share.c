@@ -72,7 +72,8 @@ static storage_t *find_share(uint64_t share) {
     storage_t *storage = storage_of_share(share);
     if (storage == NULL) {
         usage_note("passes %llu, which is not the number of shared memory", (unsigned long long)share);
-        error_set(RT_DRIVER_ERROR, "shareableHandle: it does not belong to live memory of this process; " SIM_SHARES_NOTHING);
+        error_set(RT_DRIVER_ERROR,
+                  "shareableHandle: it does not belong to live memory of this process; " SIM_SHARES_NOTHING);
     }
     return storage;
 }
