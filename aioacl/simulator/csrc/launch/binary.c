@@ -1,5 +1,5 @@
-/* Binaries and the functions in them. The content of a binary is not read: its kernels are the registered ones.
- */
+/* Binaries and the functions in them. The content of a binary is not read. Its kernels are those that clients
+ * have registered. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +43,8 @@ aclError do_aclrtDestroyBinary(aclrtBinary binary) {
     return rc;
 }
 
-/* Clients can get this address, so no other data may lie behind the image, where they could access it by
- * mistake. */
+/* Clients can get this address and access memory after the image by mistake. So no other data may follow the
+ * image. */
 static char *image_new(const void *data, size_t size) {
     char *image = mmap(NULL, size + GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (image == MAP_FAILED) {
@@ -126,7 +126,7 @@ aclError do_aclrtBinaryLoadFromData(const void *data, size_t length, const aclrt
     return rc;
 }
 
-/* The content of a regular file that is not empty, or NULL. */
+/* Returns the content of a regular file that is not empty, or NULL. */
 static char *read_file(const char *path, size_t *size) {
     struct stat about;
     FILE *file = fopen(path, "rbe");
@@ -174,7 +174,7 @@ static void end_function(void *object, void *arg) {
     }
 }
 
-/* Queued launches keep what they need by references. */
+/* Queued launches hold references to what they need. */
 aclError do_aclrtBinaryUnLoad(aclrtBinHandle binHandle) {
     binary_t *binary = NULL;
     if (binHandle == NULL) {
@@ -217,7 +217,7 @@ static void match_function(void *object, void *arg) {
     }
 }
 
-/* One handle for each kernel of a binary, however often it is looked up. */
+/* A kernel of a binary has one handle, however often it is looked up. */
 static aclError name_function(binary_t *binary, const char *name, bool cpu, aclrtFuncHandle *handle) {
     char text[NAME_SHOWN + 192];
     kernel_t *kernel = kernel_find(name);
@@ -257,7 +257,7 @@ aclError do_aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char *k
     return get_function(binHandle, kernelName, false, funcHandle);
 }
 
-/* The kernel of an entry is the one whose name is the entry's number. */
+/* The kernel of an entry has the entry's number as its name. */
 aclError do_aclrtBinaryGetFunctionByEntry(aclrtBinHandle binHandle, uint64_t funcEntry,
                                           aclrtFuncHandle *funcHandle) {
     char name[24];

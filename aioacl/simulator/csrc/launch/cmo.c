@@ -46,7 +46,8 @@ aclError do_aclrtCmoAsyncWithBarrier(void *src, size_t size, aclrtCmoType cmoTyp
     return do_aclrtCmoAsync(src, size, cmoType, stream);
 }
 
-/* The operations of the barrier have ended when the stream reaches it, so it does not wait. */
+/* The operations of the barrier have ended when the stream reaches the barrier, so the barrier does not wait.
+ */
 aclError do_aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stream, uint32_t flag) {
     if (taskInfo == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "taskInfo");
@@ -123,7 +124,7 @@ static aclError check_info(const void *info, size_t size) {
     return size != 0 ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "infoSize");
 }
 
-/* Information about the thread's last task for a profiler is not stored. */
+/* The profiler's information about the thread's last task is checked and not stored. */
 aclError do_aclrtCacheLastTaskOpInfo(const void *const infoPtr, const size_t infoSize) {
     return check_info(infoPtr, infoSize);
 }
@@ -132,7 +133,8 @@ aclError do_aclrtCacheLastTaskExtendInfo(const char *const extendInfoPtr, const 
     return check_info(extendInfoPtr, infoSize);
 }
 
-/* Tasks of a persistent stream run once here, like any others, so there is nothing to clean. */
+/* In the simulator, tasks of a persistent stream run only once, like all other tasks. So there is nothing to
+ * clean. */
 aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     stream_t *found = NULL;
     sim_lock();
@@ -145,7 +147,7 @@ aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     return rc;
 }
 
-/* An address for kernels only: neither the host nor copies can read or write there. */
+/* Returns an address that is for kernels only. Neither the host nor copies can read or write there. */
 static aclError find_sync_area(const context_t *context, void **addr) {
     static const area_t *areas[SIM_MAX_DEVICES];
     const area_t **area = &areas[context->device->id];

@@ -4,7 +4,7 @@
 #include "kernel.h"
 
 enum {
-    UNIFIED_BUFFER_BYTES = 192 * 1024, /* of a vector core of the simulated chip */
+    UNIFIED_BUFFER_BYTES = 192 * 1024, /* per vector core of the simulated chip */
     CODE_BYTES = 65536                 /* at least a page, for area_new */
 };
 
@@ -81,7 +81,7 @@ static aclError find_code(kernel_t *kernel, void **address) {
     return ACL_SUCCESS;
 }
 
-/* An address that stands for the code. Neither the host nor copies can read there. */
+/* Returns an address that stands for the code. Neither the host nor copies can read there. */
 aclError do_aclrtGetFunctionAddr(aclrtFuncHandle funcHandle, void **aicAddr, void **aivAddr) {
     if (funcHandle == NULL || aicAddr == NULL || aivAddr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "aicAddr or aivAddr");
@@ -105,7 +105,8 @@ aclError do_aclrtGetFunctionSize(aclrtFuncHandle funcHandle, size_t *aicSize, si
     return error_set(RT_FEATURE_NOT_SUPPORT, "aclrtGetFunctionSize: a registered kernel has no device code");
 }
 
-/* Kernels are mixed ones unless registered for the AI CPU. Ratio and scheduling mode are not modelled: 0. */
+/* A kernel has the type MIX, unless it was registered for the AI CPU. Its ratio and scheduling mode are not
+ * modelled, and are 0. */
 static aclError attribute(const function_handle_t *function, aclrtFuncAttribute type, int64_t *value) {
     switch ((int)type) {
     case ACL_FUNC_ATTR_KERNEL_TYPE:
@@ -208,7 +209,7 @@ aclError do_aclrtFunctionGetAvailDynUbufPerBlock(void *func, uint32_t flags, siz
     return rc;
 }
 
-/* The host's copy of the binary stands for the device's. */
+/* The host's copy of the binary stands for the copy on the device. */
 aclError do_aclrtBinaryGetDevAddress(const aclrtBinHandle binHandle, void **binAddr, size_t *binSize) {
     if (binHandle == NULL || binAddr == NULL || binSize == NULL) {
         return error_quiet(ACL_INVALID_PARAM, binHandle == NULL ? "binHandle" : "binAddr or binSize");

@@ -8,7 +8,7 @@
 
 typedef int (*kernel_function_t)(const aclsim_launch_t *launch);
 
-/* One registration. Launches keep it by a reference, and find no function after it has ended. */
+/* One registration of a kernel. Launches hold references to it. After its end, `function` is NULL. */
 typedef struct kernel {
     struct kernel *next;
     uint32_t refs;
@@ -16,17 +16,17 @@ typedef struct kernel {
     kernel_function_t function;
     void *user;
     const void *symbol;
-    size_t *sizes; /* of the parameters */
+    size_t *sizes; /* the sizes of the parameters */
     size_t *offsets;
     size_t parameters;
     size_t parameter_bytes;
     bool described;
-    area_t *code; /* stands for its device code, once a call has asked for its address */
+    area_t *code; /* stands for the device code; made when a call requests its address */
 } kernel_t;
 
 typedef struct {
     object_t object;
-    const void *data; /* owned by the client, valid as long as the handle */
+    const void *data; /* owned by the client; valid until the handle is destroyed */
     size_t size;
 } binary_data_t;
 
@@ -46,9 +46,9 @@ typedef struct {
 } function_handle_t;
 
 typedef struct {
-    size_t offset; /* of the value, or of the pointer to the data */
+    size_t offset; /* offset of the value, or of the pointer to the data */
     size_t size;
-    char *data; /* of a placeholder */
+    char *data; /* the data of a placeholder */
 } parameter_t;
 
 enum { PARAMETERS_MOST = 128, ARGS_BYTES_MOST = 65536 };
@@ -81,13 +81,13 @@ void kernel_release(kernel_t *kernel);
 /* Finds a binary by its handle, or returns an error. */
 aclError binary_find(aclrtBinHandle handle, binary_t **binary);
 aclError function_find_handle(aclrtFuncHandle handle, function_handle_t **function);
-/* The kernel of a function handle or of a symbol. */
+/* Finds the kernel of a function handle or of a symbol. */
 aclError kernel_of(const void *function_or_symbol, kernel_t **kernel);
 function_handle_t *function_new(binary_t *binary, kernel_t *kernel, bool cpu);
 /* Ends the argument lists of the binary's functions. */
 void args_end_of(const binary_t *binary);
 aclError args_find(aclrtArgsHandle handle, args_t **args);
-/* All arguments of the kernel in one block of memory, with the placeholders pointing into it. */
+/* Returns all arguments of the kernel in one block of memory. The placeholders point into this block. */
 char *args_assemble(const args_t *args, size_t *size);
 
 #endif

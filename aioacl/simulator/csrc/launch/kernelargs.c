@@ -47,7 +47,7 @@ static void match_alias(void *object, void *arg) {
     }
 }
 
-/* A list whose handle is the client's own memory is found by that address. The memory itself is never read. */
+/* Finds a list. Its handle may be an address of the client's own memory. That memory is never read. */
 static args_t *find(aclrtArgsHandle handle) {
     search_t search = {.alias = handle, .found = object_find(KIND_ARGS, handle)};
     if (search.found == NULL && handle != NULL) {
@@ -109,7 +109,7 @@ aclError do_aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle *arg
     return rc;
 }
 
-/* Only the address of the client's memory is used; the simulator stores what is appended. */
+/* Only the address of the client's memory is used. The simulator stores the arguments in its own memory. */
 aclError do_aclrtKernelArgsInitByUserMem(aclrtFuncHandle funcHandle, aclrtArgsHandle argsHandle,
                                          void *userHostMem, size_t actualArgsSize) {
     if (funcHandle == NULL || argsHandle == NULL || userHostMem == NULL) {

@@ -11,7 +11,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* The reason that the kernel on this thread has given for its failure. */
+/* The reason that the kernel on this thread gave for its failure. */
 static _Thread_local char explained[SIM_WHY_BYTES - 80];
 
 API void aclsim_explain(const char *why) {
@@ -148,7 +148,7 @@ static shape_t flat(uint32_t num_blocks) {
     return (shape_t){.num_blocks = num_blocks, .grid = {num_blocks, 1, 1}, .block = {1, 1, 1}};
 }
 
-/* Attributes are checked and have no effect: a simulated kernel uses no cores. */
+/* Attributes are checked and have no effect, because a simulated kernel uses no cores. */
 static aclError check_config(const aclrtLaunchKernelCfg *cfg) {
     if (cfg == NULL || cfg->numAttrs == 0) {
         return ACL_SUCCESS;
@@ -173,7 +173,7 @@ static aclError check(const shape_t *shape, const aclrtLaunchKernelCfg *cfg) {
     return empty ? error_set(RT_PARAM_INVALID, "number of blocks") : check_config(cfg);
 }
 
-/* Called with sim.lock held: a work for the kernel of a function or symbol, without arguments yet. */
+/* Creates the work of a launch for a function or symbol, without arguments. Called with sim.lock held. */
 static aclError make(aclrtFuncHandle handle, const shape_t *shape, launch_t **launch) {
     const function_handle_t *function = object_find(KIND_FUNCTION, handle);
     if (context_need() == NULL) {

@@ -8,12 +8,12 @@ typedef struct {
     work_t work;
     kernel_t *kernel;
     shape_t shape;
-    aclrtFuncHandle handle; /* of the launched function; NULL: a symbol */
+    aclrtFuncHandle handle; /* the launched function; NULL: a symbol was launched */
     size_t size;
     char *copy;          /* the arguments, if the launch copied them */
     const void *address; /* otherwise the address of the arguments on the device */
     void *pinned;
-    kernel_function_t function; /* the one that was registered when the task began */
+    kernel_function_t function; /* the function that was registered when the task began */
     void *user;
     char why[SIM_WHY_BYTES]; /* why the task failed */
 } launch_t;
@@ -25,7 +25,7 @@ typedef struct {
     size_t holder_count;
 } host_args_t;
 
-/* What a failure of a kernel concerns: the function, its arguments, and the callback of its binary. */
+/* The origin of a kernel's failure: the function, its arguments, and the callback of its binary. */
 typedef struct {
     launch_t *launch; /* kept by a reference; NULL: not a kernel */
     aclrtFuncHandle function;

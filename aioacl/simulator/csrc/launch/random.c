@@ -1,7 +1,7 @@
 /*
  * Random numbers. The generator is Philox 4x32 with ten rounds: a function of the seed and of a counter of 128
- * bits in device memory. Each task advances the counter by the blocks that it has used. So the same seed and
- * counter give the same numbers, and tasks that share a counter never repeat numbers.
+ * bits in device memory. Each task advances the counter by the number of blocks that it has used. So the same
+ * seed and counter give the same numbers, and tasks that share a counter never repeat numbers.
  */
 #include <math.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static uint64_t next_long(generator_t *generator) {
     return high << 32 | next_word(generator);
 }
 
-/* From 0 to below 1, with all bits of a double. */
+/* Returns a number from 0 to below 1, with all bits of a double. */
 static double next_unit(generator_t *generator) {
     return (double)(next_long(generator) >> 11) * 0x1p-53;
 }
@@ -176,7 +176,7 @@ static bool fetch_all(random_t *random) {
     const aclrtRandomNumFuncParaInfo *given = &random->info.randomNumFuncParaInfo;
     bool there = fetch(random, &random->info.randomSeed, &random->seed) &&
                  fetch(random, &random->info.randomNum, &random->count);
-    /* All kinds but the first have two parameters, at the same places. */
+    /* All kinds except the first have two parameters, stored at the same places. */
     there = there && fetch(random, &given->paramInfo.uniformDisInfo.min, random->first);
     return there && (is_bitmask(random) || fetch(random, &given->paramInfo.uniformDisInfo.max, random->second));
 }
