@@ -1,12 +1,13 @@
 /*
- * A second address of the client's memory: its window. Shared pages are mapped again there. Private pages
- * cannot be mapped twice: their content is copied to shared pages, which then replace them. When the
- * registration ends, and in a forked child, private pages replace the shared ones again.
+ * A second address of the client's memory: its window. Shared pages are mapped a second time at the window.
+ * Private pages cannot be mapped twice. So their content is copied to shared pages, which then replace the
+ * private pages. When the registration ends, and in a forked child, private pages replace the shared pages
+ * again.
  *
  * Other threads may write while pages are exchanged, for example beside the memory in its last page. A write to
  * the old page after the copy is repeated in the new page. Until then, for about a microsecond, a thread may
- * read the old value. If a word is changed before the exchange and changed back after it, it gets the value in
- * between.
+ * read the old value. If a word is changed before the exchange and changed back after it, the word gets the
+ * value of the first change.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,14 +29,15 @@ typedef struct {
     char *end;
     int access;
     bool shared;
-    uint64_t file; /* of shared pages without a name; each window has its own */
+    uint64_t file; /* inode of shared pages without a name; each window has its own */
 } region_t;
 
-/* Data of the current step; under sim.lock. */
+/* Data of the current step; protected by sim.lock. */
 static uint64_t copied[STEP_WORDS];
 static uint64_t latest[STEP_WORDS];
 
-/* Reads a line of /proc/self/maps. False: not a region, or one that must not be changed: the caller's stack. */
+/* Reads a line of /proc/self/maps. False: the line has no region, or the region is the caller's stack, which
+ * must not be changed. */
 static bool read_region(const char *line, region_t *region) {
     unsigned long begin = 0;
     unsigned long end = 0;
@@ -54,7 +56,7 @@ static bool read_region(const char *line, region_t *region) {
     return own < (uintptr_t)begin || own >= (uintptr_t)end;
 }
 
-/* Called with a piece of the memory that begins at this offset. False: it failed. */
+/* Called with a piece of the memory that begins at this offset. Returns false on failure. */
 typedef bool visit_t(size_t offset, size_t size, const region_t *region, void *arg);
 
 /* Visits the mapped pieces in order. False: there are gaps, or a visit has failed. */
@@ -77,7 +79,7 @@ static bool each_piece(const char *memory, size_t size, visit_t *visit, void *ar
     return good == size;
 }
 
-/* Not checked by sanitizers: bytes beside the memory in its last page may be poisoned. */
+/* Turns off the checks of sanitizers, because bytes beside the memory in its last page may be poisoned. */
 #define UNCHECKED __attribute__((no_sanitize("address"), no_sanitize("thread"))) static
 
 UNCHECKED void copy_words(void *target, const void *source, size_t size) {
@@ -103,8 +105,8 @@ UNCHECKED void carry_over(void *pages, const void *old, size_t size) {
 }
 
 /* Puts the pages themselves into a pipe, so that they can be read after they are unmapped. Returns the number
- * of bytes; 0 for pages that cannot be written. The page must belong to the process alone, as it does after a
- * write. */
+ * of bytes; 0 for pages that cannot be written. The pages must belong only to this process, so each page is
+ * written first. */
 UNCHECKED size_t keep(int pipe, char *pages, size_t size, int access) {
     if (pipe < 0 || (access & PROT_WRITE) == 0) {
         return 0;
@@ -129,7 +131,8 @@ static bool read_kept(int pipe, size_t size) {
     return true;
 }
 
-/* The last page may also hold other objects, so it is a short step of its own. */
+/* Returns the size of the next step. The last page may also hold other objects, so it has a short step of its
+ * own. */
 static size_t step_of(size_t left) {
     size_t most = left > HOST_PAGE_BYTES ? left - HOST_PAGE_BYTES : left;
     return most < STEP_BYTES ? most : STEP_BYTES;
@@ -139,10 +142,10 @@ typedef struct {
     char *window;
     char *memory;
     int pipe[2];   /* -1: no pipe */
-    uint64_t file; /* of the window */
+    uint64_t file; /* inode of the window's pages */
 } alias_t;
 
-/* Maps the same pages at `to`, replacing what is there. */
+/* Maps the same pages at `to`, and replaces what is mapped there. */
 static bool map_again(char *pages, size_t size, char *to) {
     return mremap(pages, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
 }
@@ -215,7 +218,8 @@ static bool part_step(const alias_t *alias, size_t offset, size_t size, int acce
     return access == (PROT_READ | PROT_WRITE) || mprotect(pages, size, access) == 0;
 }
 
-/* Pages that the client has mapped there since do not belong to the window. */
+/* Skips pages that the client has mapped there after the registration, because they do not belong to the
+ * window. */
 static bool part_piece(size_t offset, size_t size, const region_t *region, void *arg) {
     const alias_t *alias = arg;
     if (!region->shared || region->file != alias->file) {

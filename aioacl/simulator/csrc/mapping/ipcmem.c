@@ -48,7 +48,7 @@ void ipc_block_ended(const block_t *block) {
     }
 }
 
-/* The place in the list that points at the export; NULL: the error is kept. */
+/* Returns the link of the list that points at the export, or keeps the error and returns NULL. */
 static export_t **find_key(const char *key) {
     for (export_t **link = &exports; *link != NULL; link = &(*link)->next) {
         if (strncmp((*link)->key, key, KEY_BYTES) == 0) {
@@ -59,7 +59,7 @@ static export_t **find_key(const char *key) {
     return NULL;
 }
 
-/* The device memory that contains the range. */
+/* Returns the block of device memory that contains the range, or NULL. */
 static const block_t *find_shareable(const void *pointer, size_t size) {
     const block_t *block = block_find(pointer);
     bool device = block != NULL && (block->kind == BLOCK_DEVICE || block->kind == BLOCK_POOL);
@@ -125,7 +125,7 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
     return rc;
 }
 
-/* Closes imports before the export. */
+/* Each call closes one import. When no import is left, the call closes the export. */
 aclError do_aclrtIpcMemClose(const char *key) {
     if (key == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "key");
@@ -180,7 +180,7 @@ aclError do_aclrtIpcMemImportPidInterServer(const char *key, aclrtServerPid *ser
     return error_quiet(RT_FEATURE_NOT_SUPPORT, "aclrtIpcMemImportPidInterServer");
 }
 
-/* Devices access each other's memory here without page tables; only the arguments are checked. */
+/* Simulated devices access each other's memory without page tables, so only the arguments are checked. */
 aclError do_aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t flags) {
     if (devPtr == NULL || size == 0 || flags != 0) {
         return error_quiet(ACL_INVALID_PARAM, devPtr == NULL ? "devPtr" : "size or flags");

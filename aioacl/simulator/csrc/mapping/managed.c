@@ -1,7 +1,8 @@
 /*
- * Managed memory: one address for hosts and devices. Nothing has to be moved here. So advice and prefetching
- * only change what queries return, for each page of 2 MiB. The vendor's documents call these functions
- * reserved. Their behaviour follows the runtime's checks, and the values of attributes follow their names.
+ * Managed memory: one address for hosts and devices. In the simulator, no page has to be moved. So advice and
+ * prefetching only change what queries return, for each page of 2 MiB. The vendor's documents call these
+ * functions reserved. Their behaviour here is derived from the runtime's checks, and the values of attributes
+ * from the names of the attributes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -152,7 +153,7 @@ static int32_t value_of(const managed_page_t *page, aclrtMemManagedRangeAttribut
     }
 }
 
-/* Pages with different values have no common value. */
+/* Returns the value that all pages of the range share. Pages with different values have no common value. */
 static int32_t common_value(const managed_range_t *range, aclrtMemManagedRangeAttribute attribute) {
     static const managed_page_t neutral;
     int32_t value = value_of(range->first, attribute);

@@ -1,6 +1,6 @@
 /*
  * Reserved addresses, and the mappings there. A mapping is a block. Copies through a mapping without access are
- * refused. Any location may be granted access. A copy has the access of all locations together.
+ * refused. Any location may be granted access. A copy has the access of all locations combined.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -43,7 +43,7 @@ static aclError check_reserve(void **virPtr, size_t size, uint64_t flags) {
     return valid ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "size or flags");
 }
 
-/* Needs no context: addresses belong to the process. */
+/* Needs no context, because addresses belong to the process. */
 aclError do_aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
                                    uint64_t flags) {
     aclError rc = check_reserve(virPtr, size, flags);
@@ -90,7 +90,7 @@ static void grant(block_t *block) {
     block->access = access;
 }
 
-/* An ended mapping that a copy still uses keeps its addresses. */
+/* Whether the range is free. An ended mapping that a copy still uses keeps its addresses. */
 static bool range_is_free(const area_t *area, const char *base, size_t size) {
     size_t offset = (size_t)(base - area->base);
     return size <= area->size && offset <= area->size - size && !block_overlaps(base, size) &&
@@ -173,7 +173,7 @@ void mapping_block_gone(block_t *block) {
     free(mapping);
 }
 
-/* The mapping that begins there, or NULL; then the error is kept. */
+/* Returns the mapping that begins there, or keeps the error and returns NULL. */
 static block_t *find_mapping(const void *pointer) {
     block_t *block = block_at(pointer, BLOCK_MAPPED);
     if (block == NULL) {
@@ -196,7 +196,7 @@ aclError do_aclrtUnmapMem(void *virPtr) {
     return block != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }
 
-/* The access of a location; NULL: the error is kept. */
+/* Returns the access of a location, or keeps the error and returns NULL. */
 static uint8_t *access_of(mapping_t *mapping, aclrtMemLocation location) {
     if (location.type == ACL_MEM_LOCATION_TYPE_HOST) {
         return &mapping->host;
@@ -254,7 +254,7 @@ aclError do_aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t
     return access != NULL ? ACL_SUCCESS : thread_self()->last_error;
 }
 
-/* Returns the same handle once more: the client must free it once for each time it was returned. */
+/* Returns the same handle again. The client must free a handle as often as it was returned. */
 aclError do_aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle) {
     if (virPtr == NULL || handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "handle");

@@ -51,7 +51,7 @@ size_t physical_granularity(const aclrtPhysicalMemProp *prop) {
     return is_gigantic(prop->memAttr) ? GIGANTIC_BYTES : HUGE_BYTES;
 }
 
-/* The device of the memory; NULL for a host. */
+/* Finds the device of the memory; NULL for host memory. */
 static aclError find_place(const aclrtPhysicalMemProp *prop, device_t **device) {
     *device = NULL;
     if (prop->location.type == ACL_MEM_LOCATION_TYPE_DEVICE) {
@@ -150,7 +150,7 @@ static aclError allocate(aclrtDrvMemHandle *handle, size_t size, const aclrtPhys
     storage_t *storage = fits ? storage_new(device, whole, prop) : NULL;
     physical_t *physical = storage != NULL ? physical_new(storage, size) : NULL;
     if (storage != NULL) {
-        storage_release(storage); /* the handle, if there is one, has its own reference */
+        storage_release(storage); /* a created handle has its own reference */
     }
     if (physical == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "size");

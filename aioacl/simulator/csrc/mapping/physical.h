@@ -4,12 +4,12 @@
 
 #include "block.h"
 
-/* Bytes for which there may be several handles. */
+/* Physical bytes. Several handles may refer to them. */
 typedef struct {
     int file;
     size_t size;
     uint32_t refs;
-    uint64_t share;   /* the number from which other handles are created; 0: it has not been exported */
+    uint64_t share;   /* the number from which other handles are created; 0: not exported */
     bool open;        /* any process may import it */
     bool listed;      /* this process may import it */
     device_t *device; /* NULL: host memory */
@@ -24,11 +24,11 @@ typedef struct {
     uint32_t maps;
 } physical_t;
 
-/* The memory behind a handle, or NULL; then the error is kept. */
+/* Returns the memory of a handle, or keeps the error and returns NULL. */
 physical_t *physical_find(const void *handle);
-/* Another handle for the same bytes; NULL if no memory is left. */
+/* Creates another handle for the same bytes; NULL if no memory is left. */
 physical_t *physical_new(storage_t *storage, size_t size);
-/* Frees the memory if it has neither a handle nor a mapping. */
+/* Frees the memory if it has no handle and no mapping. */
 void physical_settle(physical_t *physical);
 storage_t *storage_of_share(uint64_t share);
 /* Whether memory with these attributes exists; if not, keeps the text and returns 100000. */

@@ -2,8 +2,9 @@
  * Pools: device memory that is allocated and freed in the order of a stream.
  *
  * The call that allocates returns the address. The memory belongs to the caller as soon as the stream runs the
- * task. Freeing ends the block when the stream reaches that task. Memory that a pool has taken from its device
- * stays with the pool until it is trimmed. Synchronizing returns the free memory above the threshold.
+ * task. A call that frees enqueues a task, and the block ends when the stream reaches this task. Memory that a
+ * pool has taken from its device stays with the pool until the pool is trimmed. Synchronizing returns free
+ * memory above the threshold to the device.
  */
 #include <string.h>
 
@@ -97,7 +98,7 @@ static void pool_kill(mempool_t *pool) {
     object_kill(&pool->object);
 }
 
-/* Blocks in use stay valid; the pool ends with the last of them. */
+/* Blocks in use stay valid, and the pool ends with the last of these blocks. */
 aclError do_aclrtMemPoolDestroy(const aclrtMemPool memPool) {
     if (memPool == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "memPool");

@@ -11,12 +11,12 @@ typedef struct {
     uint64_t threshold; /* free memory that stays with the pool when a call synchronizes */
     uint64_t used;
     uint64_t used_high;
-    uint64_t reserved; /* taken from the device */
+    uint64_t reserved; /* bytes taken from the device */
     uint64_t reserved_high;
     int32_t reuse[ACL_RT_MEM_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES + 1];
 } mempool_t;
 
-/* The pool behind a handle, or NULL; then the error is kept. */
+/* Returns the pool of a handle, or keeps the error and returns NULL. */
 mempool_t *pool_find(const void *handle);
 
 #endif

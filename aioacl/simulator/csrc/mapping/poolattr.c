@@ -25,7 +25,7 @@ static uint64_t *counter_of(mempool_t *pool, aclrtMemPoolAttr attr) {
     }
 }
 
-/* The high marks can only be reset, and the current values cannot be set. */
+/* The high-water marks can only be reset to 0, and the current values cannot be set. */
 static bool set_counter(mempool_t *pool, aclrtMemPoolAttr attr, uint64_t value) {
     uint64_t *counter = counter_of(pool, attr);
     bool mark = attr == ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_HIGH || attr == ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH;
@@ -36,8 +36,8 @@ static bool set_counter(mempool_t *pool, aclrtMemPoolAttr attr, uint64_t value) 
     return true;
 }
 
-/* The reuse of blocks between streams makes no difference here: an address is free when its stream has freed
- * it. */
+/* The settings for the reuse of blocks between streams have no effect, because an address is free as soon as
+ * its stream has freed it. */
 aclError do_aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value) {
     if (memPool == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "memPool");

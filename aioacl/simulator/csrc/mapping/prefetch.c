@@ -68,7 +68,7 @@ aclError do_aclrtMemManagedPrefetchAsync(const void *ptr, size_t size, aclrtMemM
     return rc;
 }
 
-/* Each location applies from its index to the next one's. */
+/* Each location applies from its own index up to the index of the next location. */
 static bool indexes_valid(const size_t *indexes, size_t count, size_t most) {
     for (size_t i = 0; i < count; i++) {
         if (i == 0 ? indexes[i] != 0 : indexes[i] <= indexes[i - 1] || indexes[i] >= most) {

@@ -1,6 +1,6 @@
 /*
- * Registered host memory: the client's own, which copies then treat as pinned, or pinned memory of ACL. Kernels
- * access it at a second address, its window. Copies cannot use that address.
+ * Registered host memory. It is the client's own memory, which copies then treat as pinned, or pinned memory of
+ * ACL. Kernels access it at a second address, its window. Copies cannot use that address.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -21,10 +21,10 @@ typedef struct registration {
     char *base;
     size_t size;
     device_t *device;
-    block_t *block;  /* that contains the memory */
-    area_t *window;  /* NULL: only pinned */
-    uint64_t file;   /* of the pages in the window that replaced private ones; 0: there are none */
-    uint32_t access; /* what kernels may do through the window; 0: it could not be made */
+    block_t *block;  /* the block that contains the memory */
+    area_t *window;  /* NULL: the memory is only pinned */
+    uint64_t file;   /* inode of the window's pages that replaced private pages; 0: none */
+    uint32_t access; /* what kernels may do through the window; 0: the pages could not be mapped */
 } registration_t;
 
 static registration_t *registrations;
@@ -48,7 +48,7 @@ static bool is_registered(const char *base, size_t size) {
     return false;
 }
 
-/* Memory whose pages cannot be mapped twice also has a window, without access. */
+/* Memory whose pages cannot be mapped twice also gets a window, but without access. */
 static aclError window_new(registration_t *registration, uint32_t access) {
     size_t whole = (registration->size + HOST_PAGE_BYTES - 1) / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
     area_t *area = area_new(whole, HOST_PAGE_BYTES, NULL);
@@ -65,8 +65,8 @@ static aclError window_new(registration_t *registration, uint32_t access) {
     return ACL_SUCCESS;
 }
 
-/* ACL's pinned block that contains all of the memory, in pages of its own. No copy may be using it, because its
- * pages may be replaced. */
+/* Returns ACL's pinned block that contains all of the memory, in pages of its own. Waits for copies that use
+ * the block, because its pages may be replaced. */
 static block_t *pinned_block(const char *base, size_t size) {
     block_t *block = block_find(base);
     while (block != NULL && block->kind == BLOCK_HOST && block->pins > 0) {
@@ -176,8 +176,8 @@ void register_block_ended(const block_t *block) {
     end_those(NULL, block);
 }
 
-/* In a forked child: private memory must not be shared with the parent, whose devices the child does not use.
- */
+/* Called in a forked child. Private memory must not be shared with the parent, whose devices the child does not
+ * use. */
 void register_forked(void) {
     for (registration_t *each = registrations; each != NULL; each = each->next) {
         window_part(each);

@@ -67,7 +67,7 @@ static bool read_share(const void *from, uint64_t *share) {
     return there;
 }
 
-/* The memory that has the number, or NULL; then the error is kept. */
+/* Returns the memory that has the number, or keeps the error and returns NULL. */
 static storage_t *find_share(uint64_t share) {
     storage_t *storage = storage_of_share(share);
     if (storage == NULL) {

@@ -1,4 +1,5 @@
-/* Reserved address space: reserved by the client, or standing for memory that only a device could access. */
+/* Reserved address space. The client has reserved it, or it stands for memory that only a device could access.
+ */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -19,7 +20,7 @@ static char *map_at(void *expect, size_t size) {
     if (found == MAP_FAILED) {
         return NULL;
     }
-    if (found != expect) { /* a kernel that treats the address as a hint */
+    if (found != expect) { /* the kernel of the host treats the address as a hint */
         munmap(found, size);
         return NULL;
     }

@@ -1,5 +1,5 @@
-/* Batches of copies. Each copy has the locations of its attributes, and goes from a host to a device or back.
- */
+/* Batches of copies. The attributes of a copy name its locations. Each copy goes from a host to a device or
+ * back. */
 #include <string.h>
 
 #include "copy.h"
@@ -32,7 +32,7 @@ static bool arrays_are_there(const batch_t *batch) {
            array_is_there(batch->indexes, batch->attr_count, sizeof *batch->indexes);
 }
 
-/* The checks of the ACL layer. */
+/* Makes the checks of the ACL layer. */
 static aclError check_arrays(const batch_t *batch) {
     static const aclrtMemcpyBatchAttr none;
     if (batch->dsts == NULL || batch->rooms == NULL || batch->srcs == NULL || batch->attrs == NULL ||
@@ -89,7 +89,7 @@ static const aclrtMemcpyBatchAttr *attr_of(const batch_t *batch, size_t i, size_
     return &batch->attrs[*which];
 }
 
-/* All copies are checked before the first is made, and all must have the same direction. */
+/* All copies are checked before the first copy is made, and all must have the same direction. */
 static aclError check_directions(const batch_t *batch, size_t *failed) {
     size_t which = 0;
     aclrtMemcpyKind way = ACL_MEMCPY_DEFAULT;

@@ -12,9 +12,9 @@ static size_t block_count;
 static size_t block_room;
 static uint64_t counts[BLOCK_KINDS];
 static uint64_t bytes[BLOCK_KINDS];
-static uint64_t host_bytes; /* allocated by ACL */
+static uint64_t host_bytes; /* host memory allocated by ACL */
 
-/* Index of the first block that begins above the address. */
+/* Returns the index of the first block that begins above the address. */
 static size_t upper_bound(const void *pointer) {
     size_t low = 0;
     size_t high = block_count;
@@ -170,7 +170,7 @@ void block_end(block_t *block) {
     }
 }
 
-/* From the end, so that the visitor may end the block that it visits. */
+/* Visits the blocks from the end, so that the visitor may end the block that it visits. */
 void block_each(void (*visit)(block_t *block, void *arg), void *arg) {
     for (size_t i = block_count; i-- > 0;) {
         visit(blocks[i], arg);
@@ -203,7 +203,7 @@ static bool may(const block_t *block, const void *pointer, uint32_t access) {
     return true;
 }
 
-/* If several rows read bytes that were never written, the first of them is reported. */
+/* If several rows read bytes that were never written, only the first such row is reported. */
 static void watch(const block_t *block, size_t offset, size_t width, size_t pitch, size_t height,
                   uint32_t access) {
     bool told = (access & MEMORY_READS) == 0;
@@ -238,7 +238,7 @@ bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t hei
     if (count > block->size || offset > block->size - count) {
         usage_note("moves %zu bytes at %p, past the end of block %p (%zu bytes)", count, pointer,
                    (void *)block->base, block->size);
-        block->damaged = block->damaged || (access & MEMORY_WRITES) != 0; /* it has been reported */
+        block->damaged = block->damaged || (access & MEMORY_WRITES) != 0; /* the write has been reported */
     }
     if (count > block->capacity - offset || !may(block, pointer, access) ||
         !is_left(block, pointer, count, access)) {

@@ -27,7 +27,7 @@ typedef struct block {
     size_t capacity; /* available bytes */
     block_kind_t kind;
     device_t *device; /* NULL: host memory */
-    void *owner;      /* data of the kind's family */
+    void *owner;      /* data of the family that handles this kind of block */
     uint8_t *written; /* one bit per byte, while reads of uninitialised memory are watched */
     uint32_t pins;
     uint32_t access; /* what copies may do: MEMORY_READS, MEMORY_WRITES */
@@ -37,29 +37,29 @@ typedef struct block {
     bool returning; /* a stream will free it */
 } block_t;
 
-/* The block in which an address lies, or NULL. */
+/* Returns the block in which an address lies, or NULL. */
 block_t *block_find(const void *pointer);
-/* The block that starts there, if it is of that kind. */
+/* Returns the block that starts there, or NULL if there is no such block of that kind. */
 block_t *block_at(const void *pointer, block_kind_t kind);
 bool block_overlaps(const void *pointer, size_t size);
-/* New memory between two red zones; NULL if no memory is left. */
+/* Creates a block of new memory between two red zones; NULL if no memory is left. */
 block_t *block_make(block_kind_t kind, device_t *device, size_t size, size_t capacity);
-/* A block for memory that its family has found elsewhere; NULL if no memory is left. */
+/* Creates a block for memory that already exists; NULL if no memory is left. */
 block_t *block_adopt(block_kind_t kind, device_t *device, char *base, size_t size);
 /* Ends the block. Its memory is freed when it is no longer pinned. */
 void block_end(block_t *block);
 void block_each(void (*visit)(block_t *block, void *arg), void *arg);
-/* Counts of live blocks of a kind. */
+/* The number of live blocks of a kind, and their bytes. */
 uint64_t block_count_of(block_kind_t kind);
 uint64_t block_bytes_of(block_kind_t kind);
 
 /* guard.c: red zones, and memory that was never written. */
 enum { ZONE_BYTES = 64, HOST_PAGE_BYTES = 4096 };
 
-/* The number of the simulator's bytes before a block. Large blocks keep the alignment of pages. */
+/* Returns the number of the simulator's bytes before a block. Large blocks stay aligned to pages. */
 size_t zone_front(block_kind_t kind, size_t capacity);
 void zone_draw(const block_t *block);
-/* Notes a violation if a red zone was written, once per block. True: no red zone was written. */
+/* Returns whether the red zones are unchanged. If not, notes a violation, once per block. */
 bool zone_check(block_t *block);
 void written_begin(block_t *block);
 void written_end(block_t *block);
@@ -72,20 +72,20 @@ typedef struct area {
     struct area *next;
     char *base;
     size_t size;
-    uint32_t uses;    /* mappings into it, with those that have ended and are still pinned */
-    uint32_t leaving; /* those of them that have ended */
-    bool reserved;    /* by the client; otherwise by the simulator */
+    uint32_t uses;    /* number of mappings in the area, including ended mappings that are still pinned */
+    uint32_t leaving; /* number of these mappings that have ended */
+    bool reserved;    /* reserved by the client; otherwise by the simulator */
 } area_t;
 
-/* The area can neither be read nor written. expect: where it must be, or NULL. */
+/* Reserves an area that can neither be read nor written. expect: the address that it must have, or NULL. */
 area_t *area_new(size_t size, size_t alignment, void *expect);
 void area_end(area_t *area);
 area_t *area_find(const void *pointer);
 uint64_t area_reserved_count(void);
 
 /* alias.c. */
-/* Maps the pages at `memory` at `window` as well, replacing what is there, until `alias_end` gets the same
- * file. False: some of the pages cannot be mapped twice, and none is. */
+/* Maps the pages at `memory` also at `window`, and replaces what is mapped there. alias_end() with the same
+ * file ends this. False: some of the pages cannot be mapped twice, and no page is. */
 bool alias_make(char *window, char *memory, size_t size, uint64_t *file);
 /* Makes private pages private again, with their content. The caller must unmap the window then. */
 void alias_end(char *window, char *memory, size_t size, uint64_t file);
@@ -93,10 +93,11 @@ void alias_end(char *window, char *memory, size_t size, uint64_t file);
 /* register.c: called with sim.lock held. */
 void register_end_of_device(const device_t *device);
 uint64_t register_count(void);
-/* The host memory that the device accesses at that address, and what its kernels may do with it; or NULL. */
+/* Returns the host memory that the device accesses at that address, or NULL. `access` gets what kernels may do
+ * with it. */
 const void *register_host_of(const device_t *device, const void *address, uint32_t *access);
 
-/* Called at the end of a block, by kind. */
+/* Called at the end of a block; one function for each kind of block. */
 void pool_block_ended(block_t *block);
 void mapping_block_ended(block_t *block);
 void mapping_block_gone(block_t *block);
@@ -105,10 +106,10 @@ void managed_block_gone(block_t *block);
 void ipc_block_ended(const block_t *block);
 uint64_t ipc_memory_count(void);
 
-/* Whether that many bytes are left on the device; for NULL, on the host. Pinned, managed and physical memory
- * count for the host. */
+/* Whether that many bytes are left on the device, or on the host if `device` is NULL. Pinned, managed and
+ * physical memory count for the host. */
 bool memory_fits(const device_t *device, uint64_t size);
-/* Adds to the bytes in use there; a negative change subtracts. */
+/* Adds to the bytes in use on the device or the host; a negative change subtracts. */
 void memory_account(device_t *device, uint64_t change);
 
 #endif

@@ -9,7 +9,7 @@ static bool is_host(memory_t kind) {
     return kind == MEMORY_PINNED || kind == MEMORY_PAGEABLE;
 }
 
-/* A copy of 0 bytes succeeds, whatever the other arguments are; before 9.1 it was refused. */
+/* A copy of 0 bytes succeeds, and its other arguments are not checked. Before 9.1 it was refused. */
 static bool is_nothing(const copy_t *copy) {
     return copy->count == 0 && sim.settings.cann >= CANN_9_1;
 }
@@ -35,7 +35,7 @@ static plane_t plane_of(const copy_t *copy) {
                      .spitch = copy->spitch};
 }
 
-/* Pageable memory has no block. */
+/* Pins both sides. Pageable memory has no block, and is not pinned. */
 static bool pin_both(const copy_t *copy, void **to, void **from) {
     *to = NULL;
     *from = NULL;
@@ -45,7 +45,7 @@ static bool pin_both(const copy_t *copy, void **to, void **from) {
             memory_pin_rows(copy->dst, copy->count, copy->dpitch, copy->height, MEMORY_WRITES, to));
 }
 
-/* False where the real runtime would crash or the kernel would return an error. */
+/* Returns false if the real runtime would crash or the kernel would return an error. */
 static bool is_mapped(memory_t memory, const void *pointer, size_t span, bool write) {
     bool there = memory != MEMORY_PAGEABLE || move_is_there(pointer, span, write);
     if (!there) {
@@ -113,7 +113,7 @@ static aclError take_failure(stream_t *stream) {
     return code != 0 ? code : fault_copy();
 }
 
-/* Work on a stream that is made for models does not end, and is not waited for. */
+/* The call does not wait for a stream that is made for models, because its work does not end. */
 static aclError wait_before(stream_t *stream) {
     aclError rc = ACL_SUCCESS;
     if (!stream_never_completes(stream)) {
@@ -187,7 +187,7 @@ static aclError copy_queued(context_t *context, aclrtStream handle, const copy_t
     return rc == ACL_SUCCESS ? stream_enqueue(stream, &task) : rc;
 }
 
-/* Pageable memory can be either side. */
+/* Pageable memory can be on either side. */
 static bool side_contradicts(memory_t memory, bool kind_says_device) {
     return memory != MEMORY_PAGEABLE && (memory == MEMORY_DEVICE) != kind_says_device;
 }
@@ -233,7 +233,7 @@ aclError copy_async(aclrtStream stream, copy_t *copy) {
     if (context == NULL) {
         return RT_CONTEXT_NULL;
     }
-    bool onto_itself = copy->dst == copy->src && copy->dpitch == 0; /* then the stream is not checked */
+    bool onto_itself = copy->dst == copy->src && copy->dpitch == 0; /* such a copy does not check the stream */
     copy_classify(copy);
     if (copy->to == MEMORY_STALE || copy->from == MEMORY_STALE) {
         usage_note("passes %p, which is freed memory", copy->to == MEMORY_STALE ? copy->dst : copy->src);

@@ -7,7 +7,7 @@
 typedef struct {
     void *dst;
     const void *src;
-    size_t count; /* bytes of a row */
+    size_t count; /* the bytes of a row */
     size_t height;
     size_t dpitch;
     size_t spitch;

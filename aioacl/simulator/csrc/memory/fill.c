@@ -22,7 +22,7 @@ void fill_memory(void *to, uint32_t value, size_t count, bool words) {
     }
 }
 
-/* A fill of 0 bytes succeeds, whatever the other arguments are; before 9.1 it was refused. */
+/* A fill of 0 bytes succeeds, and its other arguments are not checked. Before 9.1 it was refused. */
 static bool is_nothing(const fill_t *fill) {
     return fill->count == 0 && sim.settings.cann >= CANN_9_1;
 }

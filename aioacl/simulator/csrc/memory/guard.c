@@ -8,8 +8,8 @@
 
 enum { ZONE_BYTE = 0xFB, PAGED_FROM = 1 << 20 };
 
-/* Large blocks start at a page. Pinned blocks do so from the size of one page on, because they can then be
- * registered. */
+/* Large blocks start at a page. Pinned blocks start at a page if they have at least the size of one page,
+ * because they can then be registered. */
 size_t zone_front(block_kind_t kind, size_t capacity) {
     size_t paged_from = kind == BLOCK_HOST ? HOST_PAGE_BYTES : PAGED_FROM;
     return capacity >= paged_from ? HOST_PAGE_BYTES : ZONE_BYTES;
@@ -19,13 +19,13 @@ static bool has_zones(const block_t *block) {
     return block->kind != BLOCK_MAPPED && block->kind != BLOCK_REGISTERED;
 }
 
-/* The zone behind a block starts at the end of the requested size, in the padding of the runtime. */
+/* The zone after a block starts at the end of the requested size, in the padding of the runtime. */
 void zone_draw(const block_t *block) {
     memset(block->base - ZONE_BYTES, ZONE_BYTE, ZONE_BYTES);
     memset(block->base + block->size, ZONE_BYTE, block->capacity - block->size + ZONE_BYTES);
 }
 
-/* The offset, from the block's start, of the first byte with an unexpected value. */
+/* Finds the first byte with an unexpected value. `offset` is counted from the block's start. */
 static bool find_damage(const block_t *block, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t *offset) {
     for (ptrdiff_t i = begin; i < end; i++) {
         if ((uint8_t)block->base[i] != ZONE_BYTE) {

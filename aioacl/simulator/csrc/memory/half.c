@@ -1,6 +1,6 @@
 /*
- * Half floats, converted as in the runtime: without infinity and NaN. Their bit patterns are read as
- * numbers with the next exponent. A value that would become one of them becomes the largest finite number.
+ * Half floats, converted as in the runtime: without infinity and NaN. Their bit patterns are read as numbers
+ * with the next exponent. A value that would become infinity or NaN becomes the largest finite number.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Copies whose addresses are in device memory, and are read when the stream reaches the copy. */
+/* Copies whose addresses are in device memory. The addresses are read when the stream reaches the copy. */
 #include <stdlib.h>
 #include <string.h>
 

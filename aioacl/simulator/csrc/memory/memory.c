@@ -77,7 +77,7 @@ aclError do_aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy p
     return malloc_device(devPtr, size, padding_of(policy));
 }
 
-/* The device is the last one that the attributes name, or the caller's. */
+/* The device is the last device that the attributes name, or the caller's device. */
 static aclError read_config(const aclrtMallocConfig *cfg, device_t **device) {
     if (cfg != NULL && !array_is_there(cfg->attrs, cfg->numAttrs, sizeof *cfg->attrs)) {
         return error_set(RT_PARAM_INVALID, "cfg");
@@ -122,7 +122,7 @@ aclError do_aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy 
     return rc;
 }
 
-/* Memory of the task scheduler is not separate here: it is ordinary device memory. */
+/* The simulator has no separate memory of the task scheduler, so this is ordinary device memory. */
 aclError do_aclrtMallocForTaskScheduler(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
                                         aclrtMallocConfig *cfg) {
     return do_aclrtMallocWithCfg(devPtr, size, policy, cfg);
@@ -151,8 +151,8 @@ aclError do_aclrtMallocHost(void **hostPtr, size_t size) {
     return rc;
 }
 
-/* Of the attributes, the module and the flag of the address space apply to host memory. Neither has an effect.
- */
+/* Only two attributes apply to host memory: the module and the flag of the address space. Neither has an
+ * effect. */
 static bool host_config_valid(const aclrtMallocConfig *cfg) {
     if (cfg != NULL && (cfg->attrs == NULL || !array_is_there(cfg->attrs, cfg->numAttrs, sizeof *cfg->attrs))) {
         return false;

@@ -31,7 +31,7 @@ void move_rows(const plane_t *plane) {
     }
 }
 
-/* Asks the kernel page by page; for kernels without MADV_POPULATE. */
+/* Asks the kernel about each page, because older kernels have no MADV_POPULATE. */
 static bool resident(char *page, size_t length, size_t page_size) {
     unsigned char state[1024];
     size_t chunk = sizeof state * page_size;
@@ -44,9 +44,8 @@ static bool resident(char *page, size_t length, size_t page_size) {
     return true;
 }
 
-/* Missing permission and a kernel without the advice give the same error. A page that exists distinguishes
- * them.
- */
+/* Missing permission and a kernel without the advice give the same error. The check of a page that surely
+ * exists distinguishes the two. */
 static bool can_populate(size_t page_size) {
     char here = 0;
     char *page = (char *)((uintptr_t)&here / page_size * page_size);
@@ -69,7 +68,7 @@ bool move_is_there(const void *pointer, size_t count, bool write) {
     return permitted && resident(page, last - first, page_size);
 }
 
-/* A longer array is taken for a wrong number. Checking it would create its pages. */
+/* An array longer than this limit counts as a wrong length. A check of such an array would create its pages. */
 enum { ARRAY_BYTES_MOST = 16 << 20, FILE_BYTES_MOST = 1 << 30 };
 
 bool array_is_there(const void *array, size_t count, size_t size) {
@@ -88,7 +87,7 @@ bool place_is_there(const void *place, size_t size) {
     return move_is_there(place, size, true);
 }
 
-/* The words are in device memory, so that the writes of earlier tasks count. */
+/* Reads words from device memory when the task runs, so that the writes of earlier tasks count. */
 static bool read_words(const void *pointer, void *words, size_t size) {
     void *block = NULL;
     if (!memory_pin_for(pointer, size, MEMORY_READS, &block)) {
@@ -99,7 +98,7 @@ static bool read_words(const void *pointer, void *words, size_t size) {
     return true;
 }
 
-/* The task becomes the copy that it stands for. */
+/* Replaces the task by the copy that it stands for. */
 static bool resolve(task_t *task) {
     indirect_t *indirect = task->indirect;
     copy_words_t words = {.count = indirect->count};

@@ -49,7 +49,7 @@ static double half_value(uint16_t bits) {
     return (bits >> 15) != 0 ? -value : value;
 }
 
-/* The distance between neighbouring halves of that size is 2 to the power of its exponent less 10. */
+/* Two neighbouring halves of this size differ by 2 to the power of (exponent - 10). */
 static uint16_t half_bits(double value) {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
     double size = fabs(value);
@@ -60,7 +60,7 @@ static uint16_t half_bits(double value) {
     if (size == 0) {
         return sign;
     }
-    if (size >= 65520) { /* half way between the largest half and the next one, which does not exist */
+    if (size >= 65520) { /* half way from the largest half to the number that would follow */
         return sign | 0x7C00;
     }
     frexp(size, &exponent);

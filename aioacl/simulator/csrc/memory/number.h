@@ -18,14 +18,14 @@ typedef struct {
     uint32_t bytes;
 } number_type_t;
 
-/* The type of integers of 8 to 64 bits, and of floating-point types that C or a few shifts can convert;
- * otherwise NONE. */
+/* Returns the type of an integer of 8 to 64 bits, or of a floating-point number that C or a few shifts can
+ * convert. For every other type, returns NONE. */
 number_type_t number_type(aclDataType type);
 bool number_is_real(number_type_t type);
 
 double number_read_real(number_type_t type, const void *from);
 void number_write_real(number_type_t type, void *to, double value);
-/* Reads an integer type; signed ones are sign-extended. */
+/* Reads an integer. Signed integers are sign-extended. */
 uint64_t number_read_integer(number_type_t type, const void *from);
 void number_write_integer(number_type_t type, void *to, uint64_t value);
 

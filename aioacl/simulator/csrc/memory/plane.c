@@ -20,7 +20,7 @@ static aclError check_plane(const copy_t *copy, bool async) {
     return is_kind(copy->kind, async) ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "kind");
 }
 
-/* The runtime checks these before it looks up the caller's context. */
+/* Checks the limits that the runtime checks before it looks up the caller's context. */
 static aclError check_extent(const copy_t *copy) {
     bool fits = copy->count <= WIDTH_MOST && copy->height <= HEIGHT_MOST;
     return fits ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "width or height");
@@ -48,7 +48,7 @@ aclError do_aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spit
     sim_lock();
     rc = context_need() != NULL ? check_range(&copy) : RT_CONTEXT_NULL;
     rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemcpy2d") : rc;
-    /* The driver of the recordings accepts this copy and moves no bytes. */
+    /* The emulated driver of the recordings accepts this copy and moves no bytes. */
     if (rc == ACL_SUCCESS && !sim.settings.recorded_driver) {
         copy_classify(&copy);
         rc = copy_now(&copy);

@@ -14,7 +14,7 @@ enum {
 
 static const char usage_name[] = "APP";
 
-/* The caches of a simulated device are always coherent; only the arguments are checked. */
+/* The caches of a simulated device are always coherent, so only the arguments are checked. */
 static aclError maintain_cache(const void *pointer, size_t size) {
     if (pointer == NULL || size == 0) {
         return error_quiet(ACL_INVALID_PARAM, pointer == NULL ? "devPtr" : "size");
@@ -114,7 +114,7 @@ aclError do_aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, 
     return rc;
 }
 
-/* All memory belongs to one component. */
+/* In the simulator, all memory belongs to one component. */
 aclError do_aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum,
                                  size_t *outputNum) {
     if (memUsageInfo == NULL || outputNum == NULL) {
