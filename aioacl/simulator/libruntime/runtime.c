@@ -21,10 +21,10 @@ typedef struct module {
     char name[NAME_BYTES];
 } module_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of registering */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held during a registration */
 static _Atomic(module_t *) first;
 
-/* The place in the list that holds the module of that name, or the end of the list. */
+/* Returns the link that points at the module of that name, or the last link of the list. */
 static _Atomic(module_t *) *find(const char *name) {
     _Atomic(module_t *) *place = &first;
     while (atomic_load(place) != NULL && strcmp(atomic_load(place)->name, name) != 0) {

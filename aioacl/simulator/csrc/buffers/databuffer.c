@@ -12,7 +12,7 @@ aclDataBuffer *do_aclCreateDataBuffer(void *data, size_t size) {
     return (aclDataBuffer *)buffer;
 }
 
-/* Does not free the memory that it describes. */
+/* Destroys the data buffer, but does not free the memory that it describes. */
 aclError do_aclDestroyDataBuffer(const aclDataBuffer *dataBuffer) {
     sim_lock();
     data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");

@@ -36,7 +36,7 @@ typedef struct {
     ranges_t value_ranges;
     char *name;          /* owned; NULL: no name */
     char *dynamic_input; /* owned; NULL: none */
-    void *constant;      /* a copy of its own; NULL: none */
+    void *constant;      /* an owned copy; NULL: none */
     size_t constant_size;
     aclMemType placement;
 } tensor_desc_t;
@@ -45,7 +45,7 @@ typedef struct {
 typedef struct {
     uint32_t refs;
     size_t size;
-    size_t length; /* of the valid data */
+    size_t length; /* length of the valid data */
     char user[96];
     char *data;
 } shared_buffer_t;
@@ -53,7 +53,7 @@ typedef struct {
 typedef struct chained {
     object_t object;
     shared_buffer_t *shared;
-    struct chained *head; /* the head of the chain; for a head, itself */
+    struct chained *head; /* the head of the chain; a head points to itself */
     struct chained *next;
 } chained_t;
 
@@ -86,19 +86,19 @@ typedef enum { PROFILE_CONFIG, PROFILE_SUBSCRIPTION, PROFILE_STEP, PROFILE_STAMP
 typedef struct {
     object_t object;
     profile_kind_t kind;
-    bool running; /* configurations: started and not yet stopped */
+    bool running; /* for configurations: started and not yet stopped */
     uint32_t devices;
     uint32_t device_ids[SIM_MAX_DEVICES];
     uint64_t data_types;
-    int *pipe; /* subscriptions: the client's variable for the write end */
+    int *pipe; /* for subscriptions: the client's variable for the write end of the pipe */
 } profile_t;
 
-/* Called with sim.lock held: the object of a handle, or NULL; then the error is kept. `what` names the
- * argument. */
+/* Returns the object of a handle, or keeps the error and returns NULL. `what` names the argument. Called with
+ * sim.lock held. */
 void *described_find(object_kind_t kind, const void *handle, const char *what);
-/* Called with sim.lock held: the number of live objects of all kinds. */
+/* Returns the number of live objects of all kinds. Called with sim.lock held. */
 uint64_t described_count(void);
-/* A new one; NULL if no memory is left. Takes sim.lock. */
+/* Creates an object; NULL if no memory is left. Takes sim.lock. */
 void *described_new(object_kind_t kind);
 
 /* tensordesc.c. */
@@ -108,7 +108,7 @@ bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count);
 
 /* profiling.c. */
 bool metrics_valid(aclprofAicoreMetrics metrics);
-/* With sim.lock held. */
+/* Called with sim.lock held. */
 profile_t *profile_find(profile_kind_t kind, const void *handle, const char *what);
 /* This function and the next take sim.lock. */
 void *profile_new(profile_kind_t kind);

@@ -61,7 +61,7 @@ aclError do_aclrtFreeBuf(aclrtMbuf buf) {
     sim_lock();
     chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     if (buffer != NULL && buffer->head != buffer) {
-        rc = error_set(RT_PARAM_INVALID, "buf"); /* it is freed with its head */
+        rc = error_set(RT_PARAM_INVALID, "buf"); /* the buffer is freed with its head */
     } else if (buffer != NULL) {
         rc = ACL_SUCCESS;
         for (chained_t *next = NULL; buffer != NULL; buffer = next) {
@@ -156,7 +156,7 @@ aclError do_aclrtSetBufUserData(aclrtMbuf buf, const void *dataPtr, size_t size,
     return user_data(buf, NULL, dataPtr, size, offset);
 }
 
-/* The head of a chain, or NULL; then the error is kept. */
+/* Returns the head of a chain, or keeps the error and returns NULL. */
 static chained_t *find_head(const aclrtMbuf buf, aclError *rc) {
     chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "headBuf");
     *rc = buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;

@@ -83,7 +83,7 @@ void do_aclSetTensorDescName(aclTensorDesc *desc, const char *name) {
     sim_unlock();
 }
 
-/* Valid until the name is set again or the description is destroyed. */
+/* The result is valid until the name is set again or the description is destroyed. */
 const char *do_aclGetTensorDescName(aclTensorDesc *desc) {
     sim_lock();
     const tensor_desc_t *found = tensor_find(desc);
@@ -137,7 +137,7 @@ aclError do_aclSetTensorPlaceMent(aclTensorDesc *desc, aclMemType memType) {
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
-/* Only a model returns descriptions in arrays, and only those have an address. */
+/* Only a model returns descriptions in arrays, and only such descriptions have an address. */
 aclTensorDesc *do_aclGetTensorDescByIndex(aclTensorDesc *desc, size_t index) {
     sim_lock();
     tensor_desc_t *found = tensor_find(desc);

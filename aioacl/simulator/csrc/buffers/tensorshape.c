@@ -16,7 +16,7 @@ aclFormat do_aclGetTensorDescFormat(const aclTensorDesc *desc) {
     return format;
 }
 
-/* 0 when a dimension is dynamic or the product overflows. */
+/* Returns 0 if a dimension is dynamic or the product overflows. */
 static size_t count_elements(const tensor_shape_t *shape) {
     size_t count = 1;
     for (size_t i = 0; i < shape->dim_count; i++) {
@@ -179,7 +179,7 @@ aclError do_aclSetTensorOriginShape(aclTensorDesc *desc, int numDims, const int6
     return set_shape(desc, numDims, dims, false);
 }
 
-/* The positions of the four letters of a plain format; NULL if it is not a plain format. */
+/* Returns the four letters of a plain format in their order, or NULL if the format is not plain. */
 static const char *letters_of(aclFormat format) {
     switch (format) {
     case ACL_FORMAT_NCHW:
@@ -193,7 +193,7 @@ static const char *letters_of(aclFormat format) {
     }
 }
 
-/* The dimensions in another order. False: the formats are not orders of the same four dimensions. */
+/* Puts the dimensions into another order. False: the formats are not orders of the same four dimensions. */
 static bool reorder(const tensor_shape_t *from, aclFormat format, int64_t *dims) {
     const char *source = letters_of(from->format);
     const char *target = letters_of(format);

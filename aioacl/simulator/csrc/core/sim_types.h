@@ -164,7 +164,7 @@ typedef struct aclprofEventAttributes {
     } message;
 } aclprofEventAttributes;
 
-/* The headers have this type only inside the parameter. */
+/* The headers write this type only inside the parameters of acldumpRegCallback. */
 typedef int32_t (*acldumpMessageCallback)(const acldumpChunk *chunk, int32_t size);
 
 #endif

@@ -99,9 +99,9 @@ aclError do_aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int n
     return rc;
 }
 
-static char *options[OPTION_COUNT]; /* owned, under sim.lock; NULL: not set */
+static char *options[OPTION_COUNT]; /* owned, protected by sim.lock; NULL: not set */
 
-/* The runtime keeps this option as a flag: every text but "enable" switches it off. */
+/* The runtime keeps this option as a flag: every text except "enable" switches it off. */
 static const char *option_text(aclCompileOpt opt, const char *value) {
     return opt != ACL_OP_JIT_COMPILE ? value : strcmp(value, "enable") == 0 ? "enable" : "disable";
 }
@@ -127,7 +127,7 @@ aclError do_aclSetCompileopt(aclCompileOpt opt, const char *value) {
     return ACL_SUCCESS;
 }
 
-/* With sim.lock held: the text that was set, or the default; NULL if there is neither. */
+/* Returns the text that was set, or the default; NULL if there is neither. Called with sim.lock held. */
 static const char *option_value(aclCompileOpt opt) {
     if ((unsigned int)opt >= OPTION_COUNT) {
         return NULL;
@@ -135,7 +135,7 @@ static const char *option_value(aclCompileOpt opt) {
     return options[opt] == NULL && opt == ACL_OP_JIT_COMPILE ? "disable" : options[opt];
 }
 
-/* The runtime returns a fixed size for ACL_OP_JIT_COMPILE, and torch_npu checks it. */
+/* The runtime returns a fixed size for ACL_OP_JIT_COMPILE, and torch_npu checks this size. */
 size_t do_aclGetCompileoptSize(aclCompileOpt opt) {
     if (opt == ACL_OP_JIT_COMPILE) {
         return JIT_COMPILE_BYTES;

@@ -1,6 +1,6 @@
 /*
  * Subscriptions to the operators of a model. The simulator loads no offline models, so it cannot check a
- * model's id: it accepts every id and reports no operator. The client makes a pipe, and the runtime closes its
+ * model's id. It accepts every id and reports no operator. The client makes a pipe, and the runtime closes its
  * write end when the subscription ends. Then the client's reader ends.
  */
 #include <fcntl.h>
@@ -17,7 +17,7 @@ typedef struct {
     int descriptor;
 } subscription_t;
 
-/* Under sim.lock. */
+/* Protected by sim.lock. */
 static subscription_t subscriptions[SUBSCRIPTIONS_MOST];
 
 static uint64_t key_of(uint32_t model) {
@@ -83,7 +83,8 @@ aclError do_aclprofModelSubscribe(uint32_t modelId, const aclprofSubscribeConfig
     return rc;
 }
 
-/* If the client has closed the descriptor itself, its number may stand for another file now. */
+/* Whether the descriptor may be closed. If the client has closed it already, its number may now belong to
+ * another file. */
 static bool may_close(int descriptor) {
     struct stat status;
     return descriptor > STDERR_FILENO && fstat(descriptor, &status) == 0 &&

@@ -1,5 +1,5 @@
 /* Messages of programs. The runtime writes them to its log files. The simulator has no log files. It prints the
- * messages only if the environment requests this from the runtime: ASCEND_SLOG_PRINT_TO_STDOUT=1. */
+ * messages only if the runtime's environment variable requests this: ASCEND_SLOG_PRINT_TO_STDOUT=1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -134,7 +134,8 @@ static aclError apply_default_device(const char *section) {
     return ACL_SUCCESS;
 }
 
-/* How events of graphs work, in software or in hardware; this makes no difference here. */
+/* Checks the setting for events of graphs: in software or in hardware. It makes no difference in the simulator.
+ */
 static aclError check_event_mode(const char *section) {
     char mode[4] = "0";
     const char *value = section != NULL ? json_member(section, "event_mode") : NULL;

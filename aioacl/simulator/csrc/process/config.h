@@ -6,8 +6,8 @@
 
 enum { DUMP_PATH_BYTES = 4096 };
 
-/* Reads the file and checks that it is JSON. *text is NULL without a file or with an empty one; otherwise the
- * caller owns it. */
+/* Reads the file and checks that it is JSON. *text is NULL if there is no file or the file is empty. Otherwise
+ * the caller owns *text. */
 aclError config_load(const char *path, char **text);
 /* Makes the check that must come before all others: how error texts are stored. */
 aclError config_check_first(const char *text);

@@ -1,5 +1,5 @@
-/* Dumps of tensors and arguments. No operator runs here, so nothing is dumped. The settings are checked and
- * stored, can be read back, and have no other effect. */
+/* Dumps of tensors and arguments. No operator runs in the simulator, so nothing is dumped. The settings are
+ * checked and stored, can be read back, and have no other effect. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 
 enum { CHUNK_FLAG_MOST = 1 };
 
-/* All under sim.lock. */
+/* All protected by sim.lock. */
 static bool dumping;
 static acldumpMessageCallback listener;
 static char argument_path[DUMP_PATH_BYTES];
 static uint32_t argument_type;                /* 0: arguments are not dumped */
-static char configured_path[DUMP_PATH_BYTES]; /* set by aclInit or aclmdlSetDump; "": by neither */
+static char configured_path[DUMP_PATH_BYTES]; /* set by aclInit or aclmdlSetDump; "": not set */
 
 void dump_set_path(const char *path) {
     sim_lock();
@@ -57,7 +57,7 @@ aclError do_aclmdlFinalizeDump(void) {
     return rc;
 }
 
-/* Stored, and never called. */
+/* The callback is stored, and never called. */
 aclError do_acldumpRegCallback(acldumpMessageCallback messageCallback, int32_t flag) {
     if (messageCallback == NULL || flag < 0 || flag > CHUNK_FLAG_MOST) {
         return error_quiet(ACL_INVALID_PARAM, messageCallback == NULL ? "messageCallback" : "flag");
@@ -99,7 +99,7 @@ aclError do_aclopStopDumpArgs(uint32_t dumpType) {
     return ACL_SUCCESS;
 }
 
-/* NULL while dumps of that type are off. The configured path applies to all types. */
+/* Returns NULL while dumps of that type are off. The configured path applies to all types. */
 const char *do_acldumpGetPath(acldumpType dumpType) {
     bool valid = type_valid((uint32_t)dumpType) || dumpType == DATA_DUMP || dumpType == OVERFLOW_DUMP;
     sim_lock();
@@ -109,7 +109,7 @@ const char *do_acldumpGetPath(acldumpType dumpType) {
     return valid && *path != '\0' ? path : NULL;
 }
 
-/* Writes nothing: an exception here has no tensors. */
+/* Writes nothing, because a simulated exception has no tensors. */
 aclError do_acldumpSaveExceptionInfo(const char *fileName, const char *userTag,
                                      const acldumpTensorInfo *tensors, size_t tensorCount) {
     (void)userTag;

@@ -1,16 +1,16 @@
-/* aclInit and aclFinalize, with the counts of libraries that use them. */
+/* aclInit and aclFinalize, with the number of libraries that use them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "config.h"
 #include "initcb.h"
 
-/* All under the lock of initcb.c. */
+/* All protected by the lock of initcb.c. */
 static uint64_t references;
 static bool finalized;
 static atomic_bool ended;  /* true after aclFinalize; read without the lock */
-static char *first_config; /* of the first success; "" if that had none */
-static char *config;       /* of the initialisation in progress or done */
+static char *first_config; /* configuration of the first success; "" if it had none */
+static char *config;       /* configuration of the initialisation in progress or done */
 
 bool init_done(void) {
     return references > 0;
@@ -24,7 +24,7 @@ const char *init_config(void) {
     return config;
 }
 
-/* Only the configuration of the process's first success is accepted, or none. */
+/* Only the configuration of the first success in this process is accepted, or no configuration. */
 static aclError check_same(const char *text) {
     bool same =
         text == NULL || first_config == NULL || *first_config == '\0' || strcmp(first_config, text) == 0;

@@ -1,5 +1,5 @@
-/* Callbacks of aclInit and aclFinalize. One lock protects all; as in the runtime, callbacks run with it held.
- */
+/* Callbacks of aclInit and aclFinalize. One lock protects all lists. As in the runtime, callbacks run with this
+ * lock held. */
 #include "initcb.h"
 
 #include <string.h>

@@ -7,13 +7,13 @@
 /* Calls the callbacks of a type in the order of registration; stops at the first code that is not 0. */
 aclError initcb_start(uint32_t type, const char *config);
 aclError initcb_end(uint32_t type);
-/* Held during aclInit, aclFinalize and registrations. It is recursive. */
+/* The lock is held during aclInit, aclFinalize and registrations. It is recursive. */
 void initcb_lock(void);
 void initcb_unlock(void);
 /* Whether aclInit has succeeded. Called with the lock above held. */
 bool init_done(void);
-/* Whether aclFinalize has succeeded since. The last aclFinalizeReference does not count: it stands for the
- * libraries that initialised, but the runtime also serves others. */
+/* Whether aclFinalize has succeeded after the last initialisation. The last aclFinalizeReference does not
+ * count, because the runtime also serves libraries that did not initialise it. */
 bool init_ended(void);
 const char *init_config(void);
 

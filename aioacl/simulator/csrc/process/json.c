@@ -1,5 +1,5 @@
-/* A recursive-descent check of the text; it builds nothing. Each skip_ function returns what follows, or NULL.
- */
+/* Checks the text by recursive descent, and builds no tree. Each skip_ function returns the text that follows,
+ * or NULL. */
 #include "json.h"
 
 #include <ctype.h>
@@ -64,7 +64,7 @@ static const char *skip_member(const char *at, int depth) {
     return at != NULL && *at == ':' ? skip_value(at + 1, depth) : NULL;
 }
 
-/* Members or elements, at least one, up to the closing bracket. */
+/* Skips the members or elements up to the closing bracket. */
 static const char *skip_list(const char *at, char close, int depth) {
     const char *next = skip_blanks(at + 1);
     if (*next == close) {

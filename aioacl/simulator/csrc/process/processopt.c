@@ -5,7 +5,7 @@
 
 enum { SECOND_US = 1000000, MILLISECOND_US = 1000 };
 
-/* Under sim.lock. */
+/* Protected by sim.lock. */
 static aclrtFloatOverflowMode saturation = ACL_RT_OVERFLOW_MODE_INFNAN;
 static uint64_t op_limit_us; /* the requested value; 0: the maximum of the chip */
 
@@ -20,7 +20,7 @@ static uint64_t longest_us(void) {
     return SOC_OP_TIMEOUT_STEPS * SOC_OP_TIMEOUT_TICK_US;
 }
 
-/* The limit that the chip uses: whole ticks, at most as many as it can count. */
+/* Returns the limit that the chip uses: whole ticks, at most as many as the chip can count. */
 static uint64_t counted_us(uint64_t asked_us) {
     if (asked_us == 0 || asked_us > longest_us()) {
         return longest_us();
@@ -28,7 +28,7 @@ static uint64_t counted_us(uint64_t asked_us) {
     return (asked_us + SOC_OP_TIMEOUT_TICK_US - 1) / SOC_OP_TIMEOUT_TICK_US * SOC_OP_TIMEOUT_TICK_US;
 }
 
-/* Kernels take no time here, so the limit is stored but never reached. */
+/* Simulated kernels take no time, so the limit is stored but never reached. */
 static aclError set_op_limit(uint64_t limit_us) {
     sim_lock();
     op_limit_us = limit_us;
@@ -81,7 +81,8 @@ aclError do_aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode) {
     return ACL_SUCCESS;
 }
 
-/* Applies to kernels of streams created later, which do not use it: the mode is only stored. */
+/* The mode applies to kernels of streams that are created later. Simulated kernels do not use it, so it is only
+ * stored. */
 aclError do_aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
     if ((unsigned int)mode > ACL_RT_OVERFLOW_MODE_INFNAN) {
         return error_set(RT_PARAM_INVALID, "mode");

@@ -7,7 +7,7 @@
 
 enum { PATH_MOST = 4096, METRICS_NONE = 255 };
 
-/* Under sim.lock. */
+/* Protected by sim.lock. */
 static bool initialised;
 static uint32_t running;
 

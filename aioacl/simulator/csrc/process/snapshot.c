@@ -1,7 +1,7 @@
 /*
- * Snapshots of a process: locked, backed up, restored, unlocked. While it is locked, calls that create or
- * launch something wait. A real runtime moves data to the host and back. Here the data stays where it is,
- * because all memory is host memory.
+ * Snapshots of a process, which is locked, backed up, restored and unlocked. While the process is locked, calls
+ * that create or launch something wait. A real runtime moves data to the host and back. In the simulator the
+ * data stays where it is, because all memory is host memory.
  */
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ typedef struct {
     void *arg;
 } told_t;
 
-static told_t callbacks[STAGES][CALLBACKS_MAX]; /* under sim.lock */
+static told_t callbacks[STAGES][CALLBACKS_MAX]; /* protected by sim.lock */
 static _Atomic state_t state;                   /* changed under sim.lock */
 static wait_list_t waiters;
 

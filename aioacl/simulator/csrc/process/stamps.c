@@ -1,11 +1,11 @@
-/* Marks of a client for a profiler: stamps, ranges and steps. They are counted, and have no other effect. */
+/* Marks of a client for a profiler: stamps, ranges and steps. Open ranges are counted. Nothing is recorded. */
 #include <string.h>
 
 #include "described.h"
 
 enum { MESSAGE_MOST = 127, MARK_MOST = 65535 };
 
-/* Under sim.lock. */
+/* Protected by sim.lock. */
 static uint32_t next_range = 1;
 static uint32_t open_ranges;
 
@@ -123,7 +123,7 @@ aclError do_aclprofMarkEx(const char *msg, size_t msgLen, aclrtStream stream) {
     return rc;
 }
 
-/* The same number for the same text, and in practice another number for another text (FNV-1a). */
+/* Returns the same number for the same text, and in practice different numbers for different texts (FNV-1a). */
 uint64_t do_aclprofStr2Id(const char *message) {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (; message != NULL && *message != '\0'; message++) {

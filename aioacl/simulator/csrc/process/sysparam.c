@@ -1,7 +1,7 @@
 /* Options of the process and of contexts, and whether the process runs on the host or on the device. */
 #include "sim.h"
 
-static int64_t options[SIM_OPTIONS]; /* under sim.lock */
+static int64_t options[SIM_OPTIONS]; /* protected by sim.lock */
 
 aclError do_aclrtGetRunMode(aclrtRunMode *runMode) {
     if (runMode == NULL) {

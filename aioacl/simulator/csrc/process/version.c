@@ -29,7 +29,7 @@ static aclError check_package(const char *name, const void *output, const char *
     return output == NULL ? error_quiet(ACL_INVALID_PARAM, what) : ACL_SUCCESS;
 }
 
-/* All packages have the same release, whatever their names are. */
+/* All packages have the same release, independent of their names. */
 aclError do_aclsysGetVersionStr(char *pkgName, char *versionStr) {
     aclError rc = check_package(pkgName, versionStr, "versionStr");
     if (rc == ACL_SUCCESS) {
@@ -59,7 +59,7 @@ aclError do_aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion 
     return ACL_SUCCESS;
 }
 
-/* The version of the interface, from the headers of master. */
+/* Returns the version of the interface, from the headers of master. */
 aclError do_aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion) {
     if (majorVersion == NULL || minorVersion == NULL || patchVersion == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "version");

@@ -11,7 +11,7 @@ typedef struct {
     allocator_functions_t functions;
 } registered_t;
 
-static registered_t registry[REGISTERED_MAX]; /* under sim.lock */
+static registered_t registry[REGISTERED_MAX]; /* protected by sim.lock */
 
 aclrtAllocatorDesc do_aclrtAllocatorCreateDesc(void) {
     return described_new(KIND_ALLOCATOR);
@@ -27,7 +27,7 @@ aclError do_aclrtAllocatorDestroyDesc(aclrtAllocatorDesc allocatorDesc) {
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
-/* Sets the field at an offset to the pointer at `value`. NULL is a missing argument. */
+/* Sets the field at an offset to the pointer at `value`. A NULL pointer counts as a missing argument. */
 static aclError set_field(aclrtAllocatorDesc desc, size_t offset, const void *value) {
     static const char nothing[sizeof(void *)];
     if (memcmp(value, nothing, sizeof nothing) == 0) {
@@ -80,7 +80,7 @@ void allocator_forget(const stream_t *stream) {
     }
 }
 
-/* Finding a handle needs no context; finding the default stream does. */
+/* Only the default stream needs a context to be found. */
 static aclError find_stream(aclrtStream handle, stream_t **stream) {
     context_t *context = handle == NULL ? context_need() : NULL;
     return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);

@@ -82,7 +82,7 @@ aclError do_aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
     return rc;
 }
 
-/* A handle needs no context here; the default stream does. */
+/* Only the default stream needs a context here. */
 aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
     if (streamId == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "streamId");

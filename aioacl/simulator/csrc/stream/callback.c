@@ -3,14 +3,14 @@
 
 #include "sim.h"
 
-/* All streams that report to one thread. The group ends with the last of them, or when the thread has left it.
- */
+/* All streams that report to one thread. The group ends with its last stream, but not before the thread has
+ * left ProcessReport. */
 struct report_group {
     report_group_t *next;
     uint64_t thread;
     device_t *device;
     uint32_t streams;
-    uint32_t inside; /* the thread is in ProcessReport */
+    uint32_t inside; /* above 0 while the thread is in ProcessReport */
     job_queue_t queue;
     wait_list_t poller;
 };
@@ -94,7 +94,7 @@ static aclError subscribe(stream_t *stream, uint64_t thread) {
     return ACL_SUCCESS;
 }
 
-/* Finding a handle needs no context; finding the default stream does. */
+/* Only the default stream needs a context to be found. */
 static aclError find_stream(aclrtStream handle, stream_t **stream) {
     context_t *context = handle == NULL ? context_need() : NULL;
     return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
@@ -142,8 +142,8 @@ aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
     return rc;
 }
 
-/* Runs the callbacks that are reported now. Callbacks that are reported meanwhile are left for the next call.
- */
+/* Runs the callbacks that are reported now. Callbacks that are reported during the run are left for the next
+ * call. */
 static void run_reported(report_group_t *group) {
     job_t *last = group->queue.last;
     job_t *job = NULL;

@@ -1,6 +1,6 @@
 /*
- * Host functions of models: threads subscribe to streams and wait for them. No function of the public interface
- * launches such a function, so a subscribed thread waits until its time-out.
+ * Host functions of models: threads subscribe to streams and wait for the host functions of these streams. No
+ * function of the public interface launches such a function, so a subscribed thread waits until its time-out.
  */
 #include "sim.h"
 
@@ -11,7 +11,7 @@ typedef struct {
     const stream_t *stream; /* NULL: the entry is free */
 } subscription_t;
 
-static subscription_t subscriptions[PLACES]; /* under sim.lock */
+static subscription_t subscriptions[PLACES]; /* protected by sim.lock */
 static wait_list_t waiters;
 
 static subscription_t *find(const stream_t *stream) {

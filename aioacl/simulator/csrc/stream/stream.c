@@ -1,11 +1,11 @@
-/* Streams: creating, finding and ending them, and their attributes. */
+/* Streams: creating, finding and ending them. */
 #include <stdlib.h>
 
 #include "graph.h"
 
 enum { FLAG_DEVICE_USE_ONLY = 0x20, PRIORITY_LEAST = 7 };
 
-/* Rings are large, so unused ones are reused; the newest one first. */
+/* Rings are large, so freed rings are reused, the newest ring first. */
 typedef union ring {
     union ring *next;
     task_t tasks[SIM_RING];

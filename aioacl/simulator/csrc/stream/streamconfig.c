@@ -24,7 +24,7 @@ aclError do_aclrtDestroyStreamConfigHandle(aclrtStreamConfigHandle *handle) {
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
-/* The field that an attribute sets, and its size; NULL: no such attribute. */
+/* Returns the field that an attribute sets, and its size; NULL: no such attribute. */
 static void *field_of(aclrtStreamConfigHandle *config, aclrtStreamConfigAttr attribute, size_t *size) {
     switch (attribute) {
     case ACL_RT_STREAM_WORK_ADDR_PTR:
@@ -65,7 +65,7 @@ aclError do_aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStream
     return rc;
 }
 
-/* A client's work area is for models; streams here need none. */
+/* A client's work area is for models. Simulated streams need none. */
 aclError do_aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle) {
     if (stream == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "stream");

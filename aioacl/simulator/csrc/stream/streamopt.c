@@ -1,7 +1,7 @@
 /* Stream attributes that can be set and read: failure mode, overflow check, tag, operator cache, priority. */
 #include "graph.h"
 
-/* All but two of them require a context. Fewer require that the stream belongs to it. */
+/* What an attribute requires: nothing, a current context, or the context that owns the stream. */
 typedef enum { NEED_NOTHING, NEED_CONTEXT, NEED_OWNER } need_t;
 
 static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) {
@@ -16,8 +16,8 @@ static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) 
     return rc;
 }
 
-/* NULL means the default stream. The failure mode looks for it before any other check; the priority does not
- * accept it. */
+/* NULL means the default stream. The failure mode requires a context before any other check, and the priority
+ * does not accept NULL. */
 static aclError check_null(aclrtStreamAttr attribute) {
     bool homeless = attribute == ACL_STREAM_ATTR_FAILURE_MODE && thread_context() == NULL;
     return homeless || attribute == ACL_STREAM_ATTR_PRIORITY ? error_set(RT_PARAM_INVALID, "stream")
@@ -36,10 +36,10 @@ static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
     return handle == NULL ? check_null(attribute) : ACL_SUCCESS;
 }
 
-/* error_set or error_quiet: how a change of a mode that cannot be changed is refused. */
+/* error_set or error_quiet: the function that keeps the error if the mode cannot be changed. */
 typedef aclError (*refuse_t)(aclError code, const char *what);
 
-/* The owner of the stream matters only if the call changes something. */
+/* The call checks the owner of the stream only if it changes the mode. */
 static aclError set_failure_mode(stream_t *stream, uint64_t mode, refuse_t refuse) {
     bool stop = (mode & 1) != 0;
     bool bound = stream->lane != NULL &&
@@ -58,7 +58,7 @@ static aclError set_failure_mode(stream_t *stream, uint64_t mode, refuse_t refus
     return ACL_SUCCESS;
 }
 
-/* A switch is checked before the context. */
+/* Checks the value of a switch, before the context is checked. */
 static aclError check_value(aclrtStreamAttr attribute, const aclrtStreamAttrValue *value) {
     bool refused = (attribute == ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK && value->overflowSwitch > 1) ||
                    (attribute == ACL_STREAM_ATTR_CACHE_OP_INFO && value->cacheOpInfoSwitch > 1);

@@ -69,7 +69,7 @@ aclError do_aclrtSynchronizeStream(aclrtStream stream) {
     return rc;
 }
 
-/* Zero is refused by the runtime layer, and only that layer sets the last error. */
+/* The runtime layer refuses 0, and only this layer sets the last error. */
 static aclError check_timeout(int32_t timeout) {
     if (timeout < -1) {
         return error_quiet(RT_PARAM_INVALID, "timeout");
@@ -102,7 +102,8 @@ static aclError sync_each(context_t *context, int64_t deadline_ns) {
     return rc;
 }
 
-/* The stream lock is held until the end, so that no stream of the context is created or destroyed meanwhile. */
+/* The stream lock is held until the end, so that no stream of the context is created or destroyed during the
+ * call. */
 static aclError sync_device(int64_t deadline_ns) {
     context_t *context = context_need();
     if (context == NULL) {
@@ -152,7 +153,7 @@ void stream_wake_all(stream_t *stream, aclError rc) {
     wait_finish_all(&stream->room, rc);
 }
 
-/* Waiters leave as soon as the abort is announced; so does a SynchronizeDevice that holds the stream lock. */
+/* Waiters, and a SynchronizeDevice that holds the stream lock, leave as soon as the abort is announced. */
 void stream_announce_abort(stream_t *stream, aclError code) {
     stream->aborting = true;
     stream_wake_all(stream, code);
