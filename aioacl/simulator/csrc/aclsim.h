@@ -120,12 +120,12 @@ int aclsim_fail_call(const char *function, int32_t code, int32_t times);
 /* The next call of the named function stays inside until aclsim_unhang(function) or aclsim_release_all(). */
 int aclsim_hang_call(const char *function);
 int aclsim_unhang(const char *function);
-/* The number of calls that hang inside the named function now. */
+/* Returns the number of calls that hang inside the named function now. */
 int aclsim_hung(const char *function);
-/* The number of calls that are blocked inside the named function now: they wait for work, an event, room or a
- * lock. */
+/* Returns the number of calls that are blocked inside the named function now. They wait for work, an event,
+ * room or a lock. */
 int aclsim_waiting(const char *function);
-/* The number of calls of the named function since the start or the last aclsim_forget(). */
+/* Returns the number of calls of the named function since the start or the last aclsim_forget(). */
 uint64_t aclsim_calls(const char *function);
 /* The same as aclsim_fault_clear(). */
 void aclsim_clear(void);
@@ -194,7 +194,7 @@ int aclsim_fault_error(char *text, size_t size);
 int aclsim_fault_remove(uint32_t id);
 /* Drops all rules, and ends the fault state of every device. */
 void aclsim_fault_clear(void);
-/* How often the rule has fired, and how many calls have matched it. */
+/* Stores how often the rule has fired, and how many calls have matched it. */
 int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches);
 void aclsim_set_seed(uint64_t seed);
 /* Lets the calls that hang with that key continue. */
@@ -211,7 +211,7 @@ int aclsim_set_limits(const char *limits);
  * wait hangs for ever.
  */
 void aclsim_clock_virtual(int on);
-/* -1: the clock is not virtual, or `ns` is negative. */
+/* Returns -1 if the clock is not virtual, or `ns` is negative or too large. */
 int aclsim_clock_advance(int64_t ns);
 int64_t aclsim_clock_now(void);
 

@@ -67,7 +67,7 @@ struct injection {
     uint32_t reset_fails;
 };
 
-/* Used by the rest of the simulator. */
+/* Functions that the rest of the simulator uses. */
 extern atomic_bool fault_on;
 
 bool fault_inject(injection_t *injection, function_t function, const uint64_t *words, aclError *code);

@@ -9,7 +9,7 @@
  *   create    creates a handle
  *   destroy   ends a handle or frees memory
  *   sync      waits for work on the calling thread
- *   query     asks for the progress of work
+ *   query     queries the progress of work
  *   reset     resets a device
  *   init      begins or ends the process's use of ACL
  *   launch    starts kernels and host functions

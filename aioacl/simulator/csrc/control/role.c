@@ -149,7 +149,7 @@ static const places_t *places_of(function_t function) {
     return places;
 }
 
-/* -1: no argument has that role. */
+/* Returns the place of the argument with that role, or -1. */
 static int place_of(function_t function, role_t role) {
     return places_of(function)->places[role] - 1;
 }

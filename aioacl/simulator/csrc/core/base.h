@@ -117,7 +117,7 @@ typedef struct node node_t;
 typedef struct task_group task_group_t;
 typedef struct injection injection_t;
 
-/* A new live object with one reference; everything but its header is zero. NULL if no memory is left. */
+/* Creates a live object with one reference. Everything except its header is zero. NULL if no memory is left. */
 void *object_new(object_kind_t kind);
 void object_retain(object_t *object);
 void object_release(object_t *object);
@@ -246,7 +246,7 @@ void error_leave(thread_t *thread);
 aclError error_quiet(aclError code, const char *what);
 /* Adds the reason of a task's failure to the text, if it is known. */
 void error_explain(aclError code, const char *why);
-/* True: all threads share one text, which any of them may fetch. False: each thread has its own. */
+/* True: all threads share one text, which any of them may fetch. False: each thread has its own text. */
 void error_keep_together(bool together);
 
 /* Settings (settings.c). */

@@ -124,7 +124,7 @@ bool clock_is_virtual(void) {
     return atomic_load_explicit(&is_virtual, memory_order_relaxed);
 }
 
-/* In both directions of the change, the clock continues from its current time. */
+/* The clock keeps its current time when it becomes virtual and when it stops being virtual. */
 void clock_set_virtual(bool on) {
     int64_t now = now_ns();
     atomic_store(&virtual_ns, now);

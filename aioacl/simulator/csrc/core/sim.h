@@ -35,7 +35,7 @@
  * Tasks. A stream is a ring of tasks. Enqueueing appends to it. The device's executor thread (executor.c) takes
  * ready streams in turn and runs tasks from the head. A task that has to wait for an event, a notify, a host
  * function, a callback or a due time parks its stream. A parked stream is in no ready list until it is
- * unparked, and the executor continues with others. Copies (in batches) and work (work.h) run outside
+ * unparked, and the executor continues with other streams. Copies (in batches) and work (work.h) run outside
  * sim.lock, while stream->running is set.
  *
  * End of work. A task runs or is dropped: by an abort (waiters get 107023), or by a reset, a forced destroy or
@@ -75,7 +75,7 @@ struct device {
     thread_t *changer; /* the thread that sets or resets the device now */
     wait_list_t changed;
     context_t *primary;
-    context_t *retired; /* the primary context before this one, kept so that the next one has another handle */
+    context_t *retired; /* the previous primary context, kept so that the next context gets another handle */
     uint64_t resets;
     bool aborting; /* aclrtDeviceTaskAbort is in progress */
     core_limit_t cores[2];

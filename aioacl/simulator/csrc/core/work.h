@@ -27,7 +27,7 @@ struct work {
     uint32_t refs;
 };
 
-/* A new work with one reference; everything but its header is zero. NULL if no memory is left. */
+/* Creates a work with one reference. Everything except its header is zero. NULL if no memory is left. */
 void *work_new(const work_ops_t *ops, size_t size);
 void work_retain(work_t *work);
 void work_release(work_t *work);
@@ -59,11 +59,12 @@ bool value_of(const task_t *task, value_task_t *value);
 /* Returns NULL if the value is not valid, or no memory is left. */
 work_t *value_work_new(const value_task_t *value);
 
-/* random.c: a task that makes random numbers; NULL when its parameters are not valid, or no memory is left. */
+/* random.c: creates a task that makes random numbers; NULL if its parameters are not valid, or no memory is
+ * left. */
 work_t *random_work_new(const aclrtRandomNumTaskInfo *info);
 bool random_is(const task_t *task);
 
-/* Called with sim.lock: memory may have changed, so streams that wait for a value check it again. */
+/* Called with sim.lock when memory may have changed. Streams that wait for a value check the value again. */
 void value_may_have_changed(void);
 
 /* Graphs: the functions that other files use, all with sim.lock held. */

@@ -19,7 +19,7 @@ aclrtGroupInfo *do_aclrtCreateGroupInfo(void) {
     return NULL;
 }
 
-/* No list was ever created, so none can be destroyed or read. */
+/* No list was ever created, so no list can be destroyed or read. */
 aclError do_aclrtDestroyGroupInfo(aclrtGroupInfo *groupInfo) {
     if (groupInfo != NULL) {
         usage_note("passes %p, which is not a group list", (void *)groupInfo);

@@ -1,4 +1,4 @@
-/* Devices: how often each is set, which thread changes it, and queries about it. */
+/* Devices: the retain count of each device, the thread that changes it, and queries about it. */
 #include "sim.h"
 
 device_t *device_find(int32_t id) {

@@ -235,7 +235,7 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     return rc;
 }
 
-/* Whether the stream's later tasks follow the record anyway, because the stream itself records it. */
+/* Whether the stream itself records the record, so that its later tasks follow the record without a wait. */
 static bool is_behind(const stream_t *stream, const record_t *record) {
     return !record->ended && record->stream == stream;
 }

@@ -1,7 +1,7 @@
 /*
- * Updates of a model's tasks by a task: when a stream reaches it, the parameters of the model's task are read
- * from device memory. Only tasks that make random numbers can be updated this way; those of AI cores are not
- * simulated.
+ * Updates of a model's tasks by a task. When a stream reaches the updating task, the new parameters of the
+ * model's task are read from device memory. Only tasks that make random numbers can be updated this way. Tasks
+ * of AI cores are not simulated.
  */
 #include <string.h>
 

@@ -52,7 +52,7 @@ static aclError check_arrays(const batch_t *batch) {
     return ACL_SUCCESS;
 }
 
-/* The first index must be 0, and each index greater than the one before. */
+/* The first index must be 0, and each index must be greater than the previous index. */
 static aclError check_indexes(const batch_t *batch) {
     bool valid = batch->attr_count != 0 && batch->attr_count <= batch->count && batch->indexes[0] == 0;
     for (size_t i = 1; valid && i < batch->attr_count; i++) {

@@ -1,4 +1,4 @@
-/* Copies: immediate ones, and those of a stream. */
+/* Immediate copies, and copies of a stream. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Fills of bytes and of 32-bit words: immediate ones, and those of a stream. */
+/* Fills of bytes and of 32-bit words: immediate fills, and fills of a stream. */
 #include <string.h>
 
 #include "sim.h"

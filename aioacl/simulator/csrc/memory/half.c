@@ -1,6 +1,7 @@
 /*
- * Half floats, converted as in the runtime: without infinity and NaN. Their bit patterns are read as numbers
- * with the next exponent. A value that would become infinity or NaN becomes the largest finite number.
+ * Half floats, converted as in the runtime: without infinity and NaN. The bit patterns of infinity and NaN are
+ * read as ordinary numbers with exponent 31. A value that would become infinity or NaN becomes the largest
+ * finite number.
  */
 #include <string.h>
 

@@ -31,7 +31,7 @@ void move_rows(const plane_t *plane) {
     }
 }
 
-/* Asks the kernel about each page, because older kernels have no MADV_POPULATE. */
+/* Checks each page with mincore(), because older kernels have no MADV_POPULATE. */
 static bool resident(char *page, size_t length, size_t page_size) {
     unsigned char state[1024];
     size_t chunk = sizeof state * page_size;
@@ -44,8 +44,8 @@ static bool resident(char *page, size_t length, size_t page_size) {
     return true;
 }
 
-/* Missing permission and a kernel without the advice give the same error. The check of a page that surely
- * exists distinguishes the two. */
+/* Missing permission and a kernel without the advice give the same error. A page that is known to exist
+ * distinguishes the two. */
 static bool can_populate(size_t page_size) {
     char here = 0;
     char *page = (char *)((uintptr_t)&here / page_size * page_size);
