@@ -144,7 +144,7 @@ void bed_close(int device) {
     aio_device_destroy_events(device);
     CHECK_EQ(aio_acl.aclrtResetDevice(device), 0);
     aio_device_stop(device);
-    bed_see_threads_off();
+    bed_wait_for_threads();
     aio_stage_close(device);
     aio_gate_set(device, AIO_CLOSED, generation_of(device) + 1);
     aio_device_flush(device);
@@ -332,8 +332,8 @@ static int engine_threads(void) {
     return count;
 }
 
-void bed_see_threads_off(void) {
-    UNTIL(aio_threads() == 0 && engine_threads() == 0); /* a listing of threads may miss one while others end */
+void bed_wait_for_threads(void) {
+    UNTIL(aio_threads() == 0 && engine_threads() == 0); /* a listing may omit a thread while others end */
 }
 
 int bed_descriptors(void) {

@@ -73,22 +73,22 @@ extern bed_controls sim;
 extern int bed_reports;
 
 void bed_load(void);
-/* Sets the device on this thread, starts the strategy and opens the gate. Makes events, staging memory and what
- * wakes the runtime. */
+/* Sets the device on this thread, starts the strategy and opens the gate. Makes events, staging memory, and the
+ * stream and event that wake the runtime. */
 void bed_open(int device, int strategy);
 /* Closes the device completely. */
 void bed_close(int device);
-/* Does what the maintenance thread does for these reasons: makes more events and what wakes the runtime, takes
- * codes of failed tasks. Returns how many failures were not reported before. */
+/* Does what the maintenance thread does for these reasons: makes more events, makes the stream and event that
+ * wake the runtime, and takes the codes of failed tasks. Returns how many failures were not reported before. */
 int bed_serve(int device, int reasons);
 /* A complete force reset: gate, abort, barrier, reset, set, next generation, flush. Returns 1, or 0 if a call
  * stayed inside. */
 int bed_reset(int device);
-/* The same in three steps, for tests that check the state in between. */
+/* A force reset in three steps, for tests that check the state between the steps. */
 void bed_seize(int device);
 int bed_abort_and_wait(int device);
 void bed_bring_back(int device);
-/* The part after the reset call, for a foreign reset. */
+/* The part of bed_bring_back that follows the reset call; enough for a foreign reset. */
 void bed_bring_back_after(int device);
 /* Checks that there are no violations, no calls inside and no waits. */
 void bed_check_clean(int device);
@@ -97,20 +97,20 @@ aio_pass bed_pass(int device);
 void *bed_malloc(int device, size_t size);
 void *bed_pinned(size_t size);
 aio_stream *bed_stream(int device);
-/* Owns the stream as an enqueuer does. */
+/* Takes ownership of the stream, as an enqueuer does. */
 void bed_own(aio_stream *stream);
-/* Destroys and drops the stream; waits until that is possible. */
+/* Waits until the stream can be destroyed, then destroys and drops it. */
 void bed_end_stream(aio_stream *stream);
-/* Device 0 with memory to copy to and a pinned source; two ways to copy; and the close. bed_ticket returns a
- * position that counts as referred to. A position of bed_copy does not, so no mark is recorded behind it and
- * positions are easy to predict. */
+/* Opens device 0, with memory to copy to and a pinned source; two ways to copy; and the close. A ticket refers
+ * to the position that bed_ticket returns. No ticket refers to a position of bed_copy, so no mark is recorded
+ * after it, and positions are easy to predict. */
 enum { BED_BYTES = 256 };
 extern void *bed_memory;
 void bed_open_to_copy(int strategy);
 aio_result bed_ticket(aio_stream *stream);
 aio_result bed_copy(aio_stream *stream);
 void bed_close_copied(void);
-/* Blocks until the wait has ended, on a port of its own. */
+/* Waits for the position on a new port. Blocks until the wait has ended. */
 aio_result bed_await(aio_stream *stream, uint64_t position);
 /* Blocks until the port has a completion. */
 aio_result bed_take_one(aio_port *port, uint64_t *key);
@@ -122,9 +122,9 @@ void bed_yield(void);
 
 pthread_t bed_thread(void *(*body)(void *), void *argument);
 void bed_join(pthread_t thread);
-/* Waits until the engine's threads have ended. They are counted out a moment before they end, and a leak check
- * may fail while one is ending. */
-void bed_see_threads_off(void);
+/* Waits until the engine's threads have ended. The engine's count drops shortly before a thread ends, and a
+ * leak check may fail while a thread is ending. */
+void bed_wait_for_threads(void);
 int bed_descriptors(void);
 
 #endif

@@ -1,17 +1,17 @@
-/* Start and end of the stress test. See stress.h. */
+/* The main function of the stress test, and its watchdog. See stress.h. */
 #include "stress.h"
 
 #include <unistd.h>
 
-enum { SEATS = 16, TOO_LONG_S = 60 };
+enum { PROGRESSES = 16, TOO_LONG_S = 60 };
 
 atomic_bool stress_over;
-static stress_progress progresses[SEATS];
-static atomic_int seated;
+static stress_progress progresses[PROGRESSES];
+static atomic_int progress_count;
 static atomic_bool watchdog_off;
 
 stress_progress *stress_progress_of(const char *name) {
-    stress_progress *progress = &progresses[atomic_fetch_add(&seated, 1)];
+    stress_progress *progress = &progresses[atomic_fetch_add(&progress_count, 1)];
     progress->name = name;
     stress_now_at(progress, "beginning");
     return progress;
@@ -41,7 +41,7 @@ static void print_inside(void) {
 
 _Noreturn static void give_up(const char *name) {
     fprintf(stderr, "%s made no progress for %d s\n", name, TOO_LONG_S);
-    for (int i = 0; i < atomic_load(&seated); i++) {
+    for (int i = 0; i < atomic_load(&progress_count); i++) {
         fprintf(stderr, "  %s: %s\n", progresses[i].name, atomic_load(&progresses[i].doing));
     }
     print_inside();
@@ -49,12 +49,12 @@ _Noreturn static void give_up(const char *name) {
 }
 
 static void *watch_over(void *unused) {
-    unsigned long seen[SEATS] = {0};
-    int still[SEATS] = {0};
+    unsigned long seen[PROGRESSES] = {0};
+    int still[PROGRESSES] = {0};
     (void)unused;
     while (!atomic_load(&watchdog_off)) {
         sleep(1);
-        for (int i = 0; i < atomic_load(&seated); i++) {
+        for (int i = 0; i < atomic_load(&progress_count); i++) {
             unsigned long steps = atomic_load(&progresses[i].steps);
             still[i] = steps == seen[i] && strcmp(atomic_load(&progresses[i].doing), "done") ? still[i] + 1 : 0;
             seen[i] = steps;
@@ -67,8 +67,8 @@ static void *watch_over(void *unused) {
 }
 
 /* Violations are expected only of the thread that makes foreign resets, because its resets begin while calls of
- * the engine are inside. These calls must leave before the tear-down. Otherwise a dead handle is used, which is
- * another violation. */
+ * the engine are inside. These calls must leave before the tear-down. A call that stays uses a dead handle,
+ * which is a different violation. */
 static void no_violations(void) {
     char text[512], expected[64];
     snprintf(expected, sizeof expected, "aclrtResetDeviceForce: thread %d resets",
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
     no_violations();
     atomic_store(&watchdog_off, true);
     bed_join(watchdog);
-    bed_see_threads_off();
+    bed_wait_for_threads();
     printf("%lu waits, %lu bytes checked, %lu abandoned, %lu resets, %lu failed, %lu foreign\n",
            atomic_load(&stress_waits), atomic_load(&stress_bytes), atomic_load(&stress_abandoned),
            atomic_load(&stress_resets), atomic_load(&stress_failed), atomic_load(&stress_foreign));

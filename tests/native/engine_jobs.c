@@ -5,7 +5,7 @@
 
 atomic_ulong stress_waits, stress_bytes, stress_abandoned;
 
-/* One wait in flight, and what is checked when it ends. */
+/* One wait in flight, and the data that is checked when it ends. */
 typedef struct {
     uint64_t key; /* 0: free */
     stress_stream *on;
@@ -21,7 +21,7 @@ typedef struct {
     uint64_t keys;
     aio_port *port;
     wait_entry entries[IN_FLIGHT];
-    void *memory; /* a block for each entry and one more, of one generation */
+    void *memory; /* one block for each entry, and one more; all belong to `generation` */
     uint32_t generation;
     aio_error error;
 } worker;
@@ -81,8 +81,8 @@ static void start_wait(worker *self, wait_entry *one, stress_stream *on, uint64_
     }
 }
 
-/* A wait that succeeds covers both copies, even if faults are injected. But an abort between them may have
- * dropped the first one. */
+/* A wait that succeeds covers both copies, even if faults are injected. But an abort between the copies may
+ * have dropped the first copy. */
 static void check_bytes(const wait_entry *one, int64_t result) {
     if (!one->download || result < 0 || aio_stream_error(one->on->stream, one->upload, NULL)) {
         return;
@@ -136,12 +136,12 @@ static void round_trip(worker *self, wait_entry *one, stress_stream *on) {
     }
     one->upload = (uint64_t)up;
     one->download = down < 0 ? 0 : (uint64_t)down;
-    /* Target and block must not be used again before the copies are done. */
+    /* The target and the block must not be used again before the copies are done. */
     start_wait(self, one, on, (uint64_t)(down < 0 ? up : down));
 }
 
 static void plain_copies(worker *self, wait_entry *one, stress_stream *on) {
-    char *memory = (char *)self->memory + IN_FLIGHT * BLOCK; /* its content is not checked */
+    char *memory = (char *)self->memory + IN_FLIGHT * BLOCK; /* the content of this block is not checked */
     aio_result last = aio_fill(on->stream, 0, memory, BLOCK, 3, BLOCK / 2);
     for (uint32_t i = draw(self, 6); i-- && last >= 0;) {
         last = aio_copy(on->stream, 0, memory, BLOCK, stress_pinned, BLOCK, ACL_MEMCPY_HOST_TO_DEVICE);
@@ -186,8 +186,8 @@ static void ask(worker *self, stress_stream *on) {
     }
 }
 
-/* The controls name streams by their handles, which are used again after a reset. Inside the gate no reset can
- * come between. */
+/* The controls identify a stream by its handle, and a handle may be reused after a reset. While this call is
+ * inside the gate, no reset ends the stream. */
 static void disturb_native(worker *self, stress_stream *on) {
     aio_frame frame;
     if (aio_begin(&frame, aio_stream_pass(on->stream, 0), AIO_ENQUEUE, AIO_FN_aclrtMemcpyAsync)) {
@@ -278,7 +278,7 @@ void *stress_work(void *number) {
     while (!atomic_load(&stress_over)) {
         step(self);
     }
-    stress_now_at(self->progress, "waiting for the last");
+    stress_now_at(self->progress, "waiting for the last completions");
     while (any_in_flight(self)) {
         drain(self, 5);
         aio_device_busy(DEVICE);

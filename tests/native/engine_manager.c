@@ -1,5 +1,5 @@
 /* The lifecycle in the stress test: aioacl's resets, failed resets, foreign resets, and maintenance between
- * them. */
+ * resets. */
 #include "stress.h"
 
 #include <poll.h>
@@ -26,7 +26,7 @@ static void nap_us(uint32_t us) {
 static void set_device(void) {
     aclrtContext context = NULL;
     CHECK_EQ(aio_acl.aclrtSetDevice(DEVICE), 0);
-    /* A foreign reset may have begun; then its callback causes another set. */
+    /* The query fails if a foreign reset has begun; then the callback of that reset causes another set. */
     if (aio_acl.aclrtGetCurrentContext(&context) == 0) {
         aio_set_context(DEVICE, context);
     }
@@ -97,7 +97,7 @@ static void reset(stress_progress *progress, uint32_t *seed, bool thread) {
     sim.set_abort_supported(1);
 }
 
-static void meet_foreign(void) {
+static void handle_foreign(void) {
     aio_gate_set(DEVICE, AIO_RESETTING, generation());
     aio_gate_met(DEVICE);
     aio_device_flush(DEVICE);
@@ -116,7 +116,7 @@ void *stress_manage(void *argument) {
         nap_us(stress_draw(&seed, 3) ? stress_draw(&seed, 40000) : 130000);
         pthread_mutex_lock(&lifecycle);
         if (aio_gate_foreign(DEVICE)) {
-            meet_foreign();
+            handle_foreign();
         } else {
             reset(progress, &seed, *strategy == AIO_THREAD);
         }
@@ -153,7 +153,7 @@ static void serve(int reasons) {
     aio_own_reset(1);
     pthread_mutex_lock(&lifecycle);
     if (aio_gate_foreign(DEVICE)) {
-        meet_foreign();
+        handle_foreign();
     }
     pthread_mutex_unlock(&lifecycle);
     aio_own_reset(0);
@@ -178,7 +178,7 @@ void *stress_maintain(void *unused) {
         take_kicks();
         stress_now_at(progress, "serving");
         serve(aio_device_kicks(DEVICE));
-        stress_now_at(progress, "burying");
+        stress_now_at(progress, "destroying streams");
         stress_destroy_unused();
         if (stress_draw(&seed, 8) == 0) {
             sim.release_all();
@@ -196,7 +196,7 @@ void *stress_maintain(void *unused) {
 void stress_close(void) {
     aio_own_reset(1);
     if (aio_gate_foreign(DEVICE)) {
-        meet_foreign();
+        handle_foreign();
     }
     sim.release_all();
     stress_clear_slots();

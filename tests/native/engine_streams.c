@@ -1,4 +1,4 @@
-/* Streams that the workers of the stress test share, and their end. */
+/* Creation and destruction of the streams that the workers of the stress test share. */
 #include "stress.h"
 
 static struct {
@@ -73,7 +73,7 @@ void stress_renew(uint32_t slot) {
     }
 }
 
-/* False if it has work, or if another thread queries it now. */
+/* Returns false if the stream has work, or if another thread is querying it. */
 static bool destroy_if_unused(stress_stream *entry) {
     int code = aio_stream_destroy(entry->stream);
     bool later = code == AIO_PENDING || code == AIO_RESETTING_NOW || code == AIO_QUARANTINE;

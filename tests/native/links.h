@@ -1,4 +1,4 @@
-/* Shared by the lists about failures: devices 0 and 1 with streams, copies that fail, and waits for events. */
+/* Shared by the tests about failures: devices 0 and 1 with streams, copies that fail, and waits for events. */
 #ifndef LINKS_H
 #define LINKS_H
 
@@ -26,7 +26,8 @@ static inline void end_on_two_devices(void) {
     bed_close_copied();
 }
 
-/* On either device. Its outcome can be known even if work behind it never ends. */
+/* Enqueues work on either device. A ticket refers to the work, so its outcome can be found even if later work
+ * never ends. */
 static inline uint64_t ticket(aio_stream *on) {
     void *target = on->device ? their_memory : bed_memory;
     aio_result result = aio_fill(on, 0, target, BED_BYTES, 1, BED_BYTES);
@@ -74,7 +75,7 @@ static inline void drop(const point *made) {
     aio_event_drop(made->event);
 }
 
-/* Records an event, and drops it when the other stream waits for it. */
+/* Makes stream `on` wait for the current end of `source`. Returns the position of the wait. */
 static inline uint64_t wait_for(aio_stream *on, aio_stream *source) {
     point until = record(source);
     uint64_t position = wait_at(on, &until);

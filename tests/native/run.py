@@ -25,7 +25,7 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
-sys.path.insert(0, str(ROOT))  # a script's sys.path has its own folder only
+sys.path.insert(0, str(ROOT))  # the sys.path of a script contains only its own folder
 
 from build_ffi import NATIVE, RUNTIME, SIMULATOR, c_files, include_flags  # noqa: E402  # after the path is set
 
@@ -42,16 +42,17 @@ OWN_SECONDS: Final = TEST_SECONDS + GRACE_SECONDS
 
 @dataclass(frozen=True)
 class Sanitizer:
-    """A way to build, and the environment that makes it strict."""
+    """The compiler options of a sanitizer, and the environment that makes it strict."""
 
     name: str
     flags: tuple[str, ...]
     environment: dict[str, str]
 
 
-# Two problems of thread-local memory of a library that is opened late. Another thread frees it, inside the C library,
-# where TSan sees no order. And LSan guesses its bounds from the bytes before it: if the address ends in 0x010, it takes
-# them for the C library's own and reads unmapped memory. With initial-exec, the threads' own memory contains it.
+# The thread-local memory of a library that is opened late causes two problems. Another thread frees this memory
+# inside the C library, where TSan sees no synchronization. LSan guesses the bounds of the memory from the bytes
+# before it. If the address ends in 0x010, LSan takes these bytes for the C library's own and reads unmapped memory.
+# With initial-exec, the static thread-local block of each thread contains the memory, and both problems are gone.
 INITIAL_EXEC: Final = "-ftls-model=initial-exec"
 SANITIZERS: Final = (
     Sanitizer(
@@ -75,7 +76,7 @@ class Failed(Exception):
 
 
 def run(command: list[str], environment: dict[str, str] | None = None, limit: float | None = None) -> str:
-    """The output of a command. Failed if its status is not 0, or the time is over."""
+    """The output of a command. Raises Failed if its status is not 0 or it exceeds the time limit."""
     try:
         done = subprocess.run(
             command,
@@ -129,7 +130,8 @@ class Build:
 
 
 def fixed_addresses() -> list[str]:
-    """The command that starts a program without address space randomization; with it, TSan fails on some kernels."""
+    """The command that starts a program without address space randomization, because TSan fails with it on some
+    kernels."""
     tool = shutil.which("setarch")
     command = [tool, "-R"] if tool else []
     if not command or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
@@ -143,7 +145,7 @@ def say(build: Build, what: str, began: float) -> None:
 
 
 def matching(pattern: str) -> list[Path]:
-    """The C files of this folder that match the pattern. Failed if there are none."""
+    """The C files of this folder that match the pattern. Raises Failed if there are none."""
     found = sorted(HERE.glob(pattern))
     if not found:
         raise Failed(f"expected {pattern} in {HERE}, found none; correct the pattern")
@@ -175,7 +177,7 @@ def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
 
 
 def check(build: Build, seconds: float, rounds: int, match: str) -> None:
-    """Runs everything that was built: the stress tests last, one at a time; the rest on all cores."""
+    """Runs everything that was built. The stress tests run last, one at a time; the other programs use all cores."""
     began = time.monotonic()
     lists, stress, own = programs(build)
     say(build, "built", began)
@@ -189,7 +191,7 @@ def check(build: Build, seconds: float, rounds: int, match: str) -> None:
             partial(build.start, program, name, limit=limit, AIOACL_ROUNDS=str(rounds)) for name in chosen
         ]
         say(build, f"{program.name}: {len(chosen)} tests", began)
-    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:  # the tests wait as much as they compute
+    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:  # tests wait half of the time
         for ended in [pool.submit(run) for run in runs]:
             ended.result()
     say(build, f"{len(runs)} passed", began)
@@ -202,11 +204,11 @@ def check(build: Build, seconds: float, rounds: int, match: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if nothing was found, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long each stress test lasts (10)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds for each stress test (10)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each race ({ROUNDS})")
     parser.add_argument("--only", choices=[one.name for one in SANITIZERS], help="only this sanitizer")
     parser.add_argument(
-        "--match", default="", help="only tests whose `file.name` contains this; or 'stress', or 'simulator'"
+        "--match", default="", help="only tests whose `file.name` contains this; or 'stress' or 'simulator'"
     )
     options = parser.parse_args(arguments)
     try:

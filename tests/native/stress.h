@@ -1,9 +1,9 @@
 /*
  * The stress test: many threads use one device at once, and all results must be consistent. Workers enqueue,
- * record, wait, watch, poll, abort, make and destroy streams; each drains a port of its own. The manager
- * force-resets, and some of its resets fail; it also answers foreign resets. The maintenance thread serves
- * kicks and destroys streams. Another thread makes foreign resets. The watchdog aborts if a thread makes no
- * progress for a minute, and prints what each thread does.
+ * record, wait, watch, poll, abort, make and destroy streams. Each worker drains its own port. The manager
+ * force-resets, and some of its resets fail; it also handles foreign resets. The maintenance thread serves
+ * requests (kicks) and destroys streams. Another thread makes foreign resets. The watchdog aborts if a thread
+ * makes no progress for a minute, and prints what each thread is doing.
  */
 #ifndef STRESS_H
 #define STRESS_H
@@ -12,7 +12,7 @@
 
 enum { WORKERS = 5, SLOTS = 10, IN_FLIGHT = 48, BLOCK = 4096, DEVICE = 0 };
 
-/* engine.c: what each thread does now. */
+/* engine.c: what a thread is doing. */
 typedef struct {
     const char *name;
     _Atomic(const char *) doing;
@@ -35,7 +35,7 @@ typedef struct stress_stream {
 /* The stream in a slot, with a reference, or NULL. */
 stress_stream *stress_get(uint32_t slot);
 void stress_put(stress_stream *entry);
-/* Makes a new stream for the slot, if the gate allows it, and gives up the old one. */
+/* Makes a new stream for the slot, if the gate admits the call, and drops the old stream. */
 void stress_renew(uint32_t slot);
 /* Destroys streams that are no longer used. Called on the maintenance thread. */
 void stress_destroy_unused(void);

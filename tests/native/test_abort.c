@@ -1,5 +1,5 @@
-/* Aborts, resets by aioacl and foreign resets: which work they end, and which results of queries are ignored
- * meanwhile. */
+/* Aborts, resets by aioacl and foreign resets: which work they end, and which query results are ignored while
+ * they run. */
 #include "bed.h"
 
 static void an_abort_ends_unfinished_work(void) {
@@ -53,8 +53,8 @@ static void *copy_elsewhere(void *stream) {
     return (void *)(uintptr_t)bed_copy(stream);
 }
 
-/* Work of a thread that is inside the runtime may be dropped or not; in both cases its wait fails as
- * aborted. */
+/* If a thread is inside the runtime to enqueue, an abort may or may not drop its work. In both cases the wait
+ * fails as aborted. */
 static void an_enqueue_in_c_during_an_abort_is_aborted(void) {
     void *position = NULL;
     bed_open_to_copy(AIO_WATCH);
@@ -97,8 +97,8 @@ static void a_foreign_reset_does_not_touch_dead_streams(void) {
     bed_close_copied();
 }
 
-/* A query that stays inside longer than a foreign reset waits for it returns that the context is gone. No task
- * has failed. */
+/* A foreign reset waits for a query for a limited time. A query that is still inside then returns the code for
+ * a missing context, although no task has failed. */
 static aclError query_after_a_reset(aclrtStream handle, aclrtStreamStatus *status) {
     (void)handle;
     (void)status;
@@ -124,7 +124,7 @@ static void a_query_during_a_foreign_reset_fails_no_task(void) {
     bed_close_copied();
 }
 
-/* Other code of the process learns of the reset first. Meanwhile the watcher queries a context that is gone. */
+/* The reset's callback of other code runs first. Meanwhile the watcher queries a context that is gone. */
 static void let_the_watcher_query(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before = sim.calls("aclrtStreamQuery");
     (void)unused;
@@ -157,7 +157,8 @@ static void a_query_before_the_report_of_a_foreign_reset_fails_no_task(void) {
     bed_close_copied();
 }
 
-/* The callback of another library may run before the engine's, and a call of aioacl in between. */
+/* The callback of another library may run before the engine's callback, and aioacl may make a call between
+ * them. */
 static void a_found_foreign_reset_is_handled_once(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -184,7 +185,7 @@ static void a_found_foreign_reset_is_handled_once(void) {
     bed_close_copied();
 }
 
-/* Without a report by the callback, the set that makes up for the reset settles it. */
+/* If the callback has not reported the reset, the set that follows the reset settles it. */
 static void a_found_foreign_reset_is_settled_by_the_set(void) {
     bed_open(0, AIO_WATCH);
     uint32_t before = aio_word_generation(aio_gate_word(0));
@@ -248,7 +249,7 @@ static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
     CHECK_EQ(aio_device_foreign(0), seen + 3);
 }
 
-/* This also holds if the thread's resets were marked as aioacl's before. */
+/* This is also true if the thread's resets were already marked as resets by aioacl. */
 static void an_own_reset_is_not_counted_as_foreign(void) {
     aio_counted made = {0};
     bed_load();
@@ -279,7 +280,7 @@ static void destroying_events_stops_when_the_generation_changes(void) {
     int64_t times[4];
     void *destroyed = NULL;
     bed_open(0, AIO_WATCH);
-    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false); /* it has an event of its own */
+    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false); /* it owns one more event */
     sim.hang_call("aclrtDestroyEvent");
     pthread_t destroyer = bed_thread(destroy_events, NULL);
     UNTIL(sim.hung("aclrtDestroyEvent"));
@@ -335,7 +336,7 @@ static void a_device_abort_skips_finished_work(void) {
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
-    bed_seize(0); /* so that no other thread finds the work done first */
+    bed_seize(0); /* so that no other thread finds first that the work is done */
     aio_device_abort(0, 5000000, outcome);
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
@@ -380,7 +381,7 @@ static void *reset_with_a_context(void *unused) {
     return NULL;
 }
 
-/* Callbacks that were registered after the engine's run on the same thread. */
+/* Callbacks that were registered after the engine's callback run on the same thread. */
 static void a_foreign_reset_keeps_its_threads_context(void) {
     bed_open_to_copy(AIO_THREAD);
     CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("behind", look, NULL), 0);
@@ -400,12 +401,11 @@ static void *poll_elsewhere(void *stream) {
     return (void *)(uintptr_t)(aio_stream_poll(stream, 1) == aio_failed(AIO_PENDING));
 }
 
-/* A reset begins while a thread is in C with a query: the result may be about work that the reset has
- * dropped. */
-static void answered_too_late(const char *function, void *(*ask)(void *), aio_stream *stream,
-                              uintptr_t answer) {
+/* A reset begins while a thread is inside a query. The result may be about work that the reset has dropped. */
+static void query_across_a_reset(const char *function, void *(*ask)(void *), aio_stream *stream,
+                                 uintptr_t answer) {
     void *answered = NULL;
-    aio_watcher_stop(0); /* the watcher checks work that is not awaited, and would hang instead */
+    aio_watcher_stop(0); /* otherwise the watcher would check this work, and would hang instead */
     UNTIL(sim.pending(stream->handle) == 0);
     sim.hang_call(function);
     pthread_t asker = bed_thread(ask, stream);
@@ -427,14 +427,14 @@ static void an_event_query_across_a_reset_is_ignored(void) {
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(aio_record(stream, 0, 0, &event), 1);
     aio_event_drop(event);
-    answered_too_late("aclrtQueryEventStatus", query_elsewhere, stream, 0);
+    query_across_a_reset("aclrtQueryEventStatus", query_elsewhere, stream, 0);
 }
 
 static void a_stream_query_across_a_reset_is_ignored(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
-    answered_too_late("aclrtStreamQuery", poll_elsewhere, stream, 1);
+    query_across_a_reset("aclrtStreamQuery", poll_elsewhere, stream, 1);
 }
 
 static void a_kick_is_posted_once_until_it_is_taken(void) {
@@ -451,14 +451,14 @@ static void a_kick_is_posted_once_until_it_is_taken(void) {
     aio_device_kick(0, AIO_KICK_REFILL);
     CHECK_EQ(aio_port_take(port, keys, results, 8), 1);
     aio_device_stop(0);
-    CHECK_EQ(aio_device_start(0, AIO_THREAD, port), 0); /* the reason was not taken, and is posted again */
+    CHECK_EQ(aio_device_start(0, AIO_THREAD, port), 0); /* the reason was not taken, so it is posted again */
     aio_device_kick(0, AIO_KICK_REFILL);
     CHECK_EQ(aio_port_take(port, keys, results, 8), 1);
     aio_device_stop(0);
     aio_port_close(port);
 }
 
-/* A wake-up after which the failure does not show is requested again. */
+/* If a wake-up does not reveal the failure, another wake-up is requested. */
 static void until_a_fault(aio_port *kicks) {
     uint64_t key;
     int64_t reason = 0;

@@ -1,4 +1,4 @@
-/* Aborts that do not own the stream, because an enqueuer did not give it up in time, and concurrent calls. */
+/* Aborts that do not own the stream, because an enqueuer did not release it in time, and concurrent calls. */
 #include "bed.h"
 
 static aio_stream *stream;
@@ -23,7 +23,8 @@ static void copy_on_another_thread(void) {
     CHECK_EQ(pthread_join(bed_thread(copy, NULL), &enqueued), 0);
 }
 
-/* The owner gives the stream up only when the abort is in the runtime. The next enqueuer then does not wait. */
+/* The owner releases the stream only when the abort is inside the runtime. The next enqueuer then does not
+ * wait. */
 static aclError (*abort_as_it_is)(aclrtStream);
 
 static aclError enqueue_and_abort(aclrtStream handle) {
@@ -48,7 +49,7 @@ static int abort_by(aclError (*how)(aclrtStream)) {
     return code;
 }
 
-/* The work may have been dropped or not; in both cases its wait fails as aborted. */
+/* The abort may or may not have dropped the work. In both cases the wait fails as aborted. */
 static void work_enqueued_during_an_abort_is_aborted(void) {
     begin();
     sim.hold(stream->handle);
@@ -62,7 +63,7 @@ static void work_enqueued_during_an_abort_is_aborted(void) {
     end();
 }
 
-/* The call drops work and then returns a code. The dropped work looks complete. */
+/* The call drops work and then returns an error code. The dropped work looks complete. */
 static aclError abort_and_fail(aclrtStream handle) {
     CHECK_EQ(abort_as_it_is(handle), 0);
     return 507000;

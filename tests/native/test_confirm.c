@@ -1,4 +1,5 @@
-/* Failures that are found by synchronizing, because the runtime does not report them. Both strategies. */
+/* Failures that are found by synchronizing, because the runtime does not report them. Tests use both
+ * strategies. */
 #include "bed.h"
 
 static aio_stream *stream, *other;
@@ -73,11 +74,11 @@ static void await_an_event(int strategy) {
     end();
 }
 
-static void an_event_behind_a_failure_raises_in_the_watcher(void) {
+static void an_event_after_a_failure_raises_in_the_watcher(void) {
     await_an_event(AIO_WATCH);
 }
 
-static void an_event_behind_a_failure_raises_in_a_worker(void) {
+static void an_event_after_a_failure_raises_in_a_worker(void) {
     await_an_event(AIO_THREAD);
 }
 
@@ -125,7 +126,7 @@ static void a_query_confirms_nothing(void) {
     end();
 }
 
-/* A stream is synchronized before it is destroyed, so that its failure is found without an await. */
+/* A stream is synchronized before it is destroyed, so its failure is found without an await. */
 static void a_failure_is_found_when_the_stream_is_destroyed(void) {
     begin(AIO_WATCH);
     uint64_t bad = bad_copy(stream, 507015);
@@ -162,11 +163,12 @@ static void *await_first(void *unused) {
     return NULL;
 }
 
-/* A synchronize waits for later work too, in slices; the end of a slice proves nothing. */
+/* A synchronize waits in slices, and waits for later work too. The end of a slice does not show that work is
+ * done. */
 static void an_expired_slice_is_not_a_failure(void) {
     begin(AIO_WATCH);
     CHECK_EQ(bed_ticket(stream), 1);
-    copy(stream); /* with a mark in between */
+    copy(stream); /* a mark is recorded before this copy */
     uint64_t before = sim.calls("aclrtSynchronizeStreamWithTimeout");
     UNTIL(sim.pending(stream->handle) == 0);
     sim.hold(stream->handle);
@@ -200,7 +202,7 @@ static void *copy_elsewhere(void *unused) {
     return (void *)(uintptr_t)copy(stream);
 }
 
-/* An entry that a thread is enqueueing is not counted yet, and may be the one that has failed. */
+/* An entry that a thread is enqueueing is not counted yet, and its task may be the one that has failed. */
 static void a_device_wide_code_fails_work_being_enqueued(void) {
     void *position = NULL;
     begin(AIO_WATCH);
@@ -216,7 +218,7 @@ static void a_device_wide_code_fails_work_being_enqueued(void) {
     end();
 }
 
-/* The watcher is about to query a stream with work by hand; a wait for the device takes the code meanwhile. */
+/* The watcher is querying a stream with manual work. Meanwhile a wait for the whole device takes the code. */
 static void a_device_wide_code_fails_manual_work_being_queried(void) {
     begin(AIO_WATCH);
     sim.hang_call("aclrtStreamQuery");
@@ -244,7 +246,7 @@ static void a_device_wide_code_does_not_fail_successful_manual_work(void) {
 
 TESTS(TEST(an_await_raises_the_code_that_the_watcher_synchronized),
       TEST(an_await_raises_the_code_that_a_worker_synchronized),
-      TEST(an_event_behind_a_failure_raises_in_the_watcher), TEST(an_event_behind_a_failure_raises_in_a_worker),
+      TEST(an_event_after_a_failure_raises_in_the_watcher), TEST(an_event_behind_a_failure_raises_in_a_worker),
       TEST(a_dependent_of_a_failure_raises_in_the_watcher), TEST(a_dependent_of_a_failure_raises_in_a_worker),
       TEST(a_dependent_of_success_is_confirmed), TEST(a_query_confirms_nothing),
       TEST(a_failure_is_found_when_the_stream_is_destroyed), TEST(untrusted_reports_confirm_nothing),

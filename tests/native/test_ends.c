@@ -1,4 +1,4 @@
-/* Exits and forks. Each test ends its own process, or a child of it, and checks the status. */
+/* Exits and forks. Each test ends a child process, and checks its exit status. */
 #include "bed.h"
 
 #include <signal.h>
@@ -34,7 +34,7 @@ static void *stay_inside(void *unused) {
 
 static void late_handler(int status, void *unused) {
     (void)unused;
-    _exit(status + 1); /* registered before the engine's handler, so it runs after that */
+    _exit(status + 1); /* registered before the engine's handler, so it runs after the engine's */
 }
 
 static void *leave_at_exit(void *unused) {
@@ -81,7 +81,7 @@ static void exit_waits_for_a_thread_that_leaves(void) {
     ended_with(child, 6);
 }
 
-/* The thread is in a call that belongs to no device: in C, but not counted by a gate. */
+/* The thread is inside a call that belongs to no device. The call is in C, but no gate counts it. */
 static void exit_with_a_thread_in_c_skips_later_handlers(void) {
     pid_t child = start_child();
     if (child == 0) {
@@ -146,7 +146,7 @@ static void use_everything(aio_stream *stream, aio_event *event, aio_port *port)
     aio_port_close(port);
 }
 
-/* All locks that a thread may hold at a fork are held, so a child that waits for one hangs. */
+/* The test holds all locks that a thread may hold at a fork, so a child that waits for one of them hangs. */
 static void a_forked_child_is_refused_and_never_hangs(void) {
     aio_event *event = NULL;
     bed_open(0, AIO_WATCH);
@@ -174,7 +174,7 @@ static void a_forked_child_is_refused_and_never_hangs(void) {
     bed_close(0);
 }
 
-/* All other exit handlers, and the runtime's destructors, are left to the parent. */
+/* Only the parent runs all other exit handlers and the runtime's destructors. */
 static void a_forked_child_skips_exit_handlers(void) {
     pid_t parent = start_child();
     if (parent == 0) {

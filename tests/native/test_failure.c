@@ -51,7 +51,7 @@ static void only_the_failed_stream_has_an_error(void) {
     end();
 }
 
-/* Fails the `at`th of `count` entries of a stream whose tasks are counted from `first`. */
+/* Enqueues `count` entries on a stream, whose task ids start at `first`. The entry with index `at` fails. */
 static void fail_one_of(uint32_t first, int count, int at) {
     uint64_t positions[64] = {0}, bad = 0;
     aio_stream *one = bed_stream(0);
@@ -87,7 +87,7 @@ static void task_ids_wrap_around(void) {
     bed_close_copied();
 }
 
-/* More entries than there is room for ids, so that places are reused. */
+/* The stream gets more entries than there are places for ids, so places are reused. */
 static void a_long_queue_keeps_the_ids_of_unfinished_work(void) {
     enum { ENTRIES = 1900 };
     begin_with_two();
@@ -112,7 +112,8 @@ static void a_long_queue_keeps_the_ids_of_unfinished_work(void) {
     end();
 }
 
-/* A wait for an event of its own stream is no task; the thread's newest id is then of another stream. */
+/* A wait for an event of the same stream is not a task. The thread's newest task id then belongs to another
+ * stream. */
 static void an_entry_without_a_task_has_no_id(void) {
     begin_with_two();
     CHECK_EQ(sim.set_next_task(other->handle, 5000), 0);
@@ -136,7 +137,7 @@ static void an_entry_without_a_task_has_no_id(void) {
     end();
 }
 
-/* The runtime reports the task before its enqueuer has read the id. */
+/* The runtime reports the failed task before the enqueuing thread has read the task id. */
 static aclError (*copy_as_it_is)(void *, size_t, const void *, size_t, aclrtMemcpyKind, aclrtStream);
 
 static aclError copy_and_wait_for_the_report(void *target, size_t room, const void *source, size_t size,
@@ -171,7 +172,7 @@ static void a_report_that_comes_before_the_count_finds_its_entry(void) {
     end();
 }
 
-/* No thread of the engine takes the report before the query believes its answer. */
+/* No thread of the engine has taken the report when the query finds the work complete. */
 static void a_report_is_attributed_before_its_work_counts_as_complete(void) {
     begin_with_two();
     aio_watcher_stop(0);
@@ -185,7 +186,7 @@ static void a_report_is_attributed_before_its_work_counts_as_complete(void) {
     end();
 }
 
-/* Another library's task on the native stream has failed: work behind it cannot be trusted. */
+/* A task of another library on the native stream has failed, so all later work counts as failed. */
 static void a_failed_task_by_hand_fails_later_work(void) {
     begin_with_two();
     uint64_t good = work(stream);
@@ -258,7 +259,7 @@ static void a_new_stream_with_the_id_of_a_failed_one_works(void) {
     end();
 }
 
-/* Device lost: the report has no ids. */
+/* The device is lost, so the report has no ids. */
 static void a_lost_device_fails_all_its_unfinished_work(void) {
     enum { LOST = 507010 };
     begin_on_two_devices();
@@ -294,7 +295,7 @@ static void a_lost_device_fails_work_being_enqueued(void) {
     end();
 }
 
-/* The reports are not taken meanwhile, so the ring has no room for some. */
+/* No reports are taken meanwhile, so the ring has no room for some of them. */
 static void lost_reports_fail_all_unfinished_work(void) {
     enum { MANY = 1100, RING_PLACES = 1024 };
     begin_with_two();
@@ -329,7 +330,7 @@ static void lost_reports_fail_all_unfinished_work(void) {
     end();
 }
 
-/* The last reference belongs to a walk, which holds the lock that freeing takes. */
+/* A walk holds the last reference, and also the lock that is needed to free the stream. */
 static void a_stream_ended_during_a_walk_is_freed_after_it(void) {
     begin_with_two();
     aio_stream *one = bed_stream(0);
@@ -349,7 +350,7 @@ static void an_unawaited_failure_is_found_and_reported_once(void) {
     begin_with_two();
     uint64_t bad = failing_work(stream);
     uint64_t waited = wait_for(other, stream);
-    UNTIL(aio_stream_error(stream, bad, NULL)); /* the watcher checks it */
+    UNTIL(aio_stream_error(stream, bad, NULL)); /* the watcher finds the failure */
     UNTIL(aio_stream_error(other, waited, NULL));
     CHECK_EQ(aio_device_take_failure(0, &error), 1);
     CHECK_EQ(error.code, FAULT);
@@ -366,8 +367,8 @@ static void a_failure_that_was_raised_is_collected(void) {
     begin_with_two();
     uint64_t bad = failing_work(stream), waited = wait_for(other, stream);
     fails(other, waited);
-    CHECK_EQ(aio_stream_error(other, waited, NULL), FAULT); /* reads the code, and does not collect it */
-    CHECK_EQ(aio_device_take_failure(0, &error), 1);        /* nor does the report to the listeners */
+    CHECK_EQ(aio_stream_error(other, waited, NULL), FAULT); /* reading the code does not collect it */
+    CHECK_EQ(aio_device_take_failure(0, &error), 1);        /* the report to the listeners does not, either */
     CHECK_EQ(stream->own.failure->collected, 0);
     CHECK_EQ(aio_stream_error(other, waited, &error), FAULT);
     CHECK_EQ(error.position, bad);
@@ -376,7 +377,8 @@ static void a_failure_that_was_raised_is_collected(void) {
     end();
 }
 
-/* The runtime keeps the code for the stream until a synchronize takes it, which could be another library's. */
+/* The runtime keeps the code for the stream until a synchronize takes it. That synchronize could be another
+ * library's. */
 static void the_code_of_a_failed_stream_is_taken_once_it_is_idle(void) {
     enum { WITH_TEXT = 507001 };
     begin_with_two();

@@ -1,4 +1,4 @@
-/* The gate: which calls it admits, which refusals it returns, and which context and error text a thread has. */
+/* The gate: which calls it admits, why it refuses calls, and which context and error text a thread has. */
 #include "bed.h"
 
 enum { MANY = 4095 };
@@ -108,7 +108,7 @@ static void setting_the_state_keeps_the_counts(void) {
     aio_count_out(pass, AIO_WAIT);
 }
 
-/* A foreign reset raises the generation while the manager is about to write an older one. */
+/* A foreign reset raises the generation when the manager is about to write an older generation. */
 static void a_foreign_reset_is_not_overwritten(void) {
     bed_open(0, AIO_WATCH);
     uint32_t before = aio_word_generation(aio_gate_word(0));
@@ -267,7 +267,8 @@ static void *enter_and_leave(void *unused) {
     return NULL;
 }
 
-/* A thread that read the word before the gate was closed is counted by then, or refused. */
+/* A thread that has read the word before the gate was closed is either counted or refused when the gate is
+ * empty. */
 static void no_call_enters_a_shut_gate_once_it_is_empty(void) {
     pthread_t threads[ENTERERS];
     for (int i = 0; i < ENTERERS; i++) {

@@ -1,4 +1,4 @@
-/* Work that depends on other streams through events: which failures it inherits, and which not. */
+/* Work that depends on other streams through events: which failures it inherits, and which it does not. */
 #include "links.h"
 
 enum { DEPTH = 5 };
@@ -17,7 +17,7 @@ static void end_all(int count) {
     }
 }
 
-/* Each stream has work of its own before it waits, and behind that. */
+/* Each stream has work of its own before and after its wait. */
 static void inherit_along_a_chain(int strategy) {
     uint64_t before[DEPTH + 1], behind[DEPTH + 1];
     begin(strategy);
@@ -82,7 +82,7 @@ static void an_event_before_the_failure_succeeds(void) {
     bed_close_copied();
 }
 
-/* A stream reports its own failure for positions behind it, whatever it depends on. */
+/* A stream reports its own failure for later positions, even if these also depend on another failure. */
 static void an_own_failure_comes_before_an_inherited_one(void) {
     begin(AIO_WATCH);
     make(2);
@@ -99,7 +99,8 @@ static void an_own_failure_comes_before_an_inherited_one(void) {
     bed_close_copied();
 }
 
-/* Streams 0 and 1 fail; 2 waits for both, and 3 for 2.  The failure of 1 is reported first. */
+/* Streams 0 and 1 fail. Stream 2 waits for both, and stream 3 waits for stream 2. The failure of stream 1 is
+ * reported first. */
 static void an_earlier_failure_of_the_source_is_inherited_though_reported_later(void) {
     begin(AIO_WATCH);
     make(4);
@@ -154,7 +155,7 @@ static void an_event_of_a_failed_stream_is_refused(void) {
     bed_close_copied();
 }
 
-/* The runtime reports the failure while the enqueuer is inside the call. */
+/* The runtime reports the failure while the enqueuing thread is inside the call. */
 static aclError (*wait_as_it_is)(aclrtStream, aclrtEvent);
 
 static aclError fail_before_the_wait(aclrtStream on, aclrtEvent event) {
@@ -167,7 +168,7 @@ static aclError fail_before_the_wait(aclrtStream on, aclrtEvent event) {
 static void a_failure_reported_during_the_enqueue_is_inherited(void) {
     begin(AIO_WATCH);
     make(2);
-    aio_watcher_stop(0); /* it would take the report */
+    aio_watcher_stop(0); /* the watcher would take the report */
     uint64_t bad = failing_work(streams[0]);
     point behind = record(streams[0]);
     UNTIL(sim.faulted(streams[0]->handle) == 1);
@@ -223,8 +224,7 @@ static void a_wait_on_its_own_stream_makes_no_link(void) {
     bed_close_copied();
 }
 
-/* With these queries in this order, the source is confirmed while no thread checks the work that depends on
- * it. */
+/* In this order of queries, the source is confirmed while no thread checks the work that depends on it. */
 static void finish_the_dependent_first(int strategy) {
     begin(strategy);
     make(2);
@@ -251,14 +251,14 @@ static void work_finished_before_its_source_is_confirmed_by_a_worker(void) {
     bed_close_copied();
 }
 
-/* Stream 0 waits for stream 1, and then stream 1 for stream 0. Before that, stream 1 waits for stream 2.
- * Nothing of streams 0 and 1 is confirmed. */
+/* Stream 0 waits for stream 1, and then stream 1 for stream 0. Before that, stream 1 waits for stream 2. No
+ * position of streams 0 and 1 is confirmed. */
 static void wait_for_each_other(int strategy) {
     begin(strategy);
     make(3);
     aio_watcher_stop(0);
     wait_for(streams[1], streams[2]);
-    atomic_load(&streams[1]->links)->since_us -= 1000000; /* so it has to be synchronized */
+    atomic_load(&streams[1]->links)->since_us -= 1000000; /* so stream 1 must be synchronized */
     wait_for(streams[0], streams[1]);
     wait_for(streams[1], streams[0]);
     for (int i = 3; i--;) {
@@ -286,7 +286,7 @@ static void streams_that_wait_for_each_other_are_confirmed_by_a_worker(void) {
     bed_close_copied();
 }
 
-/* Each holds a reference to the other. */
+/* Each stream holds a reference to the other. */
 static void stale_streams_that_wait_for_each_other_are_freed(void) {
     begin(AIO_WATCH);
     make(2);
@@ -296,7 +296,7 @@ static void stale_streams_that_wait_for_each_other_are_freed(void) {
     for (int i = 0; i < 2; i++) {
         CHECK(atomic_load(&streams[i]->links) != NULL);
         aio_stream_hold(streams[i]);
-        streams[i]->generation--; /* as if the device's generation was raised, and nothing is flushed yet */
+        streams[i]->generation--; /* as if the generation was raised, but nothing is flushed yet */
     }
     for (int i = 0; i < 2; i++) {
         aio_stream_drop(streams[i]);
@@ -309,7 +309,7 @@ static void stale_streams_that_wait_for_each_other_are_freed(void) {
     bed_close_copied();
 }
 
-/* A wait for an event fails without a report when it takes longer than the shortest time limit. */
+/* A wait for an event that takes longer than the shortest time limit may fail without a report. */
 static void a_slow_wait_is_confirmed_by_a_synchronize(void) {
     begin(AIO_WATCH);
     make(2);
@@ -415,7 +415,7 @@ static void an_event_of_aborted_work_is_refused(void) {
     bed_close_copied();
 }
 
-/* No time limit is shorter than a second, so a wait that has just been enqueued has not timed out. */
+/* Every time limit is at least one second, so a wait that has just been enqueued has not timed out. */
 static void a_device_wide_code_does_not_fail_a_new_wait(void) {
     begin(AIO_WATCH);
     make(2);

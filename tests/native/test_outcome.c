@@ -1,4 +1,4 @@
-/* Outcomes: error records, aborted ranges, marks, and the order in which they become known. */
+/* Outcomes: error records, aborted ranges, marks, and the order in which waits end. */
 #include "bed.h"
 
 enum { BYTES = 512 };
@@ -34,7 +34,7 @@ static uint64_t copy_with_dropped_ticket(void) {
 
 static aio_error error;
 
-static void a_failure_covers_its_position_and_all_behind_it(void) {
+static void a_failure_covers_its_position_and_all_later_ones(void) {
     begin();
     aio_stream_fail(stream, 3, 507015, "a description");
     CHECK_EQ(aio_stream_error(stream, 2, NULL), 0);
@@ -63,7 +63,7 @@ static void the_earliest_failure_is_kept(void) {
     end();
 }
 
-/* Each change of the error record is announced, and no other event is. */
+/* Each change of the error record is announced; nothing else is. */
 static void a_repeated_failure_changes_nothing(void) {
     begin();
     aio_stream_fail(stream, 5, 507015, "first");
@@ -149,7 +149,7 @@ static void aborted_ranges_are_bounded(void) {
 static void later_work_does_not_delay_a_ticket(void) {
     begin();
     sim.hold(stream->handle);
-    uint64_t mine = copy(); /* a ticket refers to it, so the next one records a mark first */
+    uint64_t mine = copy(); /* a ticket refers to `mine`, so the next copy records a mark first */
     uint64_t next = copy_with_dropped_ticket();
     CHECK_EQ(next, mine + 2);
     aio_event *mark = aio_stream_mark_for(stream, mine);
@@ -171,7 +171,7 @@ static void an_awaited_ticket_keeps_its_mark(void) {
     CHECK_EQ(aio_watch(stream, mine, port, 9), 0);
     aio_stream_forget(stream, mine);
     CHECK_EQ(copy_with_dropped_ticket(),
-             mine + 2); /* a mark came first, so the wait does not include this work */
+             mine + 2); /* a mark was recorded first, so the wait does not cover this copy */
     sim.release(stream->handle);
     CHECK_EQ(bed_take_one(port, &key), (int64_t)mine);
     aio_port_close(port);
@@ -215,7 +215,7 @@ static void a_mark_is_recorded_after_many_entries(void) {
     end();
 }
 
-/* Waits until the watcher has taken all waits: one that it takes later may end later. */
+/* Waits until the watcher has taken all waits, because a wait that it takes later may end later. */
 static void until_taken(void) {
     for (unsigned turn = 0; atomic_load(&aio_devices[stream->device].incoming); turn++) {
         aio_pause(turn);
@@ -243,7 +243,7 @@ static void waits_end_in_the_order_of_their_positions(void) {
     end();
 }
 
-static void waits_for_the_same_position_end_in_the_order_they_came(void) {
+static void waits_for_the_same_position_end_in_the_order_of_their_start(void) {
     aio_port *port = aio_port_new();
     uint64_t key = 0;
     begin();
@@ -262,11 +262,11 @@ static void waits_for_the_same_position_end_in_the_order_they_came(void) {
     end();
 }
 
-TESTS(TEST(a_failure_covers_its_position_and_all_behind_it), TEST(the_earliest_failure_is_kept),
+TESTS(TEST(a_failure_covers_its_position_and_all_later_ones), TEST(the_earliest_failure_is_kept),
       TEST(a_repeated_failure_changes_nothing), TEST(confirmed_work_never_fails),
       TEST(every_wait_raises_the_error), TEST(a_query_does_not_consume_an_error),
       TEST(an_aborted_range_has_two_ends), TEST(aborted_ranges_are_bounded),
       TEST(later_work_does_not_delay_a_ticket), TEST(a_dropped_ticket_records_no_mark),
       TEST(an_awaited_ticket_keeps_its_mark), TEST(a_wait_in_mid_stream_gets_a_mark),
-      TEST(waits_for_the_same_position_end_in_the_order_they_came), TEST(a_mark_is_recorded_after_many_entries),
-      TEST(waits_end_in_the_order_of_their_positions))
+      TEST(waits_for_the_same_position_end_in_the_order_of_their_start),
+      TEST(a_mark_is_recorded_after_many_entries), TEST(waits_end_in_the_order_of_their_positions))

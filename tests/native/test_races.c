@@ -22,14 +22,14 @@ static uint32_t draw(uint32_t *seed, uint32_t below) {
     return (*seed >> 8) % below;
 }
 
-/* What is known of a shared stream; it is kept after the stream is given up. */
+/* The history of a shared stream. It is kept after the stream is dropped. */
 typedef struct history {
     struct history *next;
     _Atomic uint64_t bad; /* the first entry that was made to fail, or 0 */
-    atomic_bool doomed; /* an entry was made to fail; set before it is enqueued, when its position is unknown */
+    atomic_bool doomed; /* an entry was made to fail; set before the enqueue, when its position is not known */
 } history;
 
-/* Under the lock it is known whether an entry is behind a failing task. */
+/* The lock orders the enqueues, so a thread can tell whether its entry follows a failing task. */
 typedef struct {
     pthread_mutex_t lock;
     aio_stream *stream;
@@ -39,7 +39,7 @@ typedef struct {
 static shared_stream shared[SHARED];
 static bool exact;
 
-/* A wait, and whether it must fail. */
+/* A position to wait for, and whether the wait must fail. */
 typedef struct {
     aio_stream *on;
     uint64_t position;
@@ -47,7 +47,7 @@ typedef struct {
     const history *source;
 } expected;
 
-/* References of other threads keep the stream's record; the native stream is destroyed when its work is
+/* The references of other threads keep the stream's record. The native stream is destroyed when its work is
  * done. */
 static void renew(shared_stream *one) {
     aio_stream *gone = one->stream;
@@ -85,7 +85,7 @@ static expected expect(const shared_stream *one, uint64_t position) {
     return (expected){one->stream, position, bad && position >= bad, one->known};
 }
 
-/* Without reports it is not known which of a stream's tasks failed, only that one did. */
+/* Without reports, the engine finds that one of a stream's tasks has failed, but not which task. */
 static bool may_fail(const expected *one) {
     return one->fails || (!exact && atomic_load(&one->source->doomed));
 }
@@ -117,7 +117,7 @@ static bool enqueue(shared_stream *one, uint32_t *seed, expected *made) {
     return done;
 }
 
-/* Enqueues work behind an event of a shared stream, on a new stream. */
+/* Enqueues work on a new stream, after a wait for an event of a shared stream. */
 static bool depend(shared_stream *one, expected *made) {
     aio_event *event = NULL;
     pthread_mutex_lock(&one->lock);
@@ -158,8 +158,8 @@ static void check(const expected *one) {
     }
 }
 
-/* Only this thread uses a dependent's stream, so it ends the stream. */
-static void let_go(const expected *one, bool dependent) {
+/* Only this thread uses the stream of a dependent, so this thread ends the stream. */
+static void release_stream(const expected *one, bool dependent) {
     if (dependent) {
         bed_end_stream(one->on);
     }
@@ -179,7 +179,7 @@ static void *work_on_shared(void *number) {
         for (int i = BATCH; i--;) {
             if (made[i]) {
                 check(&waits[i]);
-                let_go(&waits[i], dependent[i]);
+                release_stream(&waits[i], dependent[i]);
             }
         }
     }
@@ -242,7 +242,7 @@ static void *synchronize_the_device(void *unused) {
     return NULL;
 }
 
-/* The other library takes the codes before the waits query the streams. */
+/* The other library takes the error codes before the waits query the streams. */
 static void fail_one(void) {
     aio_stream *one = bed_stream(0), *dependent = bed_stream(0);
     sim.hold(one->handle);
@@ -274,13 +274,13 @@ static void *walk_over_streams(void *unused) {
     (void)unused;
     while (!atomic_load(&over)) {
         aio_failures_resolve();
-        aio_device_unfinished(0); /* calls no ACL function, which would keep the runtime busy */
+        aio_device_unfinished(0); /* calls no ACL function, because calls would keep the runtime busy */
         aio_pause(UINT_MAX);
     }
     return NULL;
 }
 
-/* The failure may be reported at any time; after that the record or the wait is refused. */
+/* The failure may be reported at any time. After the report, the record or the wait is refused. */
 static void depend_on_failing(aio_stream *dependent, aio_stream *one) {
     point behind = {one, NULL, 0};
     aio_result at = aio_record(one, 0, 0, &behind.event);
@@ -312,7 +312,7 @@ static void streams_end_while_their_failures_are_attributed(void) {
     bed_close_copied();
 }
 
-/* No reference to the streams is left when the runtime reports. A reset removes the rest. */
+/* No reference to the streams is left when the runtime reports. A reset removes what is left. */
 static void streams_are_dropped_before_their_failures_are_reported(void) {
     begin(AIO_WATCH);
     for (int round = 0; round < rounds() / 100; round++) {

@@ -1,7 +1,7 @@
 /*
- * Objects that an ACL call uses outlive the call, while other threads close and reset. Native events and
- * streams only: the buffers' references are held in Python, and tests/unit/handles/test_in_flight.py races
- * those.
+ * Objects that an ACL call uses outlive the call while other threads close objects and reset devices. These
+ * tests cover native events and streams. References to buffers are held in Python;
+ * tests/unit/handles/test_in_flight.py tests those.
  *
  * AIOACL_ROUNDS is the number of rounds of each race.
  */
@@ -50,7 +50,7 @@ static void an_event_with_a_blocked_waiter_is_not_destroyed_before_a_reset(void)
     CHECK_EQ(event->handle != NULL, 1);
     sim.release(stream->handle);
     bed_join(blocked_waiter);
-    CHECK_EQ(aio_device_destroy_events(0), 1); /* as when a reset that has failed is repeated */
+    CHECK_EQ(aio_device_destroy_events(0), 1); /* as in the second attempt after a failed reset */
     CHECK_EQ(aio_event_enter(event) == NULL, 1);
     aio_event_drop(event);
     bed_bring_back(0);
@@ -69,7 +69,7 @@ static void a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed(vo
     CHECK_EQ(aio_gate_wait(0, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 1000000), 1);
     uint64_t calls = sim.calls("aclrtDestroyEvent");
     CHECK(aio_device_destroy_events(0) > 0);
-    CHECK_EQ(atomic_load(&aio_devices[0].blocked), 0); /* its slice has ended */
+    CHECK_EQ(atomic_load(&aio_devices[0].blocked), 0); /* the slice of the wait has ended */
     aio_event *mark = aio_stream_mark_for(stream, position);
     CHECK(mark != NULL);
     CHECK(mark->handle == NULL);
@@ -84,7 +84,7 @@ static void a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed(vo
 
 static _Atomic(aio_event *) shared[SLOTS];
 
-/* Takes the reference out of the slot, so each is given back once. */
+/* Takes the reference out of the slot, so each reference is dropped once. */
 static void *wait_for_shared(void *unused) {
     (void)unused;
     for (unsigned slot = 0; !atomic_load(&over); slot++) {
@@ -109,7 +109,7 @@ static void share(aio_event *event, int slot) {
     }
 }
 
-/* Every eighth round treats events as a reset does. */
+/* Every eighth round destroys all events, as a reset does. */
 static void waits_for_events_race_with_the_destruction_before_a_reset(void) {
     pthread_t racers[RACERS];
     bed_open(0, AIO_WATCH);

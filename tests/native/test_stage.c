@@ -62,7 +62,7 @@ static void a_failed_download_leaves_its_target_alone(void) {
     end();
 }
 
-static void staging_memory_runs_out_and_is_given_back(void) {
+static void staging_memory_runs_out_and_is_freed(void) {
     char target[8];
     begin();
     int slots = aio_stage_free_slots(0, 8), taken = 0;
@@ -104,7 +104,7 @@ static void each_size_has_its_slots(void) {
     end();
 }
 
-static void a_refused_copy_gives_its_slot_back(void) {
+static void a_refused_copy_frees_its_slot(void) {
     char bytes[8] = {0};
     begin();
     int slots = aio_stage_free_slots(0, 8);
@@ -152,7 +152,7 @@ static void finished_work_that_no_caller_awaits_is_reported(void) {
     aio_port_close(kicks);
 }
 
-/* Acts as a thread that needs queue room: it finds the work done, and delivers no bytes. */
+/* Acts as a thread that needs queue room: this thread finds that the work is done, but delivers no bytes. */
 static void bytes_that_no_caller_awaits_are_delivered(void) {
     char source[BYTES], target[BYTES] = {0};
     begin();
@@ -197,7 +197,7 @@ static void slots_stay_in_use_until_the_reset_has_ended(void) {
 }
 
 TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_during_a_copy),
-      TEST(a_refused_copy_gives_its_slot_back), TEST(bytes_are_delivered_before_the_wait_ends),
+      TEST(a_refused_copy_frees_its_slot), TEST(bytes_are_delivered_before_the_wait_ends),
       TEST(an_aborted_download_leaves_its_target_alone), TEST(a_failed_download_leaves_its_target_alone),
-      TEST(staging_memory_runs_out_and_is_given_back), TEST(slots_stay_in_use_until_the_reset_has_ended),
+      TEST(staging_memory_runs_out_and_is_freed), TEST(slots_stay_in_use_until_the_reset_has_ended),
       TEST(finished_work_that_no_caller_awaits_is_reported), TEST(bytes_that_no_caller_awaits_are_delivered))

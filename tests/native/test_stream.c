@@ -1,4 +1,4 @@
-/* Streams: their lists, their end, and queue room. */
+/* Streams: the list of a device's streams, their destruction, and queue room. */
 #include "bed.h"
 
 static void positions_count_from_one(void) {

@@ -1,4 +1,4 @@
-/* Waits under both strategies: resets, aborts and errors while they are in flight. */
+/* Waits with both strategies: resets, aborts and errors while waits are in flight. */
 #include "waits.h"
 
 enum { MANY = 1000 };
@@ -36,7 +36,7 @@ static bool has_deferred_waits(void) {
     return some;
 }
 
-/* Interrupted waits end when the reset has ended, whether it succeeded or not, and not before. */
+/* Interrupted waits end only when the reset has ended, whether it succeeded or failed. */
 static void waits_end_with_the_reset(void) {
     int64_t result;
     begin(AIO_WATCH);
@@ -57,7 +57,7 @@ static void waits_end_with_the_reset(void) {
 }
 
 /* Acts as a thread other than the watcher, for example one that closes the stream. */
-static void collect_beside(uint64_t position) {
+static void finish_and_deliver(uint64_t position) {
     aio_stream_finish(stream, position);
     aio_stream_deliver(stream);
 }
@@ -71,7 +71,7 @@ static void a_wait_over_before_a_reset_keeps_its_result(void) {
     bed_seize(0);
     aio_watcher_wake(0);
     UNTIL(has_deferred_waits());
-    collect_beside(first);
+    finish_and_deliver(first);
     CHECK(bed_abort_and_wait(0));
     bed_bring_back(0);
     for (int i = 0; i < 2; i++) {
@@ -81,7 +81,7 @@ static void a_wait_over_before_a_reset_keeps_its_result(void) {
     end_stale();
 }
 
-/* The watcher's waits are of an older generation, but the engine took part in no reset. */
+/* The watcher's waits are of an older generation, although the engine took part in no reset. */
 static void stale_waits_end(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
@@ -170,11 +170,11 @@ static void no_error_is_lost_by_the_workers(void) {
     errors_survive_many_queriers(AIO_THREAD);
 }
 
-/* The state of the work cannot be queried any more, so the waits end; objects that it uses are kept. */
+/* The state of the work cannot be queried any more, so the waits end. Objects that the work uses are kept. */
 static void a_query_that_fails_ends_the_waits(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
-    uint64_t first = copy(), second = copy(); /* with a mark in between */
+    uint64_t first = copy(), second = copy(); /* a mark is recorded between the copies */
     CHECK_EQ(sim.fail_call("aclrtQueryEventStatus", 507011, -1), 0);
     watch(first, 1);
     CHECK_EQ(bed_take_one(port, &key), aio_failed(507011));

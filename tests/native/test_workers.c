@@ -14,11 +14,12 @@ static void a_reset_may_leave_blocked_waits_inside(void) {
     end();
 }
 
-/* The mark that a wait has found is gone before it blocks: another thread has seen that the work is done. */
+/* A wait finds a mark, but the mark is gone before the wait blocks, because another thread has found that the
+ * work is done. */
 static void a_wait_whose_mark_is_gone_gets_its_result(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
-    uint64_t first = copy(), second = copy(); /* with the mark in between */
+    uint64_t first = copy(), second = copy(); /* the mark is between the copies */
     sim.hang_call("aclrtGetCurrentContext");
     watch(first, 1);
     UNTIL(sim.hung("aclrtGetCurrentContext"));
@@ -65,8 +66,8 @@ static void an_idle_worker_serves_the_next_wait(void) {
     end();
 }
 
-/* Work that an abort drops looks complete until the abort is noted: a worker that wakes up before waits again.
- */
+/* Work that an abort drops looks complete until the abort is noted. A worker that wakes up before that waits
+ * again. */
 static void a_worker_ignores_a_result_during_an_abort(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -82,7 +83,7 @@ static void a_worker_ignores_a_result_during_an_abort(void) {
     end();
 }
 
-/* The code that a worker gets from an abort does not concern work that was enqueued since. */
+/* The code that a worker gets from an abort does not apply to work that was enqueued later. */
 static void an_abort_code_does_not_fail_later_work(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -100,13 +101,13 @@ static void an_abort_code_does_not_fail_later_work(void) {
     end();
 }
 
-/* The enqueuer is inside the runtime while a task before its own fails. */
+/* An earlier task fails while the enqueuing thread is inside the runtime. */
 static void *copy_elsewhere(void *unused) {
     (void)unused;
     return (void *)(uintptr_t)copy();
 }
 
-static void a_failure_fails_work_being_enqueued_behind_it(void) {
+static void a_failure_fails_later_work_being_enqueued(void) {
     void *position = NULL;
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -139,8 +140,8 @@ static void a_wait_without_a_mark_queries_the_stream(void) {
     end();
 }
 
-/* The maintenance thread synchronizes a stream to take a code, and leaves the bytes to the thread that
- * waits. */
+/* The maintenance thread synchronizes a stream to take a code. It does not deliver the bytes; the waiting
+ * thread does. */
 static void a_wait_delivers_bytes_of_work_that_another_thread_finished(void) {
     begin(AIO_THREAD);
     aio_watcher_stop(0);
@@ -167,7 +168,7 @@ static void leave_all(int kind, int entered) {
     }
 }
 
-/* The worker needs to own the stream to record a mark, and owns it when the gate is full. */
+/* The worker must own the stream to record a mark. It becomes the owner when the gate is full. */
 static void a_wait_refused_by_a_full_gate_returns_crowded(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -183,7 +184,7 @@ static void a_wait_refused_by_a_full_gate_returns_crowded(void) {
     end();
 }
 
-/* A worker that leaves the runtime waits until the gate admits it, so that the result is not lost. */
+/* A worker that returns from the runtime waits until the gate admits it, so the result is not lost. */
 static void a_wait_that_ends_at_a_full_gate_waits_for_room(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -200,7 +201,7 @@ static void a_wait_that_ends_at_a_full_gate_waits_for_room(void) {
     end();
 }
 
-TESTS(TEST(an_abort_code_does_not_fail_later_work), TEST(a_failure_fails_work_being_enqueued_behind_it),
+TESTS(TEST(an_abort_code_does_not_fail_later_work), TEST(a_failure_fails_later_work_being_enqueued),
       TEST(a_wait_refused_by_a_full_gate_returns_crowded), TEST(a_wait_that_ends_at_a_full_gate_waits_for_room),
       TEST(a_reset_may_leave_blocked_waits_inside), TEST(each_wait_has_its_own_worker),
       TEST(an_idle_worker_serves_the_next_wait),

@@ -6,7 +6,7 @@
 
 static aio_stream *stream;
 static aio_port *port;
-static uint64_t key; /* of the completion that was taken last */
+static uint64_t key; /* key of the newest completion */
 
 static inline void begin(int strategy) {
     bed_open_to_copy(strategy);

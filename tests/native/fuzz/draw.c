@@ -15,7 +15,7 @@ typedef struct {
 static const uint8_t *input;
 static size_t input_left;
 static handle_pool_t pools[FUZZ_KINDS_MOST];
-static char *scratch; /* SLOTS slots, with unmapped memory behind them */
+static char *scratch; /* SLOTS slots, followed by unmapped memory */
 static size_t scratch_next;
 static struct {
     void **place;
@@ -32,7 +32,7 @@ size_t fuzz_input_left(void) {
     return input_left;
 }
 
-/* An array of large structures may extend beyond the last slot; the memory there is unmapped. */
+/* An array of large structures may extend beyond the last slot, into unmapped memory. */
 bool fuzz_scratch_make(void) {
     size_t size = (size_t)(SLOTS + 16) * FUZZ_SCRATCH_BYTES;
     char *pages = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -69,7 +69,7 @@ uint64_t draw_number(void) {
     return byte < 128 ? byte : odd[byte % (sizeof odd / sizeof *odd)];
 }
 
-/* Never for ever, because some waits can be ended by no other call. */
+/* Never draws an unlimited time-out, because no other call can end some of the waits. */
 int32_t draw_timeout(void) {
     static const int32_t timeouts[] = {0, 1, 2, -2};
     return timeouts[draw_byte() % (sizeof timeouts / sizeof *timeouts)];
@@ -79,7 +79,7 @@ uint64_t draw_length(void) {
     return draw_byte() % 5U;
 }
 
-/* The slots in turn, filled as the input selects: with zeros, small numbers, addresses or bytes. */
+/* Returns the slots in turn. The input selects their content: zeros, small numbers, addresses or bytes. */
 void *draw_scratch(void) {
     char *slot = scratch + scratch_next++ % SLOTS * FUZZ_SCRATCH_BYTES;
     uint8_t how = draw_byte();
@@ -111,7 +111,7 @@ char *draw_text(void) {
         return NULL;
     }
     char *slot = draw_scratch();
-    if (byte % 16 != 14) { /* otherwise what an earlier call has left there, for example a key */
+    if (byte % 16 != 14) { /* otherwise the slot keeps the text of an earlier call, for example a key */
         snprintf(slot, FUZZ_SCRATCH_BYTES, "%s", texts[byte % (sizeof texts / sizeof *texts)]);
     }
     slot[FUZZ_SCRATCH_BYTES - 1] = '\0';
@@ -132,7 +132,7 @@ void *draw_handle(int kind) {
     if (byte < 16) {
         return NULL;
     }
-    if (byte < 24) { /* an address that is not the runtime's */
+    if (byte < 24) { /* an address that the runtime did not allocate */
         pool = &pools[byte % fuzz_kind_count];
     } else if (byte < 32) {
         return byte % 2 == 0 ? (void *)(uintptr_t)(byte * 4096UL) : draw_scratch();
@@ -186,6 +186,6 @@ void fuzz_end_handles(void) {
         }
     }
     memset(pools, 0, sizeof pools);
-    memset(scratch, 0, (size_t)SLOTS * FUZZ_SCRATCH_BYTES); /* so that a finding depends on its input only */
+    memset(scratch, 0, (size_t)SLOTS * FUZZ_SCRATCH_BYTES); /* so that a finding depends only on its input */
     scratch_next = 0;
 }

@@ -1,10 +1,10 @@
 /*
- * Programs of calls, made from bytes: one byte selects how to begin. For each call, two bytes select a function
- * of the whole ABI, and the next bytes give its arguments. Handles come from pools of live and dead ones.
- * Outputs go into scratch memory of 512 bytes. After each program everything is ended, and the harness checks
- * that nothing is left.
+ * Builds programs of calls from bytes. The first byte selects how a program begins. For each call, two bytes
+ * select one function of the whole ABI, and the next bytes give its arguments. Handles come from pools of live
+ * and dead ones. Outputs go into scratch memory of 512 bytes. After each program, the harness ends everything
+ * and checks that nothing is left.
  *
- * No call may block for ever. A thread watches: when a call makes no progress, it drops what is queued on all
+ * No call may block for ever. When a call makes no progress, a watching thread drops the queued work of all
  * streams, as an abort would. A call that still makes no progress is a finding.
  */
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void *watch(void *arg) {
         long long since = atomic_load(&call_since_ms);
         long long stood = since != 0 ? now_ms() - since : 0;
         if (stood > HANG_MS) {
-            fprintf(stderr, "%s does not come back\n", current);
+            fprintf(stderr, "%s does not return\n", current);
             abort();
         }
         if (stood > RESCUE_MS) {
@@ -71,7 +71,7 @@ static void *watch(void *arg) {
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static void (*wanted)(void);
-static bool other_used; /* used by this program */
+static bool other_used; /* whether this program has used the other thread */
 
 static void *other_thread(void *arg) {
     (void)arg;
@@ -152,14 +152,14 @@ static void end_program(void) {
     aclsim_forget();
 }
 
-/* Checks what no program may leave behind, whatever it did. */
+/* Checks that a program has left no objects, mappings or calls. */
 static void check_clean(void) {
     aclsim_stats_t left;
     aclsim_stats(&left);
     uint64_t things = left.contexts + left.streams + left.device_blocks + left.pools + left.pool_blocks +
                       left.managed_blocks + left.mappings + left.registrations + left.exports + left.inside;
     if (things != 0) {
-        fprintf(stderr, "left behind, of contexts streams blocks pools mappings registrations keys calls:");
+        fprintf(stderr, "objects left (contexts streams blocks pools mappings registrations keys calls):");
         fprintf(stderr, " %ju %ju %ju %ju %ju %ju %ju %ju\n", left.contexts, left.streams,
                 left.device_blocks + left.pool_blocks + left.managed_blocks, left.pools, left.mappings,
                 left.registrations, left.exports, left.inside);

@@ -18,7 +18,7 @@ typedef struct {
     void (*end)(void *handle);
 } fuzz_end_t;
 
-/* calls.c, which table.py generates */
+/* Defined in calls.c, which table.py generates. */
 extern const fuzz_call_t fuzz_calls[];
 extern const size_t fuzz_call_count;
 extern const fuzz_end_t fuzz_ends[];
@@ -31,7 +31,7 @@ enum { FUZZ_MEMORY, FUZZ_KINDS_MOST = 96, FUZZ_SCRATCH_BYTES = 512 };
 void fuzz_input(const uint8_t *data, size_t size);
 size_t fuzz_input_left(void);
 bool fuzz_scratch_make(void);
-/* Ends every handle that a call has returned, and forgets them. */
+/* Ends every handle that a call has returned, and empties the pools. */
 void fuzz_end_handles(void);
 
 uint8_t draw_byte(void);
@@ -39,7 +39,7 @@ uint64_t draw_number(void);
 int32_t draw_timeout(void);
 /* The length of an array in scratch memory. */
 uint64_t draw_length(void);
-/* Memory of any kind, live or freed, or an address that is not the runtime's. */
+/* Memory of any kind, live or freed, or an address that the runtime did not allocate. */
 void *draw_memory(void);
 void *draw_handle(int kind);
 /* 512 bytes of scratch memory, filled from the input. */
@@ -48,10 +48,10 @@ char *draw_text(void);
 /* NULL, or a function that does nothing and returns 0. */
 void *draw_function(void);
 void draw_bytes(void *to, size_t size);
-/* The place for a handle of that kind that a call returns. The handle is kept if the call succeeds. */
+/* The address where a call stores a handle of that kind. The handle is kept if the call succeeds. */
 void *draw_out(int kind);
 void fuzz_keep(int kind, const void *handle);
-/* The call has returned. */
+/* Called after each call has returned, with its result. */
 void fuzz_done(long rc);
 
 #endif

@@ -2,9 +2,9 @@
 
     python tests/native/fuzz/run.py [--runs N] [--seconds N] [--corpus FOLDER] [INPUT ...]
 
-Builds the simulator and the harness. Then runs N programs of calls, or stops after N seconds. With inputs, it runs only
-these, to reproduce a finding. Exits with 1 after a finding, and leaves its input in the current folder as fuzz-*. Exits
-with 77 if there is no clang with libFuzzer.
+Builds the simulator and the harness. Then runs N programs of calls, or stops after N seconds. If inputs are given,
+only these are run, to reproduce a finding. Exits with 1 after a finding, and leaves its input in the current folder
+as fuzz-*. Exits with 77 if there is no clang with libFuzzer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[2]
-sys.path.insert(0, str(ROOT))  # a script finds its own folder only
+sys.path.insert(0, str(ROOT))  # the sys.path of a script contains only its own folder
 
 from build_ffi import SIMULATOR, c_files, include_flags  # noqa: E402  # after the path is known
 from tests.native.fuzz.table import source  # noqa: E402
@@ -84,7 +84,7 @@ def fuzz(program: Path, options: argparse.Namespace) -> int:
         "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:detect_stack_use_after_return=1:handle_abort=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
-    # in that folder, because some calls write files
+    # run in that folder, because some calls write files
     return subprocess.run([*command, *targets], cwd=program.parent, env=environment, check=False).returncode
 
 

@@ -1,8 +1,8 @@
 """Generates calls.c: one call for each function of the simulator's table, with drawn arguments.
 
 The meaning of a parameter follows from its type and, for time-outs and lengths of arrays, from its name. There are no
-rules for single functions, so a new function of the table is fuzzed without a change here. Lengths of arrays are the
-true ones: no library can find out where a client's array ends.
+rules for single functions, so a new function of the table is fuzzed without a change here. The drawn lengths of
+arrays are correct, because no library can find out where a client's array ends.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Types:
         self.kinds = ["memory", *dict.fromkeys(self.handles + self.opaque)]
 
     def kind(self, plain: str) -> int | None:
-        """The number of the kind of handle, if the type is a handle."""
+        """The number of the kind of handle, or None if the type is not a handle."""
         name = plain.removesuffix(" *") if plain.removesuffix(" *") in self.opaque else plain
         known = name in self.handles or (name in self.opaque and plain.endswith(" *"))
         return self.kinds.index(name) if known else None

@@ -1,5 +1,5 @@
-/* Registered host memory stays private to the process. Its pages are private again after the registration,
- * forked children do not share them, and writes of other threads beside it are kept. */
+/* Registered host memory stays private to the process. Forked children do not share its pages, and the pages
+ * are private again after the registration. What other threads write next to the memory is kept. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void write_in_child(char *memory, size_t size, char expected) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-/* Private pages stay private: a forked child gets a copy, and after the registration they are as before. */
+/* Private pages stay private: a forked child gets a copy, and the registration's end restores the pages. */
 static void test_private_memory_is_not_shared_with_children(void) {
     size_t size = 40 * PAGE + 10; /* exchanged in more than one step */
     char *pages = client_pages(41 * PAGE, MAP_PRIVATE);
@@ -68,7 +68,7 @@ static void test_private_memory_is_not_shared_with_children(void) {
     char *device = device_address(pages);
     write_in_child(pages, size, 1);
     CHECK(pages[0] == 1 && device[size - 1] == 1);
-    memset(device, 2, size); /* the copy reads the same memory */
+    memset(device, 2, size); /* `device` is a second address of the same memory */
     CHECK(pages[0] == 2 && pages[size - 1] == 2);
     CHECK(mprotect(pages + PAGE, PAGE, PROT_READ) == 0);
     CHECK_RC(aclrtHostUnregister(pages), 0);
@@ -81,7 +81,7 @@ static void test_private_memory_is_not_shared_with_children(void) {
     munmap(pages, 41 * PAGE);
 }
 
-/* The same holds for the pages of pinned memory, which are private too. */
+/* The pages of pinned memory are private too, and stay private. */
 static void test_pinned_memory_is_private_after_the_registration(void) {
     char *host = host_new(2 * PAGE);
     memset(host, 3, 2 * PAGE);
@@ -93,7 +93,7 @@ static void test_pinned_memory_is_private_after_the_registration(void) {
     CHECK_RC(aclrtFreeHost(host), 0);
 }
 
-/* Memory that the client itself shares stays shared. Memory that it has unmapped since is not changed. */
+/* Memory that the client itself shares stays shared. Memory that the client has unmapped is not changed. */
 static void test_shared_and_unmapped_memory_is_left_alone(void) {
     char *pages = client_pages(2 * PAGE, MAP_SHARED);
     memset(pages, 4, 2 * PAGE);
@@ -120,7 +120,7 @@ typedef struct {
     uint64_t lost;
 } neighbour_t;
 
-/* Writes once per round, at a different moment each time, and checks the value when the round is over. */
+/* Writes a value once per round, at a different moment each time, and checks it when the round is over. */
 static void *write_beside(void *arg) {
     neighbour_t *neighbour = arg;
     for (uint64_t n = 1; !atomic_load(&neighbour->stop); n++) {
@@ -136,7 +136,7 @@ static void *write_beside(void *arg) {
     return NULL;
 }
 
-/* Another thread owns a word in the last page. What it writes during a registration must still be there
+/* Another thread owns a word in the last page. A value that it writes during a registration must still be there
  * afterwards. */
 static void test_writes_of_another_thread_are_kept(void) {
     char *pages = client_pages(2 * PAGE, MAP_PRIVATE);

@@ -1,5 +1,5 @@
-/* Which calls wait, what wakes them, and with which code; what a full queue and a failed task block; which work
- * is dropped. */
+/* Which calls wait, what wakes them, and which code they then return. What a full queue and a failed task
+ * block, and which work is dropped. */
 #include <string.h>
 
 #include "sim_test.h"
@@ -44,7 +44,7 @@ static void begin(setup_t *setup, way_t way) {
     until_waiting(way_names[way]);
 }
 
-/* The event completes: the calls that are still inside return success. */
+/* Completes the event, so the calls that are still inside return success. */
 static void go_on(const setup_t *setup) {
     CHECK_RC(aclrtRecordEvent(setup->missing, setup->other), 0);
 }
@@ -116,7 +116,7 @@ static void test_destroy(way_t way) {
     }
     CHECK(call_join(&setup.waiter) == 0);
     end(&setup, true);
-    begin(&setup, way); /* without force, the call waits for the stream's work */
+    begin(&setup, way); /* without force, the destroying call waits for the stream's work */
     call_start(&act, body_destroy, setup.stuck);
     until_waiting("aclrtDestroyStream");
     CHECK(still_waits(&setup));
@@ -181,7 +181,7 @@ static void test_wait_covers_earlier_work(way_t way) {
     CHECK(call_join(&setup.waiter) == 0);
     CHECK_RC(aclrtStreamQuery(setup.stuck, &status), 0);
     CHECK(status == ACL_STREAM_STATUS_NOT_READY);
-    CHECK_RC(aclrtSynchronizeEventWithTimeout(setup.mark, 1), 507047); /* the newer record */
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(setup.mark, 1), 507047); /* waits for the newer record */
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(setup.stuck, 1), 507046);
     CHECK_RC(aclrtRecordEvent(later, setup.other), 0);
     end(&setup, false);
@@ -220,7 +220,7 @@ static void test_a_full_queue_holds_an_event(void) {
     record_call_t other = {event, setup.other};
     call_start(&calls[0], body_record, &full);
     until_waiting("aclrtRecordEvent");
-    call_start(&calls[1], body_record, &other); /* it waits for the event, not for the stream */
+    call_start(&calls[1], body_record, &other); /* this call waits for the event, not for the stream */
     while (aclsim_waiting("aclrtRecordEvent") < 2) {
         sched_yield();
     }
@@ -248,9 +248,8 @@ static aclrtStream failing(void *block, aclrtEvent mark) {
     return stream;
 }
 
-/* No stream continues until a call waits for unfinished work. Then all ways of waiting but one report no
- * failure.
- */
+/* No stream continues until a call waits for unfinished work. Then only one of the ways of waiting reports the
+ * failure. */
 static void test_a_failed_task(way_t way) {
     void *block = NULL;
     aclrtStream idle = NULL;
@@ -305,7 +304,7 @@ static void test_callbacks_are_dropped(bool host) {
     CHECK(aclsim_pending(stream) == 0);
     CHECK_RC(host ? aclrtSynchronizeStream(stream) : aclrtProcessReport(1), host ? 0 : 507012);
     CHECK(atomic_load(&called) == 0);
-    if (host) { /* new ones can run */
+    if (host) { /* new host functions can run */
         CHECK_RC(aclrtLaunchHostFunc(stream, on_host, &called), 0);
         CHECK_RC(aclrtSynchronizeStream(stream), 0);
         CHECK(atomic_exchange(&called, 0) == 1);
@@ -347,7 +346,7 @@ int main(void) {
         test_destroy(way);
         test_wait_covers_earlier_work(way);
         test_a_failed_task(way);
-        if (way != BY_DEVICE) { /* traps.c tests what happens then */
+        if (way != BY_DEVICE) { /* traps.c tests a reset during a wait for the device */
             test_reset(way, false);
             test_reset(way, true);
         }

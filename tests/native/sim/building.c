@@ -1,4 +1,5 @@
-/* A model of persistent streams, and copies of pageable memory meanwhile: these copies are done at once. */
+/* A model of persistent streams, and copies of pageable memory while it is built: these copies are done at
+ * once. */
 #include <string.h>
 
 #include "graph_test.h"
@@ -26,8 +27,9 @@ static void copy_inside(int32_t *to, const int32_t *from, aclrtStream stream) {
 }
 
 /*
- * The first stream activates the second. That switches to one of two others, depending on a value in device
- * memory; both end the model. The values that the model compares and copies are written while it is built.
+ * The first stream activates the second. The second switches to one of two other streams, depending on a value
+ * in device memory. Each of these two ends the model. The values that the model compares and copies are written
+ * while it is built.
  */
 static void test_a_model_that_switches(void) {
     aclrtStream streams[STREAMS];
@@ -55,7 +57,7 @@ static void test_a_model_that_switches(void) {
     }
     CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
     for (int32_t value = 1; value <= 2; value++) {
-        put(&words[0], value, streams[0]); /* as when a model is built */
+        put(&words[0], value, streams[0]); /* written at once, as during the build */
         CHECK_RC(aclmdlRIExecuteAsync(model, runs), 0);
         CHECK_RC(aclrtSynchronizeStream(runs), 0);
         CHECK(get(&words[6]) == value * 10);
@@ -71,7 +73,8 @@ static void test_a_model_that_switches(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* A copy of pageable memory is done at once. It is not part of the model, which does not repeat it. */
+/* A copy of pageable memory is done at once. The copy is not part of the model, so executing the model does not
+ * repeat it. */
 static void test_copies_are_not_part_of_the_model(void) {
     static const uint32_t flags[] = {0, PERSISTENT};
     int32_t *words = (int32_t *)words_new(1);
@@ -97,8 +100,8 @@ static void test_copies_are_not_part_of_the_model(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* A capture cannot contain such a copy in any mode. The capture of another stream may forbid it, and continues.
- */
+/* A capture in any mode cannot contain such a copy. A capture of another stream may forbid the copy, and that
+ * capture continues. */
 static void test_captures(void) {
     aclrtStream stream = stream_new();
     aclrtStream other = stream_new();

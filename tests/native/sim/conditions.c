@@ -1,5 +1,5 @@
-/* Conditions of captured models: the task creates the graphs that it chooses from, which are captured
- * afterwards. */
+/* Conditions of captured models. The condition's task creates the graphs from which it chooses; their content
+ * is captured afterwards. */
 #include "graph_test.h"
 
 enum { LOOPS = 3, GRAPHS = 4 };
@@ -101,7 +101,7 @@ static void test_if(void) {
 static void test_if_without_else(void) {
     uint64_t *words = words_new(2);
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 0, KEEP);
-    launch_add(choice.stream, &words[1], 1); /* after the condition */
+    launch_add(choice.stream, &words[1], 1); /* runs after the condition */
     graph_of_add(&choice, 0, &words[0], 1);
     end_choice(&choice);
     CHECK(*choice.value == 0); /* a value that is not assigned starts as 0 */
@@ -123,7 +123,7 @@ static void test_while(void) {
     end_graph(&choice, 0);
     end_choice(&choice);
     for (uint64_t i = 1; i <= 2; i++) {
-        CHECK_RC(aclmdlRIExecute(choice.model, 5000), 0); /* starts with the assigned value again */
+        CHECK_RC(aclmdlRIExecute(choice.model, 5000), 0); /* the condition's value is assigned again */
         CHECK(words[0] == i * LOOPS && *choice.value == 0);
     }
     choice_end(&choice);
@@ -131,10 +131,10 @@ static void test_while(void) {
     begin_graph(&choice, 0);
     launch_add(choice.inner, &words[0], 1);
     CHECK_RC(aclrtMemcpyAsync(choice.value, 8, &words[1], 8, ACL_MEMCPY_DEVICE_TO_DEVICE, choice.inner), 0);
-    CHECK_RC(aclmdlRICaptureEnd(choice.inner, NULL), 0); /* needs no argument for the graph: it is known */
+    CHECK_RC(aclmdlRICaptureEnd(choice.inner, NULL), 0); /* the graph need not be returned */
     end_choice(&choice);
     words[0] = 0;
-    execute_with(&choice, 0); /* assigned as well */
+    execute_with(&choice, 0); /* the value is assigned here too */
     CHECK(words[0] == 1 && *choice.value == 0);
     choice_end(&choice);
     CHECK_RC(aclrtFree(words), 0);
@@ -196,7 +196,7 @@ static void test_an_external_record_inside(void) {
     CHECK_RC(aclrtRecordEventWithFlag(event, choice.inner, 1), 0);
     end_graph(&choice, 0);
     end_choice(&choice);
-    for (uint64_t value = 0; value < 2; value++) { /* including the graph in which it is not chosen */
+    for (uint64_t value = 0; value < 2; value++) { /* the value 0 does not choose the graph */
         execute_with(&choice, value);
         CHECK_RC(aclrtSynchronizeEvent(event), 0);
         CHECK(*words == value);
@@ -221,7 +221,8 @@ static void test_a_failing_graph(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* The capture cannot end before the captures of its inner graphs. It is lost, with everything in it. */
+/* A capture cannot end before the captures of its inner graphs have ended. If it does, the capture and
+ * everything in it is lost. */
 static void test_a_capture_that_ends_too_early(void) {
     for (int begun = 0; begun < 2; begun++) {
         aclmdlRI model = NULL;
@@ -250,7 +251,7 @@ static void test_a_capture_that_fails_inside(void) {
     begin_graph(&choice, 0);
     CHECK_RC(aclrtRecordEvent(event, choice.inner), 0);
     CHECK_RC(aclrtStreamWaitEvent(third, event), 0);
-    launch_add(third, choice.value, 1); /* and no stream waits for it */
+    launch_add(third, choice.value, 1); /* no stream joins this work */
     CHECK_RC(aclmdlRICaptureEnd(choice.inner, &model), 107025);
     CHECK_RC(aclmdlRICaptureToModelRIBegin(choice.inner, choice.graphs[0], LOCAL), 107026);
     CHECK_RC(aclmdlRICaptureEnd(choice.stream, &model), 107045);
@@ -320,10 +321,10 @@ static void test_tasks_that_are_refused(void) {
     aclmdlRICondTaskParams params = {choice.handle, ACL_MODEL_RI_COND_TYPE_IF, 1, graphs};
     CHECK_RC(aclmdlRIAddCondTask(params, choice.stream, 1), 107000);
     CHECK_RC(aclmdlRIAddCondTask(params, NULL, 0), 100000);
-    CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* belongs to another model */
+    CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* the stream belongs to another model */
     CHECK_RC(aclmdlRIAddCondTask(params, other.inner, 0), 107029);
     params.handle = other.handle;
-    CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* already has its task */
+    CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* the condition already has its task */
     CHECK(graphs[0] == NULL);
     end_choice(&choice); /* the refused calls have not changed it */
     CHECK_RC(aclmdlRIExecute(choice.model, 1000), 0);
@@ -334,7 +335,7 @@ static void test_tasks_that_are_refused(void) {
     choice_end(&other);
 }
 
-/* The value belongs to the runtime: only the destruction of its model frees it. */
+/* The value belongs to the runtime. Only the destruction of its model frees the value. */
 static void test_a_value_that_is_freed_from_outside(void) {
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 1, ASSIGN);
     graph_of_add(&choice, 0, choice.value, 1);
@@ -370,7 +371,7 @@ int main(void) {
     test_a_capture_that_ends_too_early();
     test_a_capture_that_fails_inside();
     test_a_context_that_ends();
-    CHECK(stats().violations == 2); /* the two dead handles of conditions */
+    CHECK(stats().violations == 2); /* the two uses of dead condition handles */
     test_handles_that_are_refused();
     test_tasks_that_are_refused();
     test_a_value_that_is_freed_from_outside();

@@ -1,5 +1,5 @@
-/* Descriptions of data: half floats bit by bit, data buffers, tensor descriptions, chained buffers, allocators.
- */
+/* Half floats bit by bit, and descriptions of data: data buffers, tensor descriptions, chained buffers,
+ * allocators. */
 #include <math.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void test_half_reads(void) {
     CHECK(aclFloat16ToFloat(0xc000) == -2.0F && aclFloat16ToFloat(0x7bff) == 65504.0F);
     CHECK(aclFloat16ToFloat(0x0001) == 0x1p-24F && aclFloat16ToFloat(0x83ff) == -0x1.ff8p-15F);
     CHECK(signbit(aclFloat16ToFloat(0x8000)));
-    /* no infinity, no NaN: the values with the next exponent */
+    /* there is no infinity and no NaN: these bits are values with the next exponent */
     CHECK(aclFloat16ToFloat(0x7c00) == 65536.0F && aclFloat16ToFloat(0xfc00) == -65536.0F);
     CHECK(aclFloat16ToFloat(0x7e00) == 98304.0F);
 }
@@ -114,7 +114,7 @@ static void test_tensor_settings(void) {
     CHECK_RC(aclSetTensorShape(desc, 2, dims), 0);
     CHECK_RC(aclSetTensorStorageFormat(desc, ACL_FORMAT_FRACTAL_NZ), 0);
     CHECK_RC(aclSetTensorStorageShape(desc, -1, dims), 100000);
-    CHECK(aclGetTensorDescFormat(desc) == ACL_FORMAT_ND); /* that of the original format */
+    CHECK(aclGetTensorDescFormat(desc) == ACL_FORMAT_ND); /* the original format */
     CHECK_RC(aclSetTensorOriginFormat(desc, ACL_FORMAT_NC), 0);
     CHECK_RC(aclSetTensorOriginShape(desc, 1, unknown), 0);
     CHECK(aclGetTensorDescFormat(desc) == ACL_FORMAT_NC);
@@ -173,7 +173,7 @@ static void test_chained_buffers(void) {
     CHECK(strcmp(user + 50, "hello") == 0);
     CHECK_RC(aclrtAppendBufChain(head, other), 0);
     CHECK_RC(aclrtAppendBufChain(head, head), 107000);
-    CHECK_RC(aclrtAppendBufChain(head, other), 107000); /* it is in a chain already */
+    CHECK_RC(aclrtAppendBufChain(head, other), 107000); /* this buffer is in a chain already */
     CHECK_RC(aclrtAppendBufChain(head, copy), 0);
     CHECK_RC(aclrtGetBufChainNum(head, &count), 0);
     CHECK(count == 3);

@@ -1,5 +1,5 @@
-/* The paths of dumps: the path of a configuration, and the functions that return it. Each case runs in its own
- * process, because only the first configuration of a process counts. */
+/* The paths of dumps: the path in a configuration, and the functions that return the path. Each case runs in
+ * its own process, because only the first configuration of a process counts. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* Events that graphs share with streams outside, as programs use them. Recording and waiting have a flag each.
- */
+/* Events that graphs share with streams outside, as programs use them. There is one flag for recording and one
+ * for waiting. */
 #include "graph_test.h"
 
 enum { COUNT = 1024, DEFAULT = 0, EXTERNAL = 1 };
@@ -90,8 +90,8 @@ static void test_an_external_wait_for_an_ordinary_record(void) {
     setup_end(&setup);
 }
 
-/* A stream outside waits, in the ordinary way, for a record of the graph. This works from the call on that
- * executes the graph. */
+/* A stream outside waits, in the ordinary way, for a record of the graph. This works once the graph's execution
+ * has been enqueued. */
 static void test_an_ordinary_wait_for_an_external_record(void) {
     setup_t setup = setup_new();
     aclrtStream runs = stream_new();
@@ -147,7 +147,8 @@ static void test_two_graphs_in_order(void) {
     setup_end(&setup);
 }
 
-/* For a graph that another graph executes, the meaning of its events is decided at its turn. */
+/* When a graph executes an inner graph, the meaning of the inner graph's events is determined when the inner
+ * graph starts. */
 static void test_a_graph_inside_a_graph(void) {
     setup_t setup = setup_new();
     CHECK_RC(aclmdlRICaptureBegin(setup.stream, RELAXED), 0);
@@ -170,7 +171,7 @@ static void test_a_graph_inside_a_graph(void) {
     setup_end(&setup);
 }
 
-/* The host does not wait for a record that was dropped with the execution. */
+/* The host does not wait for a record that was dropped together with the execution. */
 static void test_a_dropped_execution(void) {
     setup_t setup = setup_new();
     CHECK_RC(aclmdlRICaptureBegin(setup.stream, GLOBAL), 0);
@@ -202,7 +203,7 @@ static void test_flags_that_change(void) {
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, DEFAULT), 107000);
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 1, EXTERNAL), 100000);
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, 2), 100000);
-    aclmdlRI model = end_capture(stream); /* the refused calls have not changed it */
+    aclmdlRI model = end_capture(stream); /* the refused calls have not changed the capture */
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK_RC(aclrtDestroyEvent(event), 0);
@@ -210,7 +211,7 @@ static void test_flags_that_change(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* Only an event of the new mode with exactly the flag for streams works for both sides. */
+/* Graphs and streams outside can share only events of the new mode with exactly the flag for streams. */
 static void test_events_for_one_side(void) {
     static const uint32_t others[] = {0x8, 0x9, 0x3};
     aclrtStream stream = stream_new();

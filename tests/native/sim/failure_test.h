@@ -1,5 +1,5 @@
-/* The common part of the programs about failed tasks: a log of the callbacks, and old events whose query wakes.
- */
+/* The common part of the programs about failed tasks: a log of the callbacks, and old events, whose query wakes
+ * the recycle thread. */
 #ifndef FAILURE_TEST_H
 #define FAILURE_TEST_H
 

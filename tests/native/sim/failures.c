@@ -33,10 +33,10 @@ static bool seen(int round) {
     }
 }
 
-/* Whichever query about later work comes first, it reports completion only after the callback. */
+/* Queries about later work, in different orders: no query reports completion before the callback. */
 static void try_order(char *block, int round) {
     int before = atomic_load(&reported);
-    failing = stream_made(); /* a new stream, because the 64th task of a stream wakes too */
+    failing = stream_made(); /* new, because the 64th task of a stream also wakes the thread */
     dependent = stream_made();
     fill(failing, block, 507001);
     CHECK_RC(aclrtRecordEvent(behind, failing), 0);
@@ -70,7 +70,7 @@ static void test_order(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* One wake serves all streams of the device, but only failures from before it. */
+/* One wake serves all streams of the device, but only failures that happened before the wake. */
 static void test_one_wake(void) {
     aclrtStream streams[3];
     char *block = block_made();
@@ -171,7 +171,7 @@ static void test_windows(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* Such calls leave the id of the thread's last enqueued task, which may be on another stream. */
+/* Calls that enqueue no task do not change the id of the thread's last task, which may be on another stream. */
 static void test_no_task(void) {
     aclrtStream stream = stream_made();
     aclrtStream other = stream_made();
@@ -187,7 +187,7 @@ static void test_no_task(void) {
     CHECK(last_task() == 200 && aclsim_pending(stream) == 1);
     CHECK(aclsim_release(stream) == 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* complete */
+    CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* the event is complete */
     CHECK(last_task() == 200);
     fill(stream, block, 0);
     CHECK(last_task() == 101);
@@ -225,7 +225,7 @@ static void test_registrations(void) {
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
 }
 
-/* The device itself has failed: no task is known for it. */
+/* The device itself has failed, so the callback gets no task id. */
 static void test_unknown_task(void) {
     uint32_t rule = 0;
     int before = atomic_load(&reported);
@@ -246,7 +246,7 @@ static void test_unknown_task(void) {
 }
 
 int main(void) {
-    CHECK_RC(rtRegTaskFailCallbackByModule("failures", on_failure), 0); /* before anything else */
+    CHECK_RC(rtRegTaskFailCallbackByModule("failures", on_failure), 0); /* before all other ACL calls */
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     idle_stream = stream_made();

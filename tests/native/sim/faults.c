@@ -101,7 +101,7 @@ static void test_hangs(void) {
     while (aclsim_hung("aclrtGetDeviceCount") < THREADS) {
         sched_yield();
     }
-    aclsim_fault_clear(); /* calls that hang already go on hanging */
+    aclsim_fault_clear(); /* calls that already hang continue to hang */
     CHECK(aclsim_hung("aclrtGetDeviceCount") == THREADS);
     CHECK(aclsim_release_key("gate") == 0);
     for (int i = 0; i < THREADS; i++) {
@@ -134,7 +134,7 @@ static aclError body_create(void *stream) {
     return aclrtCreateStream(stream);
 }
 
-/* aclsim_release_all() and the end of the library end the lock of a snapshot. */
+/* aclsim_release_all() ends the lock of a snapshot, and so does the end of the library. */
 static void test_a_snapshot_lock_ends(void) {
     aclrtStream stream = NULL;
     call_t call;
@@ -149,7 +149,7 @@ static void test_a_snapshot_lock_ends(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
     CHECK_RC(aclrtCreateStream(&stream), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtResetDevice(0), 0); /* the set of the other thread */
+    CHECK_RC(aclrtResetDevice(0), 0); /* undoes the set of the other thread */
 }
 
 static aclError body_delayed(void *unused) {

@@ -57,7 +57,7 @@ static void test_everything_runs_again_in_order(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* More nodes than a queue has entries. */
+/* A graph with more nodes than a queue has entries. */
 static void test_long_graphs(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = words_new(1);
@@ -163,7 +163,7 @@ static void test_unjoined_and_conflicts(void) {
     CHECK(status == ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED && model == NULL);
     CHECK_RC(aclmdlRICaptureEnd(first, &model), 507903);
     CHECK_RC(aclmdlRICaptureEnd(second, &model), 507903);
-    /* a record from outside cannot be waited for inside */
+    /* a captured stream cannot wait for a record from outside */
     CHECK_RC(aclrtRecordEvent(other, second), 0);
     CHECK_RC(aclmdlRICaptureBegin(first, RELAXED), 0);
     CHECK_RC(aclrtStreamWaitEvent(first, other), 107024);
@@ -266,7 +266,7 @@ static void test_a_captured_stream(void) {
     CHECK_RC(aclrtMemcpyAsync(words, 8, &pageable, 8, ACL_MEMCPY_HOST_TO_DEVICE, stream), 107000);
     model = end_capture(stream);
     CHECK(model == found);
-    CHECK_RC(aclmdlRIExecute(model, 1000), 0); /* nothing to do */
+    CHECK_RC(aclmdlRIExecute(model, 1000), 0); /* the model is empty */
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtFree(words), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
@@ -327,7 +327,7 @@ static void test_reset_ends_graphs(void) {
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclmdlRIDestroy(model), 107017);
-    words = words_new(1); /* no capture forbids it any longer */
+    words = words_new(1); /* no capture forbids an allocation any longer */
     CHECK_RC(aclrtFree(words), 0);
     CHECK(stats().streams == 0 && stats().models == 0);
 }
@@ -518,7 +518,7 @@ static void test_labels(void) {
     words[0] = (uint64_t)0;
     CHECK_RC(aclmdlRIExecute(model, 5000), 0);
     CHECK(words[1] == 51);
-    words[0] = UINT64_MAX; /* the first pass makes it 0, which jumps back to the beginning */
+    words[0] = UINT64_MAX; /* the first pass sets the index to 0, so it jumps back to the beginning */
     CHECK_RC(aclmdlRIExecute(model, 5000), 0);
     CHECK(words[1] == 51 + 52);
     CHECK_RC(aclrtDestroyLabelList(list), 0);

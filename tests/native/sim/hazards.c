@@ -1,5 +1,5 @@
-/* Known faults of the runtime, which the simulator shows on request: a late query, a livelock, a crash in a
- * reset. */
+/* Known faults of the runtime, which the simulator reproduces on request: a late query, a livelock, a crash in
+ * a reset. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ static void test_livelock(void) {
     aclsim_set_sync_livelock(1);
     feed(&call, fed);
     CHECK(aclsim_waiting("aclrtSynchronizeStream") == 1 && atomic_load(&call.rc) == -1);
-    CHECK_RC(aclrtSynchronizeStream(fed), 0); /* a new call returns */
+    CHECK_RC(aclrtSynchronizeStream(fed), 0); /* a new synchronize returns */
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(fed, 10), 0);
     CHECK(aclsim_waiting("aclrtSynchronizeStream") == 1);
     CHECK_RC(aclrtStreamAbort(fed), 0);

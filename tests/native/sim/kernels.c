@@ -31,7 +31,7 @@ static int kernel_add(const aclsim_launch_t *launch) {
     return 0;
 }
 
-/* The pointer of a placeholder, then a number. */
+/* Arguments of the kernel: the pointer that a placeholder fills, then a number. */
 typedef struct {
     const int64_t *values;
     int64_t *out;
@@ -91,7 +91,7 @@ static void check_out_of_reach(void *address) {
     CHECK_RC(aclrtMemcpy(address, 8, bytes, 8, ACL_MEMCPY_HOST_TO_DEVICE), 507899);
     CHECK_RC(aclrtFree(address), 507899);
     CHECK_RC(aclrtReleaseMemAddress(address), 507899);
-    CHECK(stats().violations == 4 && aclGetRecentErrMsg() != NULL); /* reading the text clears it */
+    CHECK(stats().violations == 4 && aclGetRecentErrMsg() != NULL); /* reading the error text clears it */
     aclsim_forget();
 }
 
@@ -223,7 +223,7 @@ static void test_args_on_device(void) {
     CHECK_RC(aclrtLaunchKernel(function, 8, NULL, sizeof args, stream), 100000);
     CHECK_RC(aclrtLaunchKernel(function, 0, device_args, sizeof args, stream), 107000);
     CHECK_RC(aclrtLaunchKernel(stream, 8, device_args, sizeof args, stream), 107017);
-    CHECK_RC(aclrtLaunchKernel(function, 8, &args, sizeof args, stream), 0); /* memory of the host */
+    CHECK_RC(aclrtLaunchKernel(function, 8, &args, sizeof args, stream), 0); /* arguments in host memory */
     CHECK_RC(aclrtSynchronizeStream(stream), 507015);
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
     CHECK_RC(aclrtFree(device_args), 0);

@@ -1,6 +1,5 @@
-/* Which kinds of failed tasks have callbacks, and the ids in them; waits that time out; several devices at
- * once.
- */
+/* Which kinds of failed tasks cause callbacks, and which ids the callbacks get; waits that time out; several
+ * devices at once. */
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,7 +40,7 @@ static aclrtFuncHandle function_made(aclrtBinHandle *binary) {
 
 static atomic_int own_reported;
 
-/* A launch's own callback comes last, on the same thread, while the stream is still stopped. */
+/* The launch's own callback runs last, on the same thread, while the stream is still stopped. */
 static void on_kernel(aclrtExceptionInfo *info, void *count) {
     CHECK(aclrtGetErrorCodeFromExceptionInfo(info) == 507015 && aclsim_pending(stream) == 1);
     atomic_store(&own_reported, atomic_load((atomic_int *)count));
@@ -111,7 +110,7 @@ static void check_wait(aclrtEvent event, const char *rule) {
     CHECK(now_s() - began >= 1.0);
 }
 
-/* A timed-out wait fails after one second of real time at the earliest, on the virtual clock too. */
+/* A timed-out wait fails no earlier than after one second of real time, even with the virtual clock. */
 static void test_waits(void) {
     aclrtEvent flagged = event_made(SYNC_FLAG);
     aclrtEvent mark = mark_made();
@@ -165,7 +164,7 @@ static void test_models(void) {
         call_start(&call, body_execute, model);
         uint32_t enqueuer = (uint32_t)call_join(&call);
         CHECK_RC(aclrtRecordEvent(behind, stream), 0);
-        CHECK_RC(aclrtFree(block), 0); /* the fill of freed memory fails */
+        CHECK_RC(aclrtFree(block), 0); /* the fill fails because its memory is freed */
         CHECK(aclsim_release(stream) == 0);
         until_faulted(stream);
         CHECK(!is_complete(behind) && !is_idle(stream) && atomic_load(&reported) == before);
@@ -186,7 +185,7 @@ static void test_models(void) {
 
 static atomic_int inside;
 
-/* Each callback waits for the other, so both descriptions are being delivered when they are read. */
+/* Each callback waits for the other. So each description is read while both are being delivered. */
 static void on_both(aclrtExceptionInfo *info) {
     uint32_t device = aclrtGetDeviceIdFromExceptionInfo(info);
     atomic_fetch_add(&inside, 1);

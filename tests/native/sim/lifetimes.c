@@ -1,5 +1,5 @@
-/* What graphs reference, and what is dropped while they run: executing again, aborting and resetting in the
- * middle. Also, what outlives the context in which it was created. */
+/* What graphs reference, and what is dropped while they run: repeated execution, aborts and resets during an
+ * execution. Also, which objects outlive the context in which they were created. */
 #include <string.h>
 
 #include "graph_test.h"
@@ -13,7 +13,7 @@ static char *block_new(char fill) {
     return block;
 }
 
-/* The description is read each time the copy runs. It belongs to the graph until the end. */
+/* The description is read each time the copy runs. The graph uses it until the graph is destroyed. */
 static void test_a_described_copy_runs_again(void) {
     aclrtStream stream = stream_new();
     char *from = block_new(0);
@@ -67,7 +67,7 @@ static void launch(aclrtFuncHandle function, aclrtStream stream) {
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &word, sizeof word, NULL, 0), 0);
 }
 
-/* The stream executes the graph, with its kernel inside. */
+/* Returns a graph that the stream is executing, with its kernel blocked. */
 static aclmdlRI execute_blocked(aclrtFuncHandle function, aclrtStream captured, aclrtStream stream) {
     aclmdlRI model = NULL;
     atomic_store(&inside, 0);
@@ -98,7 +98,7 @@ static aclError body_reset(void *none) {
     return aclrtResetDeviceForce(0);
 }
 
-/* The executor continues with the tasks behind the graph, if it reaches them before the abort. */
+/* The executor continues with the tasks after the graph, if it reaches them before the abort. */
 static void test_abort_with_work_behind(aclError (*body)(void *)) {
     aclrtFuncHandle function = blocking();
     for (int round = 0; round < 50; round++) {
@@ -165,7 +165,7 @@ static void test_an_endless_loop_over_nothing(void) {
     CHECK_RC(aclrtDestroyStream(inner), 0);
 }
 
-/* No call has set the device: only the context opened it. Only a reset frees the memory. */
+/* No call has set the device; it was opened by creating a context. Only a reset frees the memory. */
 static void test_memory_outlives_the_last_context(void) {
     aclrtContext context = NULL;
     aclrtMemPool pool = NULL;

@@ -49,7 +49,8 @@ static void test_registration(void) {
     munmap(pages, (size_t)4 * PAGE);
 }
 
-/* The owner must not unmap it, but the simulator cannot prevent or notice that before it is used. */
+/* The owner must not unmap registered memory. The simulator cannot prevent that, and detects it only when the
+ * memory is used. */
 static void test_registered_and_unmapped(void) {
     char *pages = client_pages(1);
     void *window = NULL;
@@ -147,14 +148,14 @@ static void test_pool_order(void) {
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 1000, 1, 1000, stream), 0);
     CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0);
-    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 107000); /* it is being freed already */
+    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 107000); /* the block is being freed already */
     CHECK(stats().pool_blocks == 1);
     uint64_t before = stats().violations;
     CHECK(aclsim_release(stream) == 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(stats().pool_blocks == 0 && stats().violations == before);
     CHECK(of_pool(pool, ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH) == 1024);
-    CHECK_RC(aclrtMemsetAsync(block, 1000, 1, 1000, stream), 0); /* it has no owner any more */
+    CHECK_RC(aclrtMemsetAsync(block, 1000, 1, 1000, stream), 0); /* the block is no longer allocated */
     CHECK_RC(aclrtSynchronizeStream(stream), 507001);
     CHECK_RC(aclrtMemPoolMallocAsync(&block, 8, pool, stream), 0);
     CHECK(aclsim_hold(stream) == 0);
@@ -192,7 +193,7 @@ static void test_pool_keeps(void) {
     CHECK_RC(aclrtMemPoolTrimTo(pool, 4 << 20), 0);
     CHECK(of_pool(pool, ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_CURRENT) == 4 << 20);
     CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0); /* works for memory of no pool too */
+    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0); /* works also for memory that is not from a pool */
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(stats().device_blocks == 0);
     CHECK_RC(aclrtMemPoolMallocAsync(&block, 64, pool, stream), 0);
@@ -223,7 +224,7 @@ static void test_mapping(void) {
     CHECK_RC(aclrtMemcpy(base, 4, "abc", 4, ACL_MEMCPY_HOST_TO_DEVICE), 507899); /* reserved, but not mapped */
     CHECK_RC(aclrtMapMem(base, grain, 0, handle, 0), 0);
     CHECK_RC(aclrtMapMem(base, grain, 0, handle, 0), 507899);
-    CHECK_RC(aclrtMapMem(base + grain, grain, 0, handle, 0), 0); /* the same bytes, twice */
+    CHECK_RC(aclrtMapMem(base + grain, grain, 0, handle, 0), 0); /* the same bytes at a second address */
     CHECK_RC(aclrtMapMem(base + 2 * grain, grain, 0, handle, 0), 507899);
     CHECK_RC(aclrtMapMem(base, 2 * grain, 0, handle, 0), 107000);
     CHECK_RC(aclrtMemcpy(base, 4, "abc", 4, ACL_MEMCPY_HOST_TO_DEVICE), 0);
@@ -272,7 +273,7 @@ static void test_access(void) {
     CHECK_RC(aclrtMemSetAccess(base, GRAIN, &desc, 0), 107000);
     desc.location.id = 9;
     CHECK_RC(aclrtMemSetAccess(base, GRAIN, &desc, 1), 107001);
-    CHECK_RC(aclrtResetDevice(0), 0); /* ends the mappings; addresses belong to the process */
+    CHECK_RC(aclrtResetDevice(0), 0); /* ends the mappings, but not the reserved addresses */
     CHECK(stats().mappings == 0 && stats().physical == 0 && stats().reservations == 1);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtMapMem(base, GRAIN, 0, handle, 0), 507899);
@@ -304,7 +305,7 @@ static void test_refused_properties(void) {
     CHECK_RC(aclrtMemMapSetLink(&base, ACL_RT_MEM_ACCESS_LINK_SIO), 207000);
 }
 
-/* TSan reserves those addresses. */
+/* Skipped with TSan, because TSan reserves these addresses. */
 static void test_wanted_addresses(void) {
 #ifndef __SANITIZE_THREAD__
     void *base = NULL;

@@ -10,7 +10,7 @@ enum { SOME = 4096 };
 
 static char last_violation[256];
 
-/* The newest violation, if there are more than `before`. */
+/* The newest violation if there are more than `before`, otherwise an empty text. */
 static const char *violation_since(uint64_t before) {
     uint64_t now = stats().violations;
     last_violation[0] = '\0';
@@ -135,7 +135,7 @@ static void test_planes(void) {
     CHECK_RC(aclrtMemcpy2dAsync(device, 32, host + 8, 16, 8, 4, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
     CHECK_RC(aclrtMemcpy2dAsync(device + 8, 32, device, 32, 8, 4, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
     CHECK_RC(aclrtMemcpy2dAsync(back, 8, device + 8, 32, 8, 4, ACL_MEMCPY_DEVICE_TO_HOST, stream), 0);
-    CHECK(back[9] == 16 + 8 + 1); /* pageable memory: the call has waited */
+    CHECK(back[9] == 16 + 8 + 1); /* the memory is pageable, so the call has waited */
     CHECK_RC(aclrtMemcpy2d(device, 32, host, 16, 8, 5, ACL_MEMCPY_HOST_TO_DEVICE), 507899);
     CHECK_RC(aclrtMemcpy2d(device, SIZE_MAX / 2, host, 16, 8, 4, ACL_MEMCPY_HOST_TO_DEVICE), 107000);
     CHECK_RC(aclrtMemcpy2dAsync(device, 6000000, host, 6000000, 5000001, 1, ACL_MEMCPY_DEFAULT, stream),

@@ -1,4 +1,4 @@
-/* Sets and resets of a device inside the callbacks of a set or a reset of it, and resets that fail. */
+/* Sets and resets of a device inside the callbacks of its own set or reset, and resets that fail. */
 #include "sim_test.h"
 
 typedef enum { NOTHING, SET, CREATE_CONTEXT } action_t;
@@ -6,7 +6,7 @@ typedef enum { NOTHING, SET, CREATE_CONTEXT } action_t;
 /* An action that runs once, on the callback's thread, and its result. */
 typedef struct {
     action_t action;
-    int at_device; /* the state at which it runs; -1: at none */
+    int at_device; /* the device state at which it runs; -1: at none */
     int at_stream;
     aclError rc;
     bool done;
@@ -45,7 +45,7 @@ static int end_all(void) {
     return resets;
 }
 
-/* The device works, and ends without leaving anything. */
+/* Checks that the device works, and that nothing is left after its reset. */
 static void check_works(void) {
     aclrtStream stream = NULL;
     void *block = NULL;

@@ -1,5 +1,5 @@
-/* What programs prepare for operators, and their log: attributes, compiler options, messages; and the functions
- * of libruntime.so that they link with. */
+/* What programs prepare for operators (attributes and compiler options), log messages, and the functions of
+ * libruntime.so that programs link with. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ static void test_attributes(void) {
     CHECK(attr != NULL && stats().descriptions == before + 1);
     CHECK_RC(aclopSetAttrBool(attr, "bool", 1), 0);
     CHECK_RC(aclopSetAttrInt(attr, "int", INT64_MIN), 0);
-    CHECK_RC(aclopSetAttrInt(attr, "int", 2), 0); /* sets it again */
+    CHECK_RC(aclopSetAttrInt(attr, "int", 2), 0); /* replaces the value */
     CHECK_RC(aclopSetAttrFloat(attr, "float", 1.5F), 0);
     CHECK_RC(aclopSetAttrString(attr, "string", "text"), 0);
     CHECK_RC(aclopSetAttrDataType(attr, "type", ACL_FLOAT16), 0);
@@ -60,7 +60,7 @@ static void test_attribute_refusals(void) {
     CHECK(stats().violations == 0);
     aclopDestroyAttr(attr);
     CHECK_RC(aclopSetAttrBool(attr, "a", 1), 100000);
-    CHECK(stats().violations == 1); /* the attribute object is dead */
+    CHECK(stats().violations == 1); /* the attribute object has been destroyed */
 }
 
 static void check_option(aclCompileOpt opt, const char *want) {
@@ -106,7 +106,7 @@ static void test_compiling_at_run_time(void) {
 static void test_operators_are_refused(void) {
     aclopAttr *attr = aclopCreateAttr();
     CHECK_RC(aclrtSetDevice(0), 0);
-    aclGetRecentErrMsg(); /* clears the texts of the refusals above */
+    aclGetRecentErrMsg(); /* clears the error texts of the calls above */
     CHECK_RC(aclopCompileAndExecute("Add", 0, NULL, NULL, 0, NULL, NULL, attr, ACL_ENGINE_SYS, ACL_COMPILE_SYS,
                                     NULL, NULL),
              207000);
@@ -116,7 +116,7 @@ static void test_operators_are_refused(void) {
     CHECK_RC(aclrtResetDevice(0), 0);
 }
 
-/* The output of a call with `level` and a text of `letters` letters. */
+/* Logs a message of `letters` letters at `level`. Stores the output in `text` and returns its length. */
 static size_t printed(aclLogLevel level, int letters, char *text, size_t size) {
     int ends[2];
     int out = dup(STDOUT_FILENO);

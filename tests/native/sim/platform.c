@@ -229,7 +229,7 @@ static void on_exception(aclrtExceptionInfo *info) {
 }
 
 static void on_exception_again(aclrtExceptionInfo *info) {
-    CHECK(info != NULL && atomic_load(&reported) % 2 == 1); /* called after the other one */
+    CHECK(info != NULL && atomic_load(&reported) % 2 == 1); /* called after on_exception */
     atomic_fetch_add(&reported, 1);
 }
 

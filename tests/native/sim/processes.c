@@ -1,5 +1,5 @@
-/* One process cannot import what another exports: the simulator shares nothing between processes, and its
- * errors contain that. */
+/* A process cannot import what another process exports, because the simulator shares nothing between processes.
+ * Its error texts contain this reason. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* Programs that read a profiler's subscription: a pipe, a thread that reads it, and its end. */
+/* Programs that read a profiler's subscription: a pipe, the thread that reads it, and the end of the
+ * subscription. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,7 +70,7 @@ static void test_a_pipe_for_two_models_closes_with_the_second(void) {
     CHECK(close(ends[0]) == 0);
 }
 
-/* A descriptor that the program has closed, and whose number now stands for another file, is not closed. */
+/* If the program has closed the descriptor, and another file now has its number, that file is not closed. */
 static void test_only_the_subscribed_pipe_is_closed(void) {
     int ends[2];
     CHECK(pipe(ends) == 0);
@@ -93,7 +94,7 @@ static void test_refusals(void) {
     CHECK_RC(aclprofModelSubscribe(MODEL, NULL), 100000);
     CHECK_RC(aclprofModelUnSubscribe(MODEL), 100011);
     CHECK_RC(aclprofModelSubscribe(MODEL, config), 0);
-    CHECK_RC(aclprofModelUnSubscribe(MODEL), 0); /* without a pipe */
+    CHECK_RC(aclprofModelUnSubscribe(MODEL), 0); /* this subscription has no pipe */
     CHECK_RC(aclprofDestroySubscribeConfig(config), 0);
     CHECK_RC(aclprofModelSubscribe(MODEL, config), 100000);
 }

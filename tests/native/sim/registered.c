@@ -14,7 +14,7 @@ typedef struct {
     int32_t *sum;
 } sum_args_t;
 
-/* A C kernel uses the addresses that it gets. It can query what it may do with them. */
+/* A C kernel uses the addresses that it gets. It can query which access they allow. */
 static int kernel_sum(const aclsim_launch_t *launch) {
     const sum_args_t *args = launch->args;
     if (aclsim_reach(0, args->left, BYTES) == 0 || aclsim_reach(0, args->sum, BYTES) != 3) {
@@ -76,7 +76,7 @@ static void launch_sum(aclrtFuncHandle function, void *left, void *right, void *
     CHECK_RC(aclrtLaunchKernelWithConfig(function, 8, stream, NULL, args, NULL), 0);
 }
 
-/* Pinned memory of at least a page starts at a page, whatever was allocated before. */
+/* Pinned memory of at least one page starts at a page boundary, regardless of earlier allocations. */
 static void test_alignment(void) {
     static const size_t sizes[] = {4096, 4097, 5000, 8192, 32768, 1 << 20, 3 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -87,14 +87,15 @@ static void test_alignment(void) {
         CHECK_RC(aclrtHostRegisterV2(block, sizes[i], MAPPED), 0);
         CHECK_RC(aclrtHostRegisterV2(block, sizes[i], MAPPED), 507910);
         CHECK_RC(aclrtHostUnregister(block), 0);
-        CHECK_RC(aclrtHostRegisterV2(block, sizes[i] + 1, MAPPED), 507899); /* ends behind the block */
+        CHECK_RC(aclrtHostRegisterV2(block, sizes[i] + 1, MAPPED), 507899); /* ends after the block */
         CHECK_RC(aclrtFreeHost(block), 0);
         CHECK_RC(aclrtFreeHost(again), 0);
         CHECK_RC(aclrtFreeHost(small), 0);
     }
 }
 
-/* The kernel reads and writes pinned memory through its own addresses. The host sees that without a copy. */
+/* The kernel reads and writes pinned memory through its own addresses. The host sees the results without a
+ * copy. */
 static void test_zero_copy(void) {
     aclrtStream stream = NULL;
     aclrtBinHandle binary = NULL;
@@ -112,7 +113,7 @@ static void test_zero_copy(void) {
     launch_sum(function, device[0], device[1], device[2], stream);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     check_sum(host[2], 100);
-    number(host[0], 7000); /* visible to the kernel too */
+    number(host[0], 7000); /* the kernel sees this write */
     launch_sum(function, device[0], device[1], device[2], stream);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     check_sum(host[2], 7100);
@@ -148,7 +149,7 @@ static void test_copies_with_both_addresses(void) {
     CHECK_RC(aclrtMemcpyAsync(block, BYTES, device, BYTES, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 507899);
     CHECK_RC(aclrtHostUnregister(host), 0);
     CHECK_RC(aclrtMemcpy(host, BYTES, block, BYTES, ACL_MEMCPY_DEVICE_TO_HOST), 0); /* pinned as before */
-    CHECK_RC(aclrtHostRegisterV2(host, BYTES, MAPPED), 0); /* and can be registered again */
+    CHECK_RC(aclrtHostRegisterV2(host, BYTES, MAPPED), 0); /* can be registered again */
     device = device_address(host);
     host[5] = 70;
     CHECK(device[5] == 70 && device[6] == 9);
@@ -158,7 +159,7 @@ static void test_copies_with_both_addresses(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* The client's own pages: private ones and shared ones, both in one range, and a part of a page. */
+/* The client's own pages: private pages, shared pages, both in one range, and a part of a page. */
 static void test_client_memory(void) {
     aclrtBinHandle binary = NULL;
     aclrtFuncHandle function = function_of_sum(&binary);
@@ -232,7 +233,7 @@ static void test_parts_of_a_block(void) {
     CHECK_RC(aclrtHostRegisterV2(host + 2 * PAGE + 8, PAGE, MAPPED), 107000);
     CHECK(stats().registrations == 2);
     void *seen = NULL;
-    CHECK_RC(aclrtHostGetDevicePointer(host, &seen, 0), 107000); /* only pinned */
+    CHECK_RC(aclrtHostGetDevicePointer(host, &seen, 0), 107000); /* this part is only pinned, not mapped */
     CHECK_RC(aclrtHostGetDevicePointer(host + 2 * PAGE, &seen, 0), 107000);
     char *device = device_address(host + PAGE + 1);
     host[PAGE + 1] = 9;

@@ -1,4 +1,4 @@
-/* How streams signal each other, beyond events: values in memory, notifies by id and key, count notifies. */
+/* How streams signal each other without events: values in memory, notifies by id and key, count notifies. */
 #include <string.h>
 
 #include "sim_test.h"
@@ -47,7 +47,7 @@ static void test_write(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* A wait that does not end with `before`, and ends with `after`. */
+/* Checks that a wait does not end while the value is `before`, and ends when it is `after`. */
 static void wait_case(uint32_t flag, uint64_t value, uint64_t before, uint64_t after) {
     aclrtStream waiting = stream_new();
     aclrtStream writing = stream_new();
@@ -90,7 +90,8 @@ static void test_wait_sees_copies_and_host(void) {
     CHECK_RC(aclrtDestroyStream(copying), 0);
 }
 
-/* The simulator is not notified of a host thread's writes, and a virtual clock gives it no time to poll. */
+/* The simulator is not notified of a host thread's writes, and time for polling does not pass on the virtual
+ * clock. */
 static void test_wait_sees_the_host_while_the_clock_stands(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = device_words(1);
@@ -363,7 +364,7 @@ static void test_shared_events(void) {
     CHECK(opened != event && status_of(opened) == ACL_EVENT_RECORDED_STATUS_COMPLETE);
     refused_for_shared(opened, stream);
     CHECK_RC(aclrtStreamWaitEvent(other, opened), 0);
-    CHECK_RC(aclrtSynchronizeStream(other), 0); /* nothing was recorded */
+    CHECK_RC(aclrtSynchronizeStream(other), 0); /* nothing was recorded, so nothing is waited for */
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtRecordEvent(event, stream), 0);
     CHECK(status_of(event) == ACL_EVENT_RECORDED_STATUS_NOT_READY);

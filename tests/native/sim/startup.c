@@ -1,4 +1,4 @@
-/* Starting and ending the use of ACL: configurations, callbacks, default device, releases, dumps and profiles.
+/* Initialising and finalizing ACL: configurations, callbacks, default device, releases, dumps and profiles.
  * Each case runs in its own process. */
 #include <string.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 #include "sim_api.inc"
 #undef ACL_FN
 
-/* The path of a new file with that text. */
+/* Creates a file with the text and returns its path. */
 static const char *file_of(const char *text) {
     static char path[64];
     strcpy(path, "/tmp/aclsim-startup-XXXXXX");
@@ -52,7 +52,7 @@ static void test_bad_files(void) {
     CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": 1}}"), 500001);
     CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": \"9\"}}"), 107001);
     CHECK_RC(init_with("{\"acl_graph\": {\"event_mode\": \"x\"}}"), 100000);
-    CHECK_RC(aclFinalizeReference(NULL), 100037); /* none of them has initialised ACL */
+    CHECK_RC(aclFinalizeReference(NULL), 100037); /* none of these calls has initialised ACL */
     CHECK_RC(init_with(""), 0);
 }
 
@@ -71,7 +71,7 @@ static void test_good_files(void) {
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclFinalize(), 100037);
     CHECK_RC(aclFinalizeReference(&count), 100037);
-    CHECK_RC(init_with("{}"), 100000); /* not the first configuration */
+    CHECK_RC(init_with("{}"), 100000); /* differs from the first configuration */
     CHECK_RC(init_with(text), 0);
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclInit(NULL), 0);
@@ -87,7 +87,7 @@ static void test_default_device(void) {
     aclrtStream stream = NULL;
     CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": \"1\"}}"), 0);
     CHECK_RC(aclrtGetDevice(&device), 0);
-    CHECK(device == 1 && aclsim_retain_count(1) == 0); /* the default device is known, but not set */
+    CHECK(device == 1 && aclsim_retain_count(1) == 0); /* the default device is selected, but not set */
     CHECK_RC(aclrtCreateStream(&stream), 0);
     CHECK(aclsim_retain_count(1) == 1);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
@@ -121,7 +121,7 @@ static void test_error_texts(const char *mode, bool together) {
     CHECK(call_join(&call) == 100000);
     call_start(&call, body_take_text, NULL);
     CHECK(call_join(&call) == (together ? 0 : 1));
-    CHECK(aclGetRecentErrMsg() == NULL); /* it has been fetched */
+    CHECK(aclGetRecentErrMsg() == NULL); /* the text has already been fetched */
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
 }
@@ -169,14 +169,14 @@ static void test_callbacks(void) {
     CHECK_RC(aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, on_end, words + 6), 0);
     CHECK_RC(aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, NULL, NULL), 100000);
     CHECK_RC(aclFinalize(), 500006);
-    CHECK_RC(aclInit(NULL), 100002); /* it is still initialised */
+    CHECK_RC(aclInit(NULL), 100002); /* ACL is still initialised */
     CHECK_RC(aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_end), 0);
     CHECK_RC(aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_end), 500000);
     CHECK_RC(aclFinalize(), 0);
     CHECK(strcmp(said, "m!m") == 0);
 }
 
-/* Differences of older releases. */
+/* Behaviour that differs in older releases. */
 static void test_release_8_5(void) {
     char bytes[8];
     void *device = NULL;
@@ -196,7 +196,7 @@ static void test_release_8_5(void) {
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtGetCurrentContext(&after), 0);
-    CHECK(after != before); /* a new one after a reset */
+    CHECK(after != before); /* the reset has created a new context */
     CHECK_RC(aclrtDestroyContext(before), 107002);
     CHECK_RC(aclrtResetDevice(0), 0);
 }
@@ -211,7 +211,7 @@ static aclError body_set(void *unused) {
     return aclrtSetDevice(0);
 }
 
-/* A lookup without a context detaches the binding on master only. */
+/* A lookup without a context removes the thread's binding only on the release `master`. */
 static aclError query_and_bind_again(void) {
     call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -334,7 +334,8 @@ static void test_profiles(void) {
     CHECK(stats().descriptions == 0);
 }
 
-/* ACL calls inside a reset's own callback are no violation. Calls that are inside after the callbacks are. */
+/* ACL calls inside a reset's own callback are not a violation. Calls that are still inside after the callbacks
+ * are a violation. */
 static void on_state(int32_t device, aclrtDeviceState state, void *stream) {
     (void)device;
     if (state == ACL_RT_DEVICE_STATE_RESET_PRE) {

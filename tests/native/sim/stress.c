@@ -203,7 +203,7 @@ int main(int argc, char **argv) {
     CHECK(pthread_create(&disturber, NULL, disturb_all, (void *)99) == 0);
     run_for(seconds);
     atomic_store(&stop, true);
-    /* A thread may be blocked in a full queue, behind a stream that is never released: the reset ends that. */
+    /* A thread may be blocked by the full queue of a stream that is never released. The reset unblocks it. */
     pthread_join(disturber, NULL);
     aclrtSetDevice(0);
     aclrtResetDeviceForce(0);

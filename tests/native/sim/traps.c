@@ -1,5 +1,5 @@
-/* Surprising behaviour of the runtime: queues that block, resets that drop, locks that are held, forks. No
- * sleeping. */
+/* Surprising behaviour of the runtime: full queues that block, resets that drop work, locks that are held,
+ * forks. No test sleeps. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,7 +126,7 @@ static void test_stop_mode(void) {
     CHECK_RC(aclrtSetCurrentContext(before), 0);
 }
 
-/* Neither mode can be set for a stream of a model. */
+/* Neither failure mode can be set for a stream of a model. */
 static void test_failure_mode_of_a_bound_stream(void) {
     aclrtStream stream = NULL;
     aclmdlRI model = NULL;
@@ -189,7 +189,7 @@ static void test_state_callbacks(void) {
     call_start(&waiting, body_sync, watch.stuck);
     until_waiting("aclrtSynchronizeStream");
     CHECK_RC(aclrtResetDevice(0), 0);
-    CHECK(call_join(&waiting) == 107023); /* aborted; a wait whose work the reset has dropped would return 0 */
+    CHECK(call_join(&waiting) == 107023); /* aborted; if the reset had dropped the work, this would be 0 */
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtResetDevice(0), 0);
@@ -238,7 +238,7 @@ static void test_host_function_holds_reset(void) {
     CHECK(call_join(&reset) == 0);
     CHECK(call_join(&set) == 0);
     CHECK(aclsim_retain_count(0) == 1);
-    CHECK_RC(aclrtSynchronizeStream(NULL), 107002); /* it has looked up its context meanwhile */
+    CHECK_RC(aclrtSynchronizeStream(NULL), 107002); /* call_start looked up the context in the reset */
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtResetDevice(0), 0);
 }

@@ -1,4 +1,4 @@
-/* Graphs whose tasks are updated: by groups, also while they run; by events from outside; by a task. */
+/* Updates of graph tasks: by groups (also while the graph runs), by events from outside, and by a task. */
 #include <string.h>
 
 #include "graph_test.h"
@@ -46,7 +46,7 @@ static void launch_group(aclrtStream stream, uint64_t *words, aclrtEvent event, 
     CHECK_RC(aclrtLaunchHostFunc(stream, on_host, called), 0);
 }
 
-/* Everything that can be captured can be replaced: copies, fills, values, events and host functions. */
+/* Every kind of captured task can be replaced: copies, fills, values, events and host functions. */
 static void test_groups_of_everything(void) {
     aclrtStream stream = stream_new();
     aclrtStream updater = stream_new();
@@ -82,7 +82,8 @@ static void test_groups_of_everything(void) {
     CHECK_RC(aclrtDestroyStream(updater), 0);
 }
 
-/* The execution waits for the event, so it has not reached the group. It runs what the group gets now. */
+/* The execution waits for the event, so it has not reached the group. It runs the tasks with which the group is
+ * updated now. */
 static void test_an_update_of_what_runs(void) {
     aclrtStream stream = stream_new();
     aclrtStream updater = stream_new();
@@ -135,7 +136,7 @@ static aclrtRandomNumTaskInfo random_info(uint64_t *result, uint64_t *counter, u
     return info;
 }
 
-/* The numbers are in a range of size one, so they show which task has run. */
+/* Each range of random numbers has size one, so the numbers show which task has run. */
 static void test_an_update_by_a_task(void) {
     aclrtStream bound = stream_new();
     aclrtStream stream = stream_new();
@@ -160,7 +161,7 @@ static void test_an_update_by_a_task(void) {
     CHECK_RC(aclrtMemcpy(source, sizeof info, &info, sizeof info, ACL_MEMCPY_HOST_TO_DEVICE), 0);
     update.val.randomTaskAttr.size = sizeof info;
     CHECK_RC(aclrtTaskUpdateAsync(bound, task, NULL, stream), 100000);
-    CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 107000); /* no source */
+    CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 107000); /* the source is missing */
     update.val.randomTaskAttr.srcAddr = source;
     CHECK_RC(aclrtTaskUpdateAsync(NULL, task, &update, stream), 107000);
     CHECK_RC(aclrtTaskUpdateAsync(bound, task - 1, &update, stream), 107000);

@@ -1,5 +1,5 @@
-/* What the usage checker counts: each misuse once, reported with its call and its handle, and no correct use.
- */
+/* What the usage checker counts. Each misuse is reported once, with its call and its handle. Correct use is not
+ * reported. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,7 +96,7 @@ static void test_a_stream_in_a_wait_outlives_its_context(void) {
     check_quiet();
 }
 
-/* The primary context cannot be destroyed by hand, but its handle is valid. */
+/* The client cannot destroy the primary context, but its handle is valid. */
 static void test_the_primary_context_between_two_sets_is_not_dead(void) {
     aclrtContext primary = NULL;
     CHECK_RC(aclrtSetDevice(1), 0);

@@ -7,7 +7,7 @@ static aclrtStream other;
 static int reported_before;
 static int64_t wakes_before;
 
-/* Stops a stream at a failed task, with another task behind it. */
+/* Stops a stream at a failed task that is followed by another task. */
 static void stop(void) {
     reported_before = atomic_load(&reported);
     failing = stream_made();
@@ -45,7 +45,7 @@ static void test_not_waking(void) {
         is_idle(other);
         is_complete(waited);
     }
-    old_complete(waited); /* neither SYNC nor TIME_LINE */
+    old_complete(waited); /* the event has neither SYNC nor TIME_LINE */
     CHECK_RC(aclrtQueryEventWaitStatus(waited, &status), 0);
     CHECK_RC(aclrtSynchronizeStream(idle), 0);
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(idle, 10), 0);
@@ -76,7 +76,7 @@ static aclError sync_device_limited(aclrtStream stream) {
     return aclrtSynchronizeDeviceWithTimeout(10000);
 }
 
-/* For another stream, whose work the executor may have finished, which the host has not seen yet. */
+/* Synchronizes another stream. The executor may have finished its work, but the host has not seen that yet. */
 static void test_synchronizing(void) {
     aclError (*const calls[])(aclrtStream) = {aclrtSynchronizeStream, sync_stream_limited, sync_device,
                                               sync_device_limited};
@@ -91,7 +91,7 @@ static void test_synchronizing(void) {
         CHECK(rc == 0 || (i % 4 >= 2 && rc == 507001));
         CHECK(aclsim_wakes(0) > wakes_before);
         until_reported(reported_before + 1);
-        aclrtSynchronizeStream(failing); /* the device's synchronizing call may have returned the code */
+        aclrtSynchronizeStream(failing); /* the device's synchronizing call may have returned the error code */
         CHECK_RC(aclrtDestroyStream(failing), 0);
         CHECK_RC(aclrtDestroyStream(fresh), 0);
     }
@@ -107,8 +107,8 @@ static void test_events(void) {
         while (i % 2 == 0 && aclsim_pending(other) > 0) {
             sched_yield();
         }
-        wakes_before = aclsim_wakes(0); /* the 64th task of `other` wakes too */
-        CHECK(!old_complete(old));      /* independent of the speed of the device */
+        wakes_before = aclsim_wakes(0); /* the 64th task of `other` also wakes */
+        CHECK(!old_complete(old));      /* not complete, even if the device has finished */
         check_woken();
     }
     CHECK_RC(aclrtRecordEvent(mark, other), 0);
@@ -201,7 +201,7 @@ static void launch(aclrtStream stream) {
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &args, sizeof args, NULL, 0), 0);
 }
 
-/* Only a kernel's failure is found without a call. On the virtual clock, the second passes at once. */
+/* Only a kernel's failure is found without a call. On the virtual clock, one second passes at once. */
 static void test_monitor(void) {
     aclrtStream kernels = stream_made();
     stop();
