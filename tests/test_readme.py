@@ -72,7 +72,7 @@ SNIPPETS = _snippets()
 @pytest.mark.parametrize(
     "snippet", [each for each in SNIPPETS if each.reason is None], ids=lambda snippet: snippet.name
 )
-def test_program_of_a_page_runs_and_prints_what_the_page_says(snippet: Snippet, tmp_path: Path) -> None:
+def test_program_of_a_page_runs_and_prints_the_output_on_the_page(snippet: Snippet, tmp_path: Path) -> None:
     if "\ndef test_" in snippet.program or "\nasync def test_" in snippet.program:
         (tmp_path / "pyproject.toml").write_text(SETTINGS + LOOP)
         (tmp_path / "test_page.py").write_text(snippet.program)

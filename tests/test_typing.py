@@ -166,7 +166,7 @@ class TestTypes:
         assert len(lines) == 3
 
     @pytest.mark.parametrize("case", [0, 1], ids=["ticket", "stream and event"])
-    def test_dropped_awaitable_is_reported_as_the_page_says(self, tmp_path: Path, case: int) -> None:
+    def test_dropped_awaitable_is_reported_as_on_the_page(self, tmp_path: Path, case: int) -> None:
         program = blocks("python", "# reported")[case]
         (settings,) = blocks("toml", "# reports")
         output = [block for block in consoles() if not block.startswith("$ ")]

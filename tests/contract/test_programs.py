@@ -133,7 +133,7 @@ def test_program_does_not_link_with_an_older_release(
 
 
 @pytest.mark.parametrize(("compiler", "suffix"), [("gcc", "c"), ("g++", "cpp")])
-def test_program_of_the_page_prints_what_the_page_says(
+def test_program_of_the_page_prints_the_output_on_the_page(
     compiler: str, suffix: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     if shutil.which(compiler) is None:

@@ -158,7 +158,7 @@ def test_torch_npu_running_an_operator_raises_not_supported(
     assert "Argument: aclopCompileAndExecute. Result: 207000." in found
 
 
-def test_torch_npu_program_of_the_page_prints_what_the_page_says(
+def test_torch_npu_program_of_the_page_prints_the_output_on_the_page(
     python: Path, folder: str, tmp_path: Path
 ) -> None:
     page = PAGE.read_text()

@@ -246,7 +246,7 @@ static void a_device_wide_code_does_not_fail_successful_manual_work(void) {
 
 TESTS(TEST(an_await_raises_the_code_that_the_watcher_synchronized),
       TEST(an_await_raises_the_code_that_a_worker_synchronized),
-      TEST(an_event_after_a_failure_raises_in_the_watcher), TEST(an_event_behind_a_failure_raises_in_a_worker),
+      TEST(an_event_after_a_failure_raises_in_the_watcher), TEST(an_event_after_a_failure_raises_in_a_worker),
       TEST(a_dependent_of_a_failure_raises_in_the_watcher), TEST(a_dependent_of_a_failure_raises_in_a_worker),
       TEST(a_dependent_of_success_is_confirmed), TEST(a_query_confirms_nothing),
       TEST(a_failure_is_found_when_the_stream_is_destroyed), TEST(untrusted_reports_confirm_nothing),

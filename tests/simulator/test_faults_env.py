@@ -139,6 +139,6 @@ def test_trace_has_every_call_and_every_fault(tmp_path: Path) -> None:
     assert len(calls) == 100
 
 
-def test_virtual_clock_of_the_environment_stands_still() -> None:
+def test_virtual_clock_of_the_environment_does_not_advance_by_itself() -> None:
     code = WHICH_FAIL + "from aioacl import simulator\nprint(simulator.clock() == simulator.clock())\n"
     assert child(code, CLOCK="virtual").stdout.splitlines()[-1] == "True"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 
-def test_write_behind_a_pinned_buffer_is_reported_once(open_device: OpenDevice) -> None:
+def test_write_after_a_pinned_buffer_is_reported_once(open_device: OpenDevice) -> None:
     with opened(open_device()) as device, opened(device.pinned(100)) as buffer:
         assert simulator.check_memory() == 0
         behind = ctypes.c_ubyte.from_address(ctypes.addressof(ctypes.c_ubyte.from_buffer(buffer)) + 100)

@@ -1,4 +1,4 @@
-"""docs/contract.md, sentence by sentence. The number of a test is the number of its sentence."""
+"""docs/contract.md, promise by promise. Each test has the number of its promise."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_01_reset_waits_until_no_call_is_inside(open_device: OpenDevice) -
         simulator.unhang("aclrtMalloc")
         assert (await resetting.outcome()).ok
         await (await making.outcome()).close()
-    assert simulator.violations() == []  # the simulator reports each reset that meets a running call
+    assert simulator.violations() == []  # a reset during a running call would be a violation
 
 
 @anyio_test
@@ -119,7 +119,7 @@ async def test_04_reset_waits_for_a_lease_then_revokes_it_and_opens_stay_valid(
             assert force_resets() == 1
             group.start_soon(until, lambda: resetting.ended)
             nested = device.lease()
-            await nested.__aenter__()  # while the device drains
+            await nested.__aenter__()  # succeeds while the device drains
             await nested.__aexit__()
             assert not resetting.ended
             group.cancel_scope.cancel()
@@ -200,12 +200,12 @@ async def test_07_resets_and_waiting_operations_alternate(open_device: OpenDevic
         report = await second.outcome()
         assert waiter.ended
         stream = await waiter.outcome()
-        assert stream.generation == report.generation - 1  # it was made between the two resets
+        assert stream.generation == report.generation - 1  # the stream was made between the two resets
         await stream.close()
 
 
 async def reset_again(device: aioacl.Device, first: Waiting) -> Any:
-    """Requests the next reset in the same turn of the loop in which the first one ended."""
+    """Requests the next reset in the same turn of the loop in which the first reset ended."""
     while not first.ended:
         await anyio.lowlevel.checkpoint()
     return await device.force_reset(grace=0)
@@ -283,7 +283,7 @@ async def test_11_handles_closed_after_a_device_fault_are_left_to_the_reset(open
         assert len(destroyed) >= 32
         assert max(destroyed) < reset
         assert await works(device)
-        assert simulator.calls("aclrtFreeHost") == 1  # host memory: a reset does not free it
+        assert simulator.calls("aclrtFreeHost") == 1  # a reset does not free host memory
 
 
 @anyio_test
@@ -297,7 +297,7 @@ async def test_12_last_close_after_a_reset_releases_only_the_set_of_that_reset(
     async with open_device() as device:
         with simulator.fault("aclrtSetDevice", rc=507033, after=0):
             assert not (await device.force_reset()).ok
-    assert simulator.calls("aclrtResetDevice") == 1  # the device is not set, so the close resets nothing
+    assert simulator.calls("aclrtResetDevice") == 1  # the device is not set, so the close does not reset it
     assert simulator.retain_count() == 0
 
 
@@ -402,7 +402,7 @@ async def test_15_cancelled_copy_ends_its_await_and_still_copies_its_bytes(open_
         waiting.cancel()
         await turns(3)
         assert waiting.cancelled
-        source[:] = b"y" * 64  # pageable memory was staged, so the copy does not see this
+        source[:] = b"y" * 64  # pageable memory was staged, so this does not change the copy
         back = bytearray(64)
         simulator.release(stream)
         await stream.copy(back, memory)
@@ -483,7 +483,7 @@ async def test_19_foreign_reset_reopens_the_device_and_the_counts_stay_right(ope
         assert device.generation == generation + 1
         elsewhere("aclrtSetDevice")
         assert simulator.retain_count() == 2
-    assert simulator.retain_count() == 1  # the set of the other code
+    assert simulator.retain_count() == 1  # the set of the other code is left
     elsewhere("aclrtResetDevice")
 
 

@@ -1,4 +1,4 @@
-"""The device: opens and closes, health and repr, and warnings for what was not closed or awaited."""
+"""The device: opens and closes, health, repr, and warnings about unclosed devices and unawaited operations."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ async def test_health_counts_waits_and_jobs_and_calls_no_acl_function(open_devic
                     await one.outcome()
         await ticket
         await until(lambda: device.health.in_flight == 0)
-        with no_call_of_mine():  # a round of the watcher may be in flight
+        with no_call_of_mine():  # a round of the watcher may count as in flight
             assert device.health.in_flight <= 1
 
 

@@ -1,4 +1,4 @@
-"""Many awaits at once: one native thread serves all, no await delays another, and idle devices use no CPU."""
+"""Many awaits at once: one native thread serves all awaits, no await delays another, and idle devices use no CPU."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_ticket_on_a_stream_that_is_never_idle_completes_when_its_own_work
         early = Waiting(group, lambda: ticket) if awaited.startswith("before") else None
         if early:
             await until(lambda: lib.aio_device_waits(0) == 1)
-            if device._manager.strategy == "thread":  # its ACL call waits for all work queued before it
+            if device._manager.strategy == "thread":  # the ACL call waits for all work queued before the call
                 await until(lambda: simulator.stats().inside == 1)
         blocker.block(stream)
         later = stream.fill(memory, 2)
@@ -209,7 +209,7 @@ async def test_stream_is_created_while_a_wait_for_work_of_other_code_is_pending(
 ) -> None:
     async with open_device() as device:
         foreign = await device.run(ForeignStream)
-        await device.run(foreign.hold)  # on a thread that has the context
+        await device.run(foreign.hold)  # runs on a thread that has the context
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, device.synchronize)
             await until(lambda: simulator.calls("aclrtSynchronizeDeviceWithTimeout") > 1)

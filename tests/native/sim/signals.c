@@ -92,7 +92,7 @@ static void test_wait_sees_copies_and_host(void) {
 
 /* The simulator is not notified of a host thread's writes, and time for polling does not pass on the virtual
  * clock. */
-static void test_wait_sees_the_host_while_the_clock_stands(void) {
+static void test_wait_sees_the_host_while_the_clock_is_stopped(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = device_words(1);
     aclsim_clock_virtual(1);
@@ -390,7 +390,7 @@ int main(void) {
     test_write();
     test_waits();
     test_wait_sees_copies_and_host();
-    test_wait_sees_the_host_while_the_clock_stands();
+    test_wait_sees_the_host_while_the_clock_is_stopped();
     test_wait_is_aborted();
     test_trap();
     test_notify_ids();

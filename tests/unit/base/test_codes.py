@@ -1,4 +1,4 @@
-"""The table of ACL's codes: it is complete and consistent, and a code without a row gets a record, too."""
+"""The table of ACL's codes is complete and consistent, and a code without a row also gets a record."""
 
 import pytest
 

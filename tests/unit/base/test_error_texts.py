@@ -178,7 +178,7 @@ async def test_quarantined_device_raises_error_that_names_the_failed_call_once_a
 async def test_copy_before_staging_memory_is_allocated_raises_queue_full_and_the_remedy_works(
     open_device: OpenDevice,
 ) -> None:
-    simulator.fail_call("aclrtMallocHost", 207001, -1)  # as during a foreign reset
+    simulator.fail_call("aclrtMallocHost", 207001, -1)  # the allocation also fails during a foreign reset
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         with pytest.raises(aioacl.QueueFull) as caught:
             stream.copy(memory, b"12345678")

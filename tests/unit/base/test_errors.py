@@ -1,4 +1,4 @@
-"""The errors: the class of each code, their texts, and that copying and pickling keep all of them."""
+"""The errors: the class of each code, the texts, and that copying and pickling keep all attributes."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""Public names report the module that users import them from: in tracebacks, in pickles and to tools."""
+"""The module of each public name is the one that users import it from, in tracebacks, in pickles and for tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ERRORS = [
 
 
 def classes_in(pickled: bytes) -> set[str]:
-    """The modules of the classes that a pickle names."""
+    """The modules of the classes that a pickle refers to."""
     texts: list[str] = []
     modules: set[str] = set()
     for opcode, argument, _ in pickletools.genops(pickled):

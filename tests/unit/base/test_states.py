@@ -55,7 +55,8 @@ def test_states_have_the_numbers_of_the_gate() -> None:
 def test_generation_after_the_largest_is_1() -> None:
     newest = 0xFFFFF
     gate = Admission(63)
-    # In steps: the gate keeps its own generation if that is less than half of the range ahead.
+    # The generation is raised in steps, because the gate keeps its own generation if that is ahead by less than half
+    # of the range.
     for generation in (newest // 3, newest // 3 * 2, newest):
         lib.aio_gate_set(gate.index, int(State.CLOSED), generation)
     seen: list[int] = []

@@ -1,4 +1,4 @@
-"""Times: an int, a float, or an object with `__float__` or `__index__`, such as numpy's numbers. No bool, no str."""
+"""Times: an int, a float, or an object with `__float__` or `__index__`. A bool or a str is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Real:
-    """A number with `__float__` only."""
+    """A number that has only `__float__`."""
 
     def __float__(self) -> float:
         return 0.5
@@ -32,7 +32,7 @@ class Real:
 
 
 class Index:
-    """A number with `__index__` only."""
+    """A number that has only `__index__`."""
 
     def __index__(self) -> int:
         return 1
@@ -188,7 +188,7 @@ def test_unfinished_job_with_a_zero_timeout_of_another_type_raises_timeout_error
         with pytest.raises(TimeoutError):
             job.result(timeout=zero)
         with pytest.raises(TimeoutError):
-            job.exception(timeout=-1)  # as with every Future
+            job.exception(timeout=-1)  # every Future accepts a negative timeout
     assert job.result() is None
 
 

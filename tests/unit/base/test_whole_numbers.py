@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Index:
-    """A number with `__index__` only."""
+    """A number that has only `__index__`."""
 
     def __init__(self, value: int) -> None:
         self._value = value

@@ -1,4 +1,4 @@
-"""Each public await under success, device error, timeout and cancellation, also as `.result()`."""
+"""Each public await succeeds, fails, times out and is cancelled; the same with `.result()`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Setup:
 
     def release(self) -> None:
         """Releases held streams and hung calls."""
-        simulator.clear()  # a call that has not begun yet must not hang later
+        simulator.clear()  # a call that begins later must not hang
         simulator.release_all()
         self.go_on.set()
 
@@ -122,7 +122,7 @@ def stream_synchronized(prepared: Setup) -> Any:
 
 @dataclass(frozen=True)
 class Await:
-    """One await: how to begin it, how to stall it, whether it is stalled, how to make it fail, and the error code."""
+    """One await: functions that begin it, stall it, check that it is stalled and make it fail, and the error code."""
 
     begin: Callable[[Setup], Any]
     stall: Callable[[Setup], None]
@@ -132,7 +132,7 @@ class Await:
 
 
 def calling(function: str, code: int, begin: Callable[[Setup], Any]) -> Await:
-    """An await that ends with that ACL function."""
+    """An await that calls that ACL function and ends when it returns."""
     return Await(begin, hang(function), hangs(function), fail(function, code), code)
 
 

@@ -1,4 +1,4 @@
-"""Handles used by a thread while another thread closes them: the error states that the handle is closed."""
+"""If a thread uses a handle while another thread closes it, the error states that the handle is closed."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_enqueue_with_a_buffer_that_another_thread_closes_raises_that_it_i
     def act(things: Things) -> None:
         things.memory.close().result()
 
-    if how == "upload":  # the upload already uses the buffer, which is freed after it
+    if how == "upload":  # the upload already uses the buffer, so the buffer is freed after the upload
         await enqueue(open_device, monkeypatch, how, act)
         return
     with pytest.raises(aioacl.ParameterError, match=r"the device buffer is closed. Make a new device buffer"):
@@ -126,11 +126,11 @@ async def test_abort_of_a_stream_that_another_thread_closes_raises_that_it_is_cl
 ) -> None:
     async with open_device() as device, device.create_stream() as stream:
 
-        async def behind_the_close(*args: Any) -> Any:
+        async def after_the_close(*args: Any) -> Any:
             in_thread(lambda: stream.close().result())
             return await call_on(*args)
 
-        monkeypatch.setattr(_stream, "call_on", behind_the_close)
+        monkeypatch.setattr(_stream, "call_on", after_the_close)
         with pytest.raises(aioacl.ParameterError, match="the stream is closed"):
             await stream.abort()
 
@@ -141,7 +141,7 @@ async def test_enqueue_while_the_last_close_drains_or_resets_raises_that_the_dev
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
     async with anyio.create_task_group() as group:
-        simulator.hang_call("aclrtMalloc")  # on the maintenance thread, which the close stops first
+        simulator.hang_call("aclrtMalloc")  # hangs the maintenance thread, which the close stops first
         allocating = Waiting(group, lambda: device.allocate(64))
         await until(hanging("aclrtMalloc"))
         closing = Waiting(group, device.close)

@@ -1,4 +1,4 @@
-"""docs/contract.md from promise 25 on: awaits and failures. The number of a test is that of its promise."""
+"""docs/contract.md from promise 25 on: awaits and failures. Each test has the number of its promise."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def raises(awaited: Any, code: int = TASK_FAULT) -> aioacl.AclError:
 
 
 async def next_event(events: aioacl.DeviceEvents, kind: str) -> aioacl.DeviceEvent:
-    """Returns the next event of that kind."""
+    """Returns the next device event of that kind."""
     with anyio.fail_after(20):
         while (event := await anext(events)).kind != kind:
             pass
@@ -115,7 +115,7 @@ async def test_25_await_returns_if_what_it_depends_on_was_awaited_after_it_was_d
         source.fill(memory, 1)
         stream.wait_event(source.record())
         ticket = stream.fill(memory, 2)
-        await until(stream.query)  # done, but not yet confirmed: nothing has asked for the source
+        await until(stream.query)  # done, but not yet confirmed: the source has not been queried
         await source
         with anyio.fail_after(20):
             await ticket
@@ -144,7 +144,7 @@ async def test_26_failure_is_raised_by_late_and_repeated_awaits_and_after_later_
             await another.fill(memory, byte)
         errors = [await raises(ticket) for _ in range(3)]
         assert len({id(error) for error in errors}) == 3
-    assert (await raises(ticket)).code == TASK_FAULT  # also after stream and device are closed
+    assert (await raises(ticket)).code == TASK_FAULT  # also after the stream and the device are closed
 
 
 @anyio_test
@@ -182,7 +182,7 @@ async def test_26_await_raises_its_own_streams_failure_before_those_that_it_depe
 
 
 @anyio_test
-async def test_27_work_before_or_beside_a_failed_task_succeeds(open_device: OpenDevice) -> None:
+async def test_27_work_before_or_independent_of_a_failed_task_succeeds(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -450,7 +450,7 @@ async def test_32_failure_that_nothing_awaits_is_sent_to_listeners_and_counted(
         health = device.health
         assert (health.failed_tasks, health.ready) == (before + 1, True)
         assert str(TASK_FAULT) in health.last_failure
-        assert stream.error is not None  # collected: the close does not warn
+        assert stream.error is not None  # reading the error collects it, so the close does not warn
 
 
 @anyio_test

@@ -77,7 +77,7 @@ def test_unclosed_handles_of_one_line_warn_once_with_the_default_filter(open_dev
 
 
 def test_unclosed_handle_created_by_an_unloaded_module_warns_at_its_line(open_device: OpenDevice) -> None:
-    names: dict[str, Any] = {"__name__": "gone"}  # not in sys.modules
+    names: dict[str, Any] = {"__name__": "gone"}  # no module of this name is in sys.modules
     exec(compile("def make(device):\n    return device.create_stream()\n", "gone.py", "exec"), names)
     with open_device() as device:
         assert warnings_of(lambda: names["make"](device).result()) == [("gone.py", 2)]

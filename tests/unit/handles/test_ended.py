@@ -28,7 +28,7 @@ def text(generation: int, what: str, hint: str) -> str:
 
 
 async def held_fill(device: aioacl.Device) -> tuple[aioacl.Ticket, int, object]:
-    """A held fill, its generation, and its handles; the caller keeps the handles until the device is closed."""
+    """A held fill, its generation, and its handles. The caller keeps the handles until the device is closed."""
     stream, memory = await device.create_stream(), await device.allocate(64)
     simulator.hold(stream)
     return stream.fill(memory, 1), device.generation, (stream, memory)
@@ -68,7 +68,7 @@ async def test_ticket_whose_work_a_foreign_reset_drops_names_the_reset(open_devi
 
 
 async def test_cause_that_drops_work_is_named_before_the_generation_ends(open_device: OpenDevice) -> None:
-    """Some waits end when a reset or the last close begins, some when it is over."""
+    """Some waits end when a reset or the last close begins, so the cause must be known from then on."""
     device = await open_device()
     manager, generation = device._manager, device.generation
     assert str(manager.admission.was_ended(generation, CALL)) == text(generation, "reset", AGAIN)

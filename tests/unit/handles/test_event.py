@@ -1,4 +1,4 @@
-"""Events: points of a stream that are recorded once or repeatedly, timed, and released."""
+"""Events mark points of a stream. They are recorded once or repeatedly, timed, and released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers that hold pointers are refused as target and as source of a copy, whatever their type."""
+"""Buffers of every type that hold pointers are refused as the target and as the source of a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handles in reference cycles: the garbage collector finalizes a whole cycle at once, with parts still in use."""
+"""Handles in reference cycles: the garbage collector finalizes whole cycles, even if parts are still in use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-# Dropped handles emit ResourceWarnings, which are not what these tests check.
+# Dropped handles emit ResourceWarnings, but these tests do not check them.
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
@@ -69,11 +69,11 @@ async def test_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_de
         streams = live_streams()
         simulator.hold(stream)
         Cycle(stream, memory, stream.fill(memory, 1))
-        # Held work makes the engine nudge the runtime, with a stream of its own.
+        # Held work makes the engine nudge the runtime. For this it creates a stream.
         await until(lib.aio_equipped)
         del stream, memory
         gc.collect()
-        # The engine keeps its record, because the maintenance thread waits for the stream.
+        # The engine keeps the stream's record, because the maintenance thread waits for the stream.
         assert lib.aio_device_ask_streams(0) == 1
         assert live_streams() == streams
         simulator.release_all()
@@ -110,7 +110,7 @@ async def test_memory_that_is_garbage_with_its_stream_stays_until_the_copy_is_do
 def abandoned(
     begin: Callable[[], Coroutine[Any, Any, object]], waits: Callable[[], object]
 ) -> Callable[[], object]:
-    """Leaves a waiting task in a closed event loop; returns a weak reference to the task."""
+    """Closes an event loop that has a waiting task; returns a weak reference to the task."""
 
     async def leave_behind() -> weakref.ref[asyncio.Task[object]]:
         task = asyncio.create_task(begin())
@@ -129,10 +129,10 @@ def abandoned(
 
 
 def collect_with_the_lock() -> None:
-    """Collects garbage with the locks held, as may happen at any line that holds one."""
+    """Collects garbage while it holds the locks, as may happen in any code that holds a lock."""
     manager = manager_of(0)
     with manager.admission.changed, manager.maintenance._changed:
-        manager.admission.announce()  # subscribers are kept alive until an announcement
+        manager.admission.announce()  # an announcement drops the references to subscribers
         gc.collect()
 
 
@@ -140,7 +140,7 @@ def collect_with_the_lock() -> None:
 def test_wait_for_a_reset_in_a_closed_loop_does_not_delay_the_reset(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(limits, "RESET_SECONDS", PATIENCE_SECONDS)  # a slow collection must not time out
+    monkeypatch.setattr(limits, "RESET_SECONDS", PATIENCE_SECONDS)  # for slow collections
     device = open_device().result()
     begin = {"a stream": lambda: wait_for(device.create_stream()), "a lease": device.lease().__aenter__}[what]
     simulator.hang_call("aclrtResetDeviceForce")
@@ -252,7 +252,7 @@ def test_lease_of_a_generator_that_is_garbage_stays_held_while_it_is_shared(
             assert device.health.leases == 1
             del held
             collect_with_the_lock()
-            device.memory_info().result()  # runs on the maintenance thread, after the finalizer's work
+            device.memory_info().result()  # runs on the maintenance thread after the finalizer's work
             assert device.health.leases == (1 if shared else 0)
 
     in_thread(body)
@@ -284,7 +284,7 @@ def test_pinned_memory_that_is_garbage_after_the_last_close_is_freed_without_oth
     pinned.close().result()
     device.close().result()
     done: list[bool] = []
-    # Reading the health takes the lock.
+    # The note reads the health, which needs the lock.
     device._manager.deferred.leave_note(lambda: done.append(device.health.leases == 0))
     simulator.fail_call("aclrtFreeHost", FAULT)
     with warnings.catch_warnings(record=True) as warned:
@@ -297,4 +297,4 @@ def test_pinned_memory_that_is_garbage_after_the_last_close_is_freed_without_oth
     open_device().result().close().result()
     assert done == [True]
     assert simulator.stats().host_blocks == 1
-    assert lib.aio_u_aclrtFreeHost(address) == 0  # other tests count all blocks
+    assert lib.aio_u_aclrtFreeHost(address) == 0  # freed here, because other tests count all blocks

@@ -38,7 +38,7 @@ def blocks() -> int:
 
 
 def collected() -> int:
-    """The number of blocks after a collection; `gc.collect` does nothing while another thread collects."""
+    """Collects garbage and returns the number of blocks. `gc.collect` does nothing while another thread collects."""
     gc.collect()
     return blocks()
 
@@ -67,7 +67,7 @@ async def test_operation_whose_buffers_are_closed_between_chunks_keeps_them_unti
         simulator.hold(stream)
         operation = Waiting(group, lambda: getattr(stream, direction)(*ends))
         await until(lambda: len(stream._core.in_flight) == 4)
-        await device.memory_info()  # after the maintenance thread, which may allocate staging memory
+        await device.memory_info()  # runs after the allocation of staging memory on the maintenance thread
         held = blocks()
         for thing in closed:
             await thing.close()
@@ -103,7 +103,7 @@ async def test_upload_that_is_cancelled_keeps_its_buffer_until_its_last_chunk_is
 
 
 class Between:
-    """The engine's functions; `act` is called before one of them enqueues."""
+    """The engine's functions. Before a function enqueues, `act` is called."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -137,7 +137,7 @@ def test_buffer_closed_by_another_thread_before_the_call_to_c_is_freed_after_the
     device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, what: str, kind: str
 ) -> None:
     if what in STAGED and kind == "pinned":
-        return  # pageable and pinned: neither end is on the device
+        return  # a copy between pageable and pinned memory is not a device copy
     with_other = device.allocate(64).result()
     buffer = getattr(device, kind)(64).result()
     before, seen = blocks(), list[int]()
@@ -299,7 +299,7 @@ def test_event_closed_while_it_is_recorded_keeps_no_native_event(
 
 
 def leave_pending(begin: Callable[[], object], call: str) -> None:
-    """Closes an event loop whose task waits for a hung call; then collects the loop while the call ends."""
+    """Closes an event loop whose task waits for a hung call. Then collects it as garbage while the call ends."""
     simulator.hang_call(call)
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)  # it would report the pending task

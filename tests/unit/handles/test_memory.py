@@ -156,7 +156,7 @@ async def test_unclosed_buffer_in_flight_is_freed_when_the_copy_is_done(
         buffer = await getattr(device, kind)(64)
         simulator.hold(stream)
         ticket = stream.copy(other, buffer)
-        del buffer  # the stream's in-flight references keep it
+        del buffer  # the stream's in-flight references keep the buffer
         await turns()
         assert blocks(kind) == before + 1
         simulator.release(stream)
@@ -197,7 +197,7 @@ async def test_pinned_memory_outlives_its_device(open_device: OpenDevice) -> Non
 
 
 class Refused(list[bool]):
-    """The list of frees that an allocation owes. A thread that puts one back is held until `may_go_on` is set."""
+    """The list of pending frees of an allocation. An append after a pop blocks until `may_go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -266,7 +266,7 @@ async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_
         with simulator.fault("query|sync", rc=FAULT) as fault:
             await memory.close()
             await until(lambda: fault.hits and not lib.aio_device_waits(device.index))
-            await device.memory_info()  # runs after the close on the maintenance thread
+            await device.memory_info()  # runs on the maintenance thread after the close
         assert simulator.stats().device_blocks == before
         assert stream.error is not None
         assert (await device.force_reset(grace=0)).ok
@@ -280,7 +280,7 @@ def test_close_waits_for_the_later_of_two_uses_registered_in_reverse_order(
     stream, memory = device.create_stream().result(), device.allocate(64).result()
 
     def enqueue_later_work(*_: object) -> None:
-        stream.result()  # after this, the first use is known to be done
+        stream.result()  # after this, the engine has found that the first use is done
         simulator.hold(stream)
         stream.fill(memory, 2)
 

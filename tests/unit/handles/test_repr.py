@@ -47,7 +47,7 @@ class Setup:
 
 
 async def use(*operations: aioacl.Operation[None]) -> None:
-    """Awaits the operations, because an operation that is never awaited warns."""
+    """Awaits the operations, because an operation that is never awaited emits a warning."""
     for operation in operations:
         with suppress(aioacl.AclError):
             await operation
@@ -165,7 +165,7 @@ async def test_lease_shows_whether_it_is_held(open_device: OpenDevice) -> None:
                 assert shown(shared) == f"{where}, held by 2>"
             assert shown(lease.share()) == f"<SharedLease of {where}, held by 1>>"
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
-            assert shown(lease) == f"{where}, revoked>"  # with the generation in which it was entered
+            assert shown(lease) == f"{where}, revoked>"  # shows the generation in which it was entered
         assert shown(lease) == f"{where}, left>"
         waiting = f"<Lease on device 0, generation {device.generation}, not entered>"
         assert shown(device.lease()) == waiting

@@ -1,4 +1,4 @@
-"""Handles made before a reset are refused with a StaleHandleError before C."""
+"""Handles made before a reset are refused with a StaleHandleError before C is called."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def reset_under(open_device: OpenDevice) -> AsyncGenerator[tuple[aioacl.De
             old.ticket = old.stream.copy(old.memory, old.pinned)
             old.recorded = old.stream.record()
             assert (await device.force_reset(grace=0)).ok
-        await device.memory_info()  # after this, the maintenance thread has refilled the pool of events
+        await device.memory_info()  # returns after the maintenance thread has refilled the pool of events
         yield device, old
         for made in (old.stream, old.memory, old.pinned, old.timed):
             await made.close()

@@ -96,7 +96,7 @@ async def test_download_is_reported_done_only_after_its_bytes_are_in_the_target(
             target = bytearray(MEGABYTE)
             ticket = stream.copy(target, memory)
             event = stream.record()
-            kicking = Waiting(group, stream.synchronize)  # `done` becomes true only when something waits
+            kicking = Waiting(group, stream.synchronize)  # `done` becomes true only if something waits
             await way(stream, ticket, event)
             assert target[0] == target[-1] == 7
             await kicking.outcome()
@@ -419,7 +419,7 @@ async def test_upload_has_at_most_four_chunks_in_flight(open_device: OpenDevice)
         open_device() as device,
         device.create_stream() as stream,
         device.allocate(size) as memory,
-        device.pinned(size) as source,  # needs no staging memory, which has a limit of its own
+        device.pinned(size) as source,  # pinned, because the limit of staging memory must not matter here
         anyio.create_task_group() as group,
     ):
         before = simulator.calls("aclrtMemcpyAsync")

@@ -1,4 +1,4 @@
-"""Bad input to a stream is refused before C, with a message that states the remedy."""
+"""Invalid arguments to a stream are refused before C is called, with a message that states the remedy."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 class Things:
-    """Handles that can be passed in a wrong way."""
+    """Handles that the tests pass as invalid arguments."""
 
     stream: aioacl.Stream
     memory: aioacl.DeviceBuffer

@@ -74,7 +74,7 @@ async def test_work_of_no_bytes_calls_no_acl_and_its_ticket_has_the_position_of_
             with no_call():
                 ticket = enqueue(stream, memory, pinned)
             assert (ticket.position, ticket.done) == (before.position, False)
-            del ticket  # does not affect the other ticket
+            del ticket  # dropping this ticket does not affect `before`
         await before
         simulator.fail_next(stream, TASK_FAULT)
         stream.fill(memory, 1)

@@ -1,4 +1,4 @@
-"""No await returns before its work has succeeded: cases found by the truth part of the reliability proofs."""
+"""No await returns before its work has succeeded. The `truth` part of the reliability proofs found these cases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_finished_download_is_delivered_to_a_later_await() -> None:
 async def test_stream_whose_code_a_wait_for_the_device_consumed_is_not_confirmed(
     open_device: OpenDevice,
 ) -> None:
-    """A failed write of a value is not reported. Its code is returned once, to the first call that synchronizes."""
+    """A failed write of a value is not reported. Only the first call that synchronizes returns its code."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         with simulator.fault("aclrtValueWrite", nth=1, async_error=TASK_FAULT):
             on(device).aclrtValueWrite(memory, 1, 0, stream)
@@ -75,7 +75,7 @@ async def test_wait_that_submits_nothing_covers_a_task_enqueued_by_hand_before_i
 
 
 @pytest.mark.anyio
-async def test_failure_of_a_task_by_hand_behind_the_last_position_is_reported(
+async def test_failure_of_a_task_by_hand_after_the_last_position_is_reported(
     open_device: OpenDevice,
 ) -> None:
     """The failure is attributed although aioacl enqueues nothing after the task."""
@@ -144,13 +144,13 @@ async def test_failure_of_a_stream_without_an_id_is_found_by_synchronizing(open_
 
 
 def test_streams_that_wait_for_each_other_are_confirmed_on_a_small_stack(open_device: OpenDevice) -> None:
-    """Each waits for work of the other from before the other's own wait, so the chain of dependencies ends."""
+    """Each stream waits for work that the other enqueued before its own wait, so the chain of dependencies ends."""
     device = open_device().result()
     one, other = (device.create_stream().result() for _ in range(2))
     memory = device.allocate(8).result()
     for stream in (one, other):
         simulator.hold(stream)
-        on(device).aclrtValueWrite(memory, 1, 0, stream)  # not reported if it fails, so it must be confirmed
+        on(device).aclrtValueWrite(memory, 1, 0, stream)  # a failure is not reported, so it must be confirmed
     first, second = one.record(), other.record()
     one.wait_event(second)
     other.wait_event(first)
@@ -168,10 +168,10 @@ def test_streams_that_wait_for_each_other_are_confirmed_on_a_small_stack(open_de
 
 
 @pytest.mark.anyio
-async def test_code_of_a_task_by_hand_behind_the_last_position_does_not_fail_earlier_work(
+async def test_code_of_a_task_by_hand_after_the_last_position_does_not_fail_earlier_work(
     open_device: OpenDevice,
 ) -> None:
-    """aioacl synchronizes to get the runtime's text; the code it returns is that of the reported task."""
+    """aioacl synchronizes to get the runtime's text. This returns the code of the reported task."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         ticket = stream.fill(memory, 1)
         simulator.hold(stream)
@@ -186,7 +186,7 @@ async def test_code_of_a_task_by_hand_behind_the_last_position_does_not_fail_ear
 
 
 @pytest.mark.anyio
-async def test_closed_stream_with_a_task_by_hand_behind_the_last_position_is_destroyed(
+async def test_closed_stream_with_a_task_by_hand_after_the_last_position_is_destroyed(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(8) as memory:
@@ -196,12 +196,12 @@ async def test_closed_stream_with_a_task_by_hand_behind_the_last_position_is_des
 
 
 @pytest.mark.anyio
-async def test_close_waits_for_a_task_by_hand_behind_the_last_position(open_device: OpenDevice) -> None:
+async def test_close_waits_for_a_task_by_hand_after_the_last_position(open_device: OpenDevice) -> None:
     async with open_device() as device, device.allocate(8) as memory:
         async with device.create_stream() as stream:
             simulator.hold(stream)
             on(device).aclrtMemsetAsync(memory, 8, 2, 8, stream)
-        # The close records an entry behind the task; without it, the stream would be polled repeatedly.
+        # The close records an entry after the task. Without the entry, the stream would be polled repeatedly.
         await until(lambda: lib.aio_stream_tail(stream._core.handle) == 1)
         simulator.release_all()
         await until(lambda: live_streams() == 0)

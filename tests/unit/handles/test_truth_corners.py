@@ -1,4 +1,4 @@
-"""No await returns before its work has succeeded: aborts, resets, closes and renewals together with failed tasks."""
+"""No await returns before its work has succeeded, even if aborts, resets, closes or renewals meet failed tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 LIMIT_SECONDS = 20
 
 
-async def test_failure_2_to_the_31_tasks_behind_an_abort_is_raised(open_device: OpenDevice) -> None:
+async def test_failure_2_to_the_31_tasks_after_an_abort_is_raised(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         await stream.fill(memory, 1)
         with simulator.held(stream):
@@ -67,13 +67,13 @@ async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_de
         simulator.set_next_task(other, 1000)
         with simulator.held(stream):
             stream.fill(memory, 2)
-            other.fill(memory, 0)  # the thread's last task is of another stream
+            other.fill(memory, 0)  # the thread's last task is on another stream
             nothing = stream.copy(memory, memory)  # the runtime submits no task for this copy
             good = stream.fill(memory, 3)
             simulator.fail_next(stream, TASK_FAULT)
             bad = stream.fill(memory, 4)
         await until(lambda: simulator.faulted(stream))
-        simulator.wake()  # the report comes before aioacl has polled the stream
+        simulator.wake()  # the runtime reports before aioacl has polled the stream
         with pytest.raises(aioacl.DeviceFault) as raised:
             await bad
         assert f"position {bad.position}" in str(raised.value)
@@ -97,7 +97,7 @@ async def test_failure_inherited_from_a_stream_is_its_first_failure_in_any_order
             simulator.hold(stream)
             simulator.fail_next(stream, code)
             failures[stream] = stream.fill(memory, 1)
-            middle.wait_event(stream.record())  # `middle` depends on both, on `early` first
+            middle.wait_event(stream.record())  # `middle` depends first on `early`, then on `late`
         end.wait_event(middle.record())
         simulator.release(late)
         with pytest.raises(aioacl.DeviceFault):
@@ -175,7 +175,7 @@ async def test_wait_for_work_that_is_dropped_after_a_failure_ends(open_device: O
             await made.close()
 
 
-async def test_work_behind_an_aborted_wait_depends_on_nothing(open_device: OpenDevice) -> None:
+async def test_work_after_an_aborted_wait_depends_on_nothing(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -229,7 +229,7 @@ async def test_close_of_a_stream_whose_work_never_ends_tries_an_unsupported_abor
         assert (await other.force_reset(grace=0)).ok
         asked = simulator.calls("aclrtStreamAbort")
         await stream.close()
-        await device.memory_info()  # after this, the maintenance thread has handled the close
+        await device.memory_info()  # returns after the maintenance thread has handled the close
         await device.memory_info()
         assert simulator.calls("aclrtStreamAbort") == asked + 1
         await source.close()
@@ -269,7 +269,7 @@ async def test_foreign_reset_by_a_thread_of_another_device_finds_its_own_streams
     ):
         simulator.fail_next(stream, TASK_FAULT)
         with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory, 1)  # after this, the stream for nudges exists
+            await stream.fill(memory, 1)  # after this failure, the stream for nudges exists
         generation = device.generation
 
         def reset() -> None:

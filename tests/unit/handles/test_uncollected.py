@@ -1,4 +1,4 @@
-"""The AclWarning for an uncollected failure: the line that it names, and what receives it as an error."""
+"""The AclWarning for an uncollected failure: the line that it refers to, and which hook receives it as an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The errors that came to the hooks of threads and finalizers, each with the name of its hook."""
+    """The errors that the hooks of threads and finalizers have received, each with the name of the hook."""
     found: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: found.append(("thread", args.exc_value)))
     monkeypatch.setattr(sys, "unraisablehook", lambda args: found.append(("unraisable", args.exc_value)))

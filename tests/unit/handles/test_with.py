@@ -31,7 +31,7 @@ MADE = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
 class Broken(Exception):
-    """Ends a block."""
+    """Raised to end a block."""
 
 
 def alive() -> tuple[int, ...]:
@@ -82,7 +82,7 @@ def test_with_in_a_job_of_the_device_creates_and_closes(device: aioacl.Device) -
     assert device.run(job).result()
 
 
-@pytest.mark.parametrize("what", sorted(MAKERS.keys() - {"event"}))  # an event comes from the pool
+@pytest.mark.parametrize("what", sorted(MAKERS.keys() - {"event"}))  # events come from a pool
 def test_with_whose_creation_fails_raises_and_leaves_nothing(
     open_device: OpenDevice, device: aioacl.Device, what: str
 ) -> None:
@@ -169,7 +169,7 @@ async def test_with_on_a_thread_that_runs_a_loop_raises_and_names_async_with(
         with pytest.raises(RuntimeError, match=where), opening:
             raise AssertionError("the block began")
         assert alive() == before
-        async with opening as made:  # the refusal has not used up the opening
+        async with opening as made:  # the opening can still be used after the refusal
             assert not made._closed
 
 

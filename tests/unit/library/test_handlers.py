@@ -1,4 +1,4 @@
-"""Signal handlers: an enqueue or a wait in one works or raises at once, wherever it interrupts the main thread."""
+"""An enqueue or a wait in a signal handler works or raises at once, whichever line it interrupts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFUSED: Final = "do not block in the handler"
 
 
 class Things:
-    """What the interrupted code and the handler use."""
+    """The handles that the interrupted code and the handler use."""
 
     def __init__(self, device: aioacl.Device) -> None:
         self.device = device
@@ -94,7 +94,7 @@ def walk(operation: Callable[[], object], body: Callable[[], object]) -> int:
     """Interrupts the operation before each of its lines, one after another; returns the number of lines."""
     step = 1
     with handling(body), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an operation that was refused was not awaited
+        warnings.simplefilter("ignore", RuntimeWarning)  # about refused operations, which are not awaited
         while interrupted(step, operation):
             step += 1
     return step - 1
@@ -127,7 +127,7 @@ OTHERS: dict[str, Callable[[Things], object]] = {
 def test_enqueue_in_a_handler_that_interrupts_an_enqueue_works(things: Things, what: str) -> None:
     def body() -> None:
         for enqueue in ENQUEUES.values():
-            with suppress(aioacl.QueueFull):  # the walk is faster than the device
+            with suppress(aioacl.QueueFull):  # the loop over the lines is faster than the device
                 enqueue(things)
 
     def operation() -> None:

@@ -1,4 +1,4 @@
-"""Finding the library: the order of the search, and what it refuses. The tests of the search load no library."""
+"""Finding the library: the order of the search, and the files that it refuses. Tests of the search load none."""
 
 import os
 import re
@@ -32,7 +32,7 @@ NAMES = ("libascendcl.so", "libacl_rt.so")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that only its owner may write to, whatever the umask is."""
+    """A folder that only its owner may write to, regardless of the umask."""
     made = tmp_path / "cann" / "lib64"
     for each in (made.parent, made):
         each.mkdir()

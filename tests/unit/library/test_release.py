@@ -1,4 +1,4 @@
-"""Host memory of a copy is released when the copy is done, even if nothing awaits or queries the stream."""
+"""The host memory of a copy is released when the copy is done, even if nothing awaits or queries the stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHUNK = 1 << 20
 
 
 def downloads(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> tuple[weakref.ref[Any], aioacl.Ticket]:
-    """A target that nothing but the stream refers to, and the ticket of its copy."""
+    """A weak reference to a target that only the stream keeps alive, and the ticket of its copy."""
     target = np.zeros(64, np.uint8)
     return weakref.ref(target), stream.copy(target, memory)
 
@@ -70,7 +70,7 @@ def test_bytearray_that_was_copied_to_can_be_resized_when_the_copy_is_done(
     def grows() -> bool:
         try:
             target.append(1)
-        except BufferError:  # the stream still refers to it
+        except BufferError:  # the stream still refers to the memory
             return False
         return True
 
@@ -118,7 +118,7 @@ def test_target_of_a_failed_copy_is_released(stream: aioacl.Stream, memory: aioa
     assert stream.error is not None
 
 
-def test_target_of_a_copy_behind_a_failed_task_is_released(
+def test_target_of_a_copy_after_a_failed_task_is_released(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
     with simulator.held(stream):

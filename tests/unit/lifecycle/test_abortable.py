@@ -1,4 +1,4 @@
-"""Native streams of other libraries that a job waits for: a reset may abort those that the job has named."""
+"""A job may wait for native streams of other libraries. A reset may abort the streams that the job has named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Foreign:
-    """A stream that another library has made on the device, with work that does not end, and a wait for it."""
+    """A stream that another library has made on the device, with endless work and a wait for this work."""
 
     def __init__(self, device: aioacl.Device, named: bool = True) -> None:
         self._device, self._named = device, named

@@ -1,4 +1,4 @@
-"""Admission when a reset or another change comes between a check and the step that depends on it."""
+"""Admission when a reset or another change happens between a check and the step that depends on the check."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Interleaved:
-    """A manager's condition. When this thread has released it for the given time, `act` is called."""
+    """A manager's condition. When this thread releases it for the nth time (`exits`), `act` is called."""
 
     def __init__(self, manager: Manager, act: Callable[[], object], exits: int) -> None:
         self._inner: Any = manager.admission.changed
@@ -109,11 +109,11 @@ def test_job_does_not_begin_if_a_reset_begins_after_the_check(
     entering.join()
     assert [stay.generation for stay in entered] == [generation + 1]
     entered[0].end()
-    assert until_now(lambda: device.health.in_flight == 0)  # work that the reset has started is counted, too
+    assert until_now(lambda: device.health.in_flight == 0)  # work that the reset has started is counted too
 
 
 class Overtaken:
-    """The engine; `act` is called once: after a job has entered, before its thread is bound."""
+    """The engine. `act` is called once, after a job has entered and before its thread is bound."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._acts = [act]
@@ -161,14 +161,14 @@ def test_change_between_the_check_and_the_subscription_is_not_lost(
 
     between = Interleaved(manager, end_reset, exits=1)
     monkeypatch.setattr(manager.admission, "changed", between)
-    lease = Lease(manager.admission, wait=True, timeout=5)  # it times out if it has missed the change
+    lease = Lease(manager.admission, wait=True, timeout=5)  # times out if the lease has missed the change
     with lease:
         assert lease.held
     monkeypatch.undo()
 
 
 class Late(Interleaved):
-    """A manager's condition; `act` is called before it is acquired for the first time."""
+    """A manager's condition. Before it is acquired for the first time, `act` is called."""
 
     def __init__(self, manager: Manager, act: Callable[[], object]) -> None:
         super().__init__(manager, act, exits=0)
@@ -186,14 +186,14 @@ def test_lease_that_a_finalizer_drops_during_its_exit_is_not_held(
     lease = device.lease().__enter__()
     holder = current_holder()
 
-    def drop() -> None:  # as a finalizer on this thread does for the holder
+    def drop() -> None:  # does for the holder what a finalizer on this thread does
         device._manager.admission.abandon_lease(lease, holder)
 
     monkeypatch.setattr(device._manager.admission, "changed", Late(device._manager, drop))
     lease.__exit__(None, None, None)
     monkeypatch.undo()
     assert not lease.held
-    assert until_now(lambda: device.health.leases == 0)  # the maintenance thread completes it
+    assert until_now(lambda: device.health.leases == 0)  # the maintenance thread completes the release
 
 
 def waits_here(manager: Manager) -> bool:
@@ -277,7 +277,7 @@ def test_operation_that_waited_for_a_reset_is_tried_before_the_next_drain(
     first = begin_reset(device)
     making = Raised(lambda: device.create_stream().result())
     assert until_now(lambda: manager.admission.turns._waiting)
-    manager.deferred.leave_note(busy)  # on the thread that makes streams
+    manager.deferred.leave_note(busy)  # blocks the thread that makes streams
     assert until_now(busy.begun.is_set)
     simulator.release_all()
     generation = first.join().generation
@@ -308,7 +308,7 @@ def test_reset_waits_for_a_turn_no_longer_than_its_limit(
     monkeypatch.setattr(_reset, "TURN_SECONDS", 0.01)
     try:
         resetting = Raised(lambda: device.force_reset().result())
-        assert until_now(lambda: not resetting.running, 10)  # its time limit has ended the wait
+        assert until_now(lambda: not resetting.running, 10)  # the time limit has ended the wait for the turn
     finally:
         manager.admission.turns.leave(never_left)
     monkeypatch.undo()
@@ -317,7 +317,7 @@ def test_reset_waits_for_a_turn_no_longer_than_its_limit(
 
 
 class SeenBetween:
-    """The engine; records the device's state and generation before and after each write of the gate."""
+    """The engine. Records the device's state and generation before and after each write of the gate."""
 
     def __init__(self, device: aioacl.Device) -> None:
         self.seen: set[tuple[str, int]] = set()

@@ -1,4 +1,4 @@
-"""Closing handles while the device cannot free them: no close waits for ever, and each handle is freed later."""
+"""Closing handles while the device cannot free them: no close waits forever, and each handle is freed later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ each_kind = pytest.mark.parametrize("function", MAKE)
 
 @asynccontextmanager
 async def stuck_maintenance(device: aioacl.Device) -> AsyncGenerator[Waiting]:
-    """Inside the block the maintenance thread hangs in C. At the end it goes on, and what it allocated is closed."""
+    """In the block, the maintenance thread hangs in an allocation. At the end, the new buffer is closed."""
     simulator.hang_call("aclrtMalloc")
     async with anyio.create_task_group() as group:
         making = Waiting(group, lambda: device.allocate(64))
@@ -101,7 +101,7 @@ async def test_quarantine_ends_a_waiting_close_and_later_closes_do_not_wait(
             await second.close()
         assert (await device.force_reset()).ok
         assert await works(device)
-    assert simulator.stats().host_bytes == 0  # memory that a reset does not free was freed after it
+    assert simulator.stats().host_bytes == 0  # host memory was freed after the reset
 
 
 async def test_last_close_of_a_quarantined_device_does_not_wait_again_for_the_stuck_thread(
@@ -147,7 +147,7 @@ async def test_last_close_makes_the_reset_that_it_waits_for_end_early(
     monkeypatch.setattr(limits, "BARRIER_SECONDS", 1000)
     monkeypatch.setattr(limits, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.1)
-    # The close's own wait for the thread, after the reset.
+    # How long the close waits for the thread after the reset.
     monkeypatch.setattr(limits, "HOPELESS_SECONDS", 0.05)
     device = await open_device()
     async with anyio.create_task_group() as group, stuck_maintenance(device) as making:
@@ -222,11 +222,11 @@ async def test_pinned_memory_closed_after_its_device_is_freed_by_another_thread_
             await pinned.close()
     else:
         monkeypatch.setattr(sync, "backend", FewThreads(0))
-        await pinned.close()  # no other thread can start, so the loop's thread frees it
+        await pinned.close()  # no other thread can start, so the loop's thread frees the memory
     assert simulator.calls("aclrtFreeHost") == before + 1
 
 
-@pytest.mark.leaves("device_bytes", "device_blocks")  # what could not be freed
+@pytest.mark.leaves("device_bytes", "device_blocks")  # the memory that could not be freed
 async def test_clean_up_that_raises_after_its_close_was_cancelled_is_reported(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

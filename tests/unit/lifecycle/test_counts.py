@@ -1,4 +1,4 @@
-"""ACL's set counts: the state table, aioacl.lowlevel and the simulator return the codes of the vendor's documents."""
+"""ACL's set counts. The state table, aioacl.lowlevel and the simulator return the codes in the vendor's documents."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Table:
 
     def __init__(self) -> None:
         self.counts = states.Counts()
-        self.released = False  # by the last act
+        self.released = False  # whether the last act released the device
 
     def __call__(self, act: str) -> int:
         outcome = self.rules[act](self.counts)

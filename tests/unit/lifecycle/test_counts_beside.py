@@ -1,4 +1,4 @@
-"""Sets with aioacl.lowlevel while aioacl uses the device: which set belongs to which, and no loop is blocked."""
+"""Sets with aioacl.lowlevel while aioacl uses the device: each is counted for its caller, and no loop is blocked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_reset_of_the_last_close_that_returns_late_is_not_repeated(
 ) -> None:
     lowlevel.set_device(0)
     monkeypatch.setattr(limits, "RESET_SECONDS", 0.05)
-    monkeypatch.setattr(limits, "DROP_SECONDS", 0.0)  # for each stream that a handle still refers to
+    monkeypatch.setattr(limits, "DROP_SECONDS", 0.0)  # no extra time for streams that handles still refer to
     simulator.hang_call("aclrtResetDevice")
     with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice"):
         async with open_device():
@@ -113,7 +113,7 @@ async def test_open_during_a_lowlevel_set_waits_without_blocking_its_loop(
         sets = 2
         try:
             another.join()
-        except aioacl.ParameterError:  # the open came first, so lowlevel sets are refused
+        except aioacl.ParameterError:  # the open was earlier, so lowlevel sets are refused
             sets = 1
         assert simulator.retain_count() == sets + 1
         await device.close()

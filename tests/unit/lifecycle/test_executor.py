@@ -38,7 +38,7 @@ def divide(one: int, other: int) -> float:
 
 
 @pytest.mark.anyio
-async def test_a_job_runs_with_the_device_bound_and_its_result_comes_back(open_device: OpenDevice) -> None:
+async def test_a_job_runs_with_the_device_bound_and_its_result_is_returned(open_device: OpenDevice) -> None:
     async with open_device() as device, open_device(1) as other:
         assert await device.run(current_device) == 0
         assert await other.run(current_device) == 1
@@ -260,7 +260,7 @@ async def test_job_whose_future_is_locked_does_not_stay_inside_the_device(open_d
 
         future = device.executor.submit(block)
         await until(begun.is_set)
-        with future._condition:  # as `concurrent.futures.wait` holds it; Ctrl-C may leave it locked
+        with future._condition:  # `concurrent.futures.wait` holds this lock, and Ctrl-C may leave it locked
             go_on.set()
             assert (await device.force_reset()).ok
             assert not future.done()
@@ -275,7 +275,7 @@ async def test_cancellation_that_ctrl_c_has_interrupted_is_completed_by_the_work
         with simulator.fault("aclrtSetCurrentContext", hang="bind"):
             future = device.executor.submit(int)
             await until(lambda: simulator.hung("aclrtSetCurrentContext"))
-            future._unclaimed.pop()  # the first step of cancel() only
+            future._unclaimed.pop()  # only the first step of cancel()
             simulator.release_key("bind")
             await until(future.done)
         assert future.cancelled()
@@ -370,7 +370,7 @@ async def test_run_on_an_executor_that_was_shut_down_uses_another(
 ) -> None:
     async with open_device() as device:
         ended = device.executor
-        with ended:  # as a user might with any executor
+        with ended:  # a user may do this with any executor
             assert ended.submit(int).result() == 0
         assert await device.run(int) == 0
         given = iter([ended, device.executor])

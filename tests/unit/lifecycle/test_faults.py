@@ -31,8 +31,8 @@ def failing(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> aioacl.Ticket
 def failing_with_event(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> tuple[aioacl.Ticket, aioacl.Event]:
-    """A copy that will fail, and an event recorded behind it."""
-    with simulator.held(stream):  # otherwise the record may come too late, and be refused
+    """A copy that will fail, and an event recorded after it."""
+    with simulator.held(stream):  # otherwise the record may be too late, and would be refused
         ticket, event = failing(stream, memory), stream.record()
     return ticket, event
 
@@ -47,14 +47,14 @@ AWAITABLES: dict[str, Callable[[aioacl.Device, aioacl.Stream, aioacl.Ticket, aio
     "ticket": lambda _, __, ticket, ___: ticket,
     "stream": lambda _, stream, __, ___: stream,
     "stream.synchronize": lambda _, stream, __, ___: stream.synchronize(),
-    "event behind it": lambda _, __, ___, event: event,
+    "event after it": lambda _, __, ___, event: event,
     "device": lambda device, _, __, ___: device.synchronize(),
 }
 every_awaitable = pytest.mark.parametrize("awaited", AWAITABLES.values(), ids=AWAITABLES)
 
 
 @every_awaitable
-async def test_failure_of_a_copy_with_no_work_behind_it_is_raised(
+async def test_failure_of_a_copy_without_later_work_is_raised(
     open_device: OpenDevice, awaited: Callable[..., Any]
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
@@ -100,7 +100,7 @@ async def test_failure_is_raised_in_each_of_many_waiting_tasks(open_device: Open
                     await raises_fault(one.outcome())
 
 
-async def test_failure_with_held_work_behind_it_is_raised_before_the_release(
+async def test_failure_with_held_work_after_it_is_raised_before_the_release(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -161,7 +161,7 @@ async def test_failed_download_leaves_its_target_unchanged(open_device: OpenDevi
         assert target == b"x" * 64
 
 
-async def test_the_runtimes_text_comes_with_the_error(open_device: OpenDevice) -> None:
+async def test_the_error_contains_the_runtimes_text(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, FAULT_WITH_TEXT)
         ticket = stream.fill(memory, 1)
@@ -196,7 +196,7 @@ async def test_number_of_native_events_is_unchanged_after_faults_that_are_each_f
             async with device.create_stream() as stream, device.allocate(64) as memory:
                 await raises_fault(failing(stream, memory))
             assert (await device.force_reset()).ok
-            await device.memory_info()  # the maintenance thread fills the pool before it
+            await device.memory_info()  # returns after the maintenance thread has filled the pool
             assert simulator.stats().events == before
 
 
@@ -261,7 +261,7 @@ async def test_task_that_timed_out_raises_task_timeout(open_device: OpenDevice, 
         assert device.health.ready
 
 
-async def test_clean_up_that_meets_a_task_failure_leaves_the_device_ready(open_device: OpenDevice) -> None:
+async def test_clean_up_that_finds_a_task_failure_leaves_the_device_ready(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream = await device.create_stream()
         with (
@@ -358,9 +358,9 @@ DEVICE_WAIT = "aclrtSynchronizeDeviceWithTimeout"
 
 @asynccontextmanager
 async def device_wait_before_c(device: aioacl.Device) -> AsyncGenerator[Waiting]:
-    """A `device.synchronize()` that calls C only after `aclrtGetMemInfo` was released.
+    """A `device.synchronize()` whose call to C is delayed until the hung `aclrtGetMemInfo` is released.
 
-    It has already waited for the positions of all streams, so it waits for work enqueued in the block only in C.
+    It has already waited for the positions of all streams. Only its call to C waits for work enqueued in the block.
     """
     async with anyio.create_task_group() as group:
         simulator.hang_call("aclrtGetMemInfo")

@@ -1,4 +1,4 @@
-"""A foreign reset: it is noticed, handles are stale at once, and the device is set again."""
+"""A foreign reset is noticed, handles are stale at once, and the device is set again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def force_reset() -> int:
 
 
 def handled(device: aioacl.Device, generation: int) -> bool:
-    """Whether a foreign reset was handled, which clears its flag, and the device was set again after it."""
+    """Whether a foreign reset was handled (which clears its flag) and the device was set again."""
     met = not lib.aio_gate_foreign(0)
     return met and device.state is aioacl.State.OPEN and device.generation > generation
 
@@ -68,7 +68,7 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
     seen: list[aioacl.State] = []
 
     class Observed:
-        """The engine; records the device's state when the flag of a foreign reset has been cleared."""
+        """The engine. Records the device's state when the flag of a foreign reset has been cleared."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(lib, name)
@@ -243,7 +243,7 @@ async def test_create_without_waiting_is_refused_if_a_foreign_reset_comes_before
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         generation, busy = device.generation, Stop()
-        device._manager.deferred.leave_note(busy)  # on the maintenance thread
+        device._manager.deferred.leave_note(busy)  # blocks the maintenance thread
         await until(busy.begun.is_set)
         hasty = Waiting(group, lambda: device.create_stream(wait=False))
         patient = Waiting(group, device.create_stream)
@@ -277,7 +277,7 @@ async def test_device_is_set_again_only_after_jobs_inside_have_ended(open_device
         await until(lambda: isinstance(device._manager.procedure, ForeignProcedure))
         assert not until_now(lambda: simulator.calls("aclrtSetDevice") > sets, 0.1)
         go_on.set()
-        assert await job.outcome() == 107002  # the context was not made again while the job used it
+        assert await job.outcome() == 107002  # no new context was made while the job was inside
         await until(lambda: handled(device, generation))
         assert simulator.stats().device_blocks == 0
 

@@ -1,4 +1,4 @@
-"""A foreign reset without the runtime's callback, as with CANN 8.5: the next call finds that its context is gone."""
+"""A foreign reset without a callback, as with CANN 8.5: the next call finds that its context is gone."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ async def test_device_that_cannot_be_set_again_is_quarantined_until_a_reset(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
-        assert (await device.force_reset()).ok  # the error must not carry its report
+        assert (await device.force_reset()).ok  # the later error must not contain this reset's report
         simulator.hang_call("aclrtSetDevice")
         with simulator.fault("aclrtSetDevice", rc=507033):
             reset_by_other_code()
@@ -56,7 +56,7 @@ async def test_device_that_cannot_be_set_again_ends_calls_that_wait_for_a_stuck_
 
     async with open_device() as device, anyio.create_task_group() as group:
         maintenance = device._manager.maintenance
-        # When `look` returns, the thread handles the reset, and then its jobs.
+        # When `look` returns, the maintenance thread handles the reset, and then its jobs.
         device._manager.deferred.leave_note(look)
         await until(looking.is_set)
         maintenance.submit(Job(go_on.wait))
@@ -78,7 +78,7 @@ async def test_foreign_reset_during_the_first_open_is_followed_by_another_set(
     open_device: OpenDevice,
 ) -> None:
     async with anyio.create_task_group() as group:
-        simulator.hang_call("aclrtGetCurrentContext")  # it reads the context that aclrtSetDevice has made
+        simulator.hang_call("aclrtGetCurrentContext")  # the open calls this after aclrtSetDevice
         opening = Waiting(group, open_device().__aenter__)
         await until(hanging("aclrtGetCurrentContext"))
         elsewhere("aclrtResetDeviceForce")
@@ -121,14 +121,14 @@ async def test_foreign_reset_after_the_set_is_not_taken_for_one_before_it(
     async with open_device() as device:
         generation = device.generation
         resets = lib.aio_device_foreign(0)
-        lib.aio_foreign_settle(0, resets)  # no reset has come
+        lib.aio_foreign_settle(0, resets)  # no reset has happened
         assert (device.generation, lib.aio_gate_foreign(0)) == (generation, 0)
-        with device._manager.admission.changed:  # the reset cannot be handled meanwhile
+        with device._manager.admission.changed:  # prevents the handling of the reset
             reset_by_other_code()
             lib.aio_foreign_settle(0, resets)
             assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 1, 1)
             lib.aio_gate_met(0)
-            lib.aio_foreign_settle(0, resets)  # found by the count, not by the flag
+            lib.aio_foreign_settle(0, resets)  # the count shows the reset, the flag does not
             assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 2, 1)
         assert await works(device)
         assert simulator.retain_count() == 1
@@ -150,7 +150,7 @@ async def test_foreign_reset_during_the_probe_is_followed_by_another_attempt_and
 
 
 class Overtaken:
-    """The C library; a foreign reset follows each set by aioacl, as often as aioacl tries."""
+    """The engine. A foreign reset follows each set by aioacl, as many times as aioacl tries."""
 
     resets = limits.SETS_TRIED
 
@@ -171,7 +171,7 @@ async def works_after(device: aioacl.Device, sets: int) -> bool:
     return await works(device) and simulator.retain_count() == 1
 
 
-async def test_open_that_meets_a_foreign_reset_after_each_set_leaves_the_last_to_a_foreign_procedure(
+async def test_open_with_a_foreign_reset_after_each_set_leaves_the_last_to_a_foreign_procedure(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(procedure, "lib", Overtaken())
@@ -212,7 +212,7 @@ async def test_probe_is_counted_in_the_gate_and_makes_no_call_if_the_count_is_fu
             assert (await resetting.outcome()).ok
 
 
-async def test_foreign_procedure_that_meets_a_reset_after_each_set_leaves_the_last_to_another_procedure(
+async def test_foreign_procedure_with_a_reset_after_each_set_leaves_the_last_to_another_procedure(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def unhandled(device: aioacl.Device) -> Generator[None]:
-    """A foreign reset that is handled at the end of the block."""
+    """A foreign reset happens at the start of the block and is handled at its end."""
     begun, go_on = threading.Event(), threading.Event()
 
     def block() -> None:

@@ -1,4 +1,4 @@
-"""Jobs on a device's executor that wait through aioacl: they are not inside the device during the wait."""
+"""Jobs on a device's executor that wait through aioacl are not inside the device during the wait."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ pytestmark = pytest.mark.anyio
 
 
 def bound_to() -> object:
-    """The context that the calling thread is in, or None."""
+    """The current context of the calling thread, or None."""
     context = ffi.new("aclrtContext *")
     return context[0] if lib.aio_u_aclrtGetCurrentContext(context) == 0 else None
 
 
 class WaitsTwice:
-    """A job that waits twice: the error of each wait, and the thread's context after the first."""
+    """A job that waits twice. Records the error of each wait, and the thread's context after the first wait."""
 
     def __init__(self, wait: Callable[[], object]) -> None:
         self._wait = wait
@@ -170,7 +170,7 @@ async def test_waiting_job_gets_device_quarantined_when_its_device_is_quarantine
 
         def job_and_more() -> int:
             job()
-            return other.memory_info().result().free  # the job goes on without being inside
+            return other.memory_info().result().free  # the job continues, but is not inside the device
 
         simulator.hang_call("aclrtMalloc")
         async with anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""ACL's counts as aioacl keeps them: a late call counts when it returns, and sets by other code are not reset."""
+"""aioacl's copy of ACL's counts: a late call is counted when it returns, and sets by other code are not reset."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def main():
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
     blocked, go_on = threading.Event(), threading.Event()
-    device._manager.deferred.leave_note(lambda: (blocked.set(), go_on.wait()))  # it is not handled before the close
+    device._manager.deferred.leave_note(lambda: (blocked.set(), go_on.wait()))  # delays the handling until the close
     blocked.wait()
     elsewhere("aclrtResetDeviceForce")
     try:
@@ -140,7 +140,7 @@ def test_set_by_other_code_is_not_reset_by_lowlevel() -> None:
 
 
 def lowlevel_set_during(*calls: str) -> None:
-    """Sets the device with aioacl.lowlevel; other code makes the calls while that set hangs in C."""
+    """Sets the device with aioacl.lowlevel. While this set hangs in C, other code makes the calls."""
     simulator.hang_call("aclrtSetDevice")
     setting = Raised(lambda: lowlevel.set_device(0))
     assert until_now(hanging("aclrtSetDevice"))

@@ -27,7 +27,7 @@ def draining(device: aioacl.Device) -> bool:
     return device.state is aioacl.State.DRAINING
 
 
-async def test_a_drain_waits_for_a_lease_and_its_holder_goes_on_meanwhile(open_device: OpenDevice) -> None:
+async def test_a_drain_waits_for_a_lease_and_its_holder_continues_meanwhile(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -50,7 +50,7 @@ async def test_a_drain_waits_for_a_lease_and_its_holder_goes_on_meanwhile(open_d
 
 
 class Sweeping:
-    """The engine; `act` is called while staging memory is searched for."""
+    """The engine. `act` is called while a thread searches for staging memory."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -383,7 +383,7 @@ async def test_revoked_shared_lease_refuses_each_holder_until_it_leaves(
             sharing = Waiting(group, lambda: other(lease.share()))
             await entered.wait()
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
-        async with device.create_stream():  # this task has left, so it is not refused
+        async with device.create_stream():  # this task has left the lease, so the call is not refused
             leaving.set()
         await sharing.outcome()
 
@@ -392,7 +392,7 @@ async def test_task_or_thread_without_the_lease_cannot_leave_it(open_device: Ope
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease() as lease:
             await Waiting(group, lease.__aexit__).outcome()
-            with device._manager.admission.changed:  # a thread without the lease does not take the lock
+            with device._manager.admission.changed:  # a thread without the lease must not need the lock
                 in_thread(lease.__exit__)
             assert lease.held
             assert device.health.leases == 1
@@ -485,7 +485,7 @@ async def test_generator_closed_after_the_revocation_does_not_hide_it_from_other
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
             in_thread(holding.close)
             assert len(lease._lost) == 1
-            in_thread(lambda: device._manager.maintenance.call(int, None))  # it runs after the note
+            in_thread(lambda: device._manager.maintenance.call(int, None))  # runs after the note
             with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked"):
                 await device.create_stream()
         async with device.create_stream():

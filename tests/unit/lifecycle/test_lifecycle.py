@@ -1,4 +1,4 @@
-"""A short run of the state machine that `python -m tests.reliability machine` runs for long."""
+"""A short run of the state machine of `python -m tests.reliability machine`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device's maintenance thread does on its own: it refills pools that run low, and wakes the runtime."""
+"""A device's maintenance thread refills pools that run low, and wakes the runtime."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.anyio
 
 
 def slots(device: aioacl.Device, *, large: bool) -> int:
-    """Free staging slots of that size; a small copy may take a large slot when no small one is left."""
+    """The number of free staging slots of that size. A small copy takes a large slot if no small one is free."""
     of_large: int = lib.aio_stage_free_slots(device.index, MEGABYTE)
     return of_large if large else lib.aio_stage_free_slots(device.index, 1) - of_large
 
 
 async def looked_again(device: aioacl.Device) -> None:
-    """Returns once the maintenance thread has handled earlier wakes: notes come first, then wakes, then jobs."""
+    """Returns once earlier wakes are handled. The maintenance thread handles notes first, then wakes, then jobs."""
     noted = threading.Event()
     device._manager.deferred.leave_note(noted.set)
     await until(noted.is_set)
@@ -56,12 +56,12 @@ async def test_pool_of_events_that_runs_low_is_filled_again_before_it_is_empty(
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         await until(lambda: device.health.in_flight == 0)
-        there = simulator.stats().events  # including those that earlier tests have left
+        there = simulator.stats().events  # includes events that earlier tests have left
         with simulator.held(stream):
             stream.fill(memory, 1)
             kept = [stream.record() for _ in range(POOL_EVENTS - 1)]
             await until(lambda: simulator.stats().events > there)
-            await looked_again(device)  # events taken during the filling may cause another one
+            await looked_again(device)  # events taken while the pool was filled may cause another refill
             made = simulator.calls("aclrtCreateEventExWithFlag")
             kept += [stream.record() for _ in range(3)]
             assert simulator.calls("aclrtCreateEventExWithFlag") == made

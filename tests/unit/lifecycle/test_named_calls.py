@@ -1,4 +1,4 @@
-"""`report.stuck` and `error.call` name the function that blocks or has failed, not the call that needed it."""
+"""`report.stuck` and `error.call` name the function that blocks or has failed, not the public call that needed it."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ async def test_each_event_goes_to_every_iterator_and_to_one_task_of_a_shared_ite
 
 
 class _Slow(weakref.WeakSet[aioacl.DeviceEvents]):
-    """Listeners; another thread tries to join them while an event is sent to them."""
+    """A set of listeners. While an event is sent to them, another thread tries to add a listener."""
 
     def __init__(self, there: Iterable[aioacl.DeviceEvents], join: Callable[[], object]) -> None:
         super().__init__(there)
@@ -180,7 +180,7 @@ class _Slow(weakref.WeakSet[aioacl.DeviceEvents]):
         for listener in super().__iter__():
             if not self.joins:
                 self.joins.append(Raised(self._join))
-                # The thread is still running if it has to wait for this one.
+                # If the other thread must wait for this thread, it is still running.
                 until_now(lambda: not self.joins[0].running, 0.2)
             yield listener
 

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.anyio
 
 @contextmanager
 def given_up(message: str) -> Generator[None]:
-    """A close inside the block gives up early on what does not end, and warns."""
+    """A close inside the block stops waiting early for steps that do not end, and warns."""
     warned = pytest.warns(aioacl.AclWarning, match=message)
     with pytest.MonkeyPatch.context() as patch, warned:
         for name in ("CLOSE_SECONDS", "EVENTS_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
@@ -56,7 +56,7 @@ def given_up(message: str) -> Generator[None]:
 async def test_open_with_too_few_threads_leaves_nothing(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    monkeypatch.setattr(sync, "backend", FewThreads(threads))  # the procedure's, and two worker threads
+    monkeypatch.setattr(sync, "backend", FewThreads(threads))  # an open needs three
     for _ in range(2):
         sync.backend = FewThreads(threads)
         with pytest.raises(
@@ -73,7 +73,7 @@ async def test_open_with_too_few_threads_leaves_nothing(
 
 
 class Unwatched:
-    """The engine; a watcher cannot be started."""
+    """The engine. Starting a watcher fails."""
 
     def aio_device_start(self, *_: object) -> int:
         return int(lib.AIO_NO_THREAD)
@@ -114,7 +114,7 @@ class Looks:
             self._waiting -= 1
 
     async def sleep(self, waiting: int) -> bool:
-        """Whether that many tasks wait, and still do so after earlier changes have reached them."""
+        """Waits until that many tasks wait. Returns whether they still wait after earlier changes."""
         await until(lambda: self._waiting == waiting)
         for _ in range(20):
             before = self.count
@@ -208,7 +208,7 @@ async def test_last_close_during_a_job_gives_up_and_the_next_open_completes_it(
 
     def block() -> None:
         begun.set()
-        go_on.wait(PATIENCE_SECONDS)  # a test that fails must not keep its device's thread
+        go_on.wait(PATIENCE_SECONDS)  # with a limit, so that a failing test does not keep the device's thread
 
     device = await open_device()
     running = device.executor.submit(block)
@@ -366,7 +366,7 @@ async def test_procedure_that_fails_raises_in_all_its_callers_and_leaves_the_dev
             with pytest.raises(ZeroDivisionError, match="a failed step") as caught:
                 await procedure.wait(None)
             raised.append(caught.value)
-        assert raised[0] is not raised[1]  # each has its own traceback
+        assert raised[0] is not raised[1]  # each error has its own traceback
         assert device.state is aioacl.State.QUARANTINED
         assert (await device.force_reset()).ok
 
@@ -450,10 +450,10 @@ async def test_note_that_another_thread_has_already_handled_is_skipped(
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
     async with open_device() as device:
         manager = device._manager
-        manager.deferred.notes.append(manager.clean_up)  # as if the close handled the note at this moment
+        manager.deferred.notes.append(manager.clean_up)  # the thread meets a note that was handled meanwhile
         manager.deferred.leave_note(lambda: done.append("second"))
         await until(lambda: done)
-        async with device.create_stream() as stream:  # made after it, on the same thread
+        async with device.create_stream() as stream:  # created on the same thread after the note
             await stream
     assert (done, raised) == (["second"], [])
 
@@ -475,7 +475,7 @@ async def test_clean_up_that_raises_is_reported_and_the_thread_continues(
 async def test_close_during_a_reset_that_fails_closes_the_device(open_device: OpenDevice) -> None:
     device = await open_device()
     simulator.hang_call("aclrtResetDeviceForce")
-    simulator.fail_call("aclrtMalloc", FAULT, times=3)  # the probes'
+    simulator.fail_call("aclrtMalloc", FAULT, times=3)  # the allocations of the probes
     async with anyio.create_task_group() as group:
         reset = Waiting(group, device.force_reset)
         await until(hanging("aclrtResetDeviceForce"))

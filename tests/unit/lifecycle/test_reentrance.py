@@ -1,4 +1,4 @@
-"""A signal handler that interrupts a call and makes the same call: both get the same object."""
+"""A signal handler interrupts a call and makes the same call. Both calls return the same object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNUSED_DEVICE = 63
 
 
 def again_at(step: int, code: CodeType, call: Callable[[], T]) -> tuple[T, T] | None:
-    """The result of the call, and of the same call at line `step` of `code`; None if `code` has fewer lines."""
+    """The results of the call and of the same call made at line `step` of `code`; None if `code` has fewer lines."""
     left, inside = step, list[T]()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

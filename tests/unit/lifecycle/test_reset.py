@@ -1,4 +1,4 @@
-"""A force reset: its steps, its report, calls that join it, and its effect on waits."""
+"""A force reset: its steps, its report, the calls that join it, and its effect on waits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_report_of_a_reset_names_the_task_or_thread_that_asked_for_it(
         report = await device.force_reset()
         if anyio_backend_name == "trio":
             assert report.requested_by == f"task {task}"
-        else:  # asyncio numbers its tasks, so the function is named, too
+        else:  # asyncio only numbers its tasks, so the report also names the function
             assert re.fullmatch(rf"task {re.escape(task)} \([\w.<>]+\)", report.requested_by)
         thread, report = in_thread(lambda: (threading.current_thread().name, device.force_reset().result()))
         assert report.requested_by == f"thread {thread}"
@@ -91,7 +91,7 @@ async def test_work_that_ends_within_the_grace_time_is_drained(open_device: Open
             waiting = Waiting(group, lambda: device.force_reset(grace=20))
             await until(lambda: device.state is aioacl.State.DRAINING)
             asked = simulator.calls("aclrtStreamQuery")
-            # Until the reset has found the work.
+            # Waits until the reset has found the work.
             await until(lambda: simulator.calls("aclrtStreamQuery") > asked + 1)
             awaited = Waiting(group, lambda: wait_for(ticket))
             await until(lambda: lib.aio_device_waits(0) == 1)  # a reset may interrupt a later wait
@@ -335,7 +335,7 @@ async def test_drain_waits_for_a_wait_whose_work_is_done(
             await until(lambda: looks > 2 or resetting.ended or device.state is State.RESETTING)
             assert device.state is State.DRAINING
             simulator.release_key("waiting")
-        await waiting.outcome()  # it is not ended by the reset
+        await waiting.outcome()  # the reset does not end this wait
         assert (await resetting.outcome()).ok
 
 

@@ -1,4 +1,4 @@
-"""A reset while a call does not return from C: none is tried, as it would crash that call; the next one recovers."""
+"""While a call does not return from C, no reset is tried, as it would crash that call. The next reset succeeds."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def gives_up_during_the_abort(device: aioacl.Device, _: pytest.MonkeyPatch
     """The report of a reset whose time ends before the abort's own limit."""
     while True:
         report = await device.force_reset(grace=0, timeout=0.2)
-        if report.stuck:  # on a busy machine the timeout may end before the abort is inside
+        if report.stuck:  # on a busy machine, the timeout may end before the abort has entered C
             return report
 
 
@@ -162,7 +162,7 @@ async def test_the_watcher_hung_in_a_query_means_quarantine(open_device: OpenDev
         waiting = Waiting(group, lambda: stream.fill(memory, 1))
         await until(lambda: lib.aio_device_waits(0) == 1)
         simulator.hang_call("aclrtStreamQuery")
-        await until(hanging("aclrtStreamQuery"))  # only the watcher queries
+        await until(hanging("aclrtStreamQuery"))  # only the watcher makes this call
         try:
             report = await runs_out_of_time(device)
         finally:
@@ -229,9 +229,9 @@ async def test_reset_call_past_its_deadline_is_not_made_a_second_time_while_it_h
         assert stuck[0].seconds > 0
         await until(lambda: device.health.status == "stuck")
         assert device.health.stuck_for > 0.1
-        # The second reset waits behind the hung call.
+        # The second reset waits for the hung call.
         report = await runs_out_of_time(device, lambda: device._manager.control._jobs)
-        assert "aclrtResetDeviceForce did not return" in report.problem  # the hung call is named again
+        assert "aclrtResetDeviceForce did not return" in report.problem  # the hung call is reported again
         assert [(call.function, call.thread) for call in report.stuck] == [
             (stuck[0].function, stuck[0].thread)
         ]

@@ -1,4 +1,4 @@
-"""A call of an open or a close that does not return: a limit ends the wait, a report names it, other devices work."""
+"""A call of an open or close does not return: a limit ends the wait, a report names the call, other devices work."""
 
 from __future__ import annotations
 

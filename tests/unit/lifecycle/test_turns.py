@@ -28,7 +28,7 @@ def test_operation_that_is_dropped_while_it_waits_leaves_no_turn_due() -> None:
         with turns.changed:
             if given:
                 turns.give()
-            waiting.close()  # as a finalizer does, on a thread that holds the lock
+            waiting.close()  # like a finalizer on a thread that holds the lock
             turns.give()
             assert not turns.due
 

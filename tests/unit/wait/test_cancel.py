@@ -1,4 +1,4 @@
-"""Cancelled awaits: the task returns at once, and the memory of its work stays until the device is done with it."""
+"""Cancelled awaits: the task returns at once, and the memory of its work is kept until the device is done with it."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ async def test_wait_for_a_device_change_that_is_cancelled_or_times_out_removes_i
             await until(hanging("aclrtResetDeviceForce"))
             await until(
                 lambda: len(manager.admission._subscribers) == len(waits) == 1
-            )  # the wait of the reset's caller
+            )  # the wait of the task that called force_reset
             timeout = None if kind == "cancelled" else 0.01
             leaving = [Waiting(group, lambda: device.allocate(64, timeout=timeout)) for _ in range(5)]
             if kind == "cancelled":

@@ -1,4 +1,4 @@
-"""Ctrl-C on a plain thread: at whatever step it comes, aioacl's state stays consistent."""
+"""Ctrl-C on a plain thread: aioacl's state stays consistent at each step that it interrupts."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def within(name: str, frame: FrameType | None) -> bool:
 
 
 class Interrupt:
-    """Ctrl-C at the nth step of aioacl's code on this thread: the start of a function, a line, or a return.
+    """Ctrl-C at the nth step of aioacl's code on this thread. A step is the start of a function, a line, or a return.
 
-    `where`: only steps of that function and of its callees count. `places`: only steps in files of these paths.
+    `where`: count only steps of that function and of its callees. `places`: count only steps in files at these paths.
     """
 
     def __init__(self, step: int, where: str = "", places: tuple[str, ...] = PLACE) -> None:
@@ -122,7 +122,7 @@ def test_open_or_close_that_is_interrupted_leaves_the_device_closed(open_device:
 
 
 def works(device: aioacl.Device) -> None:
-    """Asserts that resets and jobs work; they would time out if a procedure was started and no thread ran it."""
+    """Asserts that resets and jobs work. They would time out if a procedure was started but no thread ran it."""
     assert device.force_reset(grace=0).result(PATIENCE_SECONDS).ok
     assert device.run(int).result(PATIENCE_SECONDS) == 0
 
@@ -146,7 +146,7 @@ def test_job_interrupted_inside_the_standard_library_is_no_longer_in_flight(
         job.result()
 
     assert walk(operation, lambda: works(device), PLACE + STANDARD) > 80
-    # The watcher counts as in flight during a round.
+    # A round of the watcher counts as in flight.
     assert until_now(lambda: not device.health.in_flight)
 
 
@@ -245,7 +245,7 @@ def test_copy_that_is_interrupted_after_its_enqueue_keeps_its_buffers(device: ai
         nonlocal enqueued
         before, enqueued = enqueued, simulator.calls("aclrtMemcpyAsync") - calls
         if enqueued > before:
-            with pytest.raises(BufferError):  # an in-flight reference exports the buffer
+            with pytest.raises(BufferError):  # an in-flight reference prevents the resize
                 target.append(0)
         assert memory._unused() is (enqueued == 0)
 
@@ -306,7 +306,7 @@ def test_close_interrupted_at_the_start_of_its_thread_closes_the_device(
 
 
 class Pending(int):
-    """The number of a signal. Reading `now` sends it; Python handles signals after a call, but not after a read."""
+    """A signal number. Reading `now` sends the signal. Python handles signals after a call, but not after a read."""
 
     now = property(_thread.interrupt_main)
 
@@ -321,7 +321,7 @@ def sigint() -> Generator[None]:
 
 @pytest.mark.usefixtures("sigint")
 class TestBetweenTheCreationAndTheStartOfACoroutine:
-    """A Ctrl-C there is raised, and no coroutine emits "was never awaited"."""
+    """A Ctrl-C at this point is raised, and no coroutine emits "was never awaited"."""
 
     @staticmethod
     async def nothing() -> None:
@@ -396,7 +396,7 @@ def sleeps_in_poll(thread: threading.Thread) -> bool:
     return (frame.f_code.co_name, state) == ("readable", "S")
 
 
-@pytest.mark.thorough  # a wait notices such a signal only at its next check
+@pytest.mark.thorough  # slow, because the wait notices the signal only at its next check
 @pytest.mark.usefixtures("sigint")
 def test_ctrl_c_that_another_thread_received_ends_a_wait(device: aioacl.Device) -> None:
     ended, in_time = threading.Event(), list[bool]()

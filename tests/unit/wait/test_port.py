@@ -1,4 +1,4 @@
-"""Ports: how a wait begins, is refused, ends, and is dropped, on each kind of event loop and on a plain thread."""
+"""Ports: how a wait begins, is refused, ends or is dropped, on each kind of event loop and on a plain thread."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_wait_is_refused_or_completes_or_times_out(anyio_backend_name: str
     await wait_in_turns(answers, late)
     assert (answers, late) == (EXPECTED, [1])
     assert type(current_port()).__name__ == KINDS[anyio_backend_name]
-    assert len(current_port()._waits) == 1  # the endless wait: its completion may still come
+    assert len(current_port()._waits) == 1  # the endless wait, which may still get its completion
 
 
 def test_wait_on_a_plain_thread_is_refused_or_completes_or_times_out() -> None:
@@ -144,7 +144,7 @@ def test_wait_in_a_signal_handler_leaves_the_completion_of_the_interrupted_wait(
     def handle(*_: object) -> None:
         simulator.release(stream)
         port = current_port()
-        assert sync.readable(port.fd, PATIENCE_SECONDS)  # the completion of the outer wait has come
+        assert sync.readable(port.fd, PATIENCE_SECONDS)  # the port has the completion of the outer wait
         free.append(device.memory_info().result().free)
 
     before = signal.signal(signal.SIGUSR1, handle)

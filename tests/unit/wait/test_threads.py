@@ -49,7 +49,7 @@ class Traffic:
                 self.interruptions += 1
 
     async def trip(self, message: bytes) -> None:
-        """Copies to the device and back; each step is awaited in another way."""
+        """Copies to the device and back. Each step is awaited in a different way."""
         device = self.device
         async with (
             device.create_stream() as stream,

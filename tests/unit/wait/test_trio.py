@@ -1,4 +1,4 @@
-"""What is special about trio: while a function of aioacl is on the stack, Ctrl-C is raised at the next checkpoint."""
+"""With trio, Ctrl-C is raised at the next checkpoint while a function of aioacl is on the stack."""
 
 from __future__ import annotations
 
