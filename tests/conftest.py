@@ -1,4 +1,4 @@
-"""Every test starts with a simulator that is not in use, and must leave it so."""
+"""Every test starts with a simulator that is not in use, and must leave it in that state."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "leaves(name, ...): what the test may leave in the simulator, with its reason"
+        "markers", "leaves(name, ...): objects that the test may leave in the simulator; give the reason"
     )
-    config.stash[_stderr] = os.dup(2)  # the real stderr: during a test, descriptor 2 is pytest's
+    config.stash[_stderr] = os.dup(2)  # the real stderr; during a test, descriptor 2 belongs to pytest
     selection.choose(config)
 
 
@@ -78,7 +78,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """An await that hangs fails its own test."""
+    """Limits the time of a test, so that an await that hangs fails its own test."""
     if pyfuncitem.get_closest_marker("anyio") and inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = _guarded(pyfuncitem.obj)
 
@@ -94,9 +94,9 @@ def _guarded(test: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _simulator() -> None:
-    """Loads the process's library, and creates what is created once per process."""
+    """Loads the process's library, and creates the objects that are created once per process."""
     aioacl.use_library("simulator")
-    uvloop.run(asyncio.sleep(0))  # uvloop keeps two descriptors
+    uvloop.run(asyncio.sleep(0))  # uvloop opens two descriptors and keeps them
     for index in range(len(aioacl.list_devices())):
         device = aioacl.open_device(index).result()
         device.close().result()
@@ -128,7 +128,7 @@ def _must_be_closed() -> None:
     if not kit.until_now(lambda: not open_devices(), 5):
         left = [f"{manager.index}: {manager.admission.state.name}" for manager in open_devices()]
         testing.force_close()
-        pytest.fail(f"devices are left open: {left}")
+        pytest.fail(f"expected only closed devices, got open ones: {left}")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The exported names, the name and the dependencies of a shared object: a minimal ELF64 reader."""
+"""A minimal ELF64 reader: the exported names, the SONAME and the dependencies of a shared object."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def needed(path: Path) -> list[str]:
 
 
 def runpath(path: Path) -> list[str]:
-    """Returns the folders in which those libraries are searched first (RUNPATH)."""
+    """Returns the folders in which these libraries are searched first (RUNPATH)."""
     return [folder for text in _dynamic(path, DT_RUNPATH) for folder in text.split(":")]
 
 

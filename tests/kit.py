@@ -1,4 +1,4 @@
-"""What the tests share: opening devices with the strategy under test, waiting for a state, and held work."""
+"""Shared by the tests: opening devices with the strategy under test, waiting for a state, and held work."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ NAP_SECONDS = 0.0005
 SLICE_SECONDS = 0.002
 SETTLE_SECONDS = 1.0
 MANY_READS = 20
-LONG_SECONDS = 1000.0  # a time limit that ends only if the test advances the clock
-FAULT = 507013  # of the device: needs a reset
-TASK_FAULT = 507015  # of one task: needs a new stream
+LONG_SECONDS = 1000.0  # longer than a test; ends only if the test advances the clock
+FAULT = 507013  # a fault of the device: needs a reset
+TASK_FAULT = 507015  # a fault of one task: needs a new stream
 BACKENDS = {
     "asyncio": ("asyncio", {}),
     "uvloop": ("asyncio", {"use_uvloop": True}),
@@ -62,7 +62,7 @@ def opener(waits: Any) -> OpenDevice:
 
 def live_streams() -> int:
     """The number of native streams in the simulator, without those that the engine uses to wake the runtime."""
-    while True:  # the maintenance thread may make or destroy one between the two readings
+    while True:  # the maintenance thread may make or destroy one between the two reads
         before = lib.aio_equipped()
         streams = simulator.stats().streams
         if lib.aio_equipped() == before:
@@ -73,30 +73,30 @@ def live_streams() -> int:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Returns once the condition holds."""
+    """Returns once the condition is true."""
     with anyio.fail_after(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - the simulator and threads send no signal
             await anyio.sleep(NAP_SECONDS)
 
 
 def until_now(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Blocks until the condition holds; returns False if it does not within that time."""
+    """Blocks until the condition is true. Returns False if it is still false after that time."""
     return holds_within(condition, seconds)
 
 
 async def turns(count: int = 20) -> None:
-    """Yields to the event loop that often, so that each task that can run does so."""
+    """Yields to the event loop `count` times, so that each task that can run does run."""
     for _ in range(count):
         await anyio.lowlevel.checkpoint()
 
 
 async def wait_for(thing: Any) -> None:
-    """Awaits a ticket, an event, a stream."""
+    """Awaits a ticket, an event, a stream or another awaitable."""
     await thing
 
 
 class Waiting:
-    """An await in a task of its own, and how it ended."""
+    """An await in its own task, and its outcome."""
 
     def __init__(self, group: TaskGroup, begin: Callable[[], Awaitable[object]]) -> None:
         self.ended = False
@@ -121,7 +121,7 @@ class Waiting:
         self._scope.cancel()
 
     async def outcome(self) -> Any:
-        """Returns what the await returned; raises what it raised."""
+        """Returns the result of the await, or raises its error."""
         await until(lambda: self.ended)
         if self.error is not None:
             raise self.error
@@ -129,7 +129,7 @@ class Waiting:
 
 
 class Raised:
-    """The result or the error of a thread."""
+    """Runs the body on a thread, and keeps its result or error."""
 
     def __init__(self, body: Callable[[], object]) -> None:
         self.error: BaseException | None = None
@@ -150,7 +150,7 @@ class Raised:
         return self._thread.is_alive()
 
     def join(self, seconds: float = PATIENCE_SECONDS) -> Any:
-        """Returns what the body returned; raises what it raised."""
+        """Returns the result of the body, or raises its error."""
         self._thread.join(seconds)
         assert not self._thread.is_alive(), "the thread hangs"
         if self.error is not None:
@@ -166,7 +166,7 @@ class Stop:
 
     def __call__(self) -> None:
         self.begun.set()
-        assert self.go_on.wait(PATIENCE_SECONDS), "expected go_on to be set, it was not"
+        assert self.go_on.wait(PATIENCE_SECONDS), "expected go_on to be set in time, got no set; set it in the test"
 
 
 def in_thread(body: Callable[[], T]) -> T:
@@ -179,7 +179,7 @@ def in_thread(body: Callable[[], T]) -> T:
 
 
 class SlicedCondition(sync.Uninterrupted):
-    """A condition whose waits return after a slice of time at the latest, so that its users read the clock again."""
+    """A condition whose waits return after at most one slice of time, so that its users read the clock again."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return super().wait(timeout if timeout is None else min(timeout, SLICE_SECONDS))
@@ -188,8 +188,8 @@ class SlicedCondition(sync.Uninterrupted):
 class Clock(sync.Threads):
     """A clock for the library that a test advances, so that a time limit ends without a real wait.
 
-    It decides the time limits of resets, of foreign resets and of calls on the control thread. The engine in C, the
-    timers of event loops and the stop of a thread that was made before use the real clock.
+    The time limits of resets, of foreign resets and of calls on the control thread depend on it. The engine in C, the
+    timers of event loops and the stop of an older thread use the real clock.
     """
 
     def __init__(self) -> None:
@@ -201,7 +201,8 @@ class Clock(sync.Threads):
         self._ahead += seconds
 
     async def advance_until(self, condition: Callable[[], object]) -> None:
-        """Advances the clock until the condition holds. One advance may come before the wait has read the clock."""
+        """Advances the clock repeatedly until the condition is true. The first advance may be before the wait reads
+        the clock."""
 
         def moved() -> object:
             self.advance(LONG_SECONDS)
@@ -210,7 +211,7 @@ class Clock(sync.Threads):
         await until(moved)
 
     async def ends_no_wait(self) -> None:
-        """Returns once waits have read the present time many times and still wait."""
+        """Returns once the waits have read the current time many times and still wait."""
         before = self._reads
         await until(lambda: self._reads >= before + MANY_READS)
 
@@ -233,7 +234,7 @@ class Clock(sync.Threads):
 
 @contextmanager
 def clock_in_place() -> Generator[Clock]:
-    """Inside the block the library uses a clock that the test advances."""
+    """In the block, the library uses a clock that the test advances."""
     before, clock = sync.backend, Clock()
     sync.backend = clock
     try:
@@ -252,7 +253,7 @@ def fill_queue(stream: Stream, memory: DeviceBuffer) -> int:
             stream.fill(memory, count % 256)
         except QueueFull:
             return count
-    raise AssertionError("the queue never filled")
+    raise AssertionError("expected the queue to become full, it did not")
 
 
 async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> None:
@@ -268,7 +269,7 @@ async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> 
 
 
 class Blocker:
-    """Makes other streams wait for an event behind held work, until that work is released."""
+    """Makes other streams wait for an event that was recorded after held work, until the work is released."""
 
     def __init__(self, stream: Stream, memory: DeviceBuffer) -> None:
         self._stream = stream
@@ -281,12 +282,12 @@ class Blocker:
         stream.wait_event(self._event)
 
     def release(self) -> None:
-        """Releases the held work, so that the other streams go on."""
+        """Releases the held work, so that the other streams continue."""
         simulator.release(self._stream)
 
 
 class FewThreads(sync.Threads):
-    """Threads and locks with which only `left` more threads can be started."""
+    """A backend with which only `left` more threads can be started."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -305,7 +306,7 @@ class FewThreads(sync.Threads):
 def no_call() -> Generator[None]:
     """Asserts that no thread calls an ACL function inside the block.
 
-    The garbage collector does not run meanwhile: finalizers of objects left by earlier tests would make calls.
+    The garbage collector is off in the block, because finalizers of objects of earlier tests would make calls.
     """
     settle_maintenance()
     before = simulator.journal()
@@ -321,12 +322,12 @@ def no_call() -> Generator[None]:
 
 
 def settle_maintenance() -> None:
-    """Returns once the maintenance threads have done what they were woken for, such as allocating staging memory.
+    """Returns once the maintenance threads have handled earlier wakes, and for example allocated staging memory.
 
-    A thread may run jobs before it handles a wake that came meanwhile, so a job makes it handle the wake.
+    A thread may run queued jobs before it handles a wake, so the wake is handled by a job.
     """
     for manager in open_devices():
-        with suppress(WorkerStuck):  # a test may hold the thread in a call
+        with suppress(WorkerStuck):  # a test may make the thread hang in a call
             manager.maintenance.call(manager._on_wake, SETTLE_SECONDS)
 
 
@@ -340,7 +341,7 @@ def no_call_of_mine() -> Generator[None]:
 
 
 def hanging(function: str) -> Callable[[], bool]:
-    """Returns a function that returns whether a thread hangs in the ACL function."""
+    """Returns a condition: a thread hangs in the ACL function."""
     return lambda: simulator.hung(function) > 0
 
 
@@ -354,13 +355,13 @@ def native_threads(name: str = "aioacl-wait") -> list[int]:
         try:
             if (task / "comm").read_text().strip() == name:
                 found.append(int(task.name))
-        except OSError:  # it ended meanwhile
+        except OSError:  # the thread has ended meanwhile
             continue
     return found
 
 
 def descriptors() -> int:
-    """Open descriptors of this process."""
+    """The number of open descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - an iterator would hold one more
 
 
@@ -376,7 +377,7 @@ def reset_by_other_code() -> None:
 
 
 async def works(device: Device) -> bool:
-    """Whether bytes copied to the device come back."""
+    """Whether bytes can be copied to the device and back."""
     back = bytearray(64)
     async with device.create_stream() as stream, device.allocate(64) as memory:
         await stream.copy(memory, bytes(range(64)))
@@ -387,7 +388,8 @@ async def works(device: Device) -> bool:
 async def runs_out_of_time(
     device: Device, reached: Callable[[], object] | None = None, grace: float = 0
 ) -> ResetReport:
-    """The report of a failed reset, whose time limits end once `reached` returns true (default: in RESETTING)."""
+    """The report of a reset that fails because its time limits end once `reached` returns true (default:
+    RESETTING)."""
     reports: list[ResetReport] = []
 
     async def reset() -> None:

@@ -1,8 +1,8 @@
 """Selects the tests of a run.
 
-    ./test          the quick tests: in this process, and of each test its asyncio variant only
-    ./test --all    every test that .ci/run runs, with a path only those in the path
-    ./test PATH     every test there, whatever its markers
+    ./test          the quick tests: those that run in this process, only with asyncio
+    ./test --all    every test that .ci/run runs; if a path is given, only its tests
+    ./test PATH     every test in the path, with any markers
 
 `-m` overrides all three. A test is `quick` unless it has one of the markers in `NOT_QUICK`, is in one of the
 `PROCESS_FOLDERS`, or is the uvloop or trio variant of a test without the marker `every_loop`. The marker `quick` is
@@ -52,7 +52,7 @@ def add_option(parser: pytest.Parser) -> None:
         "--all",
         action="store_true",
         dest="every_test",
-        help="every test that .ci/run runs, not the quick ones only",
+        help="run every test that .ci/run runs, not only the quick tests",
     )
 
 
@@ -70,7 +70,7 @@ def choose(config: pytest.Config) -> None:
         check_paths(config.invocation_params.dir, config.args)
     if any(argument.startswith("-m") for argument in config.invocation_params.args):
         check_markers(option.markexpr, (line.partition(":")[0] for line in config.getini("markers")))
-    # Without the cache plugin (-p no:cacheprovider) the last two do not exist.
+    # `lf` and `failedfirst` do not exist without the cache plugin (-p no:cacheprovider).
     elif option.every_test or getattr(option, "lf", False) or getattr(option, "failedfirst", False):
         option.markexpr = ALL
     elif not named:
@@ -78,7 +78,7 @@ def choose(config: pytest.Config) -> None:
 
 
 def check_paths(folder: Path, names: Iterable[str]) -> None:
-    """Raises UsageError unless each file or folder exists; `::` and a test may follow the name."""
+    """Raises UsageError unless each file or folder exists. A name may end with `::` and a test."""
     for name in names:
         path = folder / name.partition("::")[0].partition("[")[0]
         if not path.exists():
@@ -119,24 +119,24 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def is_quick(item: pytest.Item) -> bool:
-    """Whether ./test selects it."""
+    """Whether ./test selects the test."""
     if any(item.get_closest_marker(name) for name in NOT_QUICK):
         return False
     return loop_of(item) in ("asyncio", "") or item.get_closest_marker("every_loop") is not None
 
 
 def loop_of(item: pytest.Item) -> str:
-    """The event loop of a test that runs on several; "" for other tests."""
+    """The event loop of a test that runs on several event loops; "" for other tests."""
     variant = getattr(item, "callspec", None)
     return str(variant.params.get("anyio_backend", "")) if variant is not None else ""
 
 
 @contextmanager
 def guarded(item: pytest.Item) -> Generator[None]:
-    """Inside the block a quick test cannot start a process.
+    """In the block, a quick test cannot start a process.
 
-    The functions are replaced during the test. An audit hook cannot be removed, and makes tests that trace each line
-    five times slower.
+    The functions that start processes are replaced during the test. An audit hook is not used, because it cannot be
+    removed and makes tests that trace each line five times slower.
     """
     with pytest.MonkeyPatch.context() as patch:
         if item.get_closest_marker(QUICK):

@@ -33,11 +33,11 @@ PACKAGE = ROOT / "aioacl"
 # --- layers -------------------------------------------------------------------------------------------------------
 
 READERS = {
-    "_library.load": "AIOACL_STRICT; passes the environment to `locate`, or nothing of it",
-    "_library.locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the places that set_env.sh names",
+    "_library.load": "AIOACL_STRICT; passes the environment, or an empty one, to `locate`",
+    "_library.locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the variables that set_env.sh sets",
     "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which are applied again for each test",
     "_conformance": "sets for each child the number of devices that its vector needs",
-    "_cli": "doctor reports the environment, demo sets the simulator's",
+    "_cli": "doctor reports the environment, demo sets the simulator's variables",
 }
 LINES_AT_MOST = 400
 
@@ -49,7 +49,7 @@ def _sections() -> dict[str, str]:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Returns the cells of the tables in a text, without the rules below the headers."""
+    """Returns the cells of the tables in a text, without the lines below the headers."""
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")
     ]
@@ -82,14 +82,15 @@ def _modules() -> dict[str, Path]:
 
 
 def _row_of(module: str, known: Iterable[str]) -> str | None:
-    """Returns the name in the table that covers a module: its own name, or that of a package above it."""
+    """Returns the name in the table that covers a module: its own name, or the name of a parent package."""
     while module and module not in known:
         module = module.rpartition(".")[0]
     return module or None
 
 
 def _imports(path: Path) -> set[str]:
-    """Returns the names that a file imports from the package, anywhere in it, also only for type checking."""
+    """Returns the names that a file imports from the package, at any place in the file, also only for type
+    checking."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
@@ -103,7 +104,7 @@ def _imports(path: Path) -> set[str]:
 
 
 def _edges() -> set[tuple[str, str]]:
-    """Returns the pairs of a module and a module that it imports; the compiled module is `_acl`."""
+    """Returns pairs of a module and a module that it imports. The compiled module is `_acl`."""
     modules = {*_modules(), "_acl"}
     edges = {
         (module, _row_of(name.removeprefix("aioacl."), modules) or "aioacl")
@@ -171,7 +172,7 @@ def test_long_files_are_named_with_a_reason() -> None:
     }
     named = set(re.findall(r"`([\w/.]+)`", _sections()["Files above 400 lines"]))
     assert long == named, (
-        "ARCHITECTURE.md, Files above 400 lines: add the new ones with a reason, remove the others"
+        "ARCHITECTURE.md, Files above 400 lines: add new files with a reason, and remove files that are now short"
     )
 
 

@@ -19,7 +19,7 @@ EDITED = "aioacl/simulator/csrc/stream/stream.c"
 
 
 def written(folder: Path, *names: str) -> Path:
-    """Makes an empty file of each name, and returns the folder."""
+    """Creates an empty file with each name, and returns the folder."""
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def test_generated_source_that_does_not_change_keeps_its_time(tmp_path: Path) ->
 
 
 def linked() -> dict[str, set[str]]:
-    """Returns the objects that each library of the simulator is linked from, as the last build planned it."""
+    """Returns the objects from which each library of the simulator is linked, according to the last build's plan."""
     text = (ROOT / build_ninja.build_folder() / "build.ninja").read_text()
     rows = re.findall(r"^build \S*/lib/(libascendcl\S+): link ([^|\n]+)", text, flags=re.MULTILINE)
     return {name: set(objects.split()) for name, objects in rows}

@@ -1,4 +1,4 @@
-"""The scripts of .ci report what is missing."""
+"""The scripts of .ci report missing tests, parts and steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CI = Path(__file__).parents[1] / ".ci"
 
 @pytest.fixture
 def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """.ci/counts.py, with its own file of minimums and with fixed numbers in place of counts."""
+    """.ci/counts.py with a temporary file of minimums, and with fixed numbers in place of counts."""
     spec = importlib.util.spec_from_file_location("counts", CI / "counts.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,7 +1,7 @@
-"""A reminder of the rules for text in CONTRIBUTING.md: phrases that technical English has no use for.
+"""Checks a part of the rules for text in CONTRIBUTING.md: phrases that do not belong in technical English.
 
 Each entry of PHRASES was hard to understand at first reading. Its number is how often it occurred in this project.
-Reading is the real check; this test only keeps known faults from coming back.
+This test only keeps these phrases from being used again; it does not replace reading.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = ("aioacl", "benchmarks", "docs", "examples", "scripts", "tests", ".ci")
 TEXT: Final = (".py", ".c", ".h", ".inc", ".md", ".toml", ".sh")
-# The pattern, in how many lines it was found before the text was rewritten, and what to write instead.
+# The pattern, the number of lines with it before the text was rewritten, and what to write instead.
 PHRASES: Final = {
-    r"(?<!there )is none": (42, "say what was expected and what came"),
+    r"(?<!there )is none": (42, "state what was expected and what came"),
     r"(?<!there )is no (stream|event|number|byte|buffer|time)": (17, "expected a stream, got ..."),
     r"nobody": (214, "name the thread, the caller or the code: no thread waits"),
     r"somebody": (143, "another thread, other code, the caller"),
@@ -41,7 +41,7 @@ PHRASES: Final = {
 # Files that use a phrase in an ordinary sense, each with the reason.
 ALLOWED: Final[dict[str, dict[str, str]]] = {
     "tests/test_language.py": dict.fromkeys(PHRASES, "the list itself"),
-    "CHANGELOG.md": dict.fromkeys(PHRASES, "what was released or noted is not rewritten"),
+    "CHANGELOG.md": dict.fromkeys(PHRASES, "entries of the changelog are not rewritten"),
     "tests/native/sim/faults.c": {"nobody": "a function name that does not exist"},
     "tests/native/sim/kernels.c": {"nobody": "a kernel name that does not exist"},
     "tests/simulator/test_faults_env.py": {"nobody": "a function name that does not exist"},
@@ -57,7 +57,7 @@ def _files() -> list[str]:
 
 @cache
 def _prose(name: str) -> str:
-    """What a person reads in a file, with lines kept: comments, strings and names of tests; all of a page."""
+    """The text in a file, at its lines: comments, strings and names of tests, or all text of a page."""
     text = (ROOT / name).read_text()
     if name.endswith(".py"):
         lines = [""] * (text.count("\n") + 2)

@@ -1,4 +1,5 @@
-"""The distributions are complete: sdist from the tree, wheel from the sdist, and the wheel works on its own."""
+"""The distributions are complete: the sdist is built from the tree, the wheel from the sdist, and the wheel works
+alone."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ device.close().result()
 
 
 def _run(*command: str | Path, cwd: Path) -> str:
-    """Returns what the command printed."""
+    """Returns the output of the command."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL", "PYTHON"))}
     ran = subprocess.run(
         command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=300, check=False

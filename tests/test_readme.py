@@ -1,8 +1,8 @@
 """The pages are correct: their commands exist, their links have targets, and their programs run.
 
-A block that is fenced as `python` is a program. If the next block is fenced as `text`, the program must print that.
-A program that defines tests is run by pytest. If a block is not run here, a comment above it has the reason:
-`<!-- not run: ... -->`. The pages in OWN_TESTS have their own tests for each block.
+A block that is fenced as `python` is a program. If the next block is fenced as `text`, the program must print this
+text. pytest runs programs that define tests. If a block is not run here, a comment above it gives the reason: `<!--
+not run: ... -->`. The pages in OWN_TESTS have their own tests for each block.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOOP = 'asyncio_default_fixture_loop_scope = "function"\n'
 
 @dataclass(frozen=True)
 class Snippet:
-    """A program of a page, and what the page says that it prints, or None."""
+    """A program of a page, and the output that the page shows, or None."""
 
     name: str
     program: str

@@ -1,4 +1,4 @@
-"""docs/reference has a page for each public name, made from the signatures and docstrings."""
+"""docs/reference describes each public name on a page, which is made from the signatures and docstrings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""./test runs the tests that CONTRIBUTING.md describes, and a quick test starts no process."""
+"""./test runs the tests that CONTRIBUTING.md describes, and quick tests start no process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_marker_that_is_not_registered_is_an_error() -> None:
 
 
 def item(*markers: str, loop: str | None = None) -> Any:
-    """Returns a substitute for a test with these markers, for the selection."""
+    """Returns a substitute for a test with these markers, which the selection accepts."""
     variant = SimpleNamespace(params={"anyio_backend": loop} if loop else {})
     return SimpleNamespace(
         callspec=variant, get_closest_marker=lambda name: name if name in markers else None
@@ -136,7 +136,7 @@ def test_quick_test_that_starts_a_process_fails(start: Callable[[], object]) -> 
 def test_workers_of_xdist_select_what_the_controller_selects(
     arguments: tuple[str, ...], selected: int
 ) -> None:
-    """It is checked with the longest test, which the workers only collect."""
+    """Uses the longest test, which the workers only collect and do not run."""
     command = [sys.executable, "-m", "pytest", "-n", "1", "--setup-plan", "-k", "whole_sweep", *arguments]
     done = subprocess.run(
         command, cwd=selection.HERE.parent, capture_output=True, text=True, check=False, timeout=100

@@ -1,4 +1,4 @@
-"""The programs of docs/services.md and docs/failures.md work as the pages say."""
+"""The programs of docs/services.md and docs/failures.md work as described there."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_program_prints_the_expected_lines(program: Path) -> None:
     ran = run(program, AIOACL_LIBRARY="simulator")
     assert (ran.returncode, ran.stderr) == (0, "")
     lines = ran.stdout.splitlines()
-    lines.remove("True True")  # printed by the operator; the guard prints the rest
+    lines.remove("True True")  # printed by the operator; the guard prints the other lines
     assert [line for line in lines if not line.startswith("revoked ")] == [
         "draining DRAINING 1 ",
         "resetting RESETTING 1 ",
@@ -179,6 +179,6 @@ def test_call_that_never_returns_ends_the_service_and_leaves_no_task(
     ):
         asyncio.run(service["main"]())
     assert [type(error) for error in caught.value.exceptions] == [aioacl.DeviceQuarantined]
-    assert caplog.records == []  # for instance of asyncio: an error of a task that was never retrieved
+    assert caplog.records == []  # for example, asyncio logs an error that was never retrieved from its task
     simulator.release_all()
-    aioacl.open_device().result().close().result()  # balances the set of the close that failed
+    aioacl.open_device().result().close().result()  # balances the set that the failed close has left

@@ -1,7 +1,7 @@
-"""What the type checkers accept and refuse, and whether docs/typing.md describes it correctly.
+"""The programs that the type checkers accept and refuse, and whether docs/typing.md describes this correctly.
 
-The type checkers belong to the extra `lint`, which .ci/run and .ci/slow install. They search for aioacl as a user's
-type checkers do: in the environment, not in the folder of the program.
+The type checkers belong to the extra `lint`, which .ci/run and .ci/slow install. Like a user's type checkers, they
+search for aioacl in the environment, not in the folder of the program.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def commands() -> list[list[str]]:
 
 def mypy(folder: Path, program: str, settings: str = STRICT, python: str = PYTHONS[0]) -> str:
     """Returns the output of mypy for a program, job.py, in a project with these settings."""
-    pytest.importorskip("mypy", reason="needs mypy, of the extra `lint`")
+    pytest.importorskip("mypy", reason="needs mypy; install the extra `lint`")
     (folder / "job.py").write_text(program)
     (folder / "pyproject.toml").write_text(settings)
     options = ["--follow-imports=silent", "--no-error-summary", f"--python-version={python}"]
@@ -127,7 +127,7 @@ def refused_by_mypy(folder: Path, program: str, python: str) -> set[int]:
 
 def refused_by_pyright(folder: Path, program: str, python: str) -> set[int]:
     """Returns the lines in which pyright finds an error."""
-    pytest.importorskip("pyright", reason="needs pyright, of the extra `lint`")
+    pytest.importorskip("pyright", reason="needs pyright; install the extra `lint`")
     (folder / "job.py").write_text(program)
     settings = {"typeCheckingMode": "strict", "pythonVersion": python}
     (folder / "pyrightconfig.json").write_text(json.dumps({**settings, "include": ["job.py"]}))
@@ -173,7 +173,7 @@ class TestTypes:
         assert len(output) == len(blocks("python", "# reported")) == 2
         errors = [line for line in mypy(tmp_path, program, settings).splitlines() if ": error: " in line]
         assert errors == output[case].splitlines()
-        assert mypy(tmp_path, program) == ""  # in strict mode, without the check
+        assert mypy(tmp_path, program) == ""  # strict mode, without the check for unused awaitables
 
     def test_each_way_of_the_page_to_satisfy_the_check_is_accepted(self, tmp_path: Path) -> None:
         reported, _ = blocks("python", "# reported")
@@ -186,7 +186,7 @@ class TestTypes:
 
     @pytest.mark.parametrize("checker", CHECKERS)
     def test_command_of_the_page_checks_the_program_of_the_page(self, tmp_path: Path, checker: str) -> None:
-        pytest.importorskip(checker, reason=f"needs {checker}, of the extra `lint`")
+        pytest.importorskip(checker, reason=f"needs {checker}; install the extra `lint`")
         (command,) = [command for command in commands() if command[1:3] == ["-m", checker]]
         assert command[-1] == "job.py"
         (program,) = blocks("python", "from __future__ import annotations")

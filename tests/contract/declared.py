@@ -1,8 +1,8 @@
-"""What the simulator declares, and what five releases of CANN declared: functions with normalised prototypes.
+"""The declarations of the simulator and of five releases of CANN: functions with normalised prototypes, enumerators.
 
-`prototypes.tsv` has one line for each prototype: the oldest and the newest release whose headers have it, the header
-that declares it, and the prototype without the names of parameters. A function whose prototype changed has two lines.
-`enumerators.tsv` has the releases, enumeration, name and value of each enumerator.
+`prototypes.tsv` has one line for each prototype. Its columns are the oldest and the newest release whose headers have
+it, the header that declares it, and the prototype without the names of parameters. A function whose prototype changed
+has two lines. `enumerators.tsv` has the releases, enumeration, name and value of each enumerator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS: Final = """
 #define ACL_FN(kind, ret, name, params, args, since) since ret name params;
 #include "sim_api.inc"
 """
-# Enumerators that one or two releases had, and the newest headers have not.
+# Enumerators that one or two releases had, but that the newest headers do not have.
 WITHDRAWN: Final = {"ACL_PROF_AIV_METRICS", "ACL_PROF_SCALE", "ACL_HIFLOAT4", "ACL_OPT_EARLY_START"}
 TYPEDEF_ENUM: Final = re.compile(r"typedef\s+enum\s*\w*\s*\{(?P<body>[^}]*)\}\s*(?P<name>\w+)\s*;")
 ENUMERATOR: Final = re.compile(r"^\s*([A-Z]\w+)[^=]*(?:=\s*(-?\w+))?")

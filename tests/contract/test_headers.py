@@ -1,4 +1,4 @@
-"""aioacl declares what the vendor's headers declare: a compiler reads both together."""
+"""A compiler reads the declarations of aioacl and of the vendor's headers together, so they must agree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLAGS = ("-std=c11", "-Wall", "-Werror", "-Wno-deprecated-declarations", "-c", "
 
 
 def compile_with(compiler: str, folder: Path, source: str) -> None:
-    """Compiles a program that includes the vendor's headers; a failure shows the output of the compiler."""
+    """Compiles a program that includes the vendor's headers. A failure shows the output of the compiler."""
     program = folder / "program.c"
     program.write_text(f"{vendor.inclusions()}\n{source}\n")
     command = [compiler, *FLAGS, f"-I{vendor.include_folder()}", str(program)]
@@ -56,7 +56,7 @@ def _has(name: str) -> bool:
 
 
 def test_vendor_headers_lack_only_newer_functions() -> None:
-    """The headers are slightly older than CANN 9.1; test_prototypes.py checks the functions that they lack."""
+    """The headers are slightly older than CANN 9.1. test_prototypes.py checks the functions that are not in them."""
     lacking = [function for name, function in declared().items() if not _has(name)]
     assert {function.name for function in lacking if function.since != "master"} == LACKING
     assert {name for name, function in declared().items() if function.since == "master"} <= {
@@ -66,7 +66,7 @@ def test_vendor_headers_lack_only_newer_functions() -> None:
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_functions_can_be_declared_again_after_the_vendor_headers(compiler: str, tmp_path: Path) -> None:
-    """A second prototype that is incompatible with the first is an error."""
+    """A second prototype that is incompatible with the first one is an error."""
     ours = next(line for line in types_text().splitlines() if "acldumpMessageCallback" in line)
     again = [f"{function.prototype};" for name, function in declared().items() if _has(name)]
     assert len(again) > 550
@@ -82,7 +82,7 @@ def test_prototype_that_differs_is_an_error(tmp_path: Path) -> None:
 
 
 def test_enumerations_have_all_enumerators_of_the_vendor_headers() -> None:
-    """aioacl's enumerations are those of the newest headers, so they may have more."""
+    """aioacl's enumerations come from the newest headers, so they may have more enumerators."""
     theirs, ours = enumerations(vendor.text()), enumerations(types_text())
     both = ours.keys() & theirs.keys()
     assert len(both) > 75
@@ -96,7 +96,7 @@ def test_enumerators_have_the_values_of_the_vendor_headers(compiler: str, tmp_pa
         f'_Static_assert((long long){name} == {value}, "{name}");'
         for body in enumerations(types_text()).values()
         for name, value in body.items()
-        if _has(name) and name != "ACL_PROF_ARGS_MAX"  # the number of the others, which grows
+        if _has(name) and name != "ACL_PROF_ARGS_MAX"  # the count of the other enumerators, which increases
     ]
     assert len(checks) > 450
     compile_with(compiler, tmp_path, "\n".join(checks))
@@ -128,7 +128,7 @@ def _structures() -> list[str]:
 
 
 def _members(structure: Any, outer: int = 0) -> Iterator[tuple[str, int, int]]:
-    """Yields the name, offset and size of each member; a member of an anonymous union belongs to the structure."""
+    """Yields the name, offset and size of each member, including the members of anonymous unions."""
     for name, field in structure.fields:
         if name:
             open_ended = field.type.kind == "array" and field.type.length is None
@@ -142,7 +142,7 @@ def _layout(name: str) -> Iterator[str]:
     yield f'_Static_assert(sizeof({name}) == {_ffi().sizeof(structure)}, "size of {name}");'
     yield f'_Static_assert(_Alignof({name}) == {_ffi().alignof(structure)}, "alignment of {name}");'
     for member, offset, size in _members(structure):
-        if not _has(member):  # a newer member, in space that these headers reserve
+        if not _has(member):  # a newer member, in space that is reserved in these headers
             continue
         where = f"{name}.{member}"
         yield f'_Static_assert(offsetof({name}, {member}) == {offset}, "offset of {where}");'

@@ -1,7 +1,7 @@
-"""Programs in C and C++ that use only the vendor's headers, -lascendcl or -lacl_rt, and a folder of the simulator.
+"""C and C++ programs that use only the vendor's headers, -lascendcl or -lacl_rt, and a folder of the simulator.
 
-Each names, in its first line, the oldest release of CANN that has all its functions. It is linked with and run against
-that release and the newest.
+The first line of each program gives the oldest release of CANN that has all its functions. The program is linked with
+and run against that release and the newest one.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def test_program_of_the_page_prints_the_output_on_the_page(
     source, target = tmp_path / f"bytes.{suffix}", tmp_path / "bytes"
     source.write_text(text)
     folder = folder_of(NEWEST)
-    # The page's own command has no -Wconversion or similar flag; a reader may choose them.
+    # The command on the page has no -Wconversion or similar flags, but a reader may add them.
     command = [compiler, "-Wall", "-Werror", f"-I{vendor.include_folder()}", f"-I{folder}"]
     subprocess.run([*command, source, "-o", target, f"-L{folder}", "-lascendcl"], check=True)
     assert _run(target, folder).stdout in PAGE.read_text()

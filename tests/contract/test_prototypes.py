@@ -1,4 +1,4 @@
-"""The simulator declares, release by release, what CANN's headers declared."""
+"""For each release, the simulator has the same declarations as CANN's headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.contract.declared import (
     types_text,
 )
 
-# These had no parameters before 9.1. A callee cannot notice the difference.
+# These functions had no parameters before 9.1. A callee cannot notice the difference.
 CHANGED = {f"aclrtSnapShotProcess{step}" for step in ("Lock", "Unlock", "Backup", "Restore")}
 
 

@@ -1,8 +1,8 @@
 """An unmodified torch_npu on the simulator: it imports, and its runtime part works.
 
-Its wheels come from the package index. They go into a virtual environment in the user's cache, which is kept. The tests
-are skipped if the wheels cannot be installed. torch has to be a build without CUDA; PyPI has none, so PyTorch's own
-index is used too.
+The wheels of torch_npu are downloaded from the package index and installed in a virtual environment in the user's
+cache, which is kept. The tests are skipped if the wheels cannot be installed. torch must be a build without CUDA.
+PyPI has no such build, so PyTorch's own index is used too.
 """
 
 from __future__ import annotations
@@ -109,14 +109,14 @@ def python() -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder that a user makes by `python -m aioacl simulator dir`."""
+    """The folder that a user makes with `python -m aioacl simulator dir`."""
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
     command = [sys.executable, "-m", "aioacl", "simulator", "dir"]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _run(python: Path, folder: str, tmp_path: Path, program: str) -> str:
-    """Runs the program in a new process that finds the simulator by LD_LIBRARY_PATH only. Returns its last line."""
+    """Runs the program in a new process that finds the simulator only by LD_LIBRARY_PATH. Returns its last line."""
     ours = ("AIOACL", "ASCEND", "PYTHON", "TORCH")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environ |= {"LD_LIBRARY_PATH": folder, "AIOACL_SIM_TRACE": str(tmp_path / "trace.jsonl")}

@@ -1,4 +1,4 @@
-"""The vendor's headers, from the torch-npu wheel: downloaded once and kept in the user's cache.
+"""The vendor's headers, from the torch-npu wheel. They are downloaded once and kept in the user's cache.
 
 aioacl must not distribute them, so a test that needs them downloads them, and is skipped if there is no network. With
 AIOACL_CONTRACT=required, as in .ci/run, it fails instead. The wheel is pinned by its hash. Its platform is fixed
@@ -49,7 +49,7 @@ DOWNLOAD_SECONDS: Final = 300
 
 
 def cache_folder() -> Path:
-    """Returns the folder in the user's cache for what tests download once and keep."""
+    """Returns the folder in the user's cache for files that tests download once and keep."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     base = cache_home if cache_home.is_absolute() else Path.home() / ".cache"
     return base / "aioacl-tests"

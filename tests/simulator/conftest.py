@@ -11,5 +11,5 @@ from tests import kit
 
 @pytest.fixture(params=["asyncio"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    """asyncio instead of the three event loops of tests/conftest.py, with the same id."""
+    """Uses asyncio, with the same id, instead of the three event loops of tests/conftest.py."""
     return kit.BACKENDS[request.param]

@@ -1,4 +1,4 @@
-"""Helpers of these tests: direct ACL calls that return codes, on a device of the calling thread."""
+"""Helpers for direct ACL calls that return codes, on a device that is set on the calling thread."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def new_pinned(size: int = 64) -> Any:
 
 
 def malloc(size: int = 64) -> int:
-    """The code of an allocation; the memory is freed at once."""
+    """Allocates memory and frees it at once. Returns the code of the allocation."""
     place = ffi.new("void **")
     code = rc("aclrtMalloc", place, size, 0)
     if place[0] != ffi.NULL:

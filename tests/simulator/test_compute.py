@@ -135,7 +135,7 @@ def put(parameter: Any, value: bytes, *, address: bool = False) -> None:
 
 
 class Random:
-    """A task on a device, with a counter of its own."""
+    """A task that generates random numbers on a device, with its own counter."""
 
     def __init__(self, device: Device, stream: Stream, result: DeviceBuffer, counter: DeviceBuffer) -> None:
         self.device, self.stream, self.result, self.counter = device, stream, result, counter
@@ -161,7 +161,7 @@ class Random:
 
 @asynccontextmanager
 async def generating(open_device: OpenDevice, size: int) -> AsyncGenerator[Random]:
-    """A task with a counter of zero, and a result of that many bytes, all of them 0xff."""
+    """A task whose counter is zero, and whose result has that many bytes, each 0xff."""
     async with (
         open_device() as device,
         device.create_stream() as stream,
@@ -202,7 +202,7 @@ async def test_uniform_numbers_fill_their_range(open_device: OpenDevice, name: s
     assert min(found) >= -10
     assert max(found) < 30
     middle = 9.5 if letter == "i" else 10
-    assert abs(sum(found) / len(found) - middle) < 0.6  # five standard errors
+    assert abs(sum(found) / len(found) - middle) < 0.6  # within five standard errors
     quarters = [sum(-10 + 10 * part <= value < 10 * part for value in found) for part in range(4)]
     assert all(abs(quarter - 2000) < 200 for quarter in quarters)
 
@@ -216,7 +216,7 @@ async def test_normal_numbers_have_their_mean_and_deviation(open_device: OpenDev
     assert abs(mean - 5) < 0.12
     assert abs(deviation - 2) < 0.08
     beyond = sum(abs(value - 5) > 4 for value in found)
-    assert 270 < beyond < 460  # 4.55 %
+    assert 270 < beyond < 460  # 4.55 % of 8000 are expected
 
 
 @pytest.mark.anyio
@@ -226,7 +226,7 @@ async def test_truncated_normal_numbers_stay_within_two_deviations(open_device: 
     assert all(1 <= value <= 9 for value in found)
     assert abs(sum(found) / len(found) - 5) < 0.14
     within = sum(abs(value - 5) < 2 for value in found) / len(found)
-    assert 0.68 < within < 0.75  # 71.5 %
+    assert 0.68 < within < 0.75  # 71.5 % are expected
 
 
 @pytest.mark.anyio

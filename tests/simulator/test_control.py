@@ -1,4 +1,4 @@
-"""The simulator's controls in Python: holding, failing, hanging and counting calls, and the journal."""
+"""The simulator's controls in Python: hold streams, make calls fail or hang, count calls, read the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The effects of rules on calls and tasks. Times are those of a virtual clock that the tests advance."""
+"""The effects of rules on calls and tasks. All times refer to a virtual clock that the tests advance."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_late_copy_reads_its_source_when_it_ends(late: str, moved: bool) -> None
 )
 def test_errmsg_replaces_the_next_error_text_only(kind: Any, expected: Callable[[str], bool]) -> None:
     with device():
-        assert rc("aclrtGetDeviceCount", ffi.NULL) == 100000  # leaves a text, EH0008
+        assert rc("aclrtGetDeviceCount", ffi.NULL) == 100000  # leaves the error text EH0008
         with simulator.fault(COUNT, nth=1, rc=507000, errmsg=kind):
             assert query() == 507000
         assert expected(text_of(lib.aio_error_text()))

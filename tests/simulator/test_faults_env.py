@@ -1,4 +1,4 @@
-"""Faults set by the environment of a process, mistakes in it, replay by the seed, and the trace."""
+"""Faults set by environment variables, mistakes in these variables, replay by the seed, and the trace."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MAPPED = 0x2  # ACL_HOST_REG_MAPPED
 
 @contextmanager
 def loaded(device: Device) -> Generator[CData]:
-    """A loaded binary, whose kernels are the registered ones."""
+    """A loaded binary. Its kernels are the registered kernels."""
     binary = ffi.new("aclrtBinHandle *")
     on(device).aclrtBinaryLoadFromData(b"code", 4, ffi.NULL, binary)
     try:

@@ -1,4 +1,4 @@
-"""Controls that get a wrong name of a function or option, or a wrong device."""
+"""Controls that are called with the wrong name of a function or option, or with a wrong device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of checks: which error a call with several mistakes returns. It is the order of the runtime."""
+"""The order of checks: which error a call with several mistakes returns. The runtime checks in the same order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts Python processes for tests quickly: a server imports the modules once and forks for each request.
+"""Starts Python processes for tests quickly. A server imports the modules once and forks for each request.
 
 Theory of operation
 -------------------
@@ -6,30 +6,31 @@ Theory of operation
 `Forked(command)` and `run(command)` take the command line of a real process, `[sys.executable, *flags, "-c", text,
 ...]`, `-m` with a module, or a file, and behave like `subprocess.Popen` and `subprocess.run`.
 
-A test process has at most one server for each set of flags, and another for `-m pytest`. It starts with the first
-request: `python *flags -c BOOT` imports the modules in PRELOADED, then listens on a socket in a private folder. The one
-for pytest runs pytest once, on a test that does nothing, so that pytest and its plugins are imported. A server has one
-thread and has loaded no ACL library, so a fork starts without any ACL state.
+A test process has at most one server for each set of flags, and another server for `-m pytest`. A server starts with
+the first request: `python *flags -c BOOT` imports the modules in PRELOADED, then listens on a socket in a private
+folder. The server for pytest runs pytest once, on a test that does nothing, so that pytest and its plugins are
+imported. A server has one thread and has loaded no ACL library, so a fork starts without any ACL state.
 
-For each request the test process connects and sends the arguments, the environment, the folder and the descriptors
-of the child. The server forks and answers with the child's number and a pidfd, and later with the wait status. The
-connection is the only thing that the test process holds open, and it is closed with the `Forked`.
+For each request the test process connects and sends the arguments, the environment, the folder and the descriptors of
+the child. The server forks and answers with the child's number and a pidfd, and later with the wait status. The test
+process keeps only the connection open, until the `Forked` is closed.
 
-The child replaces its descriptors, `os.environ`, `sys.argv` and `sys.path[0]`. Then `serve()` returns the program as a
-code object to BOOT, which executes it as `__main__` on the main thread, with no frame of the server left on the stack
-but BOOT's own. So the interpreter ends as it always does: exit handlers, threads, status and stderr are those of a
-real process. Only a traceback shows one more frame.
+The child replaces its descriptors, `os.environ`, `sys.argv` and `sys.path[0]`. Then `serve()` returns the program as
+a code object to BOOT, which executes it as `__main__` on the main thread. The only frame of the server that is left
+on the stack is BOOT's own. So the interpreter ends as usual: exit handlers, threads, status and stderr are the same
+as in a real process. Only a traceback shows one more frame.
 
-The server freezes its objects (`gc.freeze`), because a collection in a child would copy their pages. Therefore modules
-are cleared one at a time when the child ends. With `exact_end` the child collects everything, as a real process does;
-that makes its end about ten times as expensive.
+The server freezes its objects (`gc.freeze`), because a collection in a child would copy their pages. Therefore
+modules are cleared one at a time when the child ends. With `exact_end` the child collects everything, as a real
+process does. This makes its end about ten times slower.
 
 The server ends on request, or when the test process ends (a pidfd reports that), and kills the children that are left.
 
-What the interpreter or the dynamic loader reads when a process starts comes from the server: variables such as
-PYTHONUTF8 and LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. So do the resource limits, the umask and the ignored
-signals. A request whose variables differ in these is refused, see `serves()`. A test of imports, of the
-start of the interpreter, of inherited limits, or of modules that are missing uses a real process.
+A child inherits from the server everything that the interpreter or the dynamic loader reads when a process starts:
+variables such as PYTHONUTF8 and LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. It also inherits the resource
+limits, the umask and the ignored signals. A request in which such a variable differs is refused, see `serves()`. A
+test of imports, of the start of the interpreter, of inherited limits, or of modules that are missing uses a real
+process.
 """
 
 from __future__ import annotations
@@ -62,22 +63,22 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 START_SECONDS: Final = 60.0
-REQUEST_SECONDS: Final = 10.0  # between a connection and its request
+REQUEST_SECONDS: Final = 10.0  # longest time between a connection and its request
 REQUEST_BYTES: Final = 1 << 17
 MOST_DESCRIPTORS: Final = 8
-FIRST_FREE: Final = 64  # descriptors of a request are numbered below
+FIRST_FREE: Final = 64  # the numbers of a request's descriptors are lower
 READY: Final = b"ready\n"
 END: Final = b"end"
 PLAIN, PYTEST = "plain", "pytest"
 PR_SET_PDEATHSIG: Final = 1
-# Not a module that a command line may name: runpy warns if it is already imported.
+# A module that a command line may run must not be in this list, because runpy warns if it is already imported.
 PRELOADED: Final = (
     *("asyncio", "anyio", "anyio._backends._asyncio", "anyio._backends._trio", "trio", "runpy"),
     *("aioacl", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
     *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
 )
-# pytest itself imports its plugins, and this file what its tests are likely to import: it warns of a plugin that was
-# imported before pytest could rewrite the plugin's assertions.
+# A test file, whose run makes pytest import its plugins. It also imports what tests are likely to import. Plugins
+# must not be imported earlier: pytest warns if it could not rewrite the assertions of a plugin.
 WARM_UP: Final = """
 import unittest
 import aioacl.simulator, aioacl.testing._hooks, anyio._backends._asyncio, anyio._backends._trio, runpy
@@ -99,7 +100,7 @@ exec(forkserver.serve())
 
 @dataclass(frozen=True)
 class Server:
-    """A server that listens at the address, and the variables that it was started with."""
+    """A server: the address at which it listens, and the variables with which it was started."""
 
     address: str
     at_start: Mapping[str, str]
@@ -114,12 +115,12 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def serves(environ: Mapping[str, str]) -> bool:
-    """Whether a process with these variables can be a fork: the variables that are read at the start are unchanged."""
+    """Whether a process with these variables can be forked: those that are read at the start must be unchanged."""
     return _read_at_start(environ) == _read_at_start(os.environ)
 
 
 def server(flags: Sequence[str], kind: str) -> Server:
-    """The server of this process for these flags; starts it the first time."""
+    """The server of this process for these flags. The first call starts it."""
     with _lock:
         key = (os.getpid(), tuple(flags), kind)
         if key not in _servers:
@@ -152,13 +153,13 @@ def _start_server(flags: Sequence[str], kind: str) -> Server:
 
 def _end_server(owner: int, process: subprocess.Popen[bytes], address: str) -> None:
     if os.getpid() != owner:
-        process.returncode = 0  # it is another process's child, so this process must not warn
+        process.returncode = 0  # a child of another process, so this process must not warn about it
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(address)
         connection.send(END)
     process.wait(START_SECONDS)
-    shutil.rmtree(Path(address).parent, ignore_errors=True)  # a killed server has left the folder
+    shutil.rmtree(Path(address).parent, ignore_errors=True)  # a killed server leaves its folder
 
 
 def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -257,17 +258,17 @@ class Forked:
         self.wait()
 
     def send_signal(self, number: int) -> None:
-        """Signals it, unless it has ended."""
+        """Sends the signal to the process, unless it has ended."""
         if self.returncode is None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def kill(self) -> None:
-        """Kills it."""
+        """Kills the process."""
         self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its status, or minus the number of the signal that ended it."""
+        """Waits for the end; returns the exit status, or minus the number of the signal that ended the process."""
         if self.returncode is None:
             self._connection.settimeout(timeout)
             try:
@@ -282,7 +283,7 @@ class Forked:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Waits for its end; returns what it wrote to stdout and stderr."""
+        """Waits for the end of the process; returns its stdout and stderr."""
         end = None if timeout is None else time.monotonic() + timeout
         if self.stdin is not None and not self._readers:
             with suppress(BrokenPipeError):
@@ -331,7 +332,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Request:
-    """The program of a child and its surroundings."""
+    """The program of a child and its environment."""
 
     arguments: list[str]
     environ: dict[str, str]
@@ -342,7 +343,7 @@ class _Request:
 
 
 def serve() -> CodeType:
-    """Serves until the test process has ended. Returns in each child the program that it is to execute."""
+    """Serves until the test process has ended. In each child, returns the program to execute."""
     _, kind, address, owner = sys.argv[1:]
     if kind == PYTEST:
         _warm_up()
@@ -421,21 +422,21 @@ class _Children:
         connection.settimeout(None)
         if text == END:
             raise _Ended
-        if not text:  # the test process has given up
+        if not text:  # the test process has closed the connection
             connection.close()
             return None
         process = os.fork()
         if process == 0:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the server may be killed
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # if the server is killed
             for each in (self._listener, connection, *(other for _, other in self._connections.values())):
-                each.detach()  # the child closes them by their numbers
+                each.detach()  # the child closes all descriptors by their numbers
             self._connections.clear()
             return _Request(**json.loads(text), sent=sent)
         for descriptor in sent:
             os.close(descriptor)
         pidfd = os.pidfd_open(process)
         self._connections[pidfd] = (process, connection)
-        with suppress(OSError):  # the test process has given up
+        with suppress(OSError):  # the test process has closed the connection
             socket.send_fds(connection, [str(process).encode()], [pidfd])
         return None
 
@@ -447,21 +448,21 @@ class _Children:
             connection.send(str(status).encode())
 
     def kill(self) -> None:
-        """Kills those that are left."""
+        """Kills the children that are left."""
         for process, _ in self._connections.values():
             os.kill(process, signal.SIGKILL)
 
 
 def _become(request: _Request) -> CodeType:
-    """Makes this process the requested one."""
+    """Turns this process into the requested process."""
     if request.exact_end:
         gc.unfreeze()
     _take(request.sent, request.descriptors)
-    vars(threading.main_thread())["_native_id"] = threading.get_native_id()  # Python 3.11 keeps the server's
+    vars(threading.main_thread())["_native_id"] = threading.get_native_id()  # else the server's, in 3.11
     os.environ.clear()
     os.environ.update(request.environ)
     os.chdir(request.folder)
-    for name in ("sys", "forkserver"):  # of BOOT
+    for name in ("sys", "forkserver"):  # names that BOOT has defined
         del vars(sys.modules["__main__"])[name]
     return _program(*request.arguments)
 
@@ -473,13 +474,13 @@ def _take(sent: list[int], wanted: list[int]) -> None:
         os.dup2(descriptor, number)
     others = [number for number in range(max(wanted)) if number not in wanted]
     for number in others:
-        with suppress(OSError):  # it is not open
+        with suppress(OSError):  # the descriptor is not open
             os.close(number)
     os.closerange(max(wanted) + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _program(*arguments: str) -> CodeType:
-    """The program of a command line, with `sys.argv` and `sys.path` set for it."""
+    """Returns the program of a command line, and sets `sys.argv` and `sys.path` for it."""
     kind, *rest = arguments
     if kind == "-c":
         text, *rest = rest
@@ -489,7 +490,7 @@ def _program(*arguments: str) -> CodeType:
         module, *rest = rest
         sys.argv[:] = ["-m", *rest]
         _put_first(Path.cwd())
-        # What the interpreter itself calls for -m.
+        # The interpreter itself calls this function for -m.
         return compile(f"__import__('runpy')._run_module_as_main({module!r})", "<string>", "exec")
     sys.argv[:] = [kind, *rest]
     _put_first(Path(kind).resolve().parent)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def compiled(text: str, library: Path, *options: str) -> Path:
-    """Compiles C to a library that only its owner may write to; returns its path."""
+    """Compiles C to a library that only its owner may write to; returns the library's path."""
     source = library.with_suffix(".c")
     source.write_text(text)
     compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"

@@ -1,4 +1,4 @@
-"""Where in Python code a signal's handler can run, for tests that interrupt it there."""
+"""The places in Python code at which a signal handler can run, for tests that interrupt the code there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @cache
 def beginnings(code: CodeType) -> frozenset[int]:
-    """The offsets of line starts at which a signal can come: not before a bare `try:` or the end of a `with`."""
+    """The offsets of line starts where a handler can run: not before a bare `try:` or the end of a `with`."""
     first: dict[int, int] = {}
     for offset, line in dis.findlinestarts(code):
         first.setdefault(line, offset)

@@ -21,12 +21,12 @@ COLUMNS: Final = 3
 
 
 def words(share: int, of: int, codes: int) -> list[str]:
-    """Returns the arguments of the process that does the share."""
+    """Returns the arguments of the process that runs the share."""
     return ["--share", str(share), "--of", str(of), "--codes", str(codes)]
 
 
 def shares(codes: int, of: int) -> tuple[Tally, list[str]]:
-    """Runs the first shares, each in a process. Returns the joined tally, and the processes that failed."""
+    """Runs the first shares, each in its own process. Returns the joined tally, and the failed processes as text."""
     whole, troubles = Tally(), list[str]()
     with tempfile.TemporaryDirectory(prefix="aioacl-sweep-") as folder:
         running = [
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--replay", nargs=2, metavar=("SCENARIO", "RULE"))
     parser.add_argument("--codes", type=int, default=len(CODES), help="use the first N codes")
     parser.add_argument(
-        "--of", type=int, default=PROCESSES, help="divide the sweep into N shares and do two of them"
+        "--of", type=int, default=PROCESSES, help="divide the sweep into N shares and run two of them"
     )
     parser.add_argument("--share", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--status", type=Path, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Scenarios that call many ACL functions directly, each in the order in which programs use it."""
+"""Scenarios that call many ACL functions directly, in the order in which programs call them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def new(kind: str, count: int = 1) -> Any:
 
 
 def ask(acl: Functions, calls: Mapping[str, tuple[Any, ...]]) -> None:
-    """Calls each function; a type, such as "int32_t *", stands for memory for a result."""
+    """Calls each function. An argument that is a type, such as "int32_t *", is replaced by memory for a result."""
     for name, arguments in calls.items():
         filled = [new(one.removesuffix(" *"), 64) if isinstance(one, str) else one for one in arguments]
         getattr(acl, name)(*filled)
@@ -80,7 +80,7 @@ FACTS: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 async def facts() -> None:
-    """Asks for what the process, a device and its context report about themselves."""
+    """Calls the functions that return facts about the process, a device and its context."""
     async with open_device() as device:
         acl = on(device)
 
@@ -147,7 +147,7 @@ async def streams() -> None:
 
 
 def use_contexts(acl: Functions) -> None:
-    """Makes an explicit context, and an event in it."""
+    """Creates an explicit context, and an event in it."""
     device, before, context, event = (
         new("int32_t"),
         new("aclrtContext"),
@@ -158,7 +158,7 @@ def use_contexts(acl: Functions) -> None:
     acl.aclrtGetCurrentContext(before)
     with ExitStack() as stack:
         acl.aclrtCreateContext(context, device[0])
-        # Not by `acl`: it makes its context current first, which may fail, and this call needs no context.
+        # `acl` is not used here: it first makes its context current, which may fail, and this call needs no context.
         stack.callback(functions.aclrtDestroyContext, context[0])
         stack.callback(acl.aclrtSetCurrentContext, before[0])
         acl.aclrtSetCurrentContext(context[0])
@@ -173,7 +173,7 @@ async def contexts() -> None:
 
 
 def taken(acl: Functions, stack: ExitStack, function: str, free: str, *arguments: object) -> Any:
-    """Returns memory from the function; the stack frees it."""
+    """Allocates memory with the function. The stack frees it."""
     pointer = new("void *")
     getattr(acl, function)(pointer, *arguments)
     stack.callback(getattr(acl, free), pointer[0])
@@ -181,13 +181,13 @@ def taken(acl: Functions, stack: ExitStack, function: str, free: str, *arguments
 
 
 def settled(stream: Any) -> None:
-    """Waits until the stream is idle, because memory in use must not be freed. It asks the simulator: ACL may fail."""
+    """Waits until the stream is idle, because memory in use must not be freed. Queries the simulator, not ACL."""
     pending = control_function("aclsim_pending", "int64_t (*)(void *)")
     assert until_now(lambda: pending(stream) <= 0)
 
 
 def use_memory(acl: Functions) -> None:
-    """Calls each function that allocates memory, and those that copy and fill it."""
+    """Calls each function that allocates memory, and the functions that copy and fill it."""
     with ExitStack() as stack:
         stream = new("aclrtStream")
         acl.aclrtCreateStream(stream)

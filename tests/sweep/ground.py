@@ -1,4 +1,4 @@
-"""What exists between two injections: objects of the simulator, threads, descriptors, open devices."""
+"""The state between two injections: objects of the simulator, threads, descriptors, open devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = ("contexts", "streams", "events", "notifies", "device_blocks", "host_blo
 
 
 def possessions() -> dict[str, int]:
-    """Returns how many objects of each kind exist now."""
+    """Returns the number of objects of each kind."""
     stats = simulator.stats()
     found = {kind: int(getattr(stats, kind)) for kind in KINDS}
     found["retains"] = sum(simulator.retain_count(index) for index in range(2))
@@ -20,7 +20,7 @@ def possessions() -> dict[str, int]:
 
 
 def more_than(before: dict[str, int], *allowed: str) -> dict[str, tuple[int, int]]:
-    """Returns each kind that has grown and is not allowed to, with its number before and now."""
+    """Returns each kind whose number has increased although it must not, with the numbers before and now."""
     now = possessions()
     return {
         kind: (before[kind], now[kind]) for kind in before if now[kind] > before[kind] and kind not in allowed
@@ -43,7 +43,7 @@ def all_closed(seconds: float) -> bool:
 
 
 def force_closed() -> None:
-    """Closes each device that is open, without the code that opened it."""
+    """Closes each open device in place of the code that opened it."""
     for manager in open_devices():
         until_now(lambda m=manager: m.procedure is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
         with manager.admission.changed:

@@ -1,7 +1,7 @@
 """One injection: runs a scenario with one fault, and checks that aioacl kept its promises.
 
-Afterwards there may be: no error that the table of codes does not give; no object left in the simulator, no thread and
-no descriptor; and no violation from the usage checker. The device must open again.
+Every error must be the one that the table of codes gives. Afterwards, no object may be left in the simulator, and no
+thread and no descriptor. The usage checker must report no violation. The device must open again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ CLOSING_SECONDS: Final = 0.3
 OF_DEVICES: Final = (
     Family.DEVICE_FAULT,
     Family.TASK_TIMEOUT,
-)  # if a call that concerns no task returns one of these, the device has failed
+)  # if a call that is not about a task returns one of these, the device has failed
 HANG_SECONDS: Final = 60
 
-# One code for each pair of family and action that the table of codes has.
+# One code for each pair of family and action in the table of codes.
 CODES: Final = (
     507015,  # device fault: new stream
     107020,  # task timeout: new stream
@@ -54,7 +54,8 @@ CODES: Final = (
     545601,  # timeout: reset
 )
 
-# The calls that wake the runtime when work makes no progress. A slow run of any scenario makes them; these always do.
+# The calls that wake the runtime when work makes no progress. A slow run of any scenario makes these calls; the
+# scenarios in CERTAIN always make them.
 WAKING: Final = {"aclrtQueryEvent", "aclrtDestroyStreamForce"}
 CERTAIN: Final[Mapping[str, set[str]]] = {
     "task_that_fails": WAKING,
@@ -83,7 +84,7 @@ SCENARIOS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {
     )
 }
 
-# The kinds of object that a call to free or destroy one leaves when it fails.
+# The kinds of objects that are left when a call to free or destroy an object fails.
 KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
     "aclrtDestroyEvent": ("events",),
     "aclrtDestroyNotify": ("notifies",),
@@ -139,7 +140,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def wrong_error(error: BaseException, code: int) -> str | None:
-    """Returns why the fault may not lead to this error, or None if it may."""
+    """Returns why the fault must not cause this error, or None if it may."""
     own = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.DeviceQuarantined, aioacl.StaleHandleError)
     if not isinstance(error, AclError):
         return f"not an error of aioacl: {type(error).__name__}: {error}"
@@ -154,7 +155,7 @@ def wrong_error(error: BaseException, code: int) -> str | None:
 
 
 class Listener:
-    """Records warnings, and errors that no call of ours raised."""
+    """Records warnings, and errors in threads and finalizers."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -182,7 +183,7 @@ class Listener:
 
 
 def may_leave(injection: Injection) -> tuple[str, ...]:
-    """Returns what may be left: what the failed call should have freed, and the events of a device that failed."""
+    """Returns the kinds of objects that may be left: those of the failed call, and events if the device failed."""
     abandoned = ("events",) if lookup(injection.code).family in OF_DEVICES or _was_reset(injection) else ()
     return (*KEEPS.get(injection.function, ()), *abandoned)
 
@@ -192,7 +193,7 @@ def _was_reset(injection: Injection) -> bool:
 
 
 def take_back_sets(index: int) -> None:
-    """Takes back what a scenario has set by a direct call and could not reset."""
+    """Resets a device that a scenario has set by a direct call and could not reset."""
     manager = manager_of(index)
     if manager.counts.now.retained > manager.counts.own_sets and not ground.open_devices():
         lowlevel.reset_device_force(index)
@@ -202,21 +203,21 @@ def take_back_sets(index: int) -> None:
 
 
 class Bed:
-    """Makes injections: one process, one loop, one baseline."""
+    """Makes injections in one process, with one event loop and one baseline."""
 
     def __init__(self) -> None:
         aioacl.use_library("simulator")
         self._runner = asyncio.Runner()
         for scenario in SCENARIOS.values():
             self._runner.run(scenario())
-        self._recover(Outcome())  # creates what is made once in a process
+        self._recover(Outcome())  # creates the objects that are created once per process
 
     def close(self) -> None:
         """Closes the loop."""
         self._runner.close()
 
     def calls(self, scenario: str) -> list[str]:
-        """Returns the functions that the scenario calls if nothing fails, without those that only a slow run calls."""
+        """Returns the functions that the scenario calls without faults, except those that only a slow run calls."""
         simulator.forget()
         self._runner.run(SCENARIOS[scenario]())
         self._settle()
@@ -224,7 +225,7 @@ class Bed:
         return sorted(names - (WAKING - CERTAIN.get(scenario, set())))
 
     def run(self, injection: Injection) -> Outcome:
-        """Makes the injection and checks what follows."""
+        """Makes the injection and checks the effects."""
         outcome = Outcome()
         simulator.forget()
         before = ground.possessions()
@@ -274,4 +275,4 @@ class Bed:
             until_now(lambda: not ground.more_than(before, *allowed), PATIENCE_SECONDS)
         left = ground.more_than(before, *allowed)
         if left:
-            outcome.complaints.append(f"left behind: {left}")
+            outcome.complaints.append(f"not released: {left}")

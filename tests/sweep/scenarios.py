@@ -1,6 +1,6 @@
-"""Short programs that use aioacl. The sweep runs each of them with many faults, so none takes long.
+"""Short programs that use aioacl. The sweep runs each program with many faults, so every program is short.
 
-A scenario may end in any error of aioacl. In each case it leaves nothing but what `injection.py` allows.
+A scenario may end in any error of aioacl. In each case it leaves only objects that `injection.py` allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOON_SECONDS: Final = 0.005
 
 
 async def copy_and_await() -> None:
-    """Uploads, fills and downloads, and awaits each in another way."""
+    """Uploads, fills and downloads. Each step is awaited in a different way."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
         back = bytearray(SIZE)
         ticket = stream.copy(memory, bytes(SIZE))
@@ -36,7 +36,7 @@ async def copy_and_await() -> None:
 
 
 async def task_that_fails() -> None:
-    """A task fails, which the runtime handles only when it is woken; then the stream is renewed."""
+    """A task fails. The runtime handles the failure only when it is woken. Then the stream is renewed."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
         simulator.fail_next(stream, TASK_CODE)
         ticket = stream.fill(memory, 1)
@@ -50,7 +50,7 @@ async def task_that_fails() -> None:
 
 
 async def events_across_streams() -> None:
-    """A second stream waits for the first; both are timed."""
+    """A second stream waits for the first one. Both are timed."""
     async with (
         open_device() as device,
         device.create_stream() as first,
@@ -136,7 +136,7 @@ async def executor() -> None:
 
 
 async def timeouts() -> None:
-    """Waits with a timeout that is too short, and one that completes."""
+    """Waits whose timeout is too short, and a wait that completes."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
         with simulator.held(stream):
             ticket = stream.fill(memory, 1)

@@ -1,6 +1,7 @@
-"""The sweep: for each scenario, function and code, one call after the other fails, until the fault no longer fires.
+"""The sweep: for each scenario, function and code, it makes each call fail in turn, until the fault no longer fires.
 
-It does this with a fault that fires for one call, and with a fault that stays. Each share runs in its own process.
+It does this with a fault that fires for one call, and with a fault that fires for all later calls. Each share runs in
+its own process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CALLS_MOST: Final = 200
-TRIES: Final = 100  # a scenario makes some calls only if the runtime has not finished when it is asked
+TRIES: Final = 100  # a scenario makes some calls only if the runtime has not finished when aioacl queries
 COMPLAINTS_KEPT: Final = 200
 
 
@@ -55,7 +56,7 @@ class Tally:
 
 
 class Sweeper:
-    """The share of one process."""
+    """Runs the share of one process."""
 
     def __init__(self, status: Path | None = None) -> None:
         self.bed = Bed()
@@ -100,7 +101,7 @@ class Sweeper:
 
 
 def work(share: int, shares: int, codes: Sequence[int], status: Path | None) -> Tally:
-    """Does one share of the whole: every n-th pair of scenario and function, from a start that depends on the share."""
+    """Runs one share: every n-th pair of scenario and function, from a start that depends on the share."""
     sweeper = Sweeper(status)
     pairs = [(name, function) for name in SCENARIOS for function in sweeper.bed.calls(name)]
     for scenario, function in pairs[share::shares]:
@@ -110,7 +111,7 @@ def work(share: int, shares: int, codes: Sequence[int], status: Path | None) -> 
 
 
 def replay(scenario: str, rule: str) -> list[str]:
-    """Repeats one injection, and returns what it found."""
+    """Repeats one injection, and returns its outcome."""
     function, when, code = rule.split(":")
     word, _, number = when.partition("=")
     sticky = word == "after"

@@ -1,4 +1,4 @@
-"""Each call of the runtime fails in turn, and aioacl keeps its promises: a sample here, the whole with `-m sweep`."""
+"""Each call of the runtime fails in turn, and aioacl keeps its promises. All injections run with `-m sweep`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def sweep(*words: str, seconds: float) -> str:
-    """Runs the sweep, which must find nothing, and returns its table."""
+    """Runs the sweep and returns its table. The sweep must find nothing."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.sweep", *words],
         cwd=ROOT,
@@ -27,7 +27,7 @@ def sweep(*words: str, seconds: float) -> str:
 
 
 def numbers(table: str) -> tuple[int, int]:
-    """Returns how many injections there were, and into how many functions."""
+    """Returns the number of injections, and the number of functions with a fault."""
     injections = re.search(r"^(\d+) injections", table)
     functions = re.search(r"^(\d+) functions", table, flags=re.MULTILINE)
     assert injections is not None

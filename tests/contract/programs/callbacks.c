@@ -27,7 +27,7 @@ static void on_report(void *data) {
 static void *process(void *context) {
     WELL(aclrtSetCurrentContext(context));
     while (!atomic_load(&ending)) {
-        (void)aclrtProcessReport(PATIENCE_MS); /* it returns a code if there was no report */
+        (void)aclrtProcessReport(PATIENCE_MS); /* returns a code if there was no report */
     }
     return NULL;
 }

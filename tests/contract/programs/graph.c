@@ -1,4 +1,4 @@
-/* CANN 8.1. Graphs: captured work can run several times. Skips if the runtime cannot capture. */
+/* CANN 8.1. Graphs: captured work can run several times. The test is skipped if the runtime cannot capture. */
 #include <string.h>
 
 #include "acl/acl.h"

@@ -1,4 +1,4 @@
-/* CANN 8.5. Host functions: they run between the tasks of a stream, and see what the tasks before them did. */
+/* CANN 8.5. Host functions run between the tasks of a stream, and see the results of earlier tasks. */
 #include <string.h>
 
 #include "acl/acl.h"

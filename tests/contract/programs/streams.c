@@ -1,5 +1,4 @@
-/* CANN 8.1. Streams: copies to the device and back keep their order, on many streams, in one piece and in rows.
- */
+/* CANN 8.1. Streams: copies to the device and back keep their order, on many streams, in one piece or in rows. */
 #include <string.h>
 
 #include "acl/acl.h"

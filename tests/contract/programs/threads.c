@@ -1,5 +1,5 @@
-/* CANN 8.1. Threads: each has a context of its own, or shares one; a call on a thread without one returns an
- * error. */
+/* CANN 8.1. Threads: each thread has its own context or shares one. A call on a thread without a context
+ * returns an error. */
 #include <pthread.h>
 #include <string.h>
 
