@@ -166,7 +166,7 @@ class Stop:
 
     def __call__(self) -> None:
         self.begun.set()
-        assert self.go_on.wait(PATIENCE_SECONDS), "expected go_on to be set in time, got no set; set it in the test"
+        assert self.go_on.wait(PATIENCE_SECONDS), "expected go_on to be set in time, it was not"
 
 
 def in_thread(body: Callable[[], T]) -> T:
@@ -201,8 +201,7 @@ class Clock(sync.Threads):
         self._ahead += seconds
 
     async def advance_until(self, condition: Callable[[], object]) -> None:
-        """Advances the clock repeatedly until the condition is true. The first advance may be before the wait reads
-        the clock."""
+        """Advances the clock repeatedly until the condition is true, because a wait may read the clock late."""
 
         def moved() -> object:
             self.advance(LONG_SECONDS)
@@ -388,8 +387,7 @@ async def works(device: Device) -> bool:
 async def runs_out_of_time(
     device: Device, reached: Callable[[], object] | None = None, grace: float = 0
 ) -> ResetReport:
-    """The report of a reset that fails because its time limits end once `reached` returns true (default:
-    RESETTING)."""
+    """The report of a failed reset. Its time limits end once `reached` returns true (default: state RESETTING)."""
     reports: list[ResetReport] = []
 
     async def reset() -> None:

@@ -89,8 +89,7 @@ def _row_of(module: str, known: Iterable[str]) -> str | None:
 
 
 def _imports(path: Path) -> set[str]:
-    """Returns the names that a file imports from the package, at any place in the file, also only for type
-    checking."""
+    """Returns the names that a file imports from the package, including imports only for type checking."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):

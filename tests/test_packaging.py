@@ -1,5 +1,4 @@
-"""The distributions are complete: the sdist is built from the tree, the wheel from the sdist, and the wheel works
-alone."""
+"""The distributions are complete: sdist from the tree, wheel from the sdist, and the wheel works without the tree."""
 
 from __future__ import annotations
 

@@ -130,8 +130,7 @@ class Build:
 
 
 def fixed_addresses() -> list[str]:
-    """The command that starts a program without address space randomization, because TSan fails with it on some
-    kernels."""
+    """Returns a command that turns off address space randomization, with which TSan fails on some kernels."""
     tool = shutil.which("setarch")
     command = [tool, "-R"] if tool else []
     if not command or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:

@@ -1,4 +1,4 @@
-/* CANN 8.1. Streams: copies to the device and back keep their order, on many streams, in one piece or in rows. */
+/* CANN 8.1. Copies to the device and back keep their order, on many streams, contiguous or in rows. */
 #include <string.h>
 
 #include "acl/acl.h"

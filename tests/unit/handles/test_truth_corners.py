@@ -1,4 +1,4 @@
-"""No await returns before its work has succeeded, even if aborts, resets, closes or renewals meet failed tasks."""
+"""No await returns before its work has succeeded, even if tasks fail during aborts, resets, closes or renewals."""
 
 from __future__ import annotations
 

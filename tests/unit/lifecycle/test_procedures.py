@@ -450,7 +450,7 @@ async def test_note_that_another_thread_has_already_handled_is_skipped(
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
     async with open_device() as device:
         manager = device._manager
-        manager.deferred.notes.append(manager.clean_up)  # the thread meets a note that was handled meanwhile
+        manager.deferred.notes.append(manager.clean_up)  # a note that was already handled
         manager.deferred.leave_note(lambda: done.append("second"))
         await until(lambda: done)
         async with device.create_stream() as stream:  # created on the same thread after the note
