@@ -114,14 +114,14 @@ int bed_abort_and_wait(int device) {
     return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, 30000000);
 }
 
-void bed_bring_back(int device) {
+void bed_reset_and_reopen(int device) {
     aio_device_destroy_events(device);
     aio_own_reset(1);
     CHECK_EQ(aio_acl.aclrtResetDeviceForce(device), 0);
-    bed_bring_back_after(device);
+    bed_reopen(device);
 }
 
-void bed_bring_back_after(int device) {
+void bed_reopen(int device) {
     set_device(device);
     aio_gate_set(device, AIO_OPEN, generation_of(device) + 1);
     aio_device_flush(device);
@@ -133,7 +133,7 @@ int bed_reset(int device) {
     if (!bed_abort_and_wait(device)) {
         return 0;
     }
-    bed_bring_back(device);
+    bed_reset_and_reopen(device);
     return 1;
 }
 

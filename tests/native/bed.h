@@ -87,9 +87,9 @@ int bed_reset(int device);
 /* A force reset in three steps, for tests that check the state between the steps. */
 void bed_seize(int device);
 int bed_abort_and_wait(int device);
-void bed_bring_back(int device);
-/* The part of bed_bring_back that follows the reset call; enough for a foreign reset. */
-void bed_bring_back_after(int device);
+void bed_reset_and_reopen(int device);
+/* The part of bed_reset_and_reopen that follows the reset call; enough for a foreign reset. */
+void bed_reopen(int device);
 /* Checks that there are no violations, no calls inside and no waits. */
 void bed_check_clean(int device);
 

@@ -283,7 +283,8 @@ void *stress_work(void *number) {
         drain(self, 5);
         aio_device_busy(DEVICE);
     }
-    UNTIL(aio_port_in_flight(self->port) == 0); /* the last publisher may still hold its reference */
+    /* The thread that published the last completion may still hold its reference. */
+    UNTIL(aio_port_in_flight(self->port) == 0);
     aio_port_close(self->port);
     stress_now_at(self->progress, "done");
     free(self);

@@ -62,7 +62,7 @@ static int barrier(bool waits_may_stay) {
     return aio_gate_wait(DEVICE, kinds | (waits_may_stay ? AIO_BLOCKED_MAY_STAY : 0), 50000000);
 }
 
-static void bring_back(void) {
+static void reset_and_reopen(void) {
     aio_device_destroy_events(DEVICE);
     aio_acl.aclrtResetDeviceForce(DEVICE); /* 507007 if a foreign reset came first */
     set_device();
@@ -93,7 +93,7 @@ static void reset(stress_progress *progress, uint32_t *seed, bool thread) {
         fail();
     }
     stress_now_at(progress, "reset and set");
-    bring_back();
+    reset_and_reopen();
     sim.set_abort_supported(1);
 }
 

@@ -92,7 +92,7 @@ static void a_foreign_reset_does_not_touch_dead_streams(void) {
     CHECK_EQ(aio_acl.aclrtSetDevice(0), 0);
     bed_join(bed_thread(reset_as_other_code, NULL));
     aio_gate_met(0);
-    bed_bring_back_after(0);
+    bed_reopen(0);
     aio_stream_drop(stream);
     bed_close_copied();
 }
@@ -118,7 +118,7 @@ static void a_query_during_a_foreign_reset_fails_no_task(void) {
     aio_acl.aclrtStreamQuery = query_as_it_is;
     CHECK_EQ(aio_stream_error(stream, 1, NULL), 0);
     aio_gate_met(0);
-    bed_bring_back_after(0);
+    bed_reopen(0);
     CHECK_EQ(bed_await(stream, 1), aio_failed(AIO_STALE));
     aio_stream_drop(stream);
     bed_close_copied();
@@ -149,7 +149,7 @@ static void a_query_before_the_report_of_a_foreign_reset_fails_no_task(void) {
     CHECK_EQ(aio_stream_error(stream, 1, NULL), 0);
     CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("first", NULL, NULL), 0);
     aio_gate_met(0);
-    bed_bring_back_after(0);
+    bed_reopen(0);
     aio_device_flush(0);
     CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
     aio_port_close(port);
@@ -176,11 +176,11 @@ static void a_found_foreign_reset_is_handled_once(void) {
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 1);
     CHECK_EQ(aio_device_destroy_events_of(0, before), 0);
     aio_gate_met(0);
-    bed_bring_back_after(0);
+    bed_reopen(0);
     bed_join(bed_thread(reset_as_other_code, NULL));
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 3);
     aio_gate_met(0);
-    bed_bring_back_after(0);
+    bed_reopen(0);
     aio_stream_drop(stream);
     bed_close_copied();
 }
@@ -195,7 +195,7 @@ static void a_found_foreign_reset_is_settled_by_the_set(void) {
     bed_join(bed_thread(reset_as_other_code, NULL));
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 2);
     aio_gate_met(0);
-    bed_bring_back_after(0);
+    bed_reopen(0);
     bed_close(0);
 }
 
@@ -321,7 +321,7 @@ static void a_device_abort_counts_its_streams(void) {
     CHECK_EQ(outcome[0], 2);
     CHECK_EQ(outcome[1] + outcome[2], 0);
     CHECK(bed_abort_and_wait(0));
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     aio_device_abort(0, 5000000, outcome); /* stale streams are not touched */
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     for (int i = 0; i < 3; i++) {
@@ -341,7 +341,7 @@ static void a_device_abort_skips_finished_work(void) {
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
     CHECK(bed_abort_and_wait(0));
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     aio_stream_drop(stream);
     bed_close_copied();
 }
@@ -360,7 +360,7 @@ static void an_abort_that_hangs_is_counted_as_failed(void) {
     UNTIL(sim.hung("aclrtStreamAbort"));
     sim.unhang("aclrtStreamAbort");
     CHECK(bed_abort_and_wait(0));
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     aio_stream_drop(stream);
     bed_close_copied();
 }
@@ -416,7 +416,7 @@ static void query_across_a_reset(const char *function, void *(*ask)(void *), aio
     CHECK_EQ((uintptr_t)answered, answer);
     CHECK_EQ(atomic_load(&stream->finished), 0);
     CHECK(bed_abort_and_wait(0));
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     aio_stream_drop(stream);
     bed_close_copied();
 }

@@ -26,7 +26,7 @@ static uint32_t draw(uint32_t *seed, uint32_t below) {
 typedef struct history {
     struct history *next;
     _Atomic uint64_t bad; /* the first entry that was made to fail, or 0 */
-    atomic_bool doomed; /* an entry was made to fail; set before the enqueue, when its position is not known */
+    atomic_bool will_fail; /* an entry was made to fail; set before the enqueue, which returns its position */
 } history;
 
 /* The lock orders the enqueues, so a thread can tell whether its entry follows a failing task. */
@@ -87,13 +87,13 @@ static expected expect(const shared_stream *one, uint64_t position) {
 
 /* Without reports, the engine finds that one of a stream's tasks has failed, but not which task. */
 static bool may_fail(const expected *one) {
-    return one->fails || (!exact && atomic_load(&one->source->doomed));
+    return one->fails || (!exact && atomic_load(&one->source->will_fail));
 }
 
 static bool enqueue_locked(shared_stream *one, uint32_t *seed, expected *made) {
     bool fail = draw(seed, 10) == 0;
     if (fail) {
-        atomic_store(&one->known->doomed, true);
+        atomic_store(&one->known->will_fail, true);
         CHECK_EQ(sim.fail_next(one->stream->handle, FAULT), 0);
     }
     aio_result position = aio_fill(one->stream, 0, bed_memory, BED_BYTES, 1, BED_BYTES);

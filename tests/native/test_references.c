@@ -53,7 +53,7 @@ static void an_event_with_a_blocked_waiter_is_not_destroyed_before_a_reset(void)
     CHECK_EQ(aio_device_destroy_events(0), 1); /* as in the second attempt after a failed reset */
     CHECK_EQ(aio_event_enter(event) == NULL, 1);
     aio_event_drop(event);
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     end_stale();
 }
 
@@ -76,7 +76,7 @@ static void a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed(vo
     aio_event_drop(mark);
     CHECK(sim.calls("aclrtDestroyEvent") > calls);
     sim.release(stream->handle);
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
     sim.set_abort_supported(true);
     end_stale();

@@ -190,7 +190,7 @@ static void slots_stay_in_use_until_the_reset_has_ended(void) {
     bed_join(resetting);
     bed_seize(0);
     aio_gate_met(0);
-    bed_bring_back_after(0);
+    bed_reopen(0);
     CHECK_EQ(aio_stage_free_slots(0, BYTES), slots);
     aio_acl.aclrtFreeHost(pinned);
     bed_close(0);

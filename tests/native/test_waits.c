@@ -12,7 +12,7 @@ static void reset_with_waits(int strategy) {
     CHECK_EQ(aio_device_waits(0), 3);
     bed_seize(0);
     CHECK(bed_abort_and_wait(0));
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
     }
@@ -52,7 +52,7 @@ static void waits_end_with_the_reset(void) {
     CHECK_EQ(bed_take_one(port, &key), aio_failed(AIO_WAS_RESET));
     bed_seize(0);
     CHECK(bed_abort_and_wait(0));
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     end_stale();
 }
 
@@ -73,7 +73,7 @@ static void a_wait_over_before_a_reset_keeps_its_result(void) {
     UNTIL(has_deferred_waits());
     finish_and_deliver(first);
     CHECK(bed_abort_and_wait(0));
-    bed_bring_back(0);
+    bed_reset_and_reopen(0);
     for (int i = 0; i < 2; i++) {
         aio_result result = bed_take_one(port, &key);
         CHECK_EQ(result, key == 1 ? (aio_result)first : aio_failed(AIO_WAS_RESET));

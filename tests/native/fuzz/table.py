@@ -96,7 +96,7 @@ class Types:
         known = name in self.handles or (name in self.opaque and plain.endswith(" *"))
         return self.kinds.index(name) if known else None
 
-    def draw(self, parameter: Parameter, *, honest: bool) -> str:
+    def draw(self, parameter: Parameter, *, exact_length: bool) -> str:
         """The C expression that draws an argument."""
         plain, kind = parameter.plain, self.kind(parameter.plain)
         if kind is not None:
@@ -115,7 +115,7 @@ class Types:
             return "draw_scratch()"
         if re.search(r"timeout", parameter.name, re.IGNORECASE):
             return f"({plain})draw_timeout()"
-        if honest and LENGTH.search(parameter.name):
+        if exact_length and LENGTH.search(parameter.name):
             return f"({plain})draw_length()"
         return f"({plain})draw_number()"
 
@@ -130,7 +130,7 @@ def _call(types: Types, function: Function) -> str:
             lines.append(f"    {parameter.type.replace('(*)', f'(*a{number})')} = draw_scratch();")
         else:
             lines.append(
-                f"    {parameter.type} a{number} = {types.draw(parameter, honest=function.has_array)};"
+                f"    {parameter.type} a{number} = {types.draw(parameter, exact_length=function.has_array)};"
             )
     call = f"{function.name}({', '.join(f'a{i}' for i in range(len(function.parameters)))})"
     return (

@@ -119,7 +119,7 @@ def abandoned(
 
     def run() -> weakref.ref[asyncio.Task[object]]:
         loop = asyncio.new_event_loop()
-        loop.set_exception_handler(lambda *_: None)  # it would report the pending task
+        loop.set_exception_handler(lambda *_: None)  # the default one would report the pending task
         try:
             return loop.run_until_complete(leave_behind())
         finally:

@@ -302,7 +302,7 @@ def leave_pending(begin: Callable[[], object], call: str) -> None:
     """Closes an event loop whose task waits for a hung call. Then collects it as garbage while the call ends."""
     simulator.hang_call(call)
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda *_: None)  # it would report the pending task
+    loop.set_exception_handler(lambda *_: None)  # the default one would report the pending task
 
     async def main() -> None:
         task = asyncio.ensure_future(wait_for(begin()))

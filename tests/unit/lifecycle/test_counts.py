@@ -89,7 +89,7 @@ def by_hand(act: str) -> int:
     return 0
 
 
-class Hand:
+class ActingThread:
     """A thread that performs the given acts, one after another."""
 
     def __init__(self, subject: Subject) -> None:
@@ -123,7 +123,7 @@ def simulated() -> Subject:
     return in_c
 
 
-def handmade() -> Subject:
+def by_lowlevel() -> Subject:
     """The functions of aioacl.lowlevel."""
     return by_hand
 
@@ -136,23 +136,23 @@ def _device_unset() -> Generator[None]:
             in_c("force")
 
 
-@pytest.mark.parametrize("make", [table, simulated, handmade])
+@pytest.mark.parametrize("make", [table, simulated, by_lowlevel])
 @pytest.mark.parametrize(("sequence", "codes"), SEQUENCES.items(), ids=list(SEQUENCES))
 def test_sequence_of_the_vendors_documents_returns_their_codes(
     make: Callable[[], Subject], sequence: str, codes: tuple[int, ...]
 ) -> None:
     subject = make()
-    hands: dict[str, Hand] = {}
+    actors: dict[str, ActingThread] = {}
     try:
         answers: list[int] = []
         for step in sequence.split():
             thread, _, act = step.rpartition(":")
-            if thread not in hands:
-                hands[thread] = Hand(subject)
-            answers.append(hands[thread](act))
+            if thread not in actors:
+                actors[thread] = ActingThread(subject)
+            answers.append(actors[thread](act))
     finally:
-        for hand in hands.values():
-            hand.end()
+        for actor in actors.values():
+            actor.end()
     assert tuple(answers) == codes
 
 
@@ -160,17 +160,17 @@ def test_sequence_of_the_vendors_documents_returns_their_codes(
 @given(st.lists(st.sampled_from(["set", "reset", "force"]), max_size=25))
 def test_table_lowlevel_and_simulator_agree_on_random_sequences(acts: list[str]) -> None:
     rules = Table()
-    hand = Hand(by_hand)
+    actor = ActingThread(by_hand)
     try:
         for act in acts:
             before = simulator.resets(DEVICE)
-            assert hand(act) == rules(act)
+            assert actor(act) == rules(act)
             assert simulator.retain_count(DEVICE) == rules.counts.retained
             assert simulator.resets(DEVICE) - before == rules.released
         while rules.counts.retained:
-            assert hand("force") == rules("force")
+            assert actor("force") == rules("force")
     finally:
-        hand.end()
+        actor.end()
 
 
 def test_lowlevel_reset_that_the_runtime_would_refuse_does_not_reach_it() -> None:
