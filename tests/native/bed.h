@@ -1,6 +1,6 @@
 /*
- * What every test of the engine uses: checks, the library to test against, and a small lifecycle manager for
- * one device. The simulator is loaded as a user loads ACL, from the path in AIOACL_TEST_LIBRARY.
+ * Shared by all tests of the engine: checks, the library to test against, and a small lifecycle manager for one
+ * device. The simulator is loaded as a user loads ACL, from the path in AIOACL_TEST_LIBRARY.
  *
  * A program is a list of tests. Without an argument it prints their names; with a name it runs that test. The
  * runner starts one process for each test.

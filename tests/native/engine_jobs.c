@@ -36,7 +36,7 @@ static bool have_memory(worker *self) {
     if (self->memory && self->generation == aio_pass_generation(pass)) {
         return true;
     }
-    self->memory = NULL; /* the reset has freed it */
+    self->memory = NULL; /* a reset has freed the memory */
     self->generation = aio_pass_generation(pass);
     if (aio_begin(&frame, pass, AIO_LIFETIME, AIO_FN_aclrtMalloc)) {
         return false;
@@ -248,7 +248,7 @@ static void act(worker *self, stress_stream *on) {
     stress_put(on);
 }
 
-/* A failed stream stays failed and refuses work. */
+/* A stream of this generation that has not failed: a failed stream stays failed and refuses work. */
 static bool is_useful(const stress_stream *on) {
     return on && on->stream->generation == aio_word_generation(aio_gate_word(DEVICE)) &&
            !aio_stream_error(on->stream, UINT64_MAX, NULL);

@@ -50,7 +50,7 @@ static void drain(uint32_t us) {
     }
 }
 
-/* With worker threads and without abort, blocked waits may stay inside. */
+/* Waits until no call is inside. With worker threads and without aborts, blocked waits may stay inside. */
 static int barrier(bool waits_may_stay) {
     int kinds = 1 << AIO_ENQUEUE | 1 << AIO_LIFETIME | 1 << AIO_WAIT;
     int32_t outcome[3];
@@ -64,7 +64,7 @@ static int barrier(bool waits_may_stay) {
 
 static void reset_and_reopen(void) {
     aio_device_destroy_events(DEVICE);
-    aio_acl.aclrtResetDeviceForce(DEVICE); /* 507007 if a foreign reset came first */
+    aio_acl.aclrtResetDeviceForce(DEVICE); /* returns 507007 if a foreign reset was earlier */
     set_device();
     aio_gate_set(DEVICE, AIO_OPEN, generation() + 1);
     aio_device_flush(DEVICE);

@@ -7,7 +7,7 @@
 enum { FAULT = 507015 };
 
 static aio_error error;
-static void *their_memory; /* of device 1 */
+static void *their_memory; /* memory of device 1 */
 
 static inline void begin(int strategy) {
     bed_open_to_copy(strategy);

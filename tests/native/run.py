@@ -2,10 +2,10 @@
 
     python tests/native/run.py [--seconds N] [--rounds N] [--only asan|tsan] [--match TEXT]
 
-ASan with UBSan and leak checking runs first, then TSan; there are no suppressions. The exit status is 1 if they find
-anything. `test_*.c` are lists of tests; each test runs in a process of its own. `engine*.c` is the stress test, which
-runs for the given time under each strategy of waiting. The simulator's own programs in `sim/` are built and run too.
-Only a C compiler is needed (CC, or gcc).
+ASan with UBSan and leak checking runs first, then TSan; there are no suppressions. The exit status is 1 if a program
+fails or a sanitizer reports an error. `test_*.c` are lists of tests; each test runs in a process of its own.
+`engine*.c` is the stress test, which runs for the given time under each strategy of waiting. The simulator's own
+programs in `sim/` are built and run too. Only a C compiler is needed (CC, or gcc).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SANITIZERS: Final = (
 
 
 class Failed(Exception):
-    """A program did not build, or failed."""
+    """A program could not be built, or has failed."""
 
 
 def run(command: list[str], environment: dict[str, str] | None = None, limit: float | None = None) -> str:
@@ -104,7 +104,7 @@ class Build:
         self.fixed = fixed_addresses() if sanitizer.name == "tsan" else []
 
     def compile(self, source: Path) -> Path:
-        """The object of a source."""
+        """The path of the object of a source."""
         target = self.folder / f"{'-'.join(source.relative_to(ROOT).parts)}.o"
         flags = [*FLAGS, *WARNINGS, *self.sanitizer.flags, *INCLUDES]
         run([COMPILER, *flags, "-c", str(source), "-o", str(target)])
@@ -116,7 +116,7 @@ class Build:
             return list(pool.map(self.compile, sources))
 
     def link(self, name: str, objects: list[Path], *more: str) -> Path:
-        """A program, or a library."""
+        """Links a program or a library."""
         target = self.folder / name
         parts = [*self.sanitizer.flags, *map(str, objects), *more, "-pthread", "-ldl", "-lm"]
         run([COMPILER, *parts, "-o", str(target)])

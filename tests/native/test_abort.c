@@ -274,7 +274,7 @@ static void *destroy_events(void *unused) {
     return (void *)(uintptr_t)aio_device_destroy_events(0);
 }
 
-/* The destroying thread counts as inside, so that a foreign reset waits for it and then destroys the rest. */
+/* The destroying thread counts as inside, so a foreign reset waits for it, then destroys the other events. */
 static void destroying_events_stops_when_the_generation_changes(void) {
     int32_t functions[4], threads[4], counts[3];
     int64_t times[4];

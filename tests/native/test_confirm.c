@@ -142,7 +142,7 @@ static void a_failure_is_found_when_the_stream_is_destroyed(void) {
     end();
 }
 
-/* The engine has registered for reports, but the chip may continue with later work before the reports come. */
+/* The engine has registered for reports, but the chip may continue with later work before it reports. */
 static void untrusted_reports_confirm_nothing(void) {
     bed_open_to_copy(AIO_WATCH);
     CHECK(aio_failure_detection() != AIO_CONFIRMED);

@@ -273,7 +273,7 @@ static void a_lost_device_fails_all_its_unfinished_work(void) {
     uint64_t left = work(other), apart = work(theirs);
     CHECK_EQ(sim.fail_next(stream->handle, LOST), 0);
     CHECK_EQ(bed_await(stream, work(stream)), aio_failed(LOST));
-    CHECK_EQ(bed_await(other, left), aio_failed(LOST)); /* this work may never end */
+    CHECK_EQ(bed_await(other, left), aio_failed(LOST)); /* the held work may never end */
     sim.release_all();
     succeeds(theirs, apart);
     succeeds(theirs, work(theirs));
@@ -359,7 +359,7 @@ static void an_unawaited_failure_is_found_and_reported_once(void) {
     CHECK_EQ(aio_stream_uncollected(stream, &error), 1);
     CHECK_EQ(error.position, bad);
     CHECK_EQ(aio_stream_uncollected(stream, &error), 0);
-    CHECK_EQ(aio_stream_uncollected(other, &error), 0); /* it is the same failure */
+    CHECK_EQ(aio_stream_uncollected(other, &error), 0); /* that was the same failure */
     end();
 }
 

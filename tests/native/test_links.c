@@ -320,7 +320,7 @@ static void a_slow_wait_is_confirmed_by_a_synchronize(void) {
     succeeds(streams[1], slow);
     succeeds(streams[1], quick);
     CHECK(atomic_load(&streams[1]->synced) >= slow);
-    CHECK_EQ(atomic_load(&streams[0]->synced), 0); /* stream 0 waited for nothing */
+    CHECK_EQ(atomic_load(&streams[0]->synced), 0); /* stream 0 did not wait for an event */
     end_all(2);
     bed_close_copied();
 }

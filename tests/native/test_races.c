@@ -25,7 +25,7 @@ static uint32_t draw(uint32_t *seed, uint32_t below) {
 /* The history of a shared stream. It is kept after the stream is dropped. */
 typedef struct history {
     struct history *next;
-    _Atomic uint64_t bad; /* the first entry that was made to fail, or 0 */
+    _Atomic uint64_t bad;  /* the first entry that was made to fail, or 0 */
     atomic_bool will_fail; /* an entry was made to fail; set before the enqueue, which returns its position */
 } history;
 

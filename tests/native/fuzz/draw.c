@@ -91,7 +91,7 @@ void *draw_scratch(void) {
                    : how % 8 == 2 ? (uint64_t)(uintptr_t)memory
                                   : draw_byte() % 2U;
     }
-    for (size_t i = 0; i < 32 && how % 8 == 7; i++) { /* too small to be a valid address */
+    for (size_t i = 0; i < 32 && how % 8 == 7; i++) { /* small bytes, which are not valid addresses */
         slot[i] = (char)(draw_byte() % 4U);
     }
     return slot;

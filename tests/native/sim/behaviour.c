@@ -141,7 +141,8 @@ static void test_reset(way_t way, bool force) {
     CHECK_RC(aclrtDestroyEvent(setup.mark), 0);
 }
 
-/* A wait for the device holds the lock for creating and ending streams. Enqueueing and querying go on. */
+/* A wait for the device holds the lock for creating and ending streams. Enqueueing and querying are still
+ * possible. */
 static void test_device_wait_blocks_creation(void) {
     setup_t setup;
     call_t create;
@@ -168,7 +169,7 @@ static void test_device_wait_blocks_creation(void) {
     end(&setup, false);
 }
 
-/* A wait covers only what was enqueued before it. */
+/* A wait covers only work that was enqueued before it. */
 static void test_wait_covers_earlier_work(way_t way) {
     setup_t setup;
     aclrtEvent later = NULL;

@@ -5,7 +5,7 @@
 
 #include "sim_test.h"
 
-/* The expected result of a conversion to half: the nearest finite half, ties to even. */
+/* The expected result of a conversion to half: the nearest finite half; a tie is rounded to the even one. */
 static uint16_t nearest_half(float value) {
     uint16_t best = 0;
     double least = INFINITY;

@@ -97,7 +97,7 @@ static void test_one_wake(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* A long callback holds up its stream, and a reset waits for it. */
+/* A long callback delays its stream, and a reset waits for the callback. */
 static void test_reset_during_callback(void) {
     char *block = block_made();
     for (int i = 0; i < 20; i++) {
@@ -148,7 +148,7 @@ static void copy(aclrtStream stream, char *to, char *from, size_t count) {
     CHECK_RC(aclrtMemcpyAsync(to, count, from, count, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
 }
 
-/* An operation may consist of several tasks. The failing task is one of them, and not the last. */
+/* An operation may consist of several tasks. The failing task is not the last one. */
 static void test_windows(void) {
     static const size_t part = 64UL << 20;
     aclrtStream stream = stream_made();

@@ -1,5 +1,5 @@
 /* The fault engine with threads: rules that are added and removed, hangs, devices in a fault state, and the
- * clock. No sleeping. */
+ * clock. No test sleeps. */
 #include <string.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ static void *ask_main(void *failed) {
     return NULL;
 }
 
-/* The rule fires for the same matches in every order of the threads. */
+/* A rule with a chance fires for the same matches in every order of the threads. */
 static void test_chance_with_several_threads(void) {
     atomic_int failed = 0;
     uint64_t hits = 0;
@@ -74,7 +74,7 @@ static uint64_t fired(void) {
     return found;
 }
 
-/* The decisions of a seed do not depend on rules that existed before it was set. */
+/* After a seed is set, the decisions do not depend on rules that existed before. */
 static void test_same_seed_makes_the_same_decisions(void) {
     aclsim_set_seed(7);
     uint64_t first = fired();

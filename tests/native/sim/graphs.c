@@ -1,4 +1,4 @@
-/* Captured and built graphs: what they accept, how they run, and what is refused meanwhile. */
+/* Captured and built graphs: what they accept, how they run, and which calls are refused meanwhile. */
 #include <string.h>
 #include <unistd.h>
 

@@ -59,7 +59,7 @@ static void test_livelock(void) {
     CHECK_RC(aclrtDestroyStream(fed), 0);
 }
 
-/* Runs in its own process, forked before this one has called ACL. */
+/* Runs in its own process, which is forked before this process has called ACL. */
 static int reset_child(bool limited) {
     call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);

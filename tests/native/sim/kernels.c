@@ -1,4 +1,4 @@
-/* Kernels: registering, loading, naming, building arguments, launching in every way, and failing. */
+/* Kernels: registering, loading, names, arguments, all ways of launching, and failures. */
 #include <string.h>
 
 #include "sim_test.h"

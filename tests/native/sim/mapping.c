@@ -327,7 +327,7 @@ static void test_sharing(void) {
     char back[4] = "";
     CHECK_RC(aclrtMallocPhysical(&handle, GRAIN, &on_device, 0), 0);
     CHECK_RC(aclrtMemExportToShareableHandle(handle, ACL_MEM_HANDLE_TYPE_NONE, 0, &share), 0);
-    CHECK_RC(aclrtMemImportFromShareableHandle(share, 0, &twin), 507899); /* the process is not on the list */
+    CHECK_RC(aclrtMemImportFromShareableHandle(share, 0, &twin), 507899); /* this process is not on the list */
     CHECK_RC(aclrtMemSetPidToShareableHandle(share, &self, 1), 0);
     CHECK_RC(aclrtMemImportFromShareableHandle(share, 9, &twin), 107001);
     CHECK_RC(aclrtMemImportFromShareableHandle(share, 0, &twin), 0);

@@ -1,5 +1,5 @@
-/* Device memory and pinned memory: all ways to allocate it, red zones, bytes that were never written, copies of
- * every shape. */
+/* Device memory and pinned memory: all allocating functions, red zones, bytes that were never written, copies
+ * of every shape. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

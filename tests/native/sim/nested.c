@@ -73,7 +73,7 @@ static void test_within_a_reset(action_t action, int at_device, int at_stream) {
     CHECK(end_all() == 1);
 }
 
-/* After the teardown, or in a set, a callback's set works and counts like any other set. */
+/* After the teardown, or in a set, a set by a callback works and is counted like any other set. */
 static void test_set_counts(int at_device, int at_stream, bool resets, int want) {
     plan = (plan_t){.action = resets ? NOTHING : SET, .at_device = at_device, .at_stream = at_stream};
     CHECK_RC(aclrtSetDevice(0), 0);

@@ -92,7 +92,7 @@ static void test_options(void) {
     CHECK_RC(aclGetCompileopt((aclCompileOpt)17, value, sizeof value), 200001);
 }
 
-/* The default is off, and the reported size does not depend on the value. */
+/* The default of the option is off, and its reported size does not depend on the value. */
 static void test_compiling_at_run_time(void) {
     CHECK(aclGetCompileoptSize(ACL_OP_JIT_COMPILE) == 256);
     check_option(ACL_OP_JIT_COMPILE, "disable");

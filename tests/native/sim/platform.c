@@ -151,7 +151,7 @@ static void test_cores(void) {
     CHECK_RC(aclrtUseStreamResInCurrentThread(stream), 0);
     CHECK_RC(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
     CHECK(value == 4);
-    CHECK_RC(aclrtUnuseStreamResInCurrentThread(NULL), 0); /* another stream: no effect */
+    CHECK_RC(aclrtUnuseStreamResInCurrentThread(NULL), 0); /* no effect, because this is another stream */
     CHECK_RC(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
     CHECK(value == 4);
     CHECK_RC(aclrtUnuseStreamResInCurrentThread(stream), 0);
@@ -358,7 +358,7 @@ static void test_snapshots(void) {
     CHECK_RC(aclrtSnapShotProcessBackup(pid, NULL), 507908);
     CHECK_RC(aclrtSnapShotProcessRestore(pid, NULL), 0);
     CHECK(count == 5);
-    CHECK_RC(aclrtSnapShotProcessUnlock(pid, NULL), 507912); /* unlocked; a callback failed */
+    CHECK_RC(aclrtSnapShotProcessUnlock(pid, NULL), 507912); /* the lock has ended, but a callback failed */
     CHECK(call_join(&call) == 0);
     for (int stage = 0; stage <= ACL_RT_SNAPSHOT_UNLOCK_POST; stage++) {
         CHECK_RC(aclrtSnapShotCallbackUnregister((aclrtSnapShotStage)stage, on_snapshot), 0);

@@ -106,7 +106,7 @@ static void test_zero_copy(void) {
         host[i] = host_new(BYTES);
         number(host[i], i * 100);
         CHECK_RC(aclrtHostRegisterV2(host[i], BYTES, MAPPED), 0);
-        CHECK(host[i][1] == i * 100 + 1); /* unchanged */
+        CHECK(host[i][1] == i * 100 + 1); /* the content is unchanged */
         device[i] = device_address(host[i]);
     }
     aclrtFuncHandle function = function_of_sum(&binary);

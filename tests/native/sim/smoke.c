@@ -1,4 +1,4 @@
-/* The controls, the journal and memory of the simulator. No sleeping: hold, release and query. */
+/* The controls, the journal and memory of the simulator. No test sleeps; they hold, release and query. */
 #include <string.h>
 
 #include "sim_test.h"

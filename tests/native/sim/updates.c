@@ -65,7 +65,7 @@ static void test_groups_of_everything(void) {
     aclmdlRI model = end_capture(stream);
     CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
     launch_group(updater, new, events[1], &called[1]);
-    CHECK_RC(aclrtLaunchHostFunc(updater, on_host, called), 107033); /* one task more than the group has */
+    CHECK_RC(aclrtLaunchHostFunc(updater, on_host, called), 107033); /* the group has one task less */
     CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
     CHECK(new[0] == 0 && atomic_load(&called[1]) == 0);
     CHECK_RC(aclrtStreamWaitEvent(updater, events[1]), 0);

@@ -1,4 +1,4 @@
-/* What wakes the recycle thread of a device, and what does not. */
+/* Which calls wake the recycle thread of a device, and which do not. */
 #include "failure_test.h"
 
 static char *block;
@@ -164,7 +164,7 @@ static void test_full_queue(void) {
     CHECK_RC(aclrtDestroyStream(full), 0);
 }
 
-/* A synchronizing thread keeps waking: later failures are handled too. */
+/* A synchronizing thread wakes the recycle thread repeatedly, so later failures are handled too. */
 static void test_waiting_thread(void) {
     aclrtStream held = stream_made();
     CHECK(aclsim_hold(held) == 0);
