@@ -1,4 +1,4 @@
-"""These tests check the simulator, which is C. The event loop makes no difference, so they run on asyncio only."""
+"""These tests check the simulator, which is in C and independent of the event loop, so they run only on asyncio."""
 
 from __future__ import annotations
 

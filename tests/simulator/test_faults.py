@@ -1,4 +1,4 @@
-"""Rules of `fault()`: the calls they match, when they fire, their text, and their counts."""
+"""Rules of `fault()`: which calls they match, when they fire, their text, and their counts."""
 
 from __future__ import annotations
 

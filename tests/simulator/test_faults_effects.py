@@ -245,7 +245,7 @@ def test_reset_ends_hung_waits_but_not_other_hung_calls() -> None:
         assert other.running
         simulator.release_key("gate")
         assert other.join() == 107002
-    simulator.forget()  # the usage checker reported the reset while a call was inside, as expected
+    simulator.forget()  # as expected, the usage checker has reported a reset during a call
 
 
 def test_block_record_holds_a_record_until_released() -> None:

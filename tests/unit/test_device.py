@@ -106,7 +106,7 @@ async def test_failed_init_is_raised_and_tried_again_by_the_next_open(open_devic
 
 @pytest.mark.parametrize("call", ["aclrtSetDevice", "aclrtGetCurrentContext"])
 async def test_open_that_fails_releases_everything(open_device: OpenDevice, call: str) -> None:
-    async with open_device():  # makes the loop's port
+    async with open_device():  # creates the port of the loop
         pass
     before = testing.snapshot()
     simulator.forget()

@@ -47,7 +47,7 @@ def busy_elsewhere() -> None:
 
 
 def rests(thread: int) -> bool:
-    """Whether the thread did not run at all while this thread used CPU time."""
+    """Whether the thread did not run while this thread used CPU time."""
     before = activity(thread)
     busy_elsewhere()
     return activity(thread) == before
@@ -222,7 +222,7 @@ async def test_stream_is_created_while_a_wait_for_work_of_other_code_is_pending(
 
 
 class ForeignStream:
-    """A stream that other code created, with work on it."""
+    """A stream that other code has created, and its work."""
 
     def __init__(self) -> None:
         from aioacl._base.ffi import ffi

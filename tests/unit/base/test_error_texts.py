@@ -1,4 +1,4 @@
-"""The whole text of errors: what was expected, what came, what to do."""
+"""The complete text of errors: what was expected, what came, what to do."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def test_memory_that_is_garbage_with_its_stream_stays_until_the_copy_is_do
         Cycle(stream, memory, other, stream.copy(memory, other))
         del stream, memory, other
         gc.collect()
-        await device.memory_info()  # after this, the maintenance thread has done the finalizers' work
+        await device.memory_info()  # returns after the maintenance thread has done the finalizers' work
         assert blocks() == before
         simulator.release_all()
         await until(lambda: blocks() == before - 2)

@@ -1,4 +1,4 @@
-"""Buffers: their attributes, how long their memory lives, and when it is freed."""
+"""Buffers: their attributes, how long their memory is kept, and when it is freed."""
 
 from __future__ import annotations
 

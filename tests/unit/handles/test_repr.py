@@ -1,4 +1,4 @@
-"""The repr of objects: state, device, generation and failure, without a call to ACL, in every state."""
+"""The repr of objects shows state, device, generation and failure, in every state and without a call to ACL."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ async def test_ticket_whose_await_succeeded_succeeds_after_a_reset(
         held.fill(memory, 1)
         event = held.record()
         ended = stream.fill(memory, 2)
-        stream.wait_event(event)  # keeps the stream busy, so a mark answers the await of `ended`
+        stream.wait_event(event)  # keeps the stream busy, so a mark ends the await of `ended`
         lost = stream.fill(memory, 3)
         await ended
         generation = device.generation

@@ -252,7 +252,7 @@ async def test_staging_memory_of_work_in_flight_is_freed_when_the_device_closes(
         simulator.hold(stream)
         ticket = stream.copy(memory, bytes(64))
     assert simulator.stats().host_blocks == before
-    assert ticket.done  # an await of the ticket raises at once
+    assert ticket.done  # done, because an await of the ticket raises at once
     del stream
 
 

@@ -186,7 +186,7 @@ async def test_last_close_that_gives_up_ends_calls_that_wait_for_the_maintenance
         await closing.outcome()
         with pytest.raises(aioacl.DeviceQuarantined):
             await making.outcome()
-    async with open_device() as device:  # the open completes the close first
+    async with open_device() as device:  # the open first completes the close
         assert await works(device)
 
 

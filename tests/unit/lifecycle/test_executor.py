@@ -1,4 +1,4 @@
-"""device.executor and device.run: a real executor, whose threads have the device bound."""
+"""device.executor and device.run: the executor follows concurrent.futures, and its threads have the device bound."""
 
 from __future__ import annotations
 

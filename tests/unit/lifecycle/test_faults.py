@@ -1,4 +1,4 @@
-"""The failure of a copy is raised by each await that depends on it: at once, late, and repeatedly."""
+"""The failure of a copy is raised by each await that depends on the copy: at once, later, and repeatedly."""
 
 from __future__ import annotations
 

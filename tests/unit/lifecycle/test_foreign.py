@@ -231,7 +231,7 @@ async def test_calls_that_waited_until_the_device_was_closed_raise_that_it_is_cl
         closing = Waiting(group, device.close)
         await turns()
         simulator.unhang("aclrtSetDevice")
-        assert until_now(lambda: device.state is aioacl.State.CLOSED)  # no task of this loop runs until then
+        assert until_now(lambda: device.state is aioacl.State.CLOSED)  # blocks this loop until then
         for one in (resetting, making):
             with pytest.raises(aioacl.ParameterError, match="got a closed one"):
                 await one.outcome()

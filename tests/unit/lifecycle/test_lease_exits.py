@@ -1,4 +1,4 @@
-"""Leaving a lease or a shared lease more often than it was entered: its other holders keep it."""
+"""If a task leaves a lease or shared lease more often than it has entered it, the other holders keep the lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""device.events(): each listener receives what happens to a device, in order."""
+"""device.events(): each listener receives the events of a device in order."""
 
 from __future__ import annotations
 

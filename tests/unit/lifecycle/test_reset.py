@@ -349,5 +349,5 @@ async def test_reset_has_more_time_for_each_stream_that_cannot_be_aborted(
         simulator.hold(stream)
         stream.fill(memory, 1)
         report = await device.force_reset(grace=0)
-        monkeypatch.undo()  # for the close
+        monkeypatch.undo()  # the close needs the normal limits
         assert (report.ok, report.not_aborted, report.problem) == (True, 1, "")

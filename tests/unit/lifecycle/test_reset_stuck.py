@@ -110,7 +110,7 @@ async def gives_up_after_the_abort(
 
 
 async def gives_up_during_the_abort(device: aioacl.Device, _: pytest.MonkeyPatch) -> aioacl.ResetReport:
-    """The report of a reset whose time ends before the abort's own limit."""
+    """The report of a reset whose timeout ends before the abort's own limit."""
     while True:
         report = await device.force_reset(grace=0, timeout=0.2)
         if report.stuck:  # on a busy machine, the timeout may end before the abort has entered C

@@ -93,7 +93,7 @@ def walk(
     """Runs the operation once per step, interrupts it there, and calls `check`. Returns the number of steps."""
     step = 1
     with warnings.catch_warnings():
-        # An operation that is interrupted before its await warns, as it should.
+        # An operation that is interrupted before its await emits a warning; this is correct.
         warnings.simplefilter("ignore")
         while interrupted(step, operation, places=places):
             try:
