@@ -84,8 +84,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "aioacl_check", "which tests are checked for leaks: fixtures, all or none", default="fixtures"
     )
-    parser.addini("aioacl_allow_leaks", "the resources that every test may leave behind", type="args", default=[])
-    parser.addini("aioacl_settle_timeout", "how many seconds threads and unfinished work may take to end", default="2")
+    parser.addini(
+        "aioacl_allow_leaks", "the resources that every test may leave behind", type="args", default=[]
+    )
+    parser.addini(
+        "aioacl_settle_timeout", "how many seconds threads and unfinished work may take to end", default="2"
+    )
     parser.addini(
         "aioacl_watchdog",
         "seconds after which held streams and hung calls of a test are released, or 0",

@@ -19,9 +19,7 @@ import build_ffi  # noqa: E402 - it is next to the package
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes"]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", *WARNINGS]
-ELSEWHERE = (
-    ROOT / "tests" / "contract" / "programs"
-)  # a test compiles these files, with the vendor's headers
+ELSEWHERE = ROOT / "tests" / "contract" / "programs"  # a test compiles these files, with the vendor's headers
 
 
 def compiles(compiler: str, source: Path) -> bool:

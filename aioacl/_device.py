@@ -452,7 +452,7 @@ class Device(Made):
         )
 
     def memory_info(self) -> Operation[MemoryInfo]:
-        """Asks for the free and the total memory of the device (aclrtGetMemInfo).
+        """Reads the free and the total memory of the device (aclrtGetMemInfo).
 
         Returns:
             An Operation. Its result is a MemoryInfo, with both sizes in bytes.

@@ -225,7 +225,7 @@ class Event(Handle):
         run_blocking(lambda: self._wait(None), timeout)
 
     def query(self) -> bool:
-        """Asks whether the newest record is done (aclrtQueryEventStatus). Never waits.
+        """Returns whether the newest record is done (aclrtQueryEventStatus). Never waits.
 
         Returns:
             True if all work up to the record is finished, successfully or not.

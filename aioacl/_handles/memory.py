@@ -289,7 +289,7 @@ class PinnedBuffer(Buffer, _Exporter):
     def view(self) -> memoryview:
         """A writable memoryview of the bytes: `pinned.view[:5] = b"hello"`. Calls no ACL function.
 
-        The memory lives as long as the view.
+        The memory stays valid while the view exists.
 
         Raises:
             ParameterError: the buffer is closed.

@@ -100,7 +100,7 @@ class Stream(Handle):
         return None if failed is None else self._core.raised(failed)
 
     def query(self) -> bool:
-        """Asks whether all work enqueued so far is done (aclrtStreamQuery). Never waits.
+        """Returns whether all work enqueued so far is done (aclrtStreamQuery). Never waits.
 
         Returns:
             True if all of it is finished, successfully or not.

@@ -150,7 +150,9 @@ def failure_code(code: SupportsIndex) -> int:
 
 
 _C_VALUE: Final = type(ffi.NULL)
-_STREAMS: Final = "Pass a live stream: an aioacl.Stream, or its raw handle (a pointer or an int other than 0)."
+_STREAMS: Final = (
+    "Pass a live stream: an aioacl.Stream, or its raw handle (a pointer or an int other than 0)."
+)
 
 
 def _is_pointer(value: object) -> TypeGuard[CData]:

@@ -103,7 +103,9 @@ def test_example_project_passes(project: Path, mode: str) -> None:
     arguments, count = MODES[mode]
     ran = run(project, "-W", "error", *arguments, new_interpreter=mode in {"strict", "neither"})
     assert (ran.status, len(ran.passed)) == (0, count), ran.output
-    assert ran.skipped == {"test_card_has_more_than_one_gibibyte": ran.skipped["test_card_has_more_than_one_gibibyte"]}
+    assert ran.skipped == {
+        "test_card_has_more_than_one_gibibyte": ran.skipped["test_card_has_more_than_one_gibibyte"]
+    }
     assert "--aioacl-library=/path/to/libascendcl.so" in ran.output + str(ran.skipped)
 
 

@@ -62,12 +62,12 @@ typedef struct task {
     bool started;  /* the executor has reached the task */
     bool moved;    /* the bytes have been moved, but the task has not ended */
     bool late_copy;
-    bool borrowed; /* a node of a graph owns the objects that the task refers to */
-    bool handled;  /* a task of its graph failed, and that failure has been handled already */
-    node_t *node;  /* the node that the task executes; NULL: not a node of a client's graph */
-    int32_t code;  /* the failure code; 0: the task succeeds */
-    pid_t tid;     /* the thread that enqueued the task */
-    uint32_t id;   /* the id for the callbacks of a failure; one of the ids of the operation */
+    bool borrowed;       /* a node of a graph owns the objects that the task refers to */
+    bool handled;        /* a task of its graph failed, and that failure has been handled already */
+    node_t *node;        /* the node that the task executes; NULL: not a node of a client's graph */
+    int32_t code;        /* the failure code; 0: the task succeeds */
+    pid_t tid;           /* the thread that enqueued the task */
+    uint32_t id;         /* the id for the callbacks of a failure; one of the ids of the operation */
     int64_t enqueued_ns; /* for waits for events: the real time of the enqueueing */
     int64_t due_ns;
     int64_t late_ns;  /* the delay of the task's end */
