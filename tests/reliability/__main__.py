@@ -1,14 +1,14 @@
-"""python -m tests.reliability [--quick|--slow] [--json] [PART ...]: the lifecycle's proofs; 1 if anything was found.
+"""python -m tests.reliability [--quick|--slow] [--json] [PART ...]: the lifecycle's proofs; exits with 1 on findings.
 
 Each part runs in a process of its own, two at a time, and is killed at its time limit. Everything runs on the
-simulator, against the installed aioacl: the checkout's own package comes last on the path.
+simulator and uses the installed aioacl: the checkout comes last on the path.
 """
 
 from __future__ import annotations
 
 import sys
 
-sys.path.append(sys.path.pop(0))  # `python -m` puts the checkout first
+sys.path.append(sys.path.pop(0))  # `python -m` puts the checkout first on the path
 
 import argparse
 import json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.reliability.part import Part
 
 SCALES: Final = {
-    Scale.QUICK: "an extract: all parts together in half a minute",
+    Scale.QUICK: "a sample of each part: all parts together take half a minute",
     Scale.DEFAULT: "what CI runs; the default",
     Scale.SLOW: "everything",
 }
@@ -39,7 +39,7 @@ REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # scales at which a part that can
 
 
 def module(name: str) -> Part:
-    """A part, by its name."""
+    """Returns the part with that name."""
     found: Any = import_module(f"tests.reliability.{name}")
     return found  # type: ignore[no-any-return]  # the module provides what the protocol describes
 
@@ -48,7 +48,7 @@ def module(name: str) -> Part:
 
 
 def run_here(name: str, scale: Scale, seed: int) -> int:
-    """Runs one part; its outcome is the last line that it prints."""
+    """Runs one part, and prints its outcome as the last line."""
     began = time.monotonic()
     outcome = module(name).run(scale, seed)
     outcome.seconds = round(time.monotonic() - began, 2)
@@ -60,12 +60,14 @@ def run_here(name: str, scale: Scale, seed: int) -> int:
 
 
 def _outcome_of(stdout: str, stderr: str, status: int, name: str) -> Outcome:
-    """The outcome in the output of a process that has ended."""
+    """Reads the outcome from the output of a process that has ended."""
     try:
         outcome = Outcome(**json.loads(stdout.splitlines()[-1]))
     except (IndexError, TypeError, ValueError):
-        return Outcome(findings=[f"{name} ended with {status} and no figures: {(stdout + stderr)[-4000:]}"])
-    outcome.expect(status == 0, f"{name} ended with {status} after its figures: {stderr[-4000:]}")
+        return Outcome(
+            findings=[f"{name} ended with status {status}, without figures: {(stdout + stderr)[-4000:]}"]
+        )
+    outcome.expect(status == 0, f"{name} ended with status {status} after its figures: {stderr[-4000:]}")
     return outcome
 
 
@@ -111,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.reliability", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {', '.join(PARTS)}")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of: {', '.join(PARTS)}")
     for each in Scale:
         parser.add_argument(
             f"--{each.value}", dest="scale", action="store_const", const=each, help=SCALES[each]
@@ -129,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     names = options.parts or PARTS
     outcomes: dict[str, Outcome] = {}
-    for name in names:  # on one thread: imports on two threads can see a half-imported package
+    for name in names:  # on one thread: if two threads import, one can see a half-imported package
         module(name)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         runs = {name: pool.submit(run_apart, name, scale, options.seed) for name in names}

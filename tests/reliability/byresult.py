@@ -1,4 +1,4 @@
-"""The operations of plain threads in a crowd. These have no loop, so they use `.result()` for everything."""
+"""The operations of plain threads in a crowd. Plain threads have no loop, so they use `.result()` for everything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _made(stack: ExitStack, opening: Opening[C], timeout: float | None = None) -
 
 
 def there_and_back(member: Member, device: Device) -> None:
-    """Uploads and downloads, and records an event behind both."""
+    """Uploads and downloads, and records an event after both."""
     sent = member.bytes()
     answer = bytearray(len(sent))
     with ExitStack() as stack:
@@ -40,7 +40,7 @@ def there_and_back(member: Member, device: Device) -> None:
         mark.result(member.timeout())
         must(ticket.done, "an event is done, but the ticket before it is not")
         stream.result()
-    must(bytes(answer) == sent, f"{len(sent)} bytes came back changed on a thread")
+    must(bytes(answer) == sent, f"the copies of a thread changed some of {len(sent)} bytes")
 
 
 def leased(member: Member, device: Device) -> None:
@@ -55,7 +55,7 @@ def leased(member: Member, device: Device) -> None:
 
 
 def job(member: Member, device: Device) -> None:
-    """Two jobs: one submitted to the executor, one started by `device.run()`."""
+    """Runs a job by `device.run()`, and checks its result."""
     number = member.random.randrange(1 << 20)
     must(device.run(hex, number).result() == hex(number), "a job returned the result of another job")
 

@@ -1,4 +1,4 @@
-"""Awaits cancelled in every phase and in every way: each ends within one turn of its loop and leaves nothing behind."""
+"""Cancels awaits in every phase and in every way: each ends within one turn of its loop and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ TOTAL: Final = {
     Scale.DEFAULT: {"asyncio": 2000, "trio": 1000},
     Scale.SLOW: {"asyncio": 20_000, "trio": 10_000},
 }
-BYSTANDERS_AT_MOST: Final = 3
+OTHERS_AT_MOST: Final = 3
 VOID_AT_MOST: Final = 5
 FEWEST: Final = 8  # awaits to cancel in a batch, if the phase allows that many
-DEFINED_IN: Final = (cancel_waits, cancel_lifecycle, cancel_resets)  # their import registers the phases
+DEFINED_IN: Final = (cancel_waits, cancel_lifecycle, cancel_resets)  # importing these registers the phases
 
 
 class Await:
@@ -80,57 +80,57 @@ class Batch:
         self._asked = 0  # the turn in which the cancellation was requested
         self._void = False
 
-    async def run(self, victims: int, bystanders: int) -> int:
-        """Returns how many awaits were cancelled in the phase; 0 if they did not reach it."""
-        bench, count = self._bench, victims + bystanders
+    async def run(self, cancel_count: int, other_count: int) -> int:
+        """Returns how many awaits were cancelled in the phase; 0 if the awaits did not reach the phase."""
+        bench, count = self._bench, cancel_count + other_count
         bench.touched, bench.void = [0], False
         async with self._phase.enter(bench, count) as setup:
             every = [Await(bench.turns, partial(setup.begin, number)) for number in range(count)]
-            doomed = bench.rng.sample(every, victims)
-            spared = [one for one in every if one not in doomed]
-            await self._live(setup, doomed, spared)
+            chosen = bench.rng.sample(every, cancel_count)
+            others = [one for one in every if one not in chosen]
+            await self._live(setup, chosen, others)
             wrong = setup.done(count, sum(not one.cancelled for one in every))
             bench.expect(not wrong, f"{self._where}: {wrong}")
             for one in every:
                 await self._dispose(one)
-        return 0 if bench.void else sum(one.cancelled for one in doomed)
+        return 0 if bench.void else sum(one.cancelled for one in chosen)
 
-    async def _live(self, setup: Setup, doomed: list[Await], spared: list[Await]) -> None:
-        some = self._bench.rng.randint(0, len(spared))
+    async def _live(self, setup: Setup, chosen: list[Await], others: list[Await]) -> None:
+        some = self._bench.rng.randint(0, len(others))
         async with anyio.create_task_group() as group:
-            for one in spared[:some]:
+            for one in others[:some]:
                 group.start_soon(one.run)
-            if doomed:
-                group.start_soon(self._kind.run, [one.run for one in doomed])
-            for one in spared[some:]:
+            if chosen:
+                group.start_soon(self._kind.run, [one.run for one in chosen])
+            for one in others[some:]:
                 group.start_soon(one.run)
-            await self._cancel(setup, doomed, spared)
+            await self._cancel(setup, chosen, others)
             await setup.finish()
-        for one in spared:
+        for one in others:
             fine = one.error is None or isinstance(one.error, setup.allowed)
             self._expect(fine and not one.cancelled, f"an await that was not cancelled ended in {one!r}")
 
-    async def _cancel(self, setup: Setup, doomed: list[Await], spared: list[Await]) -> None:
-        count = len(doomed) + len(spared)
+    async def _cancel(self, setup: Setup, chosen: list[Await], others: list[Await]) -> None:
+        count = len(chosen) + len(others)
         try:
             await until(lambda: (setup.gathered or setup.reached)(count))
         except TimeoutError:
-            state = self._bench.state(), [*doomed, *spared]
+            state = self._bench.state(), [*chosen, *others]
             simulator.clear()
             simulator.release_all()  # otherwise the clean-up would hang
             raise AssertionError(f"{self._where}: the awaits did not reach the phase: {state}") from None
         if setup.arrive is not None:
             setup.arrive()
-        # The loop runs no other task between here and the request.
+        # The loop runs no other task between this line and the request.
         self._bench.void = not setup.reached(count)
-        if self._bench.void or not doomed:
-            if doomed:
+        if self._bench.void or not chosen:
+            if chosen:
                 self._kind.cancel()
             return
         await (setup.request or self._at_once)(self._request)
         await self._delivered(setup, count)
-        await self._ended(doomed)
-        wrong = setup.check(count, len(spared))
+        await self._ended(chosen)
+        wrong = setup.check(count, len(others))
         self._expect(not wrong, wrong)
 
     def _request(self) -> None:
@@ -142,17 +142,17 @@ class Batch:
         cancel()
 
     async def _delivered(self, setup: Setup, count: int) -> None:
-        """Waits until all are cancelled; they must stay in their phase until the turn before."""
+        """Waits until all chosen awaits are cancelled. Up to the turn before, they must stay in their phase."""
         while not self._kind.cancelled:
             self._bench.void |= not setup.reached(count)
             self._asked = self._bench.turns.count + 1
             await checkpoint()
 
-    async def _ended(self, doomed: list[Await]) -> None:
+    async def _ended(self, chosen: list[Await]) -> None:
         with anyio.fail_after(PATIENCE_SECONDS):
-            while any(one.ended is None for one in doomed):
+            while any(one.ended is None for one in chosen):
                 await checkpoint()
-        for one in doomed:
+        for one in chosen:
             late = (one.ended or 0) - self._asked
             self._expect(one.cancelled, f"an await that was cancelled ended in {one!r}")
             self._expect(late <= 1, f"an await that was cancelled ended {late} turns after the request")
@@ -169,7 +169,7 @@ class Batch:
 
 
 class Campaign:
-    """All phases on one backend, in rotation, until each has had its number of awaits."""
+    """Runs all phases on one backend, each until the required number of awaits was cancelled in it."""
 
     def __init__(self, backend: str, total: int, seed: int) -> None:
         self.hits: Counter[str] = Counter()
@@ -196,38 +196,38 @@ class Campaign:
         at_once = min(phase.most - 1, max(FEWEST, -(-self._share // len(kinds))))
         await self._batch(
             bench, phase, kinds[0], 0, min(phase.most, at_once + 1)
-        )  # most likely to show a lost wake-up
+        )  # without a cancellation, a lost wake-up is most likely to show
         while self.hits[phase.name] < self._share and not bench.findings:
             kind = kinds[(number + self.batches) % len(kinds)]
-            victims = min(at_once, self._share - self.hits[phase.name])
-            bystanders = self._rng.randint(0, min(BYSTANDERS_AT_MOST, phase.most - victims))
-            await self._batch(bench, phase, kind, victims, bystanders)
+            cancel_count = min(at_once, self._share - self.hits[phase.name])
+            other_count = self._rng.randint(0, min(OTHERS_AT_MOST, phase.most - cancel_count))
+            await self._batch(bench, phase, kind, cancel_count, other_count)
             if self.voids > VOID_AT_MOST + self.batches // 20:
                 bench.findings.append(f"{self._where}: too few awaits reached the phase: {phase.name}")
 
     async def _batch(
-        self, bench: Bench, phase: Phase, kind: type[Kind], victims: int, bystanders: int
+        self, bench: Bench, phase: Phase, kind: type[Kind], cancel_count: int, other_count: int
     ) -> None:
         self.batches += 1
         where = f"{self._where}, batch {self.batches}: {phase.name}, {kind.name}"
         try:
-            hits = await Batch(bench, phase, kind(), where).run(victims, bystanders)
+            hits = await Batch(bench, phase, kind(), where).run(cancel_count, other_count)
         except Exception as error:
             error.add_note(where)
             raise
-        await bench.settle(where)  # now nothing refers to the batch
+        await bench.settle(where)  # only here, because nothing refers to the batch any more
         self.hits[phase.name] += hits
         self.kinds[kind.name] += hits
         self.voids += bench.void
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Both backends, one after the other."""
+    """Runs both backends, one after the other."""
     os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
     aioacl.use_library("simulator")
     outcome = Outcome()
     campaigns: dict[str, Campaign] = {}
-    aioacl.open_device(0).result().close().result()  # creates what is created once per process
+    aioacl.open_device(0).result().close().result()  # creates the objects that exist once per process
     before = testing.snapshot()
     for backend in loops.BACKENDS:
         campaign = campaigns[backend] = Campaign(backend, TOTAL[scale][backend], seed)
@@ -246,7 +246,7 @@ def _figures(campaigns: dict[str, Campaign]) -> dict[str, Any]:
     return {
         "cancelled": {backend: campaign.hits.total() for backend, campaign in campaigns.items()},
         "batches": sum(campaign.batches for campaign in both),
-        "least in a phase": min(sum(campaign.hits[name] for campaign in both) for name in names),
+        "fewest in a phase": min(sum(campaign.hits[name] for campaign in both) for name in names),
         "by phase": [
             f"{name}: {' + '.join(str(campaign.hits[name]) for campaign in both)}" for name in names
         ],

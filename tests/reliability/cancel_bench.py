@@ -46,7 +46,7 @@ class Bench:
         self.rng = rng
         self.findings: list[str] = []
         self.devices: list[Device] = []
-        self.touched: list[int] = [0]  # the devices that the batch has used; they must work after it
+        self.touched: list[int] = [0]  # the devices that the batch uses; they must work after the batch
         self.void = False  # whether the batch did not reach its phase and must be repeated
         self.soon_seconds = SOON_SECONDS
         self._stack = AsyncExitStack()
@@ -62,7 +62,7 @@ class Bench:
             await self.works(device)
         self._before = snapshot()
         gc.collect()
-        gc.freeze()  # between batches, the collector then looks only at what the batches left
+        gc.freeze()  # from now on the garbage collector examines only newer objects
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -126,7 +126,7 @@ class Bench:
         return {"device": repr(device), "inside": inside(device.index), **left, "newest calls": calls}
 
     def _left(self) -> dict[str, Any]:
-        """What exists beyond the state before, by name."""
+        """The counts that are higher than in the state before the batch, by name."""
         port = current_port()
         found: dict[str, Any] = {
             "waits in the port": len(port._waits),

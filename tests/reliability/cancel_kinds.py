@@ -1,7 +1,7 @@
 """The ways in which an await is cancelled: by its task, a cancel scope, a time-out or the failure of a sibling.
 
-A kind runs the awaits that it will cancel, its victims, and cancels all of them on request. Some kinds cancel in the
-turn of the request; the others have a flag that is set once they have cancelled.
+A kind of cancellation runs the awaits that it will cancel, and cancels all of them on request. Some kinds cancel in the
+turn of the request. The others have a property that becomes true once they have cancelled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAR_SECONDS = 3600.0
 
 
 class SiblingFailed(Exception):
-    """The failure that this kind of cancellation provokes."""
+    """The failure of a sibling task, which makes a task group cancel the awaits."""
 
 
 class Kind(ABC):
@@ -31,21 +31,21 @@ class Kind(ABC):
     name: ClassVar[str]
     backends: ClassVar[tuple[str, ...]] = ("asyncio", "trio")
     at_once: ClassVar[bool] = True  # `cancel` cancels in the same turn
-    takes_what_has_come: ClassVar[bool] = (
+    cancels_finished_wait: ClassVar[bool] = (
         False  # also cancels a task that has its result but has not run since
     )
 
     @abstractmethod
     async def run(self, bodies: Sequence[Body]) -> None:
-        """Runs the victims, concurrently, until they end."""
+        """Runs the awaits concurrently until they end."""
 
     @abstractmethod
     def cancel(self) -> None:
-        """Cancels them, or starts to."""
+        """Cancels the awaits, or starts their cancellation."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether all of them have been cancelled, however each of them ended."""
+        """Whether all awaits have been cancelled; some may have ended in another way."""
         return True
 
 
@@ -55,7 +55,7 @@ class Kind(ABC):
 class TaskCancel(Kind):
     name = "task.cancel()"
     backends = ("asyncio",)
-    takes_what_has_come = True
+    cancels_finished_wait = True
     times: ClassVar[int] = 1
 
     async def run(self, bodies: Sequence[Body]) -> None:
@@ -74,7 +74,7 @@ class TaskCancelTwice(TaskCancel):
 
 
 class ParentCancel(Kind):
-    """The parent's task group cancels its children a turn later."""
+    """Cancels the parent, whose task group cancels its children a turn later."""
 
     name = "task.cancel() of the parent"
     backends = ("asyncio",)
@@ -147,7 +147,7 @@ class AsyncioTimeout(Kind):
 
 
 class Scopes(Kind):
-    name = "a cancel scope for each"
+    name = "a cancel scope for each await"
 
     async def run(self, bodies: Sequence[Body]) -> None:
         self._scopes: list[anyio.CancelScope] = []
@@ -170,7 +170,7 @@ class Scopes(Kind):
 
 
 class OneScope(Scopes):
-    name = "one cancel scope around all"
+    name = "one cancel scope around all awaits"
 
     async def run(self, bodies: Sequence[Body]) -> None:
         with anyio.CancelScope() as scope:
@@ -181,7 +181,7 @@ class OneScope(Scopes):
 
 
 class NestedScopes(Scopes):
-    name = "inner and outer cancel scope"
+    name = "an inner and an outer cancel scope"
 
     async def _within(self, body: Body) -> None:
         with anyio.CancelScope() as outer, anyio.CancelScope() as inner:

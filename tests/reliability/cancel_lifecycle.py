@@ -1,4 +1,4 @@
-"""Phases in which an await waits for the device itself: at the gate, for an event, an open, a close, a job."""
+"""Phases in which an await waits for the device itself: at the gate, or for an event, an open, a close or a job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
         async with resetting(bench, device):
 
             def reached(count: int) -> bool:
-                subscribed = len(manager.admission._subscribers) == count + 1  # the reset's caller
+                subscribed = len(manager.admission._subscribers) == count + 1  # and the reset's caller
                 return subscribed and (len(manager.admission.turns._waiting) == count or not turns)
 
             def given_up(_: int, left: int) -> str:
@@ -49,7 +49,7 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
                 return (
                     ""
                     if waiting in ((left, left), (0, left))
-                    else f"{waiting} await the gate, {left} were not cancelled"
+                    else f"{waiting} wait at the gate and for changes, {left} awaits were not cancelled"
                 )
 
             yield Setup(
@@ -85,7 +85,7 @@ async def _events(bench: Bench, _: int) -> AsyncGenerator[Setup]:
 
     def gone(_: int, left: int) -> str:
         subscribed = len(manager.admission._subscribers)
-        return "" if subscribed == left else f"{subscribed} are subscribed, {left} were not cancelled"
+        return "" if subscribed == left else f"{subscribed} awaits are subscribed, {left} were not cancelled"
 
     yield Setup(
         begin,

@@ -1,8 +1,8 @@
 """The phases in which an await is cancelled: how awaits reach a phase, how that is detected, and how they continue.
 
 Entering a phase returns a Setup. In most phases the awaits stay blocked until `finish` is called, because the
-simulator holds or hangs what they wait for. In the other phases the result exists, but the loop has not processed it:
-`arrive` blocks the loop until the result exists, and the cancellation follows in the same turn.
+simulator holds the stream or hangs the call that they wait for. In the other phases the result exists, but the loop has
+not processed it: `arrive` blocks the loop until the result exists, and the cancellation follows in the same turn.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ async def _nothing() -> None:
 
 @dataclass
 class Setup:
-    """How awaits are brought into a phase and out of it."""
+    """The functions that bring awaits into a phase and out of it."""
 
-    begin: Callable[[int], Awaitable[Any]]  # returns what the await with that number waits for
+    begin: Callable[[int], Awaitable[Any]]  # returns the awaitable with that number
     reached: Callable[[int], object]  # whether that many awaits are in the phase
     finish: Callable[[], Awaitable[object]] = _nothing  # releases the awaits that were not cancelled
     gathered: Callable[[int], object] | None = (
         None  # whether that many awaits are in the last step before the phase
     )
-    arrive: Callable[[], object] | None = None  # brings them into the phase while their loop is blocked
+    arrive: Callable[[], object] | None = None  # brings the awaits into the phase while their loop is blocked
     check: Callable[[int, int], str] = lambda _, __: (
         ""
-    )  # gets the numbers of all awaits and of those left, before `finish`; returns what is wrong
-    done: Callable[[int, int], str] = lambda _, __: ""  # the same, after they have ended
+    )  # called before `finish` with the numbers of all awaits and of those left; returns an error text or ""
+    done: Callable[[int, int], str] = lambda _, __: ""  # the same, called after all awaits have ended
     request: Callable[[Callable[[], None]], Awaitable[None]] | None = (
         None  # cancels at a moment that the phase chooses
     )
-    allowed: tuple[type[Exception], ...] = ()  # errors that awaits may raise which were not cancelled
+    allowed: tuple[type[Exception], ...] = ()  # errors that awaits may raise if they were not cancelled
 
 
 Enter = Callable[["Bench", int], AbstractAsyncContextManager[Setup]]
@@ -63,19 +63,19 @@ class Phase:
     """A state of awaits in which they are cancelled."""
 
     name: str
-    enter: Enter  # gets the number of awaits
+    enter: Enter  # called with the number of awaits
     most: int = MANY
-    at_once: bool = False  # the awaits are not blocked
-    has_come: bool = False  # their results exist, and they run in the next turn
+    at_once: bool = False  # the awaits are not blocked, so they must be cancelled in the turn of the request
+    has_result: bool = False  # the awaits have their results, and their tasks run in the next turn
 
     def takes(self, kind: type[Kind], backend: str) -> bool:
         """Whether that kind of cancellation is possible in this phase."""
         fits = backend in kind.backends and (kind.at_once or not self.at_once)
-        return fits and (kind.takes_what_has_come or not self.has_come)
+        return fits and (kind.cancels_finished_wait or not self.has_result)
 
     def on(self, backend: str) -> bool:
         """Whether the phase exists on the backend: trio does not cancel a task that has its result."""
-        return backend == BACKENDS[0] or not self.has_come
+        return backend == BACKENDS[0] or not self.has_result
 
 
 PHASES: list[Phase] = []
@@ -112,7 +112,7 @@ async def leased(device: Device) -> None:
 
 @asynccontextmanager
 async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
-    """A reset that hangs in C until it is released, and its caller."""
+    """Starts a reset, and makes it hang in C until it is released. Yields the reset's caller."""
     simulator.hang_call("aclrtResetDeviceForce")
     async with anyio.create_task_group() as group:
         caller = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
@@ -138,7 +138,7 @@ async def busy_maintenance(device: Device) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def held(device: Device) -> AsyncGenerator[Stream]:
-    """A stream that starts no task until it is released."""
+    """Creates a stream that starts no task until the stream is released."""
     async with device.create_stream() as stream:
         simulator.hold(stream)
         yield stream
@@ -161,7 +161,7 @@ def waits(device: Device) -> int:
 
 
 def queued(manager: Manager) -> int:
-    """How many jobs of awaits the maintenance thread has queued. After a reset it also has a job of its own."""
+    """How many jobs of awaits the maintenance thread has queued. The job that it has after a reset is not counted."""
     return sum(job._tell is not None for job in tuple(manager.maintenance._jobs))
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def _no_turn_is_due(manager: Manager) -> Callable[[int, int], str]:
     def check(_: int, left: int) -> str:
         due = len(manager.admission.turns._due)
-        return "" if due <= left else f"{due} turns are pending, {left} were not cancelled"
+        return "" if due <= left else f"{due} turns are due, {left} awaits were not cancelled"
 
     return check
 
@@ -97,7 +97,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     async def finish() -> None:
         simulator.release_key("turn")
 
-    # Staging memory, which the device may need at any time, is allocated in larger pieces.
+    # The device may allocate staging memory at any time. The size limit excludes it: its pieces are larger.
     hang = simulator.fault("aclrtMallocHost", size_max=64, hang="turn", times=1)
     async with resetting(bench, device):
         with hang:
@@ -130,8 +130,8 @@ async def _holder(bench: Bench, count: int) -> AsyncGenerator[Setup]:
                 await tickets[number]
 
         def leases_end(_: int, left: int) -> str:
-            held_still = len(manager.admission.leases)
-            return "" if held_still == left else f"{held_still} leases are held, {left} were not cancelled"
+            held = len(manager.admission.leases)
+            return "" if held == left else f"{held} leases are held, {left} awaits were not cancelled"
 
         async with anyio.create_task_group() as group:
             resets: list[Waiting] = []

@@ -84,7 +84,7 @@ def _hung_in(
             rule.enter_context(simulator.fault(function, **options))
 
             async def finish() -> None:
-                rule.close()  # a wait that is repeated must not hang again
+                rule.close()  # so that a repeated wait does not hang again
                 simulator.release_key("cancel")
 
             yield Setup(
@@ -103,7 +103,8 @@ phase("in C: aclrtMallocHost", most=WATCHED)(_hung_in("aclrtMallocHost", lambda 
 phase("in C: aclrtCreateStream", most=WATCHED)(
     _hung_in("aclrtCreateStream", lambda device: device.create_stream())
 )
-# A wait for the device is repeated in slices, so it is not blocked; and a late one must find the others hung.
+# A wait for the device is repeated in slices, so its await is not blocked. Every slice hangs, so that the earlier calls
+# are still in C when the last call enters.
 phase("in C: aclrtSynchronizeDevice", most=WATCHED, at_once=True)(
     _hung_in("aclrtSynchronizeDeviceWithTimeout", lambda device: device.synchronize(), begins_again=True)
 )
@@ -139,7 +140,7 @@ def _made(*, drained: bool) -> Callable[..., Any]:
 
 
 phase("made, completion not taken by the loop", at_once=True)(_made(drained=False))
-phase("completion taken by the loop, task not resumed", at_once=True, has_come=True)(_made(drained=True))
+phase("completion taken by the loop, task not resumed", at_once=True, has_result=True)(_made(drained=True))
 
 
 @phase("closing, on the maintenance thread")
@@ -255,7 +256,7 @@ async def _pump(bench: Bench, count: int) -> AsyncGenerator[Setup]:
 
 
 def _deadline(*, fired: bool) -> Callable[..., Any]:
-    """A wait whose deadline passes in the turn in which it is cancelled: before its timer fires, or after."""
+    """A wait that is cancelled in the turn in which its deadline passes: before or after its timer fires."""
 
     async def enter(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         device, seconds = bench.device, bench.soon_seconds
@@ -274,11 +275,11 @@ def _deadline(*, fired: bool) -> Callable[..., Any]:
         async def after_the_timers(cancel: Callable[[], None]) -> None:
             done = asyncio.Event()
 
-            def tell() -> None:
+            def cancel_and_continue() -> None:
                 cancel()
                 done.set()
 
-            asyncio.get_running_loop().call_at(end(), tell)
+            asyncio.get_running_loop().call_at(end(), cancel_and_continue)
             await done.wait()
 
         def waiting(count: int) -> bool:
@@ -302,4 +303,4 @@ def _deadline(*, fired: bool) -> Callable[..., Any]:
 
 
 phase("its deadline passes in the same turn", at_once=True)(_deadline(fired=False))
-phase("its deadline has passed, task not resumed", at_once=True, has_come=True)(_deadline(fired=True))
+phase("its deadline has passed, task not resumed", at_once=True, has_result=True)(_deadline(fired=True))

@@ -1,4 +1,4 @@
-"""Whether the files, tests and modules that the parts name exist: a rename must not drop a check without notice."""
+"""Checks that the files, tests and modules that the parts name exist, so that no rename silently drops a check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 def missing(names: Iterable[str]) -> list[str]:
-    """A line for each of these that is not in the checkout: `FOLDER`, `FILE` or `FILE::[CLASS::]TEST`."""
+    """Returns a line for each name that is not in the checkout: `FOLDER`, `FILE` or `FILE::[CLASS::]TEST`."""
     return [
         f"{name}: expected {what}, found none; correct the name"
         for name in names
@@ -32,7 +32,7 @@ def _lacking(path: Path, test: str) -> str:
 
 
 def unmatched(expression: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """A line for each word of a `-k` expression that is in no test's name or file; `known` are words of variants."""
+    """Returns a line for each word of a `-k` expression that is in no test's name or file and not in `known`."""
     words = set(re.findall(r"\w+", expression)) - {"not", "and", "or", *known}
     files = [file for name in names for file in _files(ROOT / name.partition("::")[0])]
     texts = [f"{file.name} {' '.join(re.findall(r'def (test_[^(]+)', file.read_text()))}" for file in files]

@@ -1,4 +1,4 @@
-"""The types that every part of the proofs uses: how much of it to run, and its outcome."""
+"""The types that every part of the proofs uses: the scale of a run, and its outcome."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ PARTS: Final[tuple[str, ...]] = (
 class Scale(Enum):
     """How much of a part is run."""
 
-    QUICK = "quick"  # an extract: all parts together in half a minute
+    QUICK = "quick"  # a sample: all parts together take half a minute
     DEFAULT = "default"  # what CI runs
     SLOW = "slow"  # everything
 
     def pick(self, quick: int, default: int, slow: int) -> int:
-        """The number that belongs to the scale."""
+        """Returns the number for this scale."""
         return {Scale.QUICK: quick, Scale.DEFAULT: default, Scale.SLOW: slow}[self]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a part measured and what it found. A finding includes how to reproduce it."""
+    """The measurements and the findings of a part. The text of a finding includes how to reproduce it."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
-    not_run: str = ""  # what this machine lacks, and how to get it
+    not_run: str = ""  # what is missing on this machine, and how to get it
     seconds: float = 0.0
 
     def expect(self, holds: object, finding: str) -> None:
@@ -64,5 +64,5 @@ class Part(Protocol):
 
     @staticmethod
     def run(scale: Scale, seed: int) -> Outcome:
-        """Runs it in a process of its own, in which aioacl has not been used yet."""
+        """Runs the part, in a process of its own, in which aioacl has not been used yet."""
         ...

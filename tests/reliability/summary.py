@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tests.reliability.part import Outcome
 
-MOST_LINES: Final = 30  # .ci/run shows the last 40 of a step that failed
+MOST_LINES: Final = 30  # .ci/run shows the last 40 lines of a step that failed
 
 
 def _cut(lines: list[str], most: int) -> list[str]:
-    """The first line, which describes the finding, and the last ones, where a traceback ends."""
+    """Keeps the first line, which describes the finding, and the last lines, where a traceback ends."""
     if len(lines) <= most:
         return lines
     if most < 3:
@@ -20,7 +20,7 @@ def _cut(lines: list[str], most: int) -> list[str]:
 
 
 def again(outcomes: dict[str, Outcome], *, with_not_run: bool) -> list[str]:
-    """The names of the parts that found something, or could not run if that counts; then their findings, cut."""
+    """The names of the parts with findings, then the shortened findings. `with_not_run` adds parts that did not run."""
     found = {
         name: [line for finding in outcome.findings for line in finding.splitlines()]
         for name, outcome in outcomes.items()
