@@ -71,12 +71,12 @@ def look(member: Member, device: Device) -> None:
 def another_open(member: Member, device: Device) -> None:
     """Opens the device once more, and closes it."""
     with ExitStack() as stack:
-        _made(stack, open_device(device.index, member.waits, **member.demands()))
+        _made(stack, open_device(device.index, member.waits, **member.open_options()))
 
 
 def reset(member: Member, device: Device) -> None:
     """A force reset; other callers may join it."""
-    member.landed(device.force_reset(grace=0.01, reason=f"thread {member.name}").result())
+    member.check_report(device.force_reset(grace=0.01, reason=f"thread {member.name}").result())
 
 
 DOES: Final[tuple[Callable[[Member, Device], None], ...]] = (
@@ -94,7 +94,7 @@ def _on_some_device(member: Member, operation: Callable[[Member, Device], None])
     device = member.device()
     with ExitStack() as stack:
         if isinstance(device, int):
-            device = _made(stack, open_device(device, member.waits, **member.demands()))
+            device = _made(stack, open_device(device, member.waits, **member.open_options()))
         operation(member, device)
 
 
@@ -108,4 +108,4 @@ def work(member: Member) -> None:
         except Exception as error:
             member.ended(operation.__name__, error)
         else:
-            member.plan.ended(member.crew, operation.__name__, "ok")
+            member.plan.ended(member.kind, operation.__name__, "ok")

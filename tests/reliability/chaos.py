@@ -1,8 +1,9 @@
 """Chaos: crowds of tasks under injected faults; afterwards at most two resets make every device work again.
 
-Each seed has two phases. While faults fire, operations may end in any error that the table of codes has for the
-injected fault. Supervisors reset a device when an event reports a fault or a quarantine, as a service would. Then no
-more faults fire, but devices may still be in a fault state: within two resets everything must work, with nothing left.
+Each seed has two phases. In the first, faults fire. Operations may end in any error that the table of codes has for the
+injected fault. Supervisors reset a device when an event reports a fault or a quarantine, as a service would. In the
+second, no more faults fire, but devices may still be in a fault state. Within two resets every device must work, and at
+the end nothing may be left.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ WEIGHTS: Final = {**operations.WEIGHTS, operations.synchronize: 1}
 
 
 class FaultedMember(Member):
-    """A member whose operations may fail with the codes of injected faults, each as its error of the table of codes."""
+    """A member whose operations may fail with the codes of injected faults, as the errors that belong to the codes."""
 
     codes: frozenset[int] = frozenset()
 
@@ -76,7 +77,9 @@ class SeedRun:
     rules: dict[str, str] = field(init=False)
     fired: Counter[str] = field(default_factory=Counter[str])
     plan: Plan = field(init=False)
-    needed: list[int] = field(default_factory=list[int])  # for each device: resets until it worked again
+    needed: list[int] = field(
+        default_factory=list[int]
+    )  # for each device, the number of resets until it worked again
 
     def __post_init__(self) -> None:
         self.rules = choose_rules(self.seed)
@@ -86,14 +89,14 @@ class SeedRun:
         self.findings = self.plan.findings
 
     def settings(self) -> str:
-        """The seed and the settings that repeat it."""
+        """The seed, and the settings that repeat its run."""
         faults = "; ".join((f"seed={self.seed}", *self.rules.values()))
         return f'seed {self.seed}, {self.backend}, waits="{self.waits}", AIOACL_SIM_FAULTS="{faults}"'
 
     # --- while faults fire -------------------------------------------------------------------------------------
 
     async def run_with_faults(self, devices: list[Device]) -> None:
-        """The crowd, and a supervisor for each device that is kept open."""
+        """Runs the crowd, and a supervisor for each device that is kept open."""
         over = anyio.Event()
         async with anyio.create_task_group() as outer:
             for device in devices:
@@ -108,11 +111,11 @@ class SeedRun:
     # --- after the faults --------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """Brings each device back, and works on all of them."""
+        """Resets each device until it works, then runs a crowd on the devices."""
         async with anyio.create_task_group() as group:
             for index in range(DEVICES):
                 group.start_soon(self._bring_back, index)
-        calm = Plan(AFTERWARDS, 0, operations.WEIGHTS, cancelled=0, impatient=0)
+        calm = Plan(AFTERWARDS, 0, operations.WEIGHTS, cancelled=0, time_limited=0)
         async with (
             open_device(0, self.waits) as one,
             open_device(1, self.waits) as two,
@@ -148,9 +151,9 @@ class SeedRun:
     # --- both phases -----------------------------------------------------------------------------------------------
 
     def run(self, limit: float) -> None:
-        """Runs both phases, and checks that nothing is left over."""
+        """Runs both phases, and checks that nothing is left."""
         before = snapshot()
-        with crowd.overhearing(self.findings, expected=(AclWarning,)):
+        with crowd.collecting_errors(self.findings, expected=(AclWarning,)):
             devices = [open_device(index, self.waits).result() for index in range(KEPT_OPEN)]
             simulator.set_seed(self.seed)
             with ExitStack() as stack:
@@ -167,7 +170,7 @@ class SeedRun:
                 self.findings += crowd.at_once([devices.pop().close().result], crowd.SETTLES_SECONDS)
             self.findings += crowd.left_since(
                 before, "events"
-            )  # after a fault, the engine leaves its events to the runtime
+            )  # after a fault, the engine does not destroy its events
             self.findings += crowd.violations()
 
 
@@ -182,12 +185,12 @@ async def _trouble(device: Device) -> str:
     except AclError as error:
         return str(error)
     if answer != sent:
-        return "256 bytes were changed by the copies"
+        return "the copies changed some of 256 bytes"
     return "" if device.state is State.OPEN else f"it is {device.state.name}"
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """All seeds, one after another."""
+    """Runs all seeds, one after another."""
     outcome = Outcome()
     os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
     crowd.warmed_up(range(DEVICES))
@@ -202,13 +205,13 @@ def run(scale: Scale, seed: int) -> Outcome:
         again = f"python -m tests.reliability chaos --{scale.value} --seed={each}"
         outcome.findings += [f"{one.settings()}\n{finding}\n  again: {again}" for finding in one.findings]
         if one.findings:
-            break  # the next seed would find again what this one has left
+            break  # the next seed would report the leftovers of this one again
     outcome.figures = {
         "seeds": done,
         "operations": totals.total(),
         "faults that fired": dict(fired.most_common()),
         "outcomes": dict(totals.most_common()),
         "resets requested by members": resets,
-        "devices that worked again after so many resets": dict(sorted(needed.items())),
+        "devices by the number of resets until they worked": dict(sorted(needed.items())),
     }
     return outcome

@@ -1,8 +1,8 @@
-"""The tests reach every branch of the lifecycle, and 95 % of the package's.
+"""The tests reach every branch of the lifecycle, and 95 % of the package.
 
-Quick: the tables and leases, by their own tests. By default: the modules of the lifecycle, by the tests of these
-modules. Slow: the whole package, by the whole suite. Coverage is measured in threads, in child processes that tests
-start, and in forked children.
+Quick: the state table and the counts, with their own tests. By default: the modules of the lifecycle, with the tests of
+these modules. Slow: the whole package, with the whole suite. Coverage is measured in threads, in child processes that
+tests start, and in forked children.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ SELECTIONS: Final = {
             "tests/process/test_limits.py",
         ),
         LIFECYCLE,
-        workers=0,  # starting them would take as long as the tests
+        workers=0,  # starting workers would take as long as the tests
         match="not uvloop and not many_cancelled_copies and (not trio or test_port or test_lease or test_executor)",
     ),
     Scale.SLOW: Selection(("tests",), LIFECYCLE, package=True),
@@ -135,7 +135,7 @@ exclude_also =
 
 
 def problems() -> list[str]:
-    """Returns a line for each module, test or word of an expression above that does not exist."""
+    """Returns a line for each module, test or word of a `-k` expression above that does not exist."""
     found = missing(f"aioacl/{module}.py" for module in LIFECYCLE)
     for selection in SELECTIONS.values():
         found += missing(selection.tests)
@@ -144,7 +144,7 @@ def problems() -> list[str]:
 
 
 def measured(selection: Selection, folder: Path) -> tuple[int, str]:
-    """Runs the tests under coverage; returns pytest's status and the end of its output."""
+    """Runs the tests and measures coverage; returns pytest's status and the end of its output."""
     settings = folder / "settings"
     settings.write_text(SETTINGS.format(folder=folder))
     workers = ("-n", str(selection.workers)) if selection.workers else ("-p", "no:xdist")
@@ -177,7 +177,7 @@ class Reached:
         self.path = Path(spec.origin).parent
 
     def lacking(self, module: str) -> tuple[list[int], list[str]]:
-        """Lines and branches of a module that no test reached."""
+        """The lines and branches of a module that no test reached."""
         file = str(self.path / f"{module}.py")
         _, _, _, lines, _ = self._data.analysis2(file)
         branches = self._data.branch_stats(file)
@@ -192,8 +192,8 @@ class Reached:
         return float(self._data.report(file=io.StringIO(), include=[include]))
 
 
-def unreasoned(package: Path) -> list[str]:
-    """Returns the pragmas without a reason."""
+def without_reason(package: Path) -> list[str]:
+    """Returns the coverage pragmas without a reason."""
     return [
         f"{path.name}:{number}: {line.strip()}"
         for path in sorted(package.rglob("*.py"))
@@ -203,7 +203,7 @@ def unreasoned(package: Path) -> list[str]:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Runs the tests of the scale, and checks what they reached."""
+    """Runs the tests of the scale, and checks their coverage."""
     del seed  # the tests choose their own seeds
     outcome = Outcome()
     selection = SELECTIONS[scale]
@@ -212,20 +212,20 @@ def run(scale: Scale, seed: int) -> Outcome:
         return outcome
     with tempfile.TemporaryDirectory(prefix="aioacl-coverage-") as name:
         folder = Path(name)
-        status, said = measured(selection, folder)
-        outcome.expect(status == 0, f"pytest ended with {status}: {said}")
-        outcome.figures["tests"] = f"{' '.join(selection.tests)}: {said.strip().splitlines()[-1]}"
+        status, output = measured(selection, folder)
+        outcome.expect(status == 0, f"pytest ended with status {status}: {output}")
+        outcome.figures["tests"] = f"{' '.join(selection.tests)}: {output.strip().splitlines()[-1]}"
         try:
             reached = Reached(folder)
-        except Exception as error:  # coverage has errors of many kinds
-            outcome.findings.append(f"no data: {error!r}: {said}")
+        except Exception as error:  # coverage raises errors of many kinds
+            outcome.findings.append(f"the coverage data cannot be read: {error!r}: {output}")
             return outcome
         check(outcome, reached, selection)
     return outcome
 
 
 def check(outcome: Outcome, reached: Reached, selection: Selection) -> None:
-    """Adds the figures of what was reached, and a finding for each line or branch that was not."""
+    """Adds the coverage to the figures, and a finding for each module with lines or branches that were not reached."""
     shares: dict[str, Any] = {}
     for module in selection.modules:
         lines, branches = reached.lacking(module)
@@ -238,5 +238,5 @@ def check(outcome: Outcome, reached: Reached, selection: Selection) -> None:
         percent = round(reached.percent(), 2)
         outcome.figures["percent of the package"] = percent
         outcome.expect(percent >= PACKAGE_PERCENT, f"only {percent} % of the package is reached")
-    for line in unreasoned(reached.path):
+    for line in without_reason(reached.path):
         outcome.findings.append(f"a pragma without a reason: {line}")

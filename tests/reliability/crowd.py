@@ -1,4 +1,4 @@
-"""Crowds of tasks and threads: runs several loops at once, and collects errors outside of tasks and leftovers."""
+"""Crowds of tasks and threads: runs several loops at once. Collects errors outside of tasks, and finds leftovers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def loop(backend: str, *bodies: Callable[[], Coroutine[Any, Any, object]]) -> Ca
 
 
 def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]:
-    """Runs each on a thread of its own. Returns what they raised, and the stacks of those that did not end in time."""
+    """Runs each body on a thread of its own. Returns their tracebacks, and the stacks of threads that did not end."""
     found: list[str] = []
 
     def guarded(body: Callable[[], object]) -> None:
@@ -64,11 +64,11 @@ def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
     frames = sys._current_frames()
-    standing = [
+    stacks = [
         traceback.format_stack(frames.get(thread.ident or 0)) for thread in threads if thread.is_alive()
     ]
     return found + [
-        f"a loop or thread did not end within {seconds:g} s:\n{''.join(stack)}" for stack in standing
+        f"a loop or thread did not end within {seconds:g} s:\n{''.join(stack)}" for stack in stacks
     ]
 
 
@@ -94,19 +94,19 @@ async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str
         async with anyio.create_task_group() as group:
             group.start_soon(follow)
             await over.wait()
-            await stack.aclose()  # the events end with the device
+            await stack.aclose()  # when the device closes, its events end
 
 
 # --- errors and warnings outside of tasks ----------------------------------------------------------------------------
 
 
-# Warns of a task that was made to fail, if each await was cancelled or raised an earlier failure.
+# The warning is correct for a task that was made to fail, if each await was cancelled or raised an earlier failure.
 UNCOLLECTED: Final = re.compile("a task failed, no await raised the error")
 
 
 @contextmanager
-def overhearing(found: list[str], *, expected: tuple[type[Warning], ...] = ()) -> Generator[None]:
-    """Adds warnings, errors of threads and errors of finalizers to the findings."""
+def collecting_errors(found: list[str], *, expected: tuple[type[Warning], ...] = ()) -> Generator[None]:
+    """Adds warnings, uncaught errors of threads and errors of finalizers to the findings."""
     hooks = (sys.unraisablehook, threading.excepthook)
     sys.unraisablehook = lambda args: found.append(f"unraisable: {args.exc_value!r} in {args.object!r}")
     threading.excepthook = lambda args: found.append(f"in a thread: {args.exc_value!r}")
@@ -116,19 +116,19 @@ def overhearing(found: list[str], *, expected: tuple[type[Warning], ...] = ()) -
             yield
     finally:
         sys.unraisablehook, threading.excepthook = hooks
-    heard = {
+    texts = {
         f"warning: {one.category.__name__}: {one.message}"
         for one in caught
         if one.category not in expected and not UNCOLLECTED.match(str(one.message))
     }
-    found += sorted(heard)
+    found += sorted(texts)
 
 
 # --- leftovers ----------------------------------------------------------------------------------------------------
 
 
 def left_since(before: Snapshot, *allowed: str) -> list[str]:
-    """Returns what exists in addition to the state before, after everything had time to end."""
+    """Waits until nothing exists that did not exist before; after a time limit, returns what is left."""
     if not until_now(lambda: not snapshot().more_than(before, *allowed), 0.5):
         gc.collect()
         until_now(lambda: not snapshot().more_than(before, *allowed), SETTLES_SECONDS)
@@ -147,7 +147,7 @@ def violations() -> list[str]:
 
 
 def warmed_up(indices: Sequence[int]) -> None:
-    """Creates what is created once per process: loops' pipes, ports of worker threads."""
+    """Creates the objects that exist once per process: loops' pipes, ports of worker threads."""
     aioacl.use_library("simulator")
 
     async def once() -> None:
@@ -162,7 +162,7 @@ def warmed_up(indices: Sequence[int]) -> None:
 def idle(devices: Sequence[aioacl.Device]) -> list[str]:
     """Returns the health of devices that still have leases or calls although the crowd has ended."""
 
-    def rests(device: aioacl.Device) -> bool:
+    def is_idle(device: aioacl.Device) -> bool:
         return until_now(lambda: device.health.leases == device.health.in_flight == 0, SETTLES_SECONDS)
 
-    return [f"device {device.index}: {device.health}" for device in devices if not rests(device)]
+    return [f"device {device.index}: {device.health}" for device in devices if not is_idle(device)]

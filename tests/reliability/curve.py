@@ -1,12 +1,12 @@
-"""The survival curve: back-to-back resets under ever more tasks; nothing hangs or waits for more than two resets.
+"""The survival curve: back-to-back resets with more and more tasks; no task hangs or waits for more than two resets.
 
-One thread resets the device repeatedly, without a pause. One half of the tasks holds a lease around a whole cycle
-(memory, a stream, verified copies), so no reset may interrupt a cycle. The other half makes a stream and uses it until
-a reset ends it. For both, the figure is the number of resets for which a task waited at the gate. The count begins when
-the gate has registered the task. Before that, its thread may only be waiting for a processor.
+One thread resets the device repeatedly, without a pause. One half of the tasks holds a lease during a whole cycle
+(memory, a stream, verified copies), so no reset may interrupt a cycle. The other half creates a stream and uses it
+until a reset makes it stale. For both, the figure is the number of resets for which a task waited at the gate. The
+count begins when the gate has registered the task, because before that, its thread may be waiting for a processor.
 
-A drain waits at most a second for the waiters whose turn it is. If a drain gave up on some of them, because this
-machine had not run them in time, more than two resets are only a figure. Otherwise they are a finding.
+A drain waits at most a second for the waiters whose turn it is. If this machine does not run some of them in time, the
+drain gives up on them. In a run with such a drain, a wait for more than two resets is not a finding.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Point:
     tasks: int
     resets: int
     over: bool = False
-    asked: dict[object, int] = field(
+    waiting_since: dict[object, int] = field(
         default_factory=dict[object, int]
-    )  # each waiter, and the generation in which its wait began
-    stood: list[int] = field(default_factory=list[int])  # resets per wait at the gate
-    stood_ms: list[float] = field(default_factory=list[float])
+    )  # for each waiter, the generation in which its wait began
+    waited: list[int] = field(default_factory=list[int])  # resets per wait at the gate
+    waited_ms: list[float] = field(default_factory=list[float])
     cycles: list[int] = field(default_factory=list[int])  # cycles that each task has completed
     interrupted: int = 0
     reset_ms: list[float] = field(default_factory=list[float])
@@ -61,21 +61,21 @@ class Point:
     # --- the tasks -----------------------------------------------------------------------------------------------
 
     async def leased(self, number: int) -> None:
-        """Cycles that no reset may interrupt."""
+        """Runs cycles that no reset may interrupt."""
         while not self.over:
             began = time.monotonic()
             async with self.device.lease():
-                self._came(self.device.generation, began)
+                self._admitted(self.device.generation, began)
                 async with self.device.create_stream() as stream:
                     await self._copy(stream)
             self.cycles[number] += 1
 
-    async def bare(self, number: int) -> None:
-        """Cycles that a reset may end anywhere."""
+    async def without_lease(self, number: int) -> None:
+        """Runs cycles that a reset may interrupt anywhere."""
         while not self.over:
             began = time.monotonic()
             async with self.device.create_stream() as stream:
-                self._came(stream._generation, began)
+                self._admitted(stream._generation, began)
                 try:
                     while not self.over:
                         await self._copy(stream)
@@ -84,20 +84,20 @@ class Point:
                     self.interrupted += 1
 
     def watch_the_gate(self) -> None:
-        """Records from now on in which generation each waiter began to wait."""
+        """Records, from now on, the generation in which each waiter begins to wait."""
         turns = self.device._manager.admission.turns
         wait = turns.wait
 
-        def noted(place: Waiter) -> None:
+        def recorded_wait(place: Waiter) -> None:
             if not place.taken:
-                self.asked[current_holder()] = self.device.generation
+                self.waiting_since[current_holder()] = self.device.generation
             wait(place)
 
-        turns.wait = noted  # type: ignore[method-assign]  # of this device only
+        turns.wait = recorded_wait  # type: ignore[method-assign]  # replaced for this device only
 
-    def _came(self, generation: int, began: float) -> None:
-        self.stood.append(generation - self.asked.pop(current_holder(), generation))
-        self.stood_ms.append((time.monotonic() - began) * 1000)
+    def _admitted(self, generation: int, began: float) -> None:
+        self.waited.append(generation - self.waiting_since.pop(current_holder(), generation))
+        self.waited_ms.append((time.monotonic() - began) * 1000)
 
     async def _copy(self, stream: Stream) -> None:
         answer = bytearray(len(SENT))
@@ -105,7 +105,7 @@ class Point:
             await copied(stream, memory, SENT)
             await (await copied(stream, answer, memory))
         if answer != SENT:
-            self.findings.append(f"{len(SENT)} bytes were changed by the copies")
+            self.findings.append(f"the copies changed some of {len(SENT)} bytes")
 
     # --- the resets ----------------------------------------------------------------------------------------------
 
@@ -125,22 +125,22 @@ class Point:
         """Adds each violated limit to the findings."""
         self.findings += [f"a reset failed: {report}" for report in self.reports if not report.ok]
         given_up = any(report.stages["turns"] >= TURN_SECONDS * 1000 for report in self.reports)
-        if max(self.stood) > MOST_RESETS and not given_up:
-            self.findings.append(f"a task waited at the gate for {max(self.stood)} resets")
-        starved = self.cycles[::2].count(0)  # only of the tasks with leases
+        if max(self.waited) > MOST_RESETS and not given_up:
+            self.findings.append(f"a task waited at the gate for {max(self.waited)} resets")
+        starved = self.cycles[::2].count(0)  # only tasks with leases are counted
         if starved:
             self.findings.append(
                 f"{starved} tasks with a lease completed no cycle in {len(self.reports)} resets"
             )
 
     def rows(self) -> list[str]:
-        """The table: milliseconds of each stage, and of the waits at the gate."""
+        """The rows of the table: milliseconds of each stage, and of the waits at the gate."""
         stages = {name: [report.stages[name] for report in self.reports] for name in self.reports[0].stages}
         given_up = sum(spent >= TURN_SECONDS * 1000 for spent in stages["turns"])
-        table = {"whole reset": self.reset_ms, **stages, "at the gate": self.stood_ms}
+        table = {"whole reset": self.reset_ms, **stages, "at the gate": self.waited_ms}
         return [
-            f"{len(self.reports)} resets; {sum(self.cycles)} cycles, at least {min(self.cycles[::2])} of a task with "
-            f"a lease, {self.interrupted} interrupted; at the gate for {max(self.stood)} resets at most"
+            f"{len(self.reports)} resets; {sum(self.cycles)} cycles, at least {min(self.cycles[::2])} for a task "
+            f"with a lease, {self.interrupted} interrupted; waited at the gate for at most {max(self.waited)} resets"
             + (f"; {given_up} drains gave up on turns" if given_up else ""),
             *(f"{name:<12} {_quantiles(values)}" for name, values in table.items()),
         ]
@@ -157,8 +157,10 @@ def _measure(tasks: int, resets: int, limit: float) -> Point:
     device = open_device().result()
     point = Point(device, tasks, resets, cycles=[0] * tasks)
     point.watch_the_gate()
-    with crowd.overhearing(point.findings):
-        bodies = [partial(point.bare if number % 2 else point.leased, number) for number in range(tasks)]
+    with crowd.collecting_errors(point.findings):
+        bodies = [
+            partial(point.without_lease if number % 2 else point.leased, number) for number in range(tasks)
+        ]
         loop = crowd.loop("asyncio", *bodies)
         point.findings += crowd.at_once([loop, point.reset], limit)
         point.findings += crowd.idle([device])

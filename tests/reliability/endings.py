@@ -1,8 +1,9 @@
-"""endings: exits, signals, forks and kill -9; each in time, with the right status and output, and nothing left behind.
+"""endings: exits, signals, forks and kill -9; each ends in time, with the right status and output, and leaves nothing.
 
-Slow: every scenario on both backends, five times each; every fork; 200 kills. By default: every scenario once, in
-rotation on both backends and with asyncio's debug mode, where the seed selects the start; a fork at every place, and
-every end of a forked child at least once; ten kills. Quick: an extract, on asyncio only, which starts faster.
+Slow: every scenario on both backends, five times each; every fork; 200 kills.
+By default: every scenario once, on the backends in turn, with and without asyncio's debug mode; a fork at every place,
+and every end of a forked child at least once; ten kills. The seed chooses the backend of the first scenario.
+Quick: a sample, on asyncio only, which starts faster.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1500.0}
-AT_ONCE: Final = 2  # and as many more with a stuck call, which only wait after their start
-CONTROL_EVERY: Final = 6  # trials for each control: an interpreter in which aioacl has done nothing
-CONTROLS: Final = 5  # this many times the slowest control is added to the limit, so that slow trials pass
+AT_ONCE: Final = (
+    2  # trials at once; as many trials with a stuck call run beside them, because these mostly wait
+)
+CONTROL_EVERY: Final = 6  # trials for each control; a control is a process in which aioacl does nothing
+CONTROLS: Final = (
+    5  # the limit grows by this many times the slowest control, so that trials pass on a slow machine
+)
 BACKENDS: Final = ("asyncio", "trio")
 DEVICES: Final = 2  # the simulator's default
-LINES: Final = 1200  # lines of aioacl that the interrupted program runs on its main thread, at least
+LINES: Final = 1200  # the interrupted program runs at least this many lines of aioacl on its main thread
 LINES_AGAIN: Final = 40
 MOMENT_SECONDS: Final = 0.05
 
@@ -95,9 +100,9 @@ class _Proof:
         return [f"{what}: {finding}" for finding in killed(moment, index)]
 
     def all_of(self, what: str, trials: Sequence[Trial]) -> None:
-        """Starts the trials. Those with a stuck call run beside the others, and controls among both."""
+        """Starts the trials, with controls between them. Trials with a stuck call run beside the others."""
         for number, trial in enumerate(trials):
-            pool = self._pools[trial.case.reaches]
+            pool = self._pools[trial.case.destructors_run]
             if number % CONTROL_EVERY == 0:
                 self._found.append(pool.submit(self._control, trial.backend))
             self._found.append(pool.submit(self._try, trial))
@@ -111,7 +116,7 @@ class _Proof:
         self._outcome.figures["kill -9, each with an open after it"] = count
 
     def report(self) -> None:
-        """Waits for all trials; adds the findings, and the slowest ends with and without a stuck call."""
+        """Waits for all trials. Adds the findings, and the figures of the slowest ends."""
         for found in self._found:
             self._outcome.findings += found.result()
         for pool in self._pools.values():
@@ -119,22 +124,29 @@ class _Proof:
         self._check_times()
 
     def _check_times(self) -> None:
-        """Compares the times with those of the controls, in which aioacl has nothing to end."""
+        """Checks the times. Their limit depends on the slowest control."""
         control = max(self._controls)
         self._outcome.figures["seconds of the slowest control"] = round(control, 2)
-        for reaches, what in ((True, "no stuck call"), (False, "a stuck call, or ended from outside")):
-            ends = [(took, f"{trial}") for took, trial in self._seconds if trial.case.reaches == reaches]
+        for destructors_run, what in (
+            (True, "no stuck call"),
+            (False, "a stuck call, or ended from outside"),
+        ):
+            ends = [
+                (took, f"{trial}")
+                for took, trial in self._seconds
+                if trial.case.destructors_run == destructors_run
+            ]
             took, slowest = max(ends, default=(0.0, "none"))
             self._outcome.figures[f"seconds of the slowest end, {what}"] = f"{took:.2f}: {slowest}"
         for took, trial in self._seconds:
-            limit = f"{trial.case.limit:.1f} and {CONTROLS} * {control:.2f} s"
+            limit = f"{trial.case.limit:.1f} + {CONTROLS} * {control:.2f} s"
             late = took > trial.case.limit + CONTROLS * control
             self._outcome.expect(not late, f"{trial}: it took {took:.2f} s to end, limit {limit}")
 
 
 def _exits(scale: Scale, chance: random.Random) -> list[Trial]:
     if scale is Scale.QUICK:
-        brief = chance.sample([case for case in SCENARIOS if case.reaches], 2)
+        brief = chance.sample([case for case in SCENARIOS if case.destructors_run], 2)
         return [_trial(case, "asyncio", chance) for case in brief]
     shift = chance.randrange(4)
     return [
@@ -146,7 +158,7 @@ def _exits(scale: Scale, chance: random.Random) -> list[Trial]:
 
 
 def _forks(scale: Scale, chance: random.Random) -> list[Trial]:
-    """By default one end for each place; the seed shuffles the ends, and each end occurs."""
+    """The forks of the scale. By default one for each place; the seed shuffles the ends, and each end occurs."""
     places, ends = chance.sample(PLACES, len(PLACES)), chance.sample(ENDS, len(ENDS))
     chosen = [FORKS[place, ends[turn % len(ends)]] for turn, place in enumerate(places)]
     cases = tuple(FORKS.values()) if scale is Scale.SLOW else chosen[: scale.pick(1, len(chosen), 0)]
@@ -157,7 +169,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     """Runs exits, forks and kills."""
     outcome, chance = Outcome(), random.Random(seed)
     if not compiler():
-        outcome.not_run = "expected a C compiler, found none; install one: the witness library is compiled"
+        outcome.not_run = "expected a C compiler for witness.c, found none; install one"
         return outcome
     aioacl.use_library("simulator")
     witness()

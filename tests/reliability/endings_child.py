@@ -1,7 +1,7 @@
 """One child process of the part `endings`: how it is run, and how its end is checked.
 
-In addition to status, stdout and stderr, two sources are checked. `witness.c` runs when a runtime's destructors would
-run, and reports which calls are in progress. The simulator's trace has each call that was made: no call may come from a
+Besides status, stdout and stderr, two sources are checked. `witness.c` runs when a runtime's destructors would run, and
+reports how many calls are in progress. The simulator's trace has each call that was made: no call may come from a
 forked child or follow the finalization of ACL.
 """
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 RUNTIME_SECONDS: Final = 1.0  # time that the runtime itself may take to end
 REACHED: Final = "destructors: 0 inside, 0 called, 0 violations"
-FORKED: Final = 507000  # the simulator's code for a call from a forked child; nothing else here causes it
-REPEATED: Final = 100002  # aclInit if ACL is already initialised
+FORKED: Final = 507000  # the simulator's code for a call from a forked child; no other call here returns it
+REPEATED: Final = 100002  # the code of aclInit if ACL is already initialised
 
 PRELUDE = """
 import atexit, ctypes, gc, queue
@@ -63,7 +63,7 @@ def until_now(condition):
         time.sleep(0.001)
 
 def pump(turns, done):
-    "A host's loop, with trio in guest mode."
+    "Runs the turns of trio in guest mode, as a host's loop does."
     while not done():
         try:
             turn = turns.get(timeout=0.001)
@@ -77,25 +77,25 @@ def waits():
 async def wait(thing):
     await thing
 
-async def overtaken(thing):
-    "A wait that the last close may end."
+async def wait_until_closed(thing):
+    "Waits; the last close may end the wait."
     try:
         await thing
     except DeviceReset:
         pass
 
 def new_loop():
-    "Does not report slow callbacks: a loaded machine makes all of them slow."
+    "A loop that does not report slow callbacks, because on a loaded machine all callbacks are slow."
     loop = asyncio.new_event_loop()
     loop.slow_callback_duration = 3600
     return loop
 
 async def warmed(main):
-    "anyio imports most of itself at its first use; an interrupt there breaks an import, which prints a message."
+    "Uses anyio first, because its first use imports modules, and an interrupted import prints a message."
     with anyio.CancelScope():
         await anyio.sleep(0)
     if BACKEND != "trio" and threading.current_thread() is threading.main_thread():
-        # without a signal handler, asyncio sleeps on when a signal comes just before it sleeps
+        # without a signal handler, a signal that comes just before asyncio sleeps does not wake it
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, int)
     return await main()
 
@@ -150,12 +150,16 @@ class Case:
     program: str
     trio: str = ""  # the program on trio, if it differs
     status: int = 0
-    said: str = ""  # its lines of output, separated by commas, without those of `leaving` and of the witness
-    complaint: str = ""  # the end of stderr, after the traceback
-    reaches: bool = True  # the runtime's destructors run: no thread is stuck in a call
+    output: str = (
+        ""  # its lines of output, separated by commas, without the lines of `leaving` and of the witness
+    )
+    stderr: str = ""  # the end of stderr, after the traceback
+    destructors_run: bool = True  # the runtime's destructors run: no thread is stuck in a call
     strict: bool = True  # warnings are errors: the program closes everything
     waits: str = "watch"
-    signals: tuple[tuple[str, signal.Signals], ...] = ()  # the signal that is sent after each of these lines
+    signals: tuple[
+        tuple[str, signal.Signals], ...
+    ] = ()  # lines of output, and the signal that is sent after each
     environ: Mapping[str, str] = field(default_factory=dict)
     limit: float = (
         EXIT_GRACE_SECONDS + RUNTIME_SECONDS
@@ -167,8 +171,8 @@ class Ending:
     """How a child ended."""
 
     status: int
-    said: tuple[str, ...]
-    complaint: str
+    output: tuple[str, ...]
+    stderr: str
     seconds: float
     calls: tuple[dict[str, Any], ...]
 
@@ -206,13 +210,13 @@ def end_of(case: Case, backend: str, *, debug: bool = False, more: Mapping[str, 
         program = case.trio if case.trio and backend == "trio" else case.program
         with Child(PRELUDE + program, backend, case.waits, strict=case.strict, more=environ) as child:
             lines, last = _signalled(child, case)
-            status, rest, complaint = _ended(child)
+            status, rest, stderr = _ended(child)
             ended = time.monotonic()
         calls = [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
     lines += rest.splitlines()
     left = [float(line.split()[1]) for line in lines if line.startswith("leaving ")]
-    said = tuple(line for line in lines if not line.startswith("leaving "))
-    return Ending(status, said, complaint, ended - max([last, *left]), tuple(calls))
+    output = tuple(line for line in lines if not line.startswith("leaving "))
+    return Ending(status, output, stderr, ended - max([last, *left]), tuple(calls))
 
 
 def _ended(child: Child) -> tuple[int, str, str]:
@@ -231,7 +235,7 @@ def _signalled(child: Child, case: Case) -> tuple[list[str], float]:
     for awaited, number in case.signals:
         while not lines or lines[-1] != awaited:
             if not (line := child.line()):
-                return lines, last  # it ended early, and its status shows that
+                return lines, last  # the child ended early; the check of its status finds that
             lines.append(line)
         last = time.monotonic()
         child.send(number)
@@ -243,28 +247,28 @@ def _signalled(child: Child, case: Case) -> tuple[list[str], float]:
 
 
 def faults(case: Case, ending: Ending) -> list[str]:
-    """Returns what is wrong with the end, apart from its time."""
-    want = tuple(case.said.split(", ")) if case.said else ()
-    want += (REACHED,) if case.reaches else ()
+    """Returns the differences from the expected end, except for its time."""
+    want = tuple(case.output.split(", ")) if case.output else ()
+    want += (REACHED,) if case.destructors_run else ()
     found: list[str] = []
     if ending.status != case.status:
-        found.append(f"it ended with {ending.status} instead of {case.status}")
-    if ending.said != want:
-        found.append(f"it printed {ending.said} instead of {want}")
-    if not _complains(ending.complaint, case.complaint):
-        found.append(f"unexpected stderr: {ending.complaint}")
+        found.append(f"it ended with status {ending.status}, expected {case.status}")
+    if ending.output != want:
+        found.append(f"it printed {ending.output}, expected {want}")
+    if not _stderr_is_expected(ending.stderr, case.stderr):
+        found.append(f"unexpected stderr: {ending.stderr}")
     return found + list(dict.fromkeys(_bad_calls(ending.calls)))
 
 
-def _complains(seen: str, want: str) -> bool:
-    """Compares stderr with what is expected: nothing, or one traceback with that end."""
+def _stderr_is_expected(seen: str, want: str) -> bool:
+    """Whether stderr is as expected: empty, or one traceback with the expected end."""
     if not want:
         return not seen
     return seen.startswith("Traceback") and seen.endswith(want + "\n") and seen.count("Traceback") == 1
 
 
 def _bad_calls(calls: tuple[dict[str, Any], ...]) -> list[str]:
-    """Calls that a forked child has made, and calls after the process had finalized ACL."""
+    """Returns the calls of forked children, and the calls after ACL was finalized."""
     bad: list[str] = []
     references, finalized = 0, False
     for call in (call for call in calls if "rc" in call):  # other lines are injected faults that fired

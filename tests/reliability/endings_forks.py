@@ -1,7 +1,7 @@
 """Forks of a process that has devices open: where they happen, how the child ends, and multiprocessing.
 
-In each case the child tries every operation on a device, and all are refused. Then it ends in one of several ways.
-The parent forks during a wait, a reset or other work. It continues, and a copy on its device is still correct.
+In each case the child tries every operation on a device, and all are refused. Then the child ends in one of several
+ways. The parent forks during a wait, a reset or other work. It continues, and a copy on its device is still correct.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.reliability.endings_child import Case
 
 _COMMON: Final = """
 import warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks beside threads, which are intended here
+warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of a fork with threads; intended here
 
 class Things:
     "The objects that a process may have when it forks."
@@ -56,7 +56,7 @@ class Things:
             yield name, lambda make=make: wait_for(make).send(None)
         yield from self.plain().items()
     def closes(self):
-        "A child may close objects. That calls no ACL function, because they belong to the parent."
+        "A child may close objects. A close calls no ACL function, because the objects belong to the parent."
         for thing in (self.stream, self.memory, self.pinned, self.event, self.device):
             try:
                 wait(thing.close()).send(None)
@@ -97,9 +97,9 @@ def close(things):
 use_library("simulator")
 """
 
-# How the child ends after all operations were refused: program and status. `quit` ends a process at that place.
+# The ends of a child after all operations were refused: program and status. `quit` ends the process.
 _ENDS: Final[dict[str, tuple[str, int]]] = {
-    "and quits": ("quit(11)", 11),
+    "quits at once": ("quit(11)", 11),
     "closes and quits": ("things.closes(); things.__dict__.clear(); gc.collect(); quit(12)", 12),
     "drops everything": ("things.__dict__.clear(); gc.collect(); quit(13)", 13),
     "runs another program": ('os.execv("/bin/true", ["true"])', 0),
@@ -115,15 +115,15 @@ def branch(things, quit=sys.exit):
     {end}
 """
 
-# Where the parent is when it forks.
+# The places of a fork: what the parent does when it forks.
 _PLACES: Final[dict[str, str]] = {
-    "idle": """
+    "of an idle process": """
 things = Things()
 things.ticket.result()
 parent(branch(things))
 close(things)
 """,
-    "with a copy under way": """
+    "during a copy": """
 things = Things()
 things.ticket.result()
 simulator.hold(things.stream)
@@ -193,7 +193,7 @@ simulator.unhang("aclrtResetDeviceForce")
 thread.join()
 close(things)
 """,
-    "when all is closed": """
+    "when everything is closed": """
 things = Things()
 things.ticket.result()
 for thing in (things.opening.result(), things.stream, things.memory, things.pinned, things.event, things.device):
@@ -241,14 +241,14 @@ async def main():
         group.start_soon(wait, things.ticket)
         group.start_soon(wait, things.stream)
         await until(lambda: waits() == 2)
-        parent(branch(things, os._exit))  # the loop that a child inherits is not tested here
+        parent(branch(things, os._exit))  # os._exit, because the loop that a child inherits is not tested here
         simulator.release(things.stream)
 things = setup()
 run(main)
 close(things)
 """,
 }
-REFUSED: Final = 36  # operations that a child tries
+REFUSED: Final = 36  # the number of operations that a child tries
 
 
 def _case(place: str, name: str) -> Case:
@@ -257,7 +257,7 @@ def _case(place: str, name: str) -> Case:
     return Case(
         f"a fork {place}; the child {name}",
         _COMMON + _BRANCH.format(end=end) + _PLACES[place],
-        said=f"refused {REFUSED}, {again}child {status}, verified, closed 0 []",
+        output=f"refused {REFUSED}, {again}child {status}, verified, closed 0 []",
         strict=False,  # a child may leave objects open
     )
 
@@ -303,16 +303,18 @@ if __name__ == "__main__":
 """
 
 METHODS: Final = (
-    Case("multiprocessing, spawn", _WORK + _POOL.format(method="spawn"), said="07070707, 09090909, verified"),
+    Case(
+        "multiprocessing, spawn", _WORK + _POOL.format(method="spawn"), output="07070707, 09090909, verified"
+    ),
     Case(
         "multiprocessing, forkserver",
         _WORK + _POOL.format(method="forkserver"),
-        said="07070707, 09090909, verified",
+        output="07070707, 09090909, verified",
     ),
     Case(
         "multiprocessing, fork",
         _WORK + _POOL.format(method="fork"),
-        said="refused True, refused True, verified",
+        output="refused True, refused True, verified",
         strict=False,
     ),
 )

@@ -1,7 +1,7 @@
 """kill -9 of a busy process, at a random moment: it leaves nothing that affects the next open of the device.
 
-The simulator keeps its state in the process, as aioacl does, so the next open cannot fail there. The proof shows
-that neither has anything that outlives a process: no memory shared with other processes, no file, no socket.
+Like aioacl, the simulator keeps its state in the process, so a kill cannot make the next open fail there. Therefore the
+proof also checks that neither has anything that outlives a process: shared memory, a file or a socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.process.child import Child
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LATEST_SECONDS: Final = 0.1  # after the child has reported that it is busy
+LATEST_SECONDS: Final = 0.1  # latest moment of the kill, after the child has reported that it is busy
 
 BUSY: Final = """
 use_library("simulator")
@@ -49,23 +49,23 @@ threading.Event().wait()
 
 
 def killed(moment: float, index: int) -> list[str]:
-    """Kills a busy child at that moment, then opens device `index` here; returns what is wrong."""
+    """Kills a busy child at that moment, then opens device `index` here. Returns findings."""
     with tempfile.TemporaryDirectory(prefix="killed-") as folder:
         homes = dict.fromkeys(("TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"), folder)
         with Child(BUSY, strict=False, more={**homes, "PYTHONSAFEPATH": "1"}) as child:
-            found = [] if child.line() == "busy" else ["it was never busy"]
+            found = [] if child.line() == "busy" else ["the child did not report that it is busy"]
             time.sleep(moment)
             found += [f"another process could share: {thing}" for thing in _shared(child.pid)]
             child.send(signal.SIGKILL)
-            status, said, complaint = child.end()
-        found += [f"it left {path}" for path in (*Path(folder).iterdir(), *_left(child.pid))]
-    if (status, said, complaint) != (-signal.SIGKILL, "", ""):
-        found.append(f"it ended with {status}, stdout {said!r} and stderr {complaint!r}")
+            status, output, stderr = child.end()
+        found += [f"the child left {path}" for path in (*Path(folder).iterdir(), *_left(child.pid))]
+    if (status, output, stderr) != (-signal.SIGKILL, "", ""):
+        found.append(f"the child ended with status {status}, stdout {output!r} and stderr {stderr!r}")
     return found + ([] if works(index) else ["after the next open, a copy failed"])
 
 
 def works(index: int) -> bool:
-    """Whether the device can be opened here, and a copy to it and back returns the same bytes."""
+    """Whether the device can be opened here, and copies to and from the device return the same bytes."""
     device = aioacl.open_device(index).result()
     stream, memory, answer = device.create_stream().result(), device.allocate(5).result(), bytearray(5)
     stream.copy(memory, b"hello")
@@ -77,7 +77,7 @@ def works(index: int) -> bool:
 
 
 def _shared(pid: int) -> Iterator[str]:
-    """Yields what a running process maps or has open that another process could map, or find by a name."""
+    """Yields each mapping and open file of a running process that another process could map, or find by a name."""
     process = Path("/proc", str(pid))
     for line in (process / "maps").read_text().splitlines():
         if line.split()[1].startswith("rw") and line.split()[1].endswith("s"):

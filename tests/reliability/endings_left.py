@@ -1,4 +1,4 @@
-"""Ends of a process that cleans nothing up: open devices, running copies, loops with waits in flight."""
+"""Ends of a process that does not clean up: open devices, running copies, loops with unfinished waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.reliability.endings_child import Case
 
-CONTROL: Final = Case("nothing done", "leaving()", reaches=False)
+CONTROL: Final = Case("nothing done", "leaving()", destructors_run=False)
 
 LEFT: Final = (
     Case(
@@ -18,7 +18,7 @@ async def main():
 run(main)
 leaving()
 """,
-        said="verified",
+        output="verified",
     ),
     Case(
         "everything left open",
@@ -36,7 +36,7 @@ leave(7)
         strict=False,
     ),
     Case(
-        "handles dropped a moment ago",
+        "handles dropped just before the end",
         """
 async def main():
     device = await open_device(0)
@@ -81,7 +81,7 @@ run(main)
 leave(7)
 """,
         status=7,
-        said="False",
+        output="False",
         strict=False,
     ),
     Case(
@@ -94,13 +94,13 @@ async def main():
 run(main)
 """,
         status=4,
-        reaches=False,
+        destructors_run=False,
     ),
 )
 
 LOOPS: Final = (
     Case(
-        "the loop closed, waits in flight",
+        "the loop closed during waits",
         """
 use_library("simulator")
 copies, loop = Copies(), new_loop()
@@ -166,7 +166,7 @@ memory = end[0].unwrap()
 memory.close().result(), device.close().result()
 leaving()
 """,
-        said="stopped False",
+        output="stopped False",
     ),
     Case(
         "the loop stopped during a call, and not continued",
@@ -197,7 +197,7 @@ pump(turns, lambda: simulator.hung("aclrtMalloc"))
 leave(3)
 """,
         status=3,
-        reaches=False,
+        destructors_run=False,
         strict=False,
     ),
     Case(
@@ -225,7 +225,7 @@ async def main():
 run(main)
 leaving()
 """,
-        said="cancelled",
+        output="cancelled",
     ),
     Case(
         "three loops on threads, each in a wait",
@@ -255,6 +255,6 @@ threads = [threading.Thread(target=run, args=(main,)) for _ in range(3)]
 [thread.join() for thread in threads]
 leaving()
 """,
-        said="verified, verified, verified",
+        output="verified, verified, verified",
     ),
 )

@@ -45,7 +45,7 @@ threading.Thread(target=release).start()
 sys.exit(7)
 """,
         status=7,
-        said="released, waited",
+        output="released, waited",
     ),
     Case(
         "sys.exit in a thread",
@@ -62,7 +62,7 @@ async def main():
 run(main)
 leaving()
 """,
-        said="verified, verified",
+        output="verified, verified",
     ),
     Case(
         "atexit handlers registered before and after the library was loaded",
@@ -84,7 +84,7 @@ run(main)
 sys.exit(7)
 """,
         status=7,
-        said="verified, closed 0",
+        output="verified, closed 0",
     ),
     Case(
         "ACL was initialised by other code",
@@ -98,7 +98,7 @@ run(main)
 say("finalized", simulator.calls("aclFinalize"), simulator.calls("aclFinalizeReference"))
 leaving()
 """,
-        said="verified, finalized 0 0",
+        output="verified, finalized 0 0",
     ),
 )
 
@@ -110,7 +110,7 @@ async def leaver():
     leave(5)
 async def main():
     async with Copies() as copies:
-        waiting = asyncio.create_task(overtaken(copies.ticket))
+        waiting = asyncio.create_task(wait_until_closed(copies.ticket))
         await asyncio.create_task(leaver())
 run(main)
 """,
@@ -147,7 +147,7 @@ async def fails(copies):
     raise ValueError("mine")
 async def main():
     async with Copies() as copies:
-        waiting = asyncio.create_task(overtaken(copies.ticket))
+        waiting = asyncio.create_task(wait_until_closed(copies.ticket))
         leaving()
         await asyncio.create_task(fails(copies))
 run(main)
@@ -168,7 +168,7 @@ except BaseExceptionGroup as group:
     raise end from None
 """,
         status=1,
-        complaint="ValueError: mine",
+        stderr="ValueError: mine",
     ),
     Case(
         "an exception in a job",
@@ -182,6 +182,6 @@ async def main():
 run(main)
 """,
         status=1,
-        complaint="ValueError: mine",
+        stderr="ValueError: mine",
     ),
 )

@@ -22,7 +22,7 @@ from aioacl._wait.current import current_port
 package = os.path.dirname(aioacl.__file__) + os.sep
 left, again = int(os.environ["TEST_LINE"]), int(os.environ.get("TEST_LINE_AGAIN", 0))
 def finalizing(frame):
-    "Python prints and ignores what a finalizer raises, also a KeyboardInterrupt."
+    "Whether a finalizer runs: Python prints and ignores what it raises, also a KeyboardInterrupt."
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
@@ -48,7 +48,7 @@ async def main():
         await stream.upload(memory, bytes(64))
         await stream
     sys.settrace(None)
-    say("no line was interrupted, with lines left", left)
+    say("no line was interrupted; lines left:", left)
 def gone():
     stats = simulator.stats()
     return not (stats.streams or stats.device_blocks or stats.host_blocks or simulator.retain_count(0))
@@ -65,10 +65,10 @@ async def main():
 interruptible(main)
 """,
         status=130,
-        said="idle, interrupted",
+        output="idle, interrupted",
         signals=(("idle", INT),),
     ),
-    Case("Ctrl-C in a wait", _WAITS, status=130, said="waiting, interrupted", signals=(("waiting", INT),)),
+    Case("Ctrl-C in a wait", _WAITS, status=130, output="waiting, interrupted", signals=(("waiting", INT),)),
     Case(
         "Ctrl-C in a wait, and in the wait that cleans up",
         """
@@ -84,7 +84,7 @@ async def main():
 interruptible(main)
 """,
         status=130,
-        said="waiting, still waiting, interrupted",
+        output="waiting, still waiting, interrupted",
         signals=(("waiting", INT), ("still waiting", INT)),
     ),
     Case(
@@ -103,7 +103,7 @@ async def main():
 interruptible(main)
 """,
         status=130,
-        said="closing, interrupted",
+        output="closing, interrupted",
         signals=(("closing", INT),),
     ),
     Case(
@@ -118,9 +118,9 @@ async def main():
 interruptible(main)
 """,
         status=130,
-        said="waiting, closing, interrupted",
+        output="waiting, closing, interrupted",
         signals=(("waiting", INT), ("closing", INT)),
-        reaches=False,
+        destructors_run=False,
         strict=False,
     ),
     Case(
@@ -138,7 +138,7 @@ until_now(gone)
 leave(130)
 """,
         status=130,
-        said="interrupted",
+        output="interrupted",
         strict=False,
     ),
     Case(
@@ -155,18 +155,18 @@ except BaseException as error:
 leave(130)
 """,
         status=130,
-        said="interrupted",
+        output="interrupted",
         strict=False,
-        # An awaitable that is interrupted between its creation and its use correctly warns that it was never awaited.
+        # After an interrupt between the creation and the use of an awaitable, Python correctly warns that it was never awaited.
         environ={"PYTHONWARNINGS": "ignore::RuntimeWarning"},
     ),
     Case(
         "SIGTERM, by default",
         _WAITS,
         status=-TERM,
-        said="waiting",
+        output="waiting",
         signals=(("waiting", TERM),),
-        reaches=False,
+        destructors_run=False,
     ),
     Case(
         "SIGTERM, handled",
@@ -187,7 +187,7 @@ run(main)
 leave(143)
 """,
         status=143,
-        said="waiting",
+        output="waiting",
         signals=(("waiting", TERM),),
     ),
     Case(
@@ -209,7 +209,7 @@ say("waiting here")
 copies.ticket.result()
 """,
         status=143,
-        said="waiting, waiting here",
+        output="waiting, waiting here",
         signals=(("waiting here", TERM),),
         strict=False,
     ),
@@ -232,7 +232,7 @@ except KeyboardInterrupt:
     leave(130)
 """,
         status=130,
-        said="waiting",
+        output="waiting",
         signals=(("waiting", INT),),
     ),
 )

@@ -23,7 +23,7 @@ run(main)
 leave(9)
 """,
         status=9,
-        reaches=False,
+        destructors_run=False,
         strict=False,
     ),
     Case(
@@ -43,7 +43,7 @@ run(main)
 leave(9)
 """,
         status=9,
-        reaches=False,
+        destructors_run=False,
         strict=False,
         waits="thread",
     ),
@@ -66,7 +66,7 @@ run(main)
 leave(9)
 """,
         status=9,
-        reaches=False,
+        destructors_run=False,
         strict=False,
     ),
     Case(
@@ -85,7 +85,7 @@ run(main)
 leave(9)
 """,
         status=9,
-        reaches=False,
+        destructors_run=False,
         strict=False,
     ),
     Case(
@@ -102,7 +102,7 @@ run(main)
 leave(9)
 """,
         status=9,
-        reaches=False,
+        destructors_run=False,
         strict=False,
     ),
     Case(
@@ -142,7 +142,7 @@ run(main)
 leave(7)
 """,
         status=7,
-        reaches=False,
+        destructors_run=False,
         strict=False,
     ),
     Case(
@@ -159,7 +159,7 @@ run(main)
 leave(7)
 """,
         status=7,
-        reaches=False,
+        destructors_run=False,
         strict=False,
     ),
 )

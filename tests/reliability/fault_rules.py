@@ -1,15 +1,15 @@
 """The faults that a seed injects, as rules of the simulator's fault engine.
 
-Only faults from which aioacl can recover: a fault may cost work, handles and a reset. No rule makes a call report bytes
-that it has not copied, or hides an object that a call has created.
+aioacl can recover from each of these faults, with the loss of work and handles, and a reset. No rule makes a call
+report bytes that it has not copied, or hides an object that a call has created.
 
-    rc, oom       never of a call that frees something: what it did not free would stay in the simulator for ever
-    rc-after      never of a call that creates or enqueues: the caller could not find out what the call has done
-    lost          only of a device that stays open: a device that cannot be set cannot be opened or reset either
-    foreign reset of calls that take no memory: the reset would free theirs during the call; and at most twice, because
-              each waits a second for the call for which it fires
-    false-drain   of a wait for the whole device only: after one for a stream, the missing work could not be detected
-    hang          not at all: the part `stuck` tests hanging calls
+    rc, oom       not for calls that free an object: what such a call did not free would stay in the simulator for ever
+    rc-after      not for calls that create or enqueue: the caller could not find out what the call has done
+    lost          only for a device that stays open: a device that cannot be set can be neither opened nor reset
+    foreign reset only for calls that get no device memory, because the reset would free it during the call; at most
+                  twice, because each foreign reset waits a second for the call for which the rule fires
+    false-drain   only for waits for the whole device: after a wait for a stream, the missing work could not be detected
+    hang          not used: the part `stuck` tests hanging calls
 """
 
 from __future__ import annotations
@@ -23,64 +23,64 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAST, MOST = 0.001, 0.05
-# Calls that create or query; calls that enqueue; calls that wait or query the progress of work.
+# Calls that create, or query memory; calls that enqueue; calls that wait or query the progress of work.
 MAKING: Final = "aclrtMalloc|aclrtMallocHost|aclrtCreateStream|aclrtCreateEventExWithFlag|aclrtGetMemInfo"
 ENQUEUEING: Final = "aclrtMemcpyAsync|aclrtMemsetAsync|aclrtRecordEvent|aclrtStreamWaitEvent"
 ASKING: Final = "query|sync"
 
-CODES: Final = (  # one for each action and each class of errors
+CODES: Final = (  # a code for each recommended action and each class of errors
     100000,  # parameter
     107002,  # context
-    107020,  # a task timed out: new stream
-    107023,  # aborted: again
+    107020,  # a task timed out: create a new stream
+    107023,  # aborted: try again
     207001,  # out of memory
     207005,  # exhausted
-    300000,  # other: again
-    507013,  # device fault: reset
-    507015,  # device fault: new stream
-    507053,  # device fault: repair
+    300000,  # other: try again
+    507013,  # device fault: reset the device
+    507015,  # device fault: create a new stream
+    507053,  # device fault: repair the device
 )
 DEVICE_FAULTS: Final = (507013, 507010, 507899)
 
 KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
-    "rc, making": lambda dice: f"{MAKING}:rc={dice.choice(CODES)}",
-    "rc, enqueueing": lambda dice: f"{ENQUEUEING}:rc={dice.choice(CODES)}",
-    "rc, asking": lambda dice: f"{ASKING}:rc={dice.choice(CODES)}",
-    "rc, setting": lambda dice: f"aclrtSetDevice|aclrtResetDevice:rc={dice.choice(CODES)}",
-    "rc-after": lambda dice: f"{ASKING}:rc-after={dice.choice(CODES)}",
+    "rc, making": lambda rng: f"{MAKING}:rc={rng.choice(CODES)}",
+    "rc, enqueueing": lambda rng: f"{ENQUEUEING}:rc={rng.choice(CODES)}",
+    "rc, asking": lambda rng: f"{ASKING}:rc={rng.choice(CODES)}",
+    "rc, setting": lambda rng: f"aclrtSetDevice|aclrtResetDevice:rc={rng.choice(CODES)}",
+    "rc-after": lambda rng: f"{ASKING}:rc-after={rng.choice(CODES)}",
     "oom": lambda _: f"{MAKING}:oom",
-    "async-error": lambda dice: f"copy:async-error={dice.choice(CODES)}",
-    "sticky": lambda dice: f"copy|sync:sticky={dice.choice(DEVICE_FAULTS)}",
-    "lost": lambda dice: f"copy|sync:dev=0:lost={dice.choice(DEVICE_FAULTS)}",
-    "reset-fail": lambda dice: f"aclrtResetDeviceForce:reset-fail={dice.randint(1, 3)}",
-    "reset-lies": lambda dice: f"aclrtResetDeviceForce:reset-lies={dice.choice(DEVICE_FAULTS)}",
+    "async-error": lambda rng: f"copy:async-error={rng.choice(CODES)}",
+    "sticky": lambda rng: f"copy|sync:sticky={rng.choice(DEVICE_FAULTS)}",
+    "lost": lambda rng: f"copy|sync:dev=0:lost={rng.choice(DEVICE_FAULTS)}",
+    "reset-fail": lambda rng: f"aclrtResetDeviceForce:reset-fail={rng.randint(1, 3)}",
+    "reset-lies": lambda rng: f"aclrtResetDeviceForce:reset-lies={rng.choice(DEVICE_FAULTS)}",
     "false-drain": lambda _: "aclrtSynchronizeDevice*:false-drain",
-    "slow-teardown": lambda dice: f"aclrtDestroyStream|reset:slow-teardown={dice.randint(1, 20)}",
-    "late-complete": lambda dice: f"copy:late-complete={dice.randint(1, 10)}",
-    "late-copy": lambda dice: f"copy:late-copy={dice.randint(1, 10)}",
-    "latency": lambda dice: f"*:latency={dice.randint(1, 4)}+-1:at={dice.choice(('before', 'after'))}",
-    "foreign reset": lambda dice: f"{MAKING}:times={dice.randint(1, 2)}:ext-reset",
-    "text": lambda dice: f"*:errmsg={dice.choice(('null', 'long', 'non-utf8', 'stale'))}",
+    "slow-teardown": lambda rng: f"aclrtDestroyStream|reset:slow-teardown={rng.randint(1, 20)}",
+    "late-complete": lambda rng: f"copy:late-complete={rng.randint(1, 10)}",
+    "late-copy": lambda rng: f"copy:late-copy={rng.randint(1, 10)}",
+    "latency": lambda rng: f"*:latency={rng.randint(1, 4)}+-1:at={rng.choice(('before', 'after'))}",
+    "foreign reset": lambda rng: f"{MAKING}:times={rng.randint(1, 2)}:ext-reset",
+    "text": lambda rng: f"*:errmsg={rng.choice(('null', 'long', 'non-utf8', 'stale'))}",
 }
-MORE_CODES: Final[dict[str, tuple[int, ...]]] = {  # codes in addition to the one in the rule
+MORE_CODES: Final[dict[str, tuple[int, ...]]] = {  # codes that calls may return besides the code in the rule
     "oom": (207001, 207007, 207008),  # memory, events, streams
     **dict.fromkeys(
         ("sticky", "lost", "reset-lies"), (507899, 507046, 507047)
-    ),  # of a broken device: calls, waits
+    ),  # calls and waits of a broken device
 }
-BREAKING: Final = ("sticky", "lost", "reset-lies")  # a false drain has no effect without one of them
+BREAKING: Final = ("sticky", "lost", "reset-lies")  # a false drain has no effect without one of these
 
 
 def choose_rules(seed: int) -> dict[str, str]:
-    """The rules of a seed, by kind: two to five, each fires at 0.1 to 5 % of its calls."""
-    dice = random.Random(seed)
-    kinds = dice.sample(tuple(KINDS), dice.randint(2, 5))
+    """Returns the rules of a seed, by kind: two to five rules, each of which fires at 0.1 to 5 % of its calls."""
+    rng = random.Random(seed)
+    kinds = rng.sample(tuple(KINDS), rng.randint(2, 5))
     if "false-drain" in kinds and not set(kinds) & set(BREAKING):
         kinds.append("sticky")
     rules: dict[str, str] = {}
     for kind in kinds:
-        which, _, effect = KINDS[kind](dice).partition(":")
-        chance = math.exp(dice.uniform(math.log(LEAST), math.log(MOST)))
+        which, _, effect = KINDS[kind](rng).partition(":")
+        chance = math.exp(rng.uniform(math.log(LEAST), math.log(MOST)))
         rules[kind] = f"{which}:p={chance:.4f}:{effect}"
     return rules
 

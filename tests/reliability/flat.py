@@ -1,7 +1,8 @@
-"""Flat: after each of many task failures the program makes a new stream or calls `renew()`; no resource grows.
+"""Flat: after each of many task failures, the program creates a new stream or calls `renew()`; no resource grows.
 
-Concurrent tasks make a copy fail, await it, and continue with a new stream or a renewed one in turn, on one device for
-each strategy, without a reset. After a warm-up, memory, streams, native events, threads and descriptors are compared.
+Concurrent tasks make a copy fail and await it. They continue with a new stream and with a renewed one in turn. Each
+strategy of waiting is used on one device, and no device is reset. After a warm-up, memory, streams, native events,
+threads and descriptors are compared.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 200.0, Scale.SLOW: 600.0}
 FAILURES: Final = {Scale.QUICK: 3_000, Scale.DEFAULT: 4_000, Scale.SLOW: 10_000}
 STRATEGIES: Final[tuple[Strategy, ...]] = ("watch", "thread")
-TASKS: Final = 8  # for each strategy of waiting
-WARM_UP: Final = 0.3  # share of all failures
+TASKS: Final = 8  # tasks for each strategy of waiting
+WARM_UP: Final = 0.3  # the share of all failures that belongs to the warm-up
 STAGES: Final = 4
 CODES: Final = (507001, 507014, 507015, 507018)
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 # A stream that leaked only its record would add 9 KB per failure.
 MOST_BYTES_EACH: Final = 500
-SLACK_BYTES: Final = 4 << 20  # one-time allocations grow during the first 1,000 failures
+SLACK_BYTES: Final = 4 << 20  # for one-time allocations, which grow during the first 1,000 failures
 
 
 def _memory() -> int:
@@ -85,7 +86,7 @@ class Worker:
 
 
 async def _campaign(outcome: Outcome, failures: int, seed: int) -> list[str]:
-    """Makes the failures; returns the rows of the table."""
+    """Runs the failing copies; returns the rows of the table."""
     rows: list[str] = []
     async with (
         aioacl.open_device(0, STRATEGIES[0]) as first,
@@ -125,7 +126,7 @@ async def _campaign(outcome: Outcome, failures: int, seed: int) -> list[str]:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Makes all failures; the seed chooses their codes."""
+    """Runs all failing copies; the seed chooses their codes."""
     os.environ["AIOACL_SIM_DEVICES"] = "2"
     warnings.simplefilter("error")
     aioacl.use_library("simulator")

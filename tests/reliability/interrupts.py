@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1800.0}
 INTERRUPTS: Final = {Scale.QUICK: 300, Scale.DEFAULT: 2000, Scale.SLOW: 10_000}
-LOOPS: Final = {Scale.QUICK: 1, Scale.DEFAULT: 3, Scale.SLOW: 20}  # of each kind
+LOOPS: Final = {Scale.QUICK: 1, Scale.DEFAULT: 3, Scale.SLOW: 20}  # closed loops for each kind of await
 CHECK_EVERY: Final = 50
 PLACES: Final = tuple(
     str(place)
@@ -38,7 +38,7 @@ PLACES: Final = tuple(
 
 
 class Interrupt:
-    """A real SIGINT at the nth function, line or return that the call runs on this thread."""
+    """Raises a real SIGINT at the nth function, line or return that the call runs on this thread."""
 
     def __init__(self, step: int) -> None:
         self.left = step
@@ -59,27 +59,27 @@ class Interrupt:
 
 
 def _finalizes(frame: FrameType | None) -> bool:
-    """Python drops what a finalizer raises, so an interrupt there would be lost."""
+    """Whether a finalizer runs: Python drops what it raises, so an interrupt there would be lost."""
     while frame is not None and frame.f_code.co_name not in ("__del__", "gone"):
         frame = frame.f_back
     return frame is not None
 
 
 def interrupted(call: Callable[[], object], step: int) -> Interrupt:
-    """Interrupts the call at that step, if it has that many steps."""
+    """Interrupts the call at that step, if the call has that many steps."""
     interrupt = Interrupt(step)
     sys.settrace(interrupt)
     try:
         call()
     except (KeyboardInterrupt, aioacl.AclError):
-        pass  # a call interrupted earlier may have left a running reset, which makes this one fail
+        pass  # an earlier interrupt may have left a running reset, which makes this call fail
     finally:
         sys.settrace(None)
     return interrupt
 
 
 class Campaign:
-    """The calls in rotation, each interrupted one step later than the last time."""
+    """Runs calls at random, and interrupts each call a few steps later than the last time."""
 
     def __init__(self, outcome: Outcome, rng: random.Random) -> None:
         self._outcome = outcome
@@ -89,7 +89,7 @@ class Campaign:
         self.interrupts = 0
 
     def run(self, total: int) -> None:
-        """Continues until that many interrupts were delivered, or something was found."""
+        """Continues until that many interrupts were delivered, or there is a finding."""
         last = ""
         while self.interrupts < total and not self._outcome.findings:
             name = self._rng.choice(list(CALLS))
@@ -112,7 +112,7 @@ class Campaign:
         self._outcome.expect(
             counted == actual, f"after {last}: expected {actual} counted sets, got {counted}"
         )
-        if actual:  # a call was interrupted between the set and the counting
+        if actual:  # an interrupt came between the set of the device and its reset
             lowlevel.reset_device_force(BY_HAND)
         try:
             report = bench.device.force_reset(grace=0).result(PATIENCE_SECONDS)
@@ -153,14 +153,14 @@ def _clean(outcome: Outcome, before: testing.Snapshot, files: int, what: str) ->
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """The interrupts, and then the loops."""
+    """Runs the interrupts, and then the closed loops."""
     os.environ["AIOACL_SIM_DEVICES"] = "3"
     aioacl.use_library("simulator")
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    warnings.simplefilter("ignore")  # handles that an interrupt left open correctly emit warnings
+    warnings.simplefilter("ignore")  # after an interrupt, handles that are still open correctly emit warnings
     outcome = Outcome()
     for index in range(3):
-        aioacl.open_device(index).result().close().result()  # creates what is created once per process
+        aioacl.open_device(index).result().close().result()  # creates the objects that exist once per process
     before, files = testing.snapshot(), descriptors()
     campaign = Campaign(outcome, random.Random(seed))
     campaign.run(INTERRUPTS[scale])

@@ -1,4 +1,4 @@
-"""Each public call that a thread without an event loop makes, to be interrupted."""
+"""The calls to interrupt: each public call that a thread without an event loop can make."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BY_HAND: Final = 2  # the device that is set and reset by hand
 
 
 class Bench:
-    """An open device with a stream and memory, which outlive the interrupts. Device 1 is opened and closed."""
+    """An open device with a stream and memory, which are used between the interrupts."""
 
     def __init__(self) -> None:
         self.device = aioacl.open_device(0).result()
@@ -41,7 +41,7 @@ class Bench:
 
 
 def made_and_closed(opening: Callable[[Bench], aioacl.Opening[Any]]) -> Call:
-    """If the close is interrupted, the handle is dropped and its finalizer releases it."""
+    """Returns a call that creates and closes an object. If the close is interrupted, a finalizer releases the object."""
     return lambda bench: opening(bench).result().close().result()
 
 
@@ -85,7 +85,7 @@ CALLS: Final[dict[str, Call]] = {
     "upload": lambda bench: bench.stream.upload(bench.memory, bytes(BYTES)).result(),
     "download": lambda bench: bench.stream.download(bytearray(BYTES), bench.memory).result(),
     "record, result": lambda bench: bench.stream.record().result(),
-    "record an event created before": lambda bench: bench.event.record(bench.stream).result(),
+    "record an existing event": lambda bench: bench.event.record(bench.stream).result(),
     "wait_event": lambda bench: bench.stream.wait_event(bench.stream.record()).result(),
     "stream.query": lambda bench: bench.stream.query(),
     "stream.result": lambda bench: bench.stream.result(),

@@ -43,7 +43,7 @@ async def _close(bench: Bench) -> None:
     await memory.close()
 
 
-# What hangs, or None; then the await.
+# For each kind, the function that hangs, or None; and the await.
 KINDS: Final[dict[str, tuple[str | None, Begin]]] = {
     "ticket": (None, lambda bench, _: _work(bench)),
     "event": (None, lambda bench, _: (_work(bench), bench.stream.record())[1]),
@@ -68,7 +68,7 @@ KINDS: Final[dict[str, tuple[str | None, Begin]]] = {
 
 
 def abandon(bench: Bench, kind: str) -> str:
-    """Closes a loop during an await of that kind. Returns what is wrong, or ""."""
+    """Closes a loop during an await of that kind. Returns "", or a text if the await was not pending."""
     hangs, begin = KINDS[kind]
     go_on, loop = threading.Event(), asyncio.new_event_loop()
 
@@ -92,7 +92,7 @@ def abandon(bench: Bench, kind: str) -> str:
         gc.collect()
     go_on.set()
     simulator.release_all()
-    return f"{kind}: it was not pending" if done else ""
+    return f"{kind}: the await was not pending" if done else ""
 
 
 async def _awaiting(begin: Begin, bench: Bench, go_on: threading.Event) -> None:

@@ -1,8 +1,8 @@
 """Runs tests on changed copies of the package, two at a time, and reports which test detected the change.
 
-Each run is a fork of this process, which has imported the test tools and nothing of aioacl, so a run needs no new
-Python process. The child puts its copy first on the path, reports over a pipe which test is running, and is killed when
-a test takes far longer than on the unchanged package. A hang counts as noticed too.
+Each run is a fork of this process, so it needs no new Python process. This process has imported the test tools and
+nothing of aioacl. The child puts its copy first on the path and reports over a pipe which test is running. It is killed
+when a test takes far longer than on the unchanged package. A hang also counts as noticed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
 SLOTS: Final = 2
-PATIENCE_SECONDS: Final = 10.0  # for steps that take almost no time
+PATIENCE_SECONDS: Final = 10.0  # in the time limit of each test, in addition to its expected time
 PATIENCE_FACTOR: Final = 10
-MEASURING_SECONDS: Final = 60.0  # for tests that were not measured yet
+MEASURING_SECONDS: Final = 60.0  # the limit of tests that were not measured yet
 GIVE_UP_SECONDS: Final = 4.0
 PR_SET_PDEATHSIG: Final = 1
 COLLECTING: Final = "collecting"
@@ -62,10 +62,10 @@ BROKEN_STATUS: Final = 70
 
 
 def preload() -> None:
-    """Imports what every run needs, before anything is forked."""
+    """Imports the modules that every run needs, before the first fork."""
     for name in ("anyio", "asyncio", "hypothesis", "numpy", "trio", "trio.testing", "uvloop"):
         __import__(name)
-    assert "aioacl" not in sys.modules, "aioacl is imported, so a copy could not replace it"
+    assert "aioacl" not in sys.modules, "expected aioacl not to be imported yet: a copy could not replace it"
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Ended:
     """How a run ended."""
 
     kind: str
-    by: str = ""  # the test that noticed the change, or was running
+    by: str = ""  # the test that noticed the change, or that was running at the end
     tests: int = 0
     seconds: float = 0.0
     log: str = ""
@@ -81,10 +81,10 @@ class Ended:
 
 @dataclass
 class Plan:
-    """Which tests are run, in which order, and how long each may take."""
+    """The tests of a run, their order, and their time limits."""
 
     files: tuple[str, ...]
-    share: int = 0  # the number of this part, of a run that is divided into SLOTS
+    share: int = 0  # the number of this share, if the tests are divided into several
     shares: int = 1
     durations: dict[str, float] = field(default_factory=dict)
     kills: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -93,20 +93,20 @@ class Plan:
     patience: float = PATIENCE_SECONDS
 
     def chosen(self, items: list[pytest.Item]) -> list[pytest.Item]:
-        """The tests of this plan: sorted by how many changes they noticed, then by time."""
+        """Returns the tests of this plan. The tests that noticed the most changes per second come first."""
         items = [item for item in items if "uvloop" not in item.nodeid]  # uvloop has the same port as asyncio
         items = [item for item in items if self.durations.get(item.nodeid, 0.0) <= self.longest]
         return sorted(items[self.share :: self.shares], key=lambda item: self.rank(item.nodeid))
 
     def rank(self, name: str) -> tuple[float, float, int]:
-        """The sort key of a test: lower runs earlier."""
+        """Returns the sort key of a test: tests with lower keys run earlier."""
         cost = self.durations.get(name, 0.05) + 0.01
         own, all_ = self.kills[self.group, name], self.kills["", name]
         file = next((i for i, path in enumerate(self.files) if name.startswith(path)), 0)
         return (-(3 * own + all_) / cost, file, 0) if own or all_ else (0.0, file, 0)
 
     def limit(self, test: str) -> float:
-        """How long a test may take."""
+        """The time limit of a test."""
         return self.patience + PATIENCE_FACTOR * self.durations.get(test, 0.0)
 
 
@@ -125,7 +125,7 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leaves out tests that the plan excludes, and shortens the patience of waits."""
+        """Leaves out the tests that the plan excludes, sorts the others, and shortens the time limit of their waits."""
         if self._plan.group:
             sys.modules["tests.kit"].__dict__["PATIENCE_SECONDS"] = GIVE_UP_SECONDS
         items[:] = self._plan.chosen(items)
@@ -154,16 +154,16 @@ class Job:
     plan: Plan
     files: dict[str, str] = field(default_factory=dict)  # changed files of the package, with their new text
     before: Callable[[Path, Reporter], None] | None = (
-        None  # in the child, with the copy's folder; raises Noticed
+        None  # called in the child with the copy's folder; may raise Noticed
     )
 
 
 class Noticed(Exception):
-    """Something other than pytest noticed the change."""
+    """A check outside of pytest noticed the change."""
 
 
 def _in_a_thread(error: BaseException) -> bool:
-    """Whether pytest reported an error of a thread at its end; such an error belongs to no test."""
+    """Whether this is an error of a thread that pytest raised at its own end. Such an error belongs to no test."""
     warning = pytest.PytestUnhandledThreadExceptionWarning
     return isinstance(error, warning) or (
         isinstance(error, BaseExceptionGroup) and error.subgroup(warning) is not None
@@ -171,7 +171,7 @@ def _in_a_thread(error: BaseException) -> bool:
 
 
 def _tested(job: Job, reporter: Reporter) -> int:
-    """Returns pytest's status. What a change leaves behind may abort pytest at its end, after a test has failed."""
+    """Returns pytest's status; 1 if a test has failed and the effects of the change then abort pytest at its end."""
     try:
         return int(pytest.main([*OPTIONS, f"--rootdir={ROOT}", *job.plan.files], plugins=[reporter]))
     except BaseException as error:
@@ -183,13 +183,13 @@ def _tested(job: Job, reporter: Reporter) -> int:
 
 def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
     os.setsid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the parent process may be killed
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # end if the parent process is killed
     for descriptor, name in ((0, os.devnull), (1, str(log)), (2, str(log))):
         opened = os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         os.dup2(opened, descriptor)
     sys.path.insert(0, str(copy))
     sys.dont_write_bytecode = True
-    # Without the safe path, what a test starts with -c would find the checkout's package before the copy.
+    # Without PYTHONSAFEPATH, a process that a test starts with -c would import the checkout's package, not the copy.
     path = os.pathsep.join((str(copy), str(ROOT)))
     os.environ |= {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     os.chdir(ROOT)
@@ -202,7 +202,7 @@ def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
             status = _tested(job, reporter)
             found = str(getattr(sys.modules.get("aioacl"), "__file__", copy))
             if not found.startswith(str(copy)):
-                raise RuntimeError(f"{found} was tested")
+                raise RuntimeError(f"expected to test the package in {copy}, but {found} was tested")
         else:
             status = 0
     except Noticed as noticed:
@@ -238,9 +238,9 @@ class Run:
         os.close(end)
 
     def read(self) -> bool:
-        """Reads what the child has reported; False at its end."""
-        said = os.read(self.pipe, 1 << 16)
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        """Reads the child's reports; returns False at its end."""
+        data = os.read(self.pipe, 1 << 16)
+        *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             kind, test, seconds = json.loads(line)
             self.test, self.since = (test, time.monotonic()) if kind == "start" else (self.test, self.since)
@@ -248,10 +248,10 @@ class Run:
             if kind == "end":
                 self.tests += 1
                 self.job.plan.durations.setdefault(test, seconds)
-        return bool(said)
+        return bool(data)
 
     def left(self) -> float:
-        """How much longer the running test may take."""
+        """The seconds that are left to the running test."""
         allowed = 4 * PATIENCE_SECONDS if self.test == COLLECTING else self.job.plan.limit(self.test)
         return self.since + allowed - time.monotonic()
 
@@ -262,11 +262,11 @@ class Run:
         self._end_group()
 
     def _end_group(self) -> None:
-        with suppress(ProcessLookupError):  # it has ended
+        with suppress(ProcessLookupError):  # the child has ended
             os.killpg(self.pid, signal.SIGKILL)
 
     def end(self) -> Ended:
-        """Ends all processes of the child; returns how the run ended."""
+        """Kills all processes of the child; returns how the run ended."""
         os.close(self.pipe)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self._end_group()
@@ -281,7 +281,7 @@ def _link_library(source: str, target: str) -> None:
     if source.endswith(".so"):
         try:
             os.link(source, target)
-        except OSError:  # on another file system
+        except OSError:  # the target is on another file system
             pass
         else:
             return
@@ -303,12 +303,12 @@ class Copies:
 
     @staticmethod
     def _clone(source: Path, target: Path) -> None:
-        """Makes a copy with the compiled Python files. Libraries are linked: they are replaced and never written to."""
+        """Copies the package with its compiled Python files. Links libraries, because they are replaced and never changed."""
         ignored = shutil.ignore_patterns("csrc", "_native")
         shutil.copytree(source, target, ignore=ignored, copy_function=_link_library)
 
     def copy(self, slot: int) -> Path:
-        """The folder of the copy with that number."""
+        """Returns the folder of the copy with that number."""
         return self._folder / f"copy-{slot}"
 
     @property
@@ -317,7 +317,7 @@ class Copies:
         return self._template / "aioacl" / "simulator" / "libascendcl.so"
 
     def source(self, name: str) -> str:
-        """The text of a file of the package."""
+        """Returns the unchanged text of a file of the package."""
         return (self._template / "aioacl" / name).read_text()
 
     def _change(self, slot: int, files: dict[str, str]) -> None:
@@ -340,7 +340,7 @@ class Copies:
         return Run(self.copy(slot), job, self._folder / f"log-{slot}")
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Ended]]:
-        """Runs them, as many at a time as there are copies."""
+        """Runs the jobs, as many at a time as there are copies."""
         waiting, free = iter(jobs), set(range(SLOTS))
         with selectors.DefaultSelector() as selector:
             while True:
@@ -370,9 +370,10 @@ class Copies:
         *,
         everywhere: bool = True,
     ) -> list[str]:
-        """Runs the plan on unchanged copies and measures its tests; returns what went wrong.
+        """Runs the plan on unchanged copies and measures its tests; returns a text for each run that failed.
 
-        `before` runs on each copy. Without `everywhere` it runs on the first only: enough if pytest has nothing to run.
+        `before` runs on each copy. Without `everywhere` it runs on the first copy only, which is enough if pytest has
+        nothing to run.
         """
         halves = [
             Plan(
@@ -399,7 +400,7 @@ class Copies:
 
 @contextmanager
 def package_copies() -> Generator[tuple[Copies, Path]]:
-    """A folder for the copies, and one for what is built; both are deleted at the end."""
+    """Yields the copies, and a folder for builds; both are deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="aioacl-mutants-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(Path(folder, "hypothesis"))
         preload()

@@ -1,8 +1,9 @@
 """The event loop's lag while 64 calls block in C for half a second, compared with the lag of the same loop when idle.
 
-A probe sleeps a millisecond at a time and notes how late it wakes, first while the calls begin, block and end, then for
-the same time without calls. The worst lag of each period counts, and of three rounds the best. A machine that is busy
-elsewhere can spoil all three, so more rounds follow while the bound is exceeded. Calls that delay the loop spoil all.
+A probe sleeps a millisecond at a time and notes how late it wakes: first while the calls begin, block and end, then for
+the same time without calls. Of each period, the worst lag is used, and of three rounds, the lowest of these. If the
+bound is exceeded, more rounds follow, because other load on the machine can spoil three rounds. Calls that delay the
+loop spoil all rounds.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 120.0, Scale.SLOW: 300.0}
 
 ALLOWED_MS: Final = 50.0
-MORE: Final = 4  # times as many rounds at most
+MORE: Final = 4  # at most this many times as many rounds
 NAP_SECONDS: Final = 0.001
-WAITS: Final = 8  # in each pair, on the device that has a thread for each wait
-JOBS: Final = 3  # on each device
-IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # with one call on each maintenance thread
+WAITS: Final = 8  # waits in each pair, on the device that has a thread for each wait
+JOBS: Final = 3  # jobs on each device
+IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # the calls in a pair, with one call on each maintenance thread
 MOST_PAIRS: Final = 4
-# On maintenance threads, and in jobs. Only the stream with a priority is created by this call.
+# The functions that hang: on maintenance threads, and in jobs. Only a stream with a priority is created by
+# aclrtCreateStreamWithConfig.
 HUNG: Final = ("aclrtMalloc", "aclrtCreateStreamWithConfig", "aclrtGetMemInfo")
 SLICED: Final = "aclrtSynchronizeDeviceWithTimeout"
 
@@ -59,7 +61,7 @@ class Probe:
 
 
 class Load:
-    """Pairs of devices, one with a watcher and one with threads for its awaits, and one to synchronize."""
+    """Pairs of devices, one with a watcher and one with a thread for each wait; and one more device to synchronize."""
 
     def __init__(self, pairs: int, seconds: float) -> None:
         self.calls = pairs * IN_A_PAIR
@@ -68,7 +70,7 @@ class Load:
         self._seconds = seconds
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Opens them; they are closed with the stack."""
+        """Opens the devices; the stack closes them."""
 
         async def opened(index: int, waits: Any) -> Device:
             return await stack.enter_async_context(aioacl.open_device(index, waits))
@@ -78,7 +80,7 @@ class Load:
         self._synchronized = await opened(2 * MOST_PAIRS, "watch")
 
     async def block(self) -> None:
-        """Begins all calls, keeps them in C at the same time for that long, and ends them."""
+        """Begins all calls, keeps them in C at the same time for the load's seconds, and ends them."""
         devices = [*self._watched, *self._threaded]
         async with AsyncExitStack() as stack:
             streams = [
@@ -132,7 +134,7 @@ async def _ask(device: Device) -> None:
 
 
 class Rounds:
-    """Some rounds on one backend."""
+    """The rounds on one backend."""
 
     def __init__(self, scale: Scale) -> None:
         self.rounds: list[tuple[float, float]] = []
@@ -143,7 +145,7 @@ class Rounds:
 
     async def run(self, turns: Turns) -> None:
         """The body of the loop."""
-        del turns  # this part counts time
+        del turns  # this part measures time, not turns
         while len(self.rounds) < self._count or (
             not self.within_bound and len(self.rounds) < MORE * self._count
         ):
@@ -151,7 +153,7 @@ class Rounds:
 
     @property
     def added_ms(self) -> float:
-        """The lag that the calls added: best round with calls minus best round without."""
+        """The lag that the calls added: the lowest lag with calls minus the lowest lag without."""
         return min(loaded for loaded, _ in self.rounds) - min(idle for _, idle in self.rounds)
 
     @property
@@ -176,7 +178,7 @@ class Rounds:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Both backends; the bound applies to asyncio only."""
+    """Runs both backends; the bound applies to asyncio only."""
     del seed  # nothing here is random
     os.environ["AIOACL_SIM_DEVICES"] = str(2 * MOST_PAIRS + 1)
     aioacl.use_library("simulator")

@@ -1,8 +1,8 @@
 """Load: the public API from all loops and from threads, while devices are reset; results are right, nothing is left.
 
-Crowds of 64 run one after another: each on one loop, with both strategies of waiting, and on several loops and threads
-at once. Two devices stay open; the third is opened and closed by each user. One in a fixed number of operations is a
-reset.
+Crowds of 64 tasks run one after another. Some run on a single loop, others on several loops and threads at once. Both
+strategies of waiting are used. Two devices stay open; each user opens and closes the third. Resets are a fixed share of
+the operations.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ THREAD: Final = "thread"
 
 @dataclass(frozen=True)
 class Shape:
-    """Which loops and threads run at once, how they wait, and their share of all operations."""
+    """The loops and threads that run at once, how they wait, and their share of all operations."""
 
-    crews: tuple[str, ...]
+    kinds: tuple[str, ...]
     waits: Strategy
     weights: Mapping[Operation, int]
     share: float
 
     def __str__(self) -> str:
-        crews = " + ".join(f"{count} {crew}" for crew, count in Counter(self.crews).items())
-        return f"{crews}, {self.waits}, {'tasks fail' if self.weights is FAILING else 'waits for the whole device'}"
+        kinds = " + ".join(f"{count} {kind}" for kind, count in Counter(self.kinds).items())
+        return f"{kinds}, {self.waits}, {'tasks fail' if self.weights is FAILING else 'waits for the whole device'}"
 
 
 ALL_KINDS: Final = ("asyncio", "asyncio", "asyncio", "trio", THREAD, THREAD)
@@ -69,8 +69,8 @@ SHAPES: Final = (
 )
 
 
-def _crew(kind: str, members: list[Member], listeners: Sequence[Listener]) -> Callable[[], None]:
-    """The body of one loop, or of one thread."""
+def _body(kind: str, members: list[Member], listeners: Sequence[Listener]) -> Callable[[], None]:
+    """Returns the body of one loop, or of one thread."""
     if kind == THREAD:
         (member,) = members
         return lambda: byresult.work(member)
@@ -88,27 +88,27 @@ def _crew(kind: str, members: list[Member], listeners: Sequence[Listener]) -> Ca
     return crowd.loop(kind, all_of_them)
 
 
-def _crews(shape: Shape, plan: Plan, devices: list[Device], seed: int) -> list[Callable[[], None]]:
-    """All bodies: the tasks are divided among the loops, and each loop listens to the devices."""
-    loops = sum(kind != THREAD for kind in shape.crews)
+def _bodies(shape: Shape, plan: Plan, devices: list[Device], seed: int) -> list[Callable[[], None]]:
+    """Returns all bodies. The tasks are divided among the loops, and each loop listens to the devices."""
+    loops = sum(kind != THREAD for kind in shape.kinds)
     bodies: list[Callable[[], None]] = []
-    for number, kind in enumerate(shape.crews):
+    for number, kind in enumerate(shape.kinds):
         size = 1 if kind == THREAD else TASKS // loops
         names = range(number * TASKS, number * TASKS + size)
         members = [Member(kind, name, plan, devices, shape.waits, seed) for name in names]
         listeners = [
             partial(crowd.listen, device.index, shape.waits, found=plan.findings) for device in devices
         ]
-        bodies.append(_crew(kind, members, listeners))
+        bodies.append(_body(kind, members, listeners))
     return bodies
 
 
 def _run(shape: Shape, plan: Plan, seed: int, limit: float) -> None:
     """Runs one crowd, from the first open to the last close; its results are in the plan."""
     before = snapshot()
-    with crowd.overhearing(plan.findings):
+    with crowd.collecting_errors(plan.findings):
         devices = [open_device(index, shape.waits).result() for index in range(KEPT_OPEN)]
-        plan.findings += crowd.at_once(_crews(shape, plan, devices, seed), limit)
+        plan.findings += crowd.at_once(_bodies(shape, plan, devices, seed), limit)
         plan.findings += crowd.idle(devices)
         while devices:
             plan.findings += crowd.at_once([devices.pop().close().result], crowd.SETTLES_SECONDS)
@@ -122,7 +122,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     os.environ["AIOACL_SIM_DEVICES"] = str(DEVICES)
     crowd.warmed_up(range(DEVICES))
     operations, resets = scale.pick(1_000, 20_000, 200_000), scale.pick(10, 200, 2_000)
-    totals, crews, landed, rows = Counter[str](), Counter[str](), 0, list[str]()
+    totals, kinds, reset_count, rows = Counter[str](), Counter[str](), 0, list[str]()
     with ExitStack() as faults:
         for rule in RULES:
             faults.enter_context(simulator.fault(rule))
@@ -133,19 +133,23 @@ def run(scale: Scale, seed: int) -> Outcome:
             spent = time.monotonic() - began
             done = plan.outcomes.total()
             rows.append(f"{shape!s:<52} {done:>7} in {spent:6.1f} s, {len(plan.reports):>5} resets")
-            totals, crews, landed = totals + plan.outcomes, crews + plan.crews, landed + len(plan.reports)
+            totals, kinds, reset_count = (
+                totals + plan.outcomes,
+                kinds + plan.kinds,
+                reset_count + len(plan.reports),
+            )
             again = f"python -m tests.reliability load --{scale.value} --seed={seed}"
             outcome.findings += [f"{shape}: {finding}\n  again: {again}" for finding in plan.findings]
             if plan.findings:
-                break  # the next crowd would find again what this one has left
+                break  # the next crowd would report the leftovers of this one again
     outcome.figures = {
         "operations": totals.total(),
-        "by kind of loop": dict(crews),
-        "force resets": landed,
+        "by kind of loop": dict(kinds),
+        "force resets": reset_count,
         "outcomes": dict(totals.most_common()),
         "violations": sum("the usage checker" in finding for finding in outcome.findings),
         "crowds": rows,
     }
-    outcome.expect(totals.total() >= operations, f"{totals.total()} operations of {operations}")
-    outcome.expect(landed >= resets, f"{landed} resets of {resets}")
+    outcome.expect(totals.total() >= operations, f"only {totals.total()} of {operations} operations ran")
+    outcome.expect(reset_count >= resets, f"only {reset_count} of {resets} resets ran")
     return outcome

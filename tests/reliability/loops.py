@@ -17,19 +17,19 @@ BACKENDS = ("asyncio", "trio")
 
 
 class Turns(trio.abc.Instrument):
-    """How many turns the loop has had."""
+    """The number of turns that the loop has had."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def after_io_wait(self, timeout: float) -> None:
-        """For trio, which calls its instruments once a turn."""
+        """Counts the turns of trio, which calls its instruments once a turn."""
         del timeout
         self.count += 1
 
 
 class _Selector(selectors.DefaultSelector):
-    """For asyncio, which selects once a turn."""
+    """Counts the turns of asyncio, which selects once a turn."""
 
     def __init__(self, turns: Turns) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A hypothesis machine over the public API: each call returns what a model predicts, and nothing is left over."""
+"""A hypothesis state machine of the public API: each call has the result that a model predicts, and nothing is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT_SECONDS: Final = {
     Scale.QUICK: 420.0,
     Scale.DEFAULT: 600.0,
     Scale.SLOW: 1800.0,
-}  # shrinking takes minutes
+}  # long, because hypothesis takes minutes to shrink a failure
 STEPS_AN_EXAMPLE: Final = 50
 RULE_OF_THREE: Final = 3
 SIMULATOR: Final = {"AIOACL_SIM_DEVICES": "2", "AIOACL_SIM_RESET_DROP_MS": "1"}
@@ -57,8 +57,10 @@ def run(scale: Scale, seed: int) -> Outcome:
     outcome.figures = {
         "steps": tally.total(),
         "rounds": rounds,
-        "of each kind": [f"{count:>7,} {kind.replace('_', ' ')}" for kind, count in tally.most_common()],
+        "steps of each kind": [
+            f"{count:>7,} {kind.replace('_', ' ')}" for kind, count in tally.most_common()
+        ],
     }
     if not outcome.findings:
-        outcome.figures["95 % bound on failures a step"] = f"{RULE_OF_THREE / tally.total():.1e}"
+        outcome.figures["95 % bound on failures per step"] = f"{RULE_OF_THREE / tally.total():.1e}"
     return outcome

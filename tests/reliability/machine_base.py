@@ -28,7 +28,7 @@ NOTHING_LEFT: Final = ("contexts", "streams", "device_blocks", "host_blocks", "i
 
 
 def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> tuple[Any, Any]:
-    """Makes the call. Returns its value and the class of its error, which must be one of these; None: no error."""
+    """Makes the call. Returns its value and the class of its error, which must be one of these. None means no error."""
     try:
         value, raised = call(), None
     except aioacl.AclError as error:
@@ -41,7 +41,7 @@ def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> t
 
 
 def step(kind: Callable[..., Any] = rule, /, **strategies: Any) -> Any:
-    """Marks a rule or another step, which is counted by its name."""
+    """Marks a method as a step: a rule or another kind. Steps are counted by name."""
 
     def wrap(function: Callable[..., None]) -> Any:
         @wraps(function)
@@ -59,7 +59,7 @@ def step(kind: Callable[..., Any] = rule, /, **strategies: Any) -> Any:
 
 
 class Base(RuleBasedStateMachine):
-    """Two devices that are not open, and the record of what is created."""
+    """A state machine that begins with two closed devices, and records the objects that its steps create."""
 
     steps: ClassVar[Counter[str]] = Counter()
 
@@ -88,14 +88,14 @@ class Base(RuleBasedStateMachine):
         return things[-1 - pick % min(len(things), NEWEST)]
 
     def device(self, pick: int) -> Device:
-        """Returns one of the newest devices; mostly one that is open."""
+        """Returns one of the newest devices, in most cases an open one."""
         opened = [device for device in self.devices if not device.closed]
         device: Device = self.of(self.devices if pick == LAST_PICK or not opened else opened, pick)
         return device
 
     @invariant()
     def every_query_matches_the_model(self) -> None:
-        """States, generations, health and counts, from each function that returns them."""
+        """Checks states, generations, health and counts, with each function that returns them."""
         for card in self.cards:
             manager = manager_of(card.index)
             now = (manager.admission.state, manager.generation)
@@ -122,19 +122,19 @@ class Base(RuleBasedStateMachine):
     # --- the end --------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
-        """Closes everything, and checks that nothing is left over."""
+        """Closes everything, and checks that nothing is left."""
         try:
             if not self.broken:
                 self._close_everything()
         finally:
             if self.broken:
                 self._clear_away()
-                self._audit._patience = 0  # the audit need not wait: everything was closed
+                self._audit._patience = 0  # the audit need not wait, because everything was closed
             findings = self._audit.left() + self._audit.counted(*self.abandoned)
         assert self.broken or not findings, "\n".join(map(str, findings))
 
     def _close_everything(self) -> None:
-        self.broken = True  # until closing has succeeded
+        self.broken = True  # reset at the end, when closing has succeeded
         for card in self.cards:
             for lease in [*card.leases, *card.lost]:
                 lease.__exit__()
@@ -150,7 +150,7 @@ class Base(RuleBasedStateMachine):
         self.broken = False
 
     def _clear_away(self) -> None:
-        """After a failure: the next example begins on devices that are not open."""
+        """Closes the devices after a failure, because the next example must begin with closed devices."""
         release_everything()
         for card in self.cards:
             for lease in [*card.leases, *card.lost]:

@@ -68,14 +68,14 @@ class Devices(Base):
     @with_a_device
     @step(pick=PICK, how=st.sampled_from(list(RESETS)), other=st.booleans())
     def force_reset(self, pick: int, how: str, other: bool) -> None:
-        """Requested by this thread or another. Only this thread must leave its leases first."""
+        """Resets the device from this thread or another. Only this thread must leave its leases first."""
         device = self.device(pick)
         card = device.card
         expected: type[BaseException] | None = aioacl.ParameterError if device.closed else None
         if card.leases and not other:
             expected = expected or aioacl.LeaseHeldError
 
-        def ask() -> Any:
+        def request() -> Any:
             return device.made.force_reset(grace=0, reason=how).result()
 
         rule, was_set = RESETS[how].rule, card.retained > 0
@@ -83,23 +83,23 @@ class Devices(Base):
         with ExitStack() as armed:
             if rule:
                 armed.enter_context(simulator.fault(rule.format(card.index)))
-            report, error = expect((lambda: in_thread(ask)) if other else ask, expected)
-        simulator.clear()  # until then a device stays in a fault state, if a reset has falsely returned success
+            report, error = expect((lambda: in_thread(request)) if other else request, expected)
+        simulator.clear()  # if a reset has falsely returned success, this ends the fault state of the device
         if error is not None:
             assert simulator.resets(card.index) == before
             return
         if card.faulted:
             self.abandoned.add("events")
-        came = card.reset(how)
-        assert (simulator.resets(card.index) > before) is (was_set and came.releases)
+        wanted = card.reset(how)
+        assert (simulator.resets(card.index) > before) is (was_set and wanted.releases)
         seen = (report.ok, report.generation, report.reason, report.joined, report.attempts, report.stuck)
-        assert seen == (came.opens, card.generation, how, 1, came.attempts, ()), report
-        assert bool(report.problem) is not came.opens
+        assert seen == (wanted.opens, card.generation, how, 1, wanted.attempts, ()), report
+        assert bool(report.problem) is not wanted.opens
 
     @precondition(lambda self: any(card.retained for card in self.cards))
     @step(index=st.sampled_from(DEVICES), force=st.booleans())
     def foreign_reset(self, index: int, force: bool) -> None:
-        """Another library resets the device; if aioacl has it open, aioacl sets it again."""
+        """Another library resets the device. If aioacl has the device open, aioacl sets it again."""
         card, manager = self.cards[index], manager_of(index)
         call = lib.aio_u_aclrtResetDeviceForce if force else lib.aio_u_aclrtResetDevice
         code = in_thread(lambda: call(index))
@@ -142,7 +142,7 @@ class Devices(Base):
     @with_a_device
     @step(pick=PICK)
     def create_handles(self, pick: int) -> None:
-        """Creates new handles; otherwise only old ones would be used after a reset."""
+        """Creates new handles. Without this rule, steps after a reset would mostly use stale handles."""
         for kind in ("stream", "buffer"):
             self.make(pick=pick, kind=kind)
 
@@ -181,8 +181,8 @@ class Devices(Base):
     @precondition(lambda self: any(card.leases or card.lost for card in self.cards))
     @step(pick=PICK)
     def leave_lease(self, pick: int) -> None:
-        books = [book for card in self.cards for book in (card.leases, card.lost) if book]
-        lease = self.of(books, pick).pop()
+        lists = [leases for card in self.cards for leases in (card.leases, card.lost) if leases]
+        lease = self.of(lists, pick).pop()
         lease.__exit__()
         assert not lease.held
 
@@ -197,7 +197,7 @@ class Devices(Base):
     @precondition(lambda self: any(card.listeners for card in self.cards))
     @step(pick=PICK)
     def read_events(self, pick: int) -> None:
-        """All events since the last call, in order; then the end, if the listener is closed."""
+        """Checks all events since the last call, in order. If the device is closed, the listener then ends."""
         listener: Listener = self.of([it for card in self.cards for it in card.listeners], pick)
         missed = listener.missed
         for expected in listener.taken():
@@ -210,4 +210,4 @@ class Devices(Base):
             except StopAsyncIteration:
                 listener.by.card.listeners.remove(listener)
             else:
-                raise AssertionError(f"{event} came after the end of the events")
+                raise AssertionError(f"expected the end of the events, got {event}")

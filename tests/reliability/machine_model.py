@@ -12,7 +12,7 @@ from typing import Any, Final
 import aioacl
 from aioacl import State
 
-KEPT: Final = 64  # events that wait for a listener
+KEPT: Final = 64  # the number of events that are kept for a listener
 Refusal = type[aioacl.AclError] | None
 
 
@@ -40,7 +40,7 @@ RESETS: Final = {
 
 @dataclass
 class Listener:
-    """A listener, and the kinds of events that wait for it."""
+    """A listener, and the events that it must receive next."""
 
     events: aioacl.DeviceEvents
     by: Device  # the device on which `events()` was called
@@ -48,14 +48,14 @@ class Listener:
     missed: int = 0
 
     def put(self, event: tuple[str, State, int]) -> None:
-        """Adds one; the oldest is dropped when there are too many."""
+        """Adds an event. If there are too many, the oldest is dropped."""
         if len(self.expected) == KEPT:
             self.expected.popleft()
             self.missed += 1
         self.expected.append(event)
 
     def taken(self) -> list[tuple[str, State, int]]:
-        """Returns and removes all of them."""
+        """Returns all events, and removes them."""
         taken = list(self.expected)
         self.expected.clear()
         self.missed = 0
@@ -83,7 +83,7 @@ class Card:
             listener.put((kind, self.state, self.generation))
 
     def becomes(self, state: State, kind: str, *, generation: bool = False) -> None:
-        """A step of the state table."""
+        """Makes a step of the state table."""
         self.state = state
         self.generation += generation
         self.announce(kind)
@@ -111,19 +111,19 @@ class Card:
         self.becomes(State.CLOSED, "closed", generation=True)
 
     def reset(self, how: str) -> Reset:
-        """A force reset by aioacl, without grace. A device that is not set is only set, so faults do not fire."""
-        comes = RESETS[how] if self.retained or not RESETS[how].sets else RESETS["plain"]
+        """A force reset by aioacl, without grace. If the device is not set, aioacl only sets it, so no faults fire."""
+        wanted = RESETS[how] if self.retained or not RESETS[how].sets else RESETS["plain"]
         if self.state is State.OPEN:
             self.becomes(State.DRAINING, "draining")
         self.revoked()
         self.becomes(State.RESETTING, "resetting")
-        if comes.opens:
+        if wanted.opens:
             self.faulted, self.retained = False, 1
             self.becomes(State.OPEN, "reopened", generation=True)
         else:
-            self.retained = int(comes.sets) if comes.releases else self.retained
+            self.retained = int(wanted.sets) if wanted.releases else self.retained
             self.becomes(State.QUARANTINED, "quarantined")
-        return comes
+        return wanted
 
     def revoked(self) -> None:
         """Ends the leases that are held."""
@@ -150,22 +150,22 @@ class Card:
     # --- what is refused -----------------------------------------------------------------------------------------
 
     @property
-    def shut(self) -> Refusal:
+    def work_refusal(self) -> Refusal:
         """The error that new work raises."""
         return {State.OPEN: None, State.QUARANTINED: aioacl.DeviceQuarantined}.get(
             self.state, aioacl.ParameterError
         )
 
     def refusal(self, opened: Device) -> Refusal:
-        """The error that creating an object by that open raises."""
+        """The error that the creation of an object by that Device raises."""
         if opened.closed:
             return aioacl.ParameterError
-        return aioacl.DeviceResetting if self.lost else self.shut
+        return aioacl.DeviceResetting if self.lost else self.work_refusal
 
 
 @dataclass(eq=False)
 class Device:
-    """The model of what open_device returned."""
+    """The model of a Device that open_device returned."""
 
     made: aioacl.Device
     card: Card
@@ -183,23 +183,23 @@ class Thing:
 
     @property
     def stale(self) -> bool:
-        """Whether its device was reset or closed since it was created."""
+        """Whether the device was reset or closed since the handle was created."""
         return self.generation != self.card.generation
 
     @property
     def refusal(self) -> Refusal:
-        """The error of every use that does not reach the device."""
+        """The error of every use of a stale or closed handle; None if the handle is neither."""
         return aioacl.StaleHandleError if self.stale else aioacl.ParameterError if self.closed else None
 
     @property
     def usable(self) -> bool:
-        """Whether it accepts work."""
+        """Whether the handle can be used for work."""
         return self.refusal is None and self.card.state is State.OPEN
 
 
 @dataclass(eq=False)
 class Pinned(Thing):
-    """Pinned memory: it outlives resets."""
+    """Pinned memory, which outlives resets."""
 
     @property
     def stale(self) -> bool:
@@ -208,52 +208,52 @@ class Pinned(Thing):
 
 @dataclass(eq=False)
 class Stream(Thing):
-    """A stream; while it is held, or waits for a held one, nothing that is enqueued on it ends."""
+    """A stream. While it is held, or waits for a held stream, its work does not end."""
 
     held: bool = False
     waits_for: list[Stream] = field(default_factory=list["Stream"])
     points: list[Point] = field(default_factory=list["Point"])
 
     @property
-    def stands(self) -> bool:
-        """Whether it is blocked: held, or waiting for a held stream."""
+    def blocked(self) -> bool:
+        """Whether the stream is held, or waits for a held stream."""
         return self.held or bool(self.waits_for)
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is work that cannot end."""
-        return any(point.stands for point in self.points)
+        """Whether the stream has work that cannot end."""
+        return any(point.blocked for point in self.points)
 
     @property
-    def goes(self) -> bool:
-        """Whether it accepts work, and the work ends."""
-        return self.usable and not self.stands
+    def runs(self) -> bool:
+        """Whether the stream accepts work, and the work ends."""
+        return self.usable and not self.blocked
 
     @property
     def last(self) -> Refusal:
-        """What waiting for all of it raises, once all of it has ended."""
+        """The error that a wait for all work of the stream raises, once this work has ended."""
         return self.points[-1].error if self.points else None
 
-    def goes_on(self) -> None:
-        """Unblocks it, and the streams that waited only for it."""
+    def unblock(self) -> None:
+        """Releases the stream: its work can end."""
         self.held = False
         for point in self.points:
-            point.stands = False
+            point.blocked = False
 
 
 @dataclass(eq=False)
 class Point:
-    """A ticket, or a record of an event: what was enqueued, whether its end is known, and how it ended."""
+    """A ticket, or a record of an event: whether its work is blocked, whether its end is known, and its error."""
 
     stream: Stream
     made: Any
-    stands: bool = False
+    blocked: bool = False
     known: bool = False
     error: Refusal = None
 
     @property
     def ends(self) -> tuple[Refusal, ...]:
-        """The possible results of waiting for it: without time if it is blocked, otherwise with enough time."""
+        """The possible errors of a wait for the work: with no time if the work is blocked, else with enough time."""
         card = self.stream.card
         if self.known:
             return (self.error,)
@@ -263,8 +263,8 @@ class Point:
         elif card.state is State.QUARANTINED:
             lost = aioacl.DeviceQuarantined
         else:
-            return (aioacl.DeviceTimeout if self.stands else None,)
-        return (lost,) if self.stands else (None, lost)  # it may have ended before, and its end may be known
+            return (aioacl.DeviceTimeout if self.blocked else None,)
+        return (lost,) if self.blocked else (None, lost)  # unblocked work may have ended before the reset
 
 
 @dataclass(eq=False)

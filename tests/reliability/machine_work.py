@@ -32,13 +32,15 @@ class Work(Base):
     def _enqueue(
         self, stream: Stream, call: Callable[[], Any], *others: Thing, wrong: Any = None
     ) -> Point | None:
-        """Checks the order of refusals: stale handles in the order of the arguments, then bad values, then the gate."""
+        """Checks the order of refusals: unusable handles in the arguments' order, then bad values, then the gate."""
         refusals = [thing.refusal for thing in (stream, *others)]
-        expected = next((refusal for refusal in refusals if refusal), None) or wrong or stream.card.shut
+        expected = (
+            next((refusal for refusal in refusals if refusal), None) or wrong or stream.card.work_refusal
+        )
         made, error = expect(call, expected)
         if error is not None:
             return None
-        stream.points.append(Point(stream, made, stands=stream.stands))
+        stream.points.append(Point(stream, made, blocked=stream.blocked))
         return stream.points[-1]
 
     def _ticket(self, stream: Stream, call: Callable[[], Any], *others: Thing, wrong: Any = None) -> None:
@@ -61,7 +63,7 @@ class Work(Base):
     @with_a_buffer
     @step(pick=PICK, which=PICK, up=st.booleans())
     def copy(self, pick: int, which: int, up: bool) -> None:
-        """Between pageable memory and the device: a copy within the host is refused."""
+        """Copies between pageable memory and a buffer. If the buffer is pinned memory, the copy is refused."""
         stream, buffer = self.of(self.streams, pick), self.of(self.buffers, which)
         wrong = aioacl.ParameterError if isinstance(buffer, Pinned) else self._of_another(stream, buffer)
         target, source = (buffer.made, bytes(BYTES)) if up else (bytearray(BYTES), buffer.made)
@@ -86,14 +88,14 @@ class Work(Base):
     @precondition(lambda self: self.streams and self.events)
     @step(pick=PICK, which=PICK)
     def wait_event(self, pick: int, which: int) -> None:
-        """Waits for an event of its device: one that has ended, or one on a held stream."""
+        """Makes a stream wait for an event of its device that has ended, or that is recorded on a held stream."""
         stream, event = self.of(self.streams, pick), self.of(self.events, which)
         point: Point | None = event.point
-        other = point.stream if point and point.stands and point.stream is not stream else None
+        other = point.stream if point and point.blocked and point.stream is not stream else None
         if event.card is not stream.card or stream.held or (other and not other.held):
-            return  # a wait for an event that has ended enqueues nothing, so it would not block a held stream
+            return  # if the event has ended, the wait enqueues nothing, so it would not block a held stream
         before = stream.waits_for[:]
-        if other and stream.goes:
+        if other and stream.runs:
             self._all_known(stream)
             if event.refusal is None:
                 stream.waits_for.append(other)
@@ -106,11 +108,11 @@ class Work(Base):
 
     # --- blocked streams ------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: any(stream.goes for stream in self.streams))
+    @precondition(lambda self: any(stream.runs for stream in self.streams))
     @step(pick=PICK)
     def hold(self, pick: int) -> None:
-        """Checks that what was enqueued before has ended, and that its end is known."""
-        stream = self.of([stream for stream in self.streams if stream.goes], pick)
+        """Holds a stream. Before that, waits until all its earlier work has ended and its end is known."""
+        stream = self.of([stream for stream in self.streams if stream.runs], pick)
         self._all_known(stream)
         simulator.hold(stream.made)
         stream.held = True
@@ -122,12 +124,12 @@ class Work(Base):
 
     def _release(self, stream: Stream) -> None:
         simulator.release(stream.made)
-        stream.goes_on()
+        stream.unblock()
         for other in self.streams:
             if stream in other.waits_for:
                 other.waits_for = [it for it in other.waits_for if it is not stream]
-                if not other.stands:
-                    other.goes_on()
+                if not other.blocked:
+                    other.unblock()
 
     def _all_known(self, stream: Stream) -> None:
         """Waits for all work of a stream that is not blocked."""
@@ -138,16 +140,16 @@ class Work(Base):
 
     @staticmethod
     def _raised(stream: Stream, error: Any) -> None:
-        """A fault of this generation is recorded each time that it is raised; one of an older generation is not."""
+        """Records a raised fault in the model. A fault of an older generation is not recorded."""
         if error is aioacl.DeviceFault and not stream.stale:
             stream.card.faulted = True
 
     # --- failing --------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self._going())
+    @precondition(lambda self: self._running_pairs())
     @step(pick=PICK, which=PICK)
     def fail(self, pick: int, which: int) -> None:
-        """A task fails: its ticket always raises the error, and the stream refuses work until it is renewed."""
+        """Makes a task fail. Its ticket always raises the error, and the stream refuses work until it is renewed."""
         stream, buffer = self._pair(pick, which)
         self._all_known(stream)
         manager = manager_of(stream.card.index)
@@ -165,10 +167,10 @@ class Work(Base):
         stream.made.renew().result(PATIENCE_SECONDS)
         stream.points.clear()
 
-    @precondition(lambda self: self._going())
+    @precondition(lambda self: self._running_pairs())
     @step(pick=PICK, which=PICK, value=st.integers(0, 255))
     def round_trip(self, pick: int, which: int, value: int) -> None:
-        """Checks that the filled bytes come back."""
+        """Fills a buffer, and checks that a copy returns these bytes."""
         stream, buffer = self._pair(pick, which)
         answer = bytearray(BYTES)
         self._ticket(stream, lambda: stream.made.fill(buffer.made, value), buffer)
@@ -176,18 +178,18 @@ class Work(Base):
         self._all_known(stream)
         assert bytes(answer) == bytes([value]) * BYTES
 
-    def _going(self) -> list[tuple[Stream, Thing]]:
+    def _running_pairs(self) -> list[tuple[Stream, Thing]]:
         """Streams that are not blocked, each with a buffer of its device."""
         return [
             (stream, buffer)
             for stream in self.streams
-            if stream.goes
+            if stream.runs
             for buffer in self.buffers
             if buffer.usable and buffer.card is stream.card and not isinstance(buffer, Pinned)
         ]
 
     def _pair(self, pick: int, which: int) -> tuple[Stream, Thing]:
-        pair: tuple[Stream, Thing] = self.of(self._going(), pick + which)
+        pair: tuple[Stream, Thing] = self.of(self._running_pairs(), pick + which)
         return pair
 
     # --- waiting --------------------------------------------------------------------------------------------------
@@ -202,14 +204,14 @@ class Work(Base):
 
     @precondition(lambda self: any(point.known and point.stream.stale for point in self.points))
     @step(pick=PICK)
-    def ask_an_old_ticket(self, pick: int) -> None:
-        """The result of work that ended before the reset is kept. Only what depends on an older failure raises it."""
+    def wait_for_an_old_ticket(self, pick: int) -> None:
+        """Waits again for work that ended before a reset. The wait raises only if the work depends on a failure."""
         old = [point for point in self.points if point.known and point.stream.stale]
         point: Point = self.of(sorted(old, key=lambda point: point.error is not None), pick)
         self._wait_for(point, point.made)
 
     def _wait_for(self, point: Point, made: Any) -> None:
-        _, error = expect(lambda: made.result(0 if point.stands else PATIENCE_SECONDS), *point.ends)
+        _, error = expect(lambda: made.result(0 if point.blocked else PATIENCE_SECONDS), *point.ends)
         self._raised(point.stream, error)
         point.known = point.known or error is None
 
@@ -231,21 +233,21 @@ class Work(Base):
         refusal = event.refusal or (aioacl.ParameterError if point is None else None)
         may_be: list[Any] = [refusal]
         if not refusal and point and not point.known and event.card.state is State.QUARANTINED:
-            may_be = [aioacl.DeviceQuarantined] if point.stands else [None, aioacl.DeviceQuarantined]
+            may_be = [aioacl.DeviceQuarantined] if point.blocked else [None, aioacl.DeviceQuarantined]
         done, error = expect(event.made.query, *may_be)
         if error is None and point:
-            assert done is True if point.known else done is False if point.stands else True
+            assert done is True if point.known else done is False if point.blocked else True
 
     @with_a_stream
     @step(pick=PICK)
     def stream_result(self, pick: int) -> None:
         stream: Stream = self.of(self.streams, pick)
-        if stream.goes:
+        if stream.runs:
             self._all_known(stream)
             return
-        whole = stream.points[-1:]  # a wait for the stream is one for its last position
+        whole = stream.points[-1:]  # a wait for the stream is a wait for its last position
         expected = (stream.refusal,) if stream.refusal else whole[0].ends if whole else (None,)
-        _, error = expect(lambda: stream.made.result(0 if stream.stands else PATIENCE_SECONDS), *expected)
+        _, error = expect(lambda: stream.made.result(0 if stream.blocked else PATIENCE_SECONDS), *expected)
         self._raised(stream, error)
 
     @with_a_stream
@@ -273,20 +275,20 @@ class Work(Base):
             stream for stream in self.streams if stream.card is card and stream.generation == card.generation
         ]
         if any(stream.last for stream in streams):
-            return  # which of them fails first is not defined
+            return  # it is not defined which failure the wait raises
         points = [point for stream in streams for point in stream.points]
-        stands = any(point.stands for point in points)
+        blocked = any(point.blocked for point in points)
         may_be = [card.refusal(device)]
         if not device.closed and not all(
             point.known for point in points
-        ):  # then the device's streams are checked first
+        ):  # then the wait checks the device's streams first
             quarantined = card.state is State.QUARANTINED
             may_be = (
-                [aioacl.DeviceQuarantined] if quarantined else [aioacl.DeviceTimeout] if stands else may_be
+                [aioacl.DeviceQuarantined] if quarantined else [aioacl.DeviceTimeout] if blocked else may_be
             )
-            may_be += [card.refusal(device)] if quarantined and not stands else []
+            may_be += [card.refusal(device)] if quarantined and not blocked else []
         _, error = expect(
-            lambda: device.made.synchronize(0 if stands else PATIENCE_SECONDS).result(), *may_be
+            lambda: device.made.synchronize(0 if blocked else PATIENCE_SECONDS).result(), *may_be
         )
         if error is None:
             for point in points:
@@ -297,7 +299,7 @@ class Work(Base):
     @precondition(lambda self: self.things)
     @step(pick=PICK, of=st.sampled_from(["streams", "buffers", "events"]))
     def close_one(self, pick: int, of: str) -> None:
-        """Closing succeeds, once or twice, stale or not; work that was enqueued goes on."""
+        """Closes a handle. This succeeds for stale and for closed handles too. Work that was enqueued goes on."""
         things = getattr(self, of) or self.things
         thing: Thing = self.of(things, pick)
         fresh = thing.refusal is None

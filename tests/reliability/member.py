@@ -1,7 +1,7 @@
 """One member of a crowd: it runs one operation after another, and records how each ended.
 
-An operation may succeed, be cancelled, or end in an error that a reset of its device, its own time limit or an injected
-fault explains. Everything else is a finding, and so is an operation that does not end.
+An operation may succeed, be cancelled, or end in an error. The cause of the error must be a reset of the device, the
+operation's own time limit or an injected fault. Any other error is a finding, and so is an operation that does not end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RESETS: Final = (DeviceReset, StaleHandleError, DeviceResetting, DeviceQuarantin
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in a group, or the error."""
+    """Yields the errors in a group of errors; for another error, the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
             yield from leaves(one)
@@ -50,7 +50,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 @dataclass
 class Tools:
-    """What a member uses again on a device until a reset makes it stale."""
+    """The objects that a member uses again on a device until a reset makes them stale."""
 
     stream: Stream
     memory: DeviceBuffer
@@ -60,71 +60,69 @@ class Tools:
 
 @dataclass
 class Plan:
-    """The operations of a crowd and their results; shared by all its members, on all threads."""
+    """The operations of a crowd and their results. All members share it, on all threads."""
 
     operations: int
     resets: int
     weights: Mapping[Operation, int]
     faulty: bool = False  # whether faults may fire anywhere
-    cancelled: float = 0.08  # the share of operations that are cancelled, some before they began
-    impatient: float = 0.15  # of the operations that may have a time limit, the share that has one
+    cancelled: float = 0.08  # the share of operations that are cancelled, some before they begin
+    time_limited: float = 0.15  # the share of operations that get a time limit, of those that accept one
     outcomes: Counter[str] = field(default_factory=Counter[str])
-    crews: Counter[str] = field(default_factory=Counter[str])
+    kinds: Counter[str] = field(default_factory=Counter[str])
     findings: list[str] = field(default_factory=list[str])
     reports: dict[tuple[int, int], ResetReport] = field(default_factory=dict[tuple[int, int], "ResetReport"])
     _begun: int = 0
-    _asked: int = 0
+    _requested: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def next(self, dice: random.Random) -> Operation | None:
-        """The next operation; None after the last."""
+    def next(self, rng: random.Random) -> Operation | None:
+        """Returns the next operation; None after the last."""
         with self._lock:
-            if self._begun >= self.operations and len(self.reports) + self._asked >= self.resets:
+            if self._begun >= self.operations and len(self.reports) + self._requested >= self.resets:
                 return None
             self._begun += 1
-            if len(self.reports) + self._asked < self.resets * min(1.0, self._begun / self.operations):
-                self._asked += 1
+            if len(self.reports) + self._requested < self.resets * min(1.0, self._begun / self.operations):
+                self._requested += 1
                 return operations.reset
-        (chosen,) = dice.choices(tuple(self.weights), tuple(self.weights.values()))
+        (chosen,) = rng.choices(tuple(self.weights), tuple(self.weights.values()))
         return chosen
 
-    def landed(self, report: ResetReport) -> None:
+    def count_reset(self, report: ResetReport) -> None:
         """Counts a reset that has ended."""
         with self._lock:
             self.reports[report.device, report.generation] = report
 
-    def ended(self, crew: str, operation: str, outcome: str, finding: str = "") -> None:
+    def ended(self, kind: str, operation: str, outcome: str, finding: str = "") -> None:
         """Counts an operation that has ended."""
         with self._lock:
-            self._asked -= operation == "reset"
+            self._requested -= operation == "reset"
             self.outcomes[outcome] += 1
-            self.crews[crew] += 1
+            self.kinds[kind] += 1
             if finding:
                 self.findings.append(finding)
 
 
 class Member:
-    """A task, or a thread, of a crowd."""
+    """A task or a thread of a crowd."""
 
     def __init__(
-        self, crew: str, number: int, plan: Plan, devices: Sequence[Device], waits: Strategy, seed: int
+        self, kind: str, number: int, plan: Plan, devices: Sequence[Device], waits: Strategy, seed: int
     ) -> None:
-        self.crew = crew
-        self.name = f"{crew} {number}"
+        self.kind = kind
+        self.name = f"{kind} {number}"
         self.plan = plan
         self.waits: Strategy = waits
         self.random = random.Random(f"{seed} {self.name}")
-        self._devices = (
-            devices  # these stay open; the device with the next index does not: each user opens it
-        )
+        self._devices = devices  # these stay open; the device with the next index is opened by each user
         self._tools: dict[int, Tools] = {}
-        self._impatient = False
+        self._has_limit = False
         self._expected = 0
 
     # --- what operations use --------------------------------------------------------------------------------------
 
     async def tools(self, device: Device) -> Tools:
-        """A stream and memory on the device: those of the last operation, unless a reset made them stale."""
+        """Returns a stream and memory on the device: those of the last operation, unless a reset made them stale."""
         kept = self._tools.get(device.index)
         if kept is not None and not kept.stream.stale:
             return kept
@@ -137,29 +135,31 @@ class Member:
         return self._tools[device.index]
 
     def bytes(self) -> bytes:
-        """Random bytes to copy."""
+        """Returns random bytes to copy."""
         return self.random.randbytes(self.random.choice((1, 64, 1000, TOOL_BYTES)))
 
     def timeout(self) -> float | None:
-        """A time limit in seconds, or in most cases None."""
-        if self.random.random() >= self.plan.impatient:
+        """Returns a time limit in seconds; in most cases None."""
+        if self.random.random() >= self.plan.time_limited:
             return None
-        self._impatient = True
+        self._has_limit = True
         return self.random.choice((0.0, 0.0005, 0.005))
 
-    def demands(self) -> dict[str, Any]:
-        """Whether an opening waits for a reset, and for how long."""
+    def open_options(self) -> dict[str, Any]:
+        """Returns options for open_device: whether it waits for a reset, and for how long."""
         return (
-            {"wait": False} if self.random.random() < self.plan.impatient / 2 else {"timeout": self.timeout()}
+            {"wait": False}
+            if self.random.random() < self.plan.time_limited / 2
+            else {"timeout": self.timeout()}
         )
 
     def expects(self, code: int) -> None:
-        """Notes that the operation may end in that code, because it provokes it."""
+        """Notes that the operation may end in an error with that code, because it causes the error."""
         self._expected = code
 
-    def landed(self, report: ResetReport) -> None:
-        """Checks the report of a reset that it requested."""
-        self.plan.landed(report)
+    def check_report(self, report: ResetReport) -> None:
+        """Checks the report of a reset that this member requested."""
+        self.plan.count_reset(report)
         operations.must(
             report.ok or self.plan.faulty, f"a reset without a fault failed: {report}, {report.codes}"
         )
@@ -176,11 +176,11 @@ class Member:
                 await self._drop(index)
 
     def begins(self) -> None:
-        """Starts another operation: what explained errors of the last one does not apply."""
-        self._impatient, self._expected = False, 0
+        """Starts another operation: the allowed errors of the last operation no longer apply."""
+        self._has_limit, self._expected = False, 0
 
     def device(self) -> Device | int:
-        """A device that stays open, or the index of the one that does not."""
+        """Returns a device that stays open, or the index of the device that each user opens."""
         index = self.random.randrange(len(self._devices) + 1)
         return self._devices[index] if index < len(self._devices) else index
 
@@ -188,45 +188,45 @@ class Member:
         name = operation.__name__
         self.begins()
         try:
-            with anyio.move_on_after(HANGS_SECONDS) as patience, anyio.CancelScope() as whim:
+            with anyio.move_on_after(HANGS_SECONDS) as patience, anyio.CancelScope() as scope:
                 if operation is not operations.reset and self.random.random() < self.plan.cancelled:
                     when = self.random.choice((-1, 0.003)) * self.random.random()
-                    whim.deadline = anyio.current_time() + when
+                    scope.deadline = anyio.current_time() + when
                 await self._on_some_device(operation)
         except Exception as error:
             self.ended(name, error)
             return
         if patience.cancelled_caught:
             finding = f"{name} of {self.name} did not end within {HANGS_SECONDS:g} s"
-            self.plan.ended(self.crew, name, "hangs", finding)
+            self.plan.ended(self.kind, name, "hangs", finding)
         else:
-            self.plan.ended(self.crew, name, "cancelled" if whim.cancelled_caught else "ok")
+            self.plan.ended(self.kind, name, "cancelled" if scope.cancelled_caught else "ok")
 
     async def _on_some_device(self, operation: Operation) -> None:
         device = self.device()
         if not isinstance(device, int):
             await operation(self, device)
             return
-        async with open_device(device, self.waits, **self.demands()) as opened:
+        async with open_device(device, self.waits, **self.open_options()) as opened:
             await operation(self, opened)
 
     def ended(self, name: str, error: Exception) -> None:
-        """Returns the outcome of an operation that ended in an error; a finding if nothing explains the error."""
+        """Counts an operation that ended in an error. If nothing explains the error, adds a finding."""
         outcomes = [(self._outcome(one), one) for one in leaves(error)]
         unexpected = [repr(one) for outcome, one in outcomes if not outcome]
         if unexpected:
             trace = "".join(traceback.format_exception(error)[-6:])
             finding = f"{name} of {self.name} ended in {', '.join(unexpected)}\n{trace}"
-            self.plan.ended(self.crew, name, "other", finding)
+            self.plan.ended(self.kind, name, "other", finding)
         else:
-            self.plan.ended(self.crew, name, outcomes[0][0])
+            self.plan.ended(self.kind, name, outcomes[0][0])
 
     def _outcome(self, error: BaseException) -> str:
-        """The expected outcome that explains the error; "" if there is none."""
+        """Returns the expected outcome that explains the error; "" if there is none."""
         if isinstance(error, RESETS):
             return type(error).__name__
         if isinstance(error, DeviceTimeout) and error.code is None:
-            return "DeviceTimeout" if self._impatient else ""
+            return "DeviceTimeout" if self._has_limit else ""
         return "injected" if isinstance(error, AclError) and self._explained(error) else ""
 
     def _explained(self, error: AclError) -> bool:

@@ -95,7 +95,7 @@ async def pump(member: Member, device: Device) -> None:
     """A copy that takes several chunks of staging memory."""
     sent, answer = member.random.randbytes(LARGE_BYTES), bytearray(LARGE_BYTES)
     stream = (await member.tools(device)).stream
-    async with device.allocate(LARGE_BYTES, **member.demands()) as memory:
+    async with device.allocate(LARGE_BYTES, **member.open_options()) as memory:
         await stream.upload(memory, sent)
         await stream.download(answer, memory)
     _compare(answer, sent, "a pumped copy")
@@ -105,7 +105,7 @@ async def across_streams(member: Member, device: Device) -> None:
     """One stream waits for an event of another."""
     tools, sent = await member.tools(device), member.bytes()
     answer = bytearray(len(sent))
-    async with device.create_stream(**member.demands()) as other:
+    async with device.create_stream(**member.open_options()) as other:
         await copied(tools.stream, tools.memory, sent)
         other.wait_event(tools.stream.record())
         await (await copied(other, answer, tools.memory, nbytes=len(sent)))
@@ -128,7 +128,10 @@ async def tickets(member: Member, device: Device) -> None:
 async def events(member: Member, device: Device) -> None:
     """Events created by the task, recorded twice, timed and queried."""
     tools = await member.tools(device)
-    async with device.create_event(timing=True, **member.demands()) as begin, _timed(member, device) as end:
+    async with (
+        device.create_event(timing=True, **member.open_options()) as begin,
+        _timed(member, device) as end,
+    ):
         begin.record(tools.stream)
         tools.stream.fill(tools.memory, 1)
         end.record(tools.stream)
@@ -139,7 +142,7 @@ async def events(member: Member, device: Device) -> None:
 
 
 def _timed(member: Member, device: Device) -> aioacl.Opening[Event]:
-    return device.create_event(timing=True, **member.demands())
+    return device.create_event(timing=True, **member.open_options())
 
 
 async def query(member: Member, device: Device) -> None:
@@ -185,13 +188,13 @@ async def listen(member: Member, device: Device) -> None:
 async def memory(member: Member, device: Device) -> None:
     """Allocates and frees device memory."""
     size = member.random.choice((1, 64, 4096, 1 << 16))
-    async with device.allocate(size, **member.demands()) as made:
+    async with device.allocate(size, **member.open_options()) as made:
         must(made.size == size, f"{made.size} bytes instead of {size}")
 
 
 async def pinned(member: Member, device: Device) -> None:
     """Allocates and frees pinned memory."""
-    async with device.pinned(4096, **member.demands()) as made:
+    async with device.pinned(4096, **member.open_options()) as made:
         made.view[:4] = b"here"
 
 
@@ -200,7 +203,7 @@ async def stream(member: Member, device: Device) -> None:
     priority = member.random.choice((0, 0, 3))
     async with (
         device.allocate(64) as target,
-        device.create_stream(priority=priority, **member.demands()) as made,
+        device.create_stream(priority=priority, **member.open_options()) as made,
     ):
         made.fill(target, 5)
 
@@ -213,7 +216,7 @@ async def job(member: Member, device: Device) -> None:
 
 async def another_open(member: Member, device: Device) -> None:
     """Opens the device once more, and closes it."""
-    async with open_device(device.index, member.waits, **member.demands()) as again:
+    async with open_device(device.index, member.waits, **member.open_options()) as again:
         must(again.index == device.index, "another device was opened")
 
 
@@ -222,7 +225,7 @@ async def another_open(member: Member, device: Device) -> None:
 
 async def leased(member: Member, device: Device) -> None:
     """Steps under a lease: no reset may run between them."""
-    async with device.lease(**member.demands()) as lease:
+    async with device.lease(**member.open_options()) as lease:
         generation = device.generation
         await there_and_back(member, device)
         await fill(member, device)
@@ -231,7 +234,7 @@ async def leased(member: Member, device: Device) -> None:
 
 async def leased_and_resetting(member: Member, device: Device) -> None:
     """Checks that the holder of a lease cannot reset the device."""
-    async with device.lease(**member.demands()) as lease:
+    async with device.lease(**member.open_options()) as lease:
         try:
             await device.force_reset()
         except LeaseHeldError:
@@ -247,7 +250,7 @@ async def shared_lease(member: Member, device: Device) -> None:
         with shared:
             await tools.stream.fill(tools.memory, 3)
 
-    async with device.lease(**member.demands()) as lease, anyio.create_task_group() as group:
+    async with device.lease(**member.open_options()) as lease, anyio.create_task_group() as group:
         group.start_soon(second, lease.share())
         await device.memory_info()
 
@@ -273,7 +276,7 @@ async def refused(member: Member, device: Device) -> None:
 async def reset(member: Member, device: Device) -> None:
     """A force reset, some with hardly any grace."""
     grace = member.random.choice((0.0, 0.001, 0.02, 5.0))
-    member.landed(await device.force_reset(grace=grace, reason=f"member {member.name}"))
+    member.check_report(await device.force_reset(grace=grace, reason=f"member {member.name}"))
 
 
 # --- weights -------------------------------------------------------------------------------------------------------
