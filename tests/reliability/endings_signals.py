@@ -157,7 +157,7 @@ leave(130)
         status=130,
         output="interrupted",
         strict=False,
-        # After an interrupt between the creation and the use of an awaitable, Python correctly warns that it was never awaited.
+        # An interrupt before the use of an awaitable correctly causes the warning that it was never awaited.
         environ={"PYTHONWARNINGS": "ignore::RuntimeWarning"},
     ),
     Case(

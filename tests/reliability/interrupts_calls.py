@@ -41,7 +41,7 @@ class Bench:
 
 
 def made_and_closed(opening: Callable[[Bench], aioacl.Opening[Any]]) -> Call:
-    """Returns a call that creates and closes an object. If the close is interrupted, a finalizer releases the object."""
+    """Returns a call that creates and closes an object. After an interrupted close, a finalizer releases the object."""
     return lambda bench: opening(bench).result().close().result()
 
 

@@ -303,7 +303,7 @@ class Copies:
 
     @staticmethod
     def _clone(source: Path, target: Path) -> None:
-        """Copies the package with its compiled Python files. Links libraries, because they are replaced and never changed."""
+        """Copies the package with compiled Python files. Libraries are linked: they are replaced, never changed."""
         ignored = shutil.ignore_patterns("csrc", "_native")
         shutil.copytree(source, target, ignore=ignored, copy_function=_link_library)
 

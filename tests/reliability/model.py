@@ -1,8 +1,8 @@
 """Models of the gate, its manager, its procedures and their users, explored by spin in every state.
 
-models/device.pml describes what is modelled and what is not. A configuration is a set of users; each is explored in
-several modes (MODES in model_spin.py). The figure is the number of distinct states visited. A bug is one change to the
-model (-DBUG_...); a bug that is not caught is a finding, like an error of the unchanged model.
+models/device.pml describes what is modelled and what is not. A configuration is a set of users. Each configuration is
+explored in several modes (MODES in model_spin.py). The figure is the number of distinct states visited. A bug is one
+change to the model (-DBUG_...). A bug that is not caught is a finding, and so is an error of the unchanged model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT: Final = (
     ("MAKERS=1 RESETTERS=1 RESETS=2", "patient"),
     ("ENQUEUERS=1 MAKERS=1 RESETTERS=1", "bounded live"),
 )
-# The largest come first, so that no core is left with a large one at the end.
+# The largest configurations come first, so that no core has to finish a large one at the end.
 SLOW: Final = (
     ("HOLDERS=1 JOBS=1 MAKERS=1 RESETTERS=1", "live patient"),
     ("HOLDERS=1 ENQUEUERS=1 RESETTERS=2", "bounded"),
@@ -47,7 +47,7 @@ SLOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """One wrong step of the model, with the smallest set of users and the mode that find it."""
+    """One wrong step of the model, with the smallest set of users and the mode that find the bug."""
 
     name: str
     users: str
@@ -85,7 +85,9 @@ MORE_BUGS: Final = (
 
 def _explorations(scale: Scale) -> Iterable[Exploration]:
     rows = {Scale.QUICK: QUICK, Scale.DEFAULT: DEFAULT, Scale.SLOW: SLOW}[scale]
-    optimise = "-O2" if scale is Scale.SLOW else "-O0"  # the compiler takes longer than these searches
+    optimise = (
+        "-O2" if scale is Scale.SLOW else "-O0"
+    )  # -O0, because the compiler takes longer than these searches
     for users, modes in rows:
         for mode in modes.split():
             yield Exploration(DEVICE, tuple(users.split()), mode, optimise)
@@ -121,7 +123,7 @@ def _report_bug(outcome: Outcome, bug: Bug, explored: Explored | SpinError) -> b
         return False
     caught = bool(explored.error)
     outcome.figures["bugs caught"].append(f"{bug.name:<24} {bug.mode:<9} {explored.error or 'NOT CAUGHT'}")
-    outcome.expect(caught, f"{bug.exploration} found no error in {explored.states:,} states")
+    outcome.expect(caught, f"{bug.exploration}: expected an error, found none in {explored.states:,} states")
     return caught
 
 

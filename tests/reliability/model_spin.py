@@ -1,4 +1,4 @@
-"""One exploration by spin: takes a model and its parameters, returns states and errors. Used by the part `model`."""
+"""Explores a model by spin: takes the model and its parameters, returns states and errors. Used by the part `model`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LIMIT_SECONDS: Final = 900.0
 TRAIL_LINES: Final = 40
 
 #: The macros that a mode adds to a model. Time limits and cancellations end waits that would otherwise last for ever.
-#: So only a mode without both shows a lost wake-up.
+#: So only a mode without time limits and without cancellations shows a lost wake-up.
 MODES: Final[dict[str, tuple[str, ...]]] = {
     "bounded": (),  # time limits may run out, no wait is cancelled
     "cancelled": ("CANCEL",),  # time limits may run out, and each wait may be cancelled
     "patient": ("PATIENT",),  # no time limit runs out, and no wait is cancelled
-    "live": ("PATIENT", "LIVE"),  # the same; with fair scheduling, every process ends
+    "live": ("PATIENT", "LIVE"),  # like "patient"; also checks that with fair scheduling every process ends
 }
 
 
 def missing() -> str:
-    """What is missing, and how to get it; "" if nothing is missing."""
+    """Returns which tools are missing, and how to install them; "" if none is missing."""
     tools = {"spin": "spin", COMPILER: "gcc"}
     return "; ".join(
         f"{tool} is missing: apt-get install {package}"
@@ -59,7 +59,7 @@ class Exploration:
 
 @dataclass(slots=True)
 class Explored:
-    """The result. `error` is pan's message for what it found, `trail` the steps that led to it."""
+    """The result. `error` is pan's message about the error that it found, `trail` the steps that led to the error."""
 
     states: int = 0
     depth: int = 0
@@ -92,7 +92,7 @@ def _run(command: list[str], folder: Path) -> str:
         timeout=LIMIT_SECONDS,
     )
     if done.returncode:
-        raise SpinError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+        raise SpinError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout[-3000:]}")
     return done.stdout
 
 
@@ -130,7 +130,7 @@ def _end_of_trail(exploration: Exploration, folder: Path) -> str:
 
 
 def explore(exploration: Exploration) -> Explored:
-    """Visits every reachable state, until the first that is an error. Raises SpinError if the search failed."""
+    """Visits every reachable state, or stops at the first error. Raises SpinError if the search failed."""
     with tempfile.TemporaryDirectory(prefix="aioacl-model-") as name:
         folder = Path(name)
         try:

@@ -1,9 +1,9 @@
-"""Bugs put into the code are noticed: ten that break the protocol, small ones in Python, one-line changes in C.
+"""The tests notice bugs in the code: bugs that break the protocol, small bugs in Python, one-line changes in C.
 
-Each bug is tried with its own tests. Quick: two of the ten. By default: those of the ten that are in C, and some of the
-others and of the small ones; the seed chooses. Slow: all of these; 160 mutants of the lifecycle's modules, drawn from
-all that mutmut makes; and the table of one-line changes to the engine. Of the last two, nine in ten must be noticed.
-Only copies of the installed package are changed; tests and C sources are those of the checkout.
+Each bug is tried with its own tests. Quick: one protocol bug. By default: the protocol bugs in C, and some of the other
+protocol bugs and small bugs, chosen by the seed. Slow: all bugs; 160 mutants of the lifecycle's modules, drawn from all
+mutants that mutmut generates; and all one-line changes to the engine. The tests must notice nine in ten mutants and
+one-line changes. Only copies of the installed package are changed; tests and C sources are those of the checkout.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
 HERE: Final = Path(__file__).resolve().parent
 QUICK_BUGS: Final = ("two_procedures",)
-DEFAULT_BUGS: Final = 4  # bugs in Python; those in C take almost no time once the engine is built
-DEFAULT_SLIPS: Final = 2
+DEFAULT_BUGS: Final = (
+    4  # bugs in Python; bugs in C take almost no time once the engine is built, so all are tried
+)
+DEFAULT_SMALL_BUGS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
 PYTHON_MUTANTS: Final = 160
 LONGEST_SECONDS: Final = 2.5
-BUG_SECONDS: Final = 5.0  # a bug's test that takes longer counts as hung
+BUG_SECONDS: Final = 5.0  # a test of a bug that takes longer counts as hung
 
-# The tests that notice most changes of each module; they run first, in this order.
+# For each module, the tests that notice most of its changes. These run first, in this order.
 FIRST: Final = {
     "_base/states": (
         "tests/unit/base/test_states.py",
@@ -109,7 +111,7 @@ FIRST: Final = {
     "_wait/thread": ("tests/unit/wait/test_port.py", "tests/unit/handles/test_awaits.py"),
     "_wait/current": ("tests/unit/wait/test_port.py", "tests/unit/handles/test_awaits.py"),
 }
-# The native tests for a file of the engine; for files not named here it is test_stream.c.
+# For a file of the engine, the native tests that run first; for files not named here, these are in test_stream.c.
 LISTS: Final = {
     "gate.c": "gate",
     "abort.c": "abort",
@@ -182,14 +184,14 @@ class Patch:
 
     @property
     def in_c(self) -> bool:
-        """Whether it changes the engine."""
+        """Whether the patch changes the engine."""
         return self.file.endswith(".c")
 
     def __str__(self) -> str:
         return self.name or f"{self.file}: `{one_line(self.find)}` became `{one_line(self.replace)}`"
 
     def apply(self, text: str) -> str:
-        """The changed text; ValueError if the text to change does not occur exactly once."""
+        """Returns the changed text. Raises ValueError if the text to change does not occur exactly once."""
         if text.count(self.find) != 1:
             raise ValueError(
                 f"{self}: the text to change occurs {text.count(self.find)} times, expected once"
@@ -198,23 +200,23 @@ class Patch:
 
 
 def one_line(text: str) -> str:
-    """A piece of code on one line, for a list."""
+    """Returns a piece of code on one line, for a list."""
     return " ".join(text.split())
 
 
 def patches(kind: str) -> list[Patch]:
-    """The rows of the table."""
+    """Returns the patches of that kind."""
     table: dict[str, list[dict[str, Any]]] = tomllib.loads((HERE / "patches.toml").read_text())
     return [Patch(**row) for row in table[kind]]
 
 
 def survivors() -> dict[str, list[dict[str, str]]]:
-    """The tables of survivors.toml."""
+    """Returns the tables of survivors.toml."""
     return tomllib.loads((HERE / "survivors.toml").read_text())
 
 
-class Excuses:
-    """The reasons why some of mutmut's mutants cannot be noticed."""
+class Exemptions:
+    """The mutants that no test can notice, and that are therefore not drawn."""
 
     def __init__(self) -> None:
         table = survivors()
@@ -234,7 +236,7 @@ class Excuses:
 
 
 def problems() -> list[str]:
-    """A line for each module, test, file or excuse in the tables here and in the .toml files that does not exist."""
+    """Returns a line for each name of a module, test or file, and each exemption, whose object no longer exists."""
     tests = [*REST, *(file for files in FIRST.values() for file in files)]
     tests += [test for kind in ("bug", "small", "mutant") for patch in patches(kind) for test in patch.tests]
     tests = [re.sub("^native:(\\w+)$", r"tests/native/\1.c", test) for test in tests]
@@ -244,31 +246,33 @@ def problems() -> list[str]:
     found += missing(f"tests/native/test_{name}.c" for name in dict.fromkeys([*LISTS.values(), "stream"]))
     names = {patch.name for patch in patches("bug")}
     found += [
-        f"{name}: expected a bug of that name in patches.toml" for name in QUICK_BUGS if name not in names
+        f"{name}: expected a bug of that name in patches.toml, found none; correct QUICK_BUGS"
+        for name in QUICK_BUGS
+        if name not in names
     ]
-    return found or stale_excuses()
+    return found or stale_exemptions()
 
 
-def stale_excuses() -> list[str]:
-    """A line for each row of survivors.toml about code that no longer exists."""
+def stale_exemptions() -> list[str]:
+    """Returns a line for each row of survivors.toml about code that no longer exists."""
     texts = {name: (ROOT / "aioacl" / f"{name}.py").read_text() for name in FIRST}
     joined = {name: one_line(text) for name, text in texts.items()}
     table = survivors()
     found = [
-        f"survivors.toml: `{row['was']}` is not in {row['module']}; correct the row or delete it"
+        f"survivors.toml: `{row['was']}` is not in {row['module']}; correct or delete the row"
         for row in table["survivor"]
         if one_line(row["was"]) not in joined.get(row["module"], "")
     ]
     lines = [line.strip() for text in texts.values() for line in text.splitlines()]
     return found + [
-        f"survivors.toml: {row['was']} matches no line; correct the row or delete it"
+        f"survivors.toml: {row['was']} matches no line; correct or delete the row"
         for row in table["family"]
         if not any(re.search(row["was"], line) for line in lines)
     ]
 
 
 def plan_for(module: str, base: Plan) -> Plan:
-    """The tests for a module, its own tests first."""
+    """Returns the tests for a module, its own tests first."""
     first = FIRST.get(module, ())
     files = (*first, *(file for file in REST if file not in first))
     return Plan(files, durations=base.durations, kills=base.kills, longest=base.longest, group=module)
@@ -296,11 +300,11 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """How many were tried."""
+        """The number of changes that were tried."""
         return sum(self.kinds.values())
 
     def report(self, outcome: Outcome, least: float = MUST_BE_NOTICED) -> None:
-        """Writes the figures, and a finding if too few changes were noticed."""
+        """Adds the figures, and a finding if too few changes were noticed."""
         noticed = self.kinds[KILLED] + self.kinds[HUNG]
         outcome.findings += self.broken
         text = f"{noticed} of {self.total} noticed, {self.kinds[KILLED]} by a failure, {self.kinds[HUNG]} by a hang"
@@ -317,7 +321,7 @@ class Tally:
 def try_natively(
     engine: rebuilt.Engine, patch: Patch | None, place: Path, copy: Path, reporter: Reporter
 ) -> None:
-    """In the child: builds the changed engine and runs the native tests, or links the extension for pytest."""
+    """Builds the changed engine in the child, runs the native tests, and for pytest also links the extension."""
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)
         source = patch.file if patch else "gate.c"
@@ -332,7 +336,7 @@ def try_natively(
 
 
 def c_job(engine: rebuilt.Engine, patch: Patch, place: Path, plan: Plan) -> Job:
-    """A run of a changed engine."""
+    """Returns the job that tries a changed engine."""
     return Job(str(patch), plan, before=partial(try_natively, engine, patch, place))
 
 
@@ -340,7 +344,7 @@ def c_job(engine: rebuilt.Engine, patch: Patch, place: Path, plan: Plan) -> Job:
 
 
 def bug_job(patch: Patch, copies: Copies, engine: rebuilt.Engine | None, place: Path) -> Job | None:
-    """A seeded bug and its tests; None if it is in C and the C sources are missing."""
+    """Returns the job for a seeded bug and its tests; None if the bug is in C and the C sources are missing."""
     if not patch.in_c:
         plan = Plan(tuple(patch.tests), group=patch.name, patience=BUG_SECONDS)
         return Job(patch.name, plan, {patch.file: patch.apply(copies.source(patch.file))})
@@ -348,16 +352,16 @@ def bug_job(patch: Patch, copies: Copies, engine: rebuilt.Engine | None, place: 
 
 
 def chosen_bugs(scale: Scale, seed: int) -> dict[str, list[Patch]]:
-    """The bugs with tests of their own that are tried at a scale."""
-    bugs, slips = patches("bug"), patches("small")
+    """Returns the bugs with tests of their own that are tried at a scale, by kind."""
+    bugs, small_bugs = patches("bug"), patches("small")
     if scale is Scale.QUICK:
         return {"protocol bugs": [one for one in bugs if one.name in QUICK_BUGS]}
     if scale is Scale.DEFAULT:
         chance = random.Random(seed)
         some = chance.sample([one for one in bugs if not one.in_c], DEFAULT_BUGS)
         bugs = [one for one in bugs if one.in_c or one in some]
-        slips = chance.sample(slips, DEFAULT_SLIPS)
-    return {"protocol bugs": bugs, "slips": slips}
+        small_bugs = chance.sample(small_bugs, DEFAULT_SMALL_BUGS)
+    return {"protocol bugs": bugs, "small bugs": small_bugs}
 
 
 def try_bugs(
@@ -383,29 +387,29 @@ def try_bugs(
 
 
 def drawn(copies: Copies, count: int, seed: int) -> tuple[list[Mutant], int, int]:
-    """Draws that many mutants without an excuse; returns them, and the numbers of all and of excused ones."""
+    """Draws that many mutants. Returns them, the number of exempt mutants that were left out, and the number of all."""
     from tests.reliability.mutation import Mutants
 
     modules = [Mutants(name, copies.source(f"{name}.py")) for name in FIRST]
     every = [(mutants, number) for mutants in modules for number in range(len(mutants))]
-    known = Excuses()
+    known = Exemptions()
     random.Random(seed).shuffle(every)
     found: list[Mutant] = []
-    excused = 0
+    exempt = 0
     for mutants, number in every:
         if len(found) == count:
             break
         mutant = mutants[number]
         if mutant in known:
-            excused += 1
+            exempt += 1
         else:
             found.append(mutant)
-    return found, excused, len(every)
+    return found, exempt, len(every)
 
 
 def try_python(outcome: Outcome, copies: Copies, count: int, seed: int) -> Plan:
     """Tries mutants of the lifecycle's modules; returns the plan with the times of the tests."""
-    chosen, excused, every = drawn(copies, count, seed)
+    chosen, exempt, every = drawn(copies, count, seed)
     base = Plan(REST)
     for problem in copies.baseline(base):
         outcome.findings.append(f"unchanged: {problem}")
@@ -423,7 +427,7 @@ def try_python(outcome: Outcome, copies: Copies, count: int, seed: int) -> Plan:
             base.kills[job.plan.group, ended.by] += 1
             base.kills["", ended.by] += 1
     outcome.figures["mutants in total"] = every
-    outcome.figures["drawn and left out, with an excuse in survivors.toml"] = excused
+    outcome.figures["drawn and left out, because exempt in survivors.toml"] = exempt
     tally.report(outcome)
     return base
 
@@ -441,7 +445,7 @@ def try_c(outcome: Outcome, copies: Copies, engine: rebuilt.Engine, place: Path,
 
 
 def check_patches(outcome: Outcome, copies: Copies, *, in_c: bool) -> bool:
-    """Checks that the table still fits the code."""
+    """Checks that the code still contains the text of each patch."""
     fits = True
     for patch in patches("bug") + patches("small") + patches("mutant"):
         if patch.in_c and not in_c:
@@ -457,7 +461,7 @@ def check_patches(outcome: Outcome, copies: Copies, *, in_c: bool) -> bool:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Tries the changes, one at a time."""
+    """Tries the changes; each copy of the package has one change at a time."""
     outcome = Outcome(findings=problems())
     if outcome.findings:
         return outcome

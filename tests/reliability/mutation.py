@@ -37,7 +37,7 @@ class Mutant:
 
 
 class Mutants:
-    """All mutants of a module, in the order of the text; each is generated on request."""
+    """All mutants of a module, in the order of its lines. Each mutant is generated on request."""
 
     def __init__(self, module: str, text: str) -> None:
         self._module = module
@@ -68,7 +68,7 @@ class Mutants:
 
 
 def compared(module: str, before: str, after: str) -> Mutant:
-    """The change, in a line."""
+    """Returns the mutant, with the changed lines before and after the change."""
     old, new = before.splitlines(), after.splitlines()
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     parts = [part for part in matcher.get_opcodes() if part[0] != "equal"]

@@ -1,7 +1,7 @@
 """The operations of a crowd's tasks: short uses of the public API, each of which verifies its bytes.
 
-An operation succeeds, or ends in an error that its device or its caller caused meanwhile. It raises Wrong if aioacl
-returned an impossible result.
+An operation succeeds, or ends in an error that has a cause: a reset of its device, a time limit, a cancellation or an
+injected fault. It raises Wrong if aioacl returned an impossible result.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     Operation = Callable[[Member, Device], Awaitable[object]]
 
-LARGE_BYTES: Final = 3 << 19  # more than one copy stages
+LARGE_BYTES: Final = 3 << 19  # larger than the staging memory of one copy
 INJECTED_BYTES: Final = 54321  # no other buffer has that size, so the rules below match no other call
 OUT_OF_MEMORY: Final = 207001
 TASK_FAILS: Final = 107020
 RULES: Final = (
     f"aclrtMemsetAsync:size>={INJECTED_BYTES}:size<={INJECTED_BYTES}:async-error={TASK_FAILS}",
     f"aclrtMalloc:size>={INJECTED_BYTES + 1}:size<={INJECTED_BYTES + 1}:rc={OUT_OF_MEMORY}",
-    "copy:p=0.03:at=during:latency=1+-1",  # makes copies long enough for resets to interrupt
+    "copy:p=0.03:at=during:latency=1+-1",  # makes some copies slow, so that resets interrupt them
 )
 
 
@@ -55,7 +55,7 @@ async def copied(stream: Stream, target: Any, source: Any, *, nbytes: int | None
 
 
 def _compare(here: Any, there: bytes, what: str) -> None:
-    must(bytes(here) == there, f"{what}: {len(there)} bytes came back changed")
+    must(bytes(here) == there, f"{what} changed some of {len(there)} bytes")
 
 
 async def there_and_back(member: Member, device: Device) -> None:
@@ -83,7 +83,7 @@ async def there_and_back_pinned(member: Member, device: Device) -> None:
 
 
 async def fill(member: Member, device: Device) -> None:
-    """A fill, and a check of the bytes."""
+    """Fills memory, and checks the bytes."""
     tools, byte = await member.tools(device), member.random.randrange(256)
     answer = bytearray(64)
     tools.stream.fill(tools.memory, byte)
@@ -92,32 +92,32 @@ async def fill(member: Member, device: Device) -> None:
 
 
 async def pump(member: Member, device: Device) -> None:
-    """A copy that takes several chunks of staging memory."""
+    """Copies that take several chunks of staging memory."""
     sent, answer = member.random.randbytes(LARGE_BYTES), bytearray(LARGE_BYTES)
     stream = (await member.tools(device)).stream
     async with device.allocate(LARGE_BYTES, **member.open_options()) as memory:
         await stream.upload(memory, sent)
         await stream.download(answer, memory)
-    _compare(answer, sent, "a pumped copy")
+    _compare(answer, sent, "an upload and download in chunks")
 
 
 async def across_streams(member: Member, device: Device) -> None:
-    """One stream waits for an event of another."""
+    """Makes one stream wait for an event of another."""
     tools, sent = await member.tools(device), member.bytes()
     answer = bytearray(len(sent))
     async with device.create_stream(**member.open_options()) as other:
         await copied(tools.stream, tools.memory, sent)
         other.wait_event(tools.stream.record())
         await (await copied(other, answer, tools.memory, nbytes=len(sent)))
-        await tools.stream  # a failed upload is reported here only
-    _compare(answer, sent, "a copy behind an event")
+        await tools.stream  # only this await reports a failed upload
+    _compare(answer, sent, "a copy after an event")
 
 
 # --- waiting and querying --------------------------------------------------------------------------------------------
 
 
 async def tickets(member: Member, device: Device) -> None:
-    """Several positions: one dropped, one awaited late, one queried."""
+    """Uses several tickets: one is dropped, one is awaited late, one is queried."""
     tools = await member.tools(device)
     first, _, last = (tools.stream.fill(tools.memory, byte, nbytes=64) for byte in range(3))
     await last
@@ -126,7 +126,7 @@ async def tickets(member: Member, device: Device) -> None:
 
 
 async def events(member: Member, device: Device) -> None:
-    """Events created by the task, recorded twice, timed and queried."""
+    """Uses events that the task creates: records one twice, measures time and queries."""
     tools = await member.tools(device)
     async with (
         device.create_event(timing=True, **member.open_options()) as begin,
@@ -138,7 +138,7 @@ async def events(member: Member, device: Device) -> None:
         end.record(tools.stream)
         await end.synchronize(member.timeout())
         must(end.query(), "an event that was awaited is not done")
-        must(end.elapsed_since(begin) >= 0, "time went backwards between two events")
+        must(end.elapsed_since(begin) >= 0, "the time between two events is negative")
 
 
 def _timed(member: Member, device: Device) -> aioacl.Opening[Event]:
@@ -166,7 +166,7 @@ async def synchronize(member: Member, device: Device) -> None:
 
 
 async def look(_: Member, device: Device) -> None:
-    """Facts."""
+    """Queries the memory and the health of the device."""
     found = await device.memory_info()
     must(0 <= found.free <= found.total, f"{found} is impossible")
     must(device.health.leases >= 0, "expected at least 0 leases, got fewer")
@@ -189,7 +189,7 @@ async def memory(member: Member, device: Device) -> None:
     """Allocates and frees device memory."""
     size = member.random.choice((1, 64, 4096, 1 << 16))
     async with device.allocate(size, **member.open_options()) as made:
-        must(made.size == size, f"{made.size} bytes instead of {size}")
+        must(made.size == size, f"expected {size} bytes, got {made.size}")
 
 
 async def pinned(member: Member, device: Device) -> None:
@@ -209,7 +209,7 @@ async def stream(member: Member, device: Device) -> None:
 
 
 async def job(member: Member, device: Device) -> None:
-    """A blocking job."""
+    """Runs a job, and checks its result."""
     base = member.random.randrange(1 << 20)
     must(await device.run(divmod, base, 7) == divmod(base, 7), "a job returned the result of another job")
 
@@ -243,7 +243,7 @@ async def leased_and_resetting(member: Member, device: Device) -> None:
 
 
 async def shared_lease(member: Member, device: Device) -> None:
-    """A lease with a second holder."""
+    """Shares a lease with a second holder."""
     tools = await member.tools(device)
 
     async def second(shared: aioacl.SharedLease) -> None:
@@ -259,7 +259,7 @@ async def shared_lease(member: Member, device: Device) -> None:
 
 
 async def injected(member: Member, device: Device) -> None:
-    """A task that fails: a rule fires for fills of that size."""
+    """Enqueues a task that fails, because a rule fires for fills of that size."""
     async with device.create_stream() as made, device.allocate(INJECTED_BYTES) as target:
         member.expects(TASK_FAILS)
         await made.fill(target, 1)
@@ -267,14 +267,14 @@ async def injected(member: Member, device: Device) -> None:
 
 
 async def refused(member: Member, device: Device) -> None:
-    """An allocation that fails: a rule fires for allocations of that size."""
+    """Makes an allocation that fails, because a rule fires for allocations of that size."""
     member.expects(OUT_OF_MEMORY)
     async with device.allocate(INJECTED_BYTES + 1):
         raise Wrong("an allocation succeeded although a fault was injected")
 
 
 async def reset(member: Member, device: Device) -> None:
-    """A force reset, some with hardly any grace."""
+    """A force reset, in some cases with almost no grace."""
     grace = member.random.choice((0.0, 0.001, 0.02, 5.0))
     member.check_report(await device.force_reset(grace=grace, reason=f"member {member.name}"))
 
@@ -302,7 +302,7 @@ WEIGHTS: Final[dict[Operation, int]] = {
     leased_and_resetting: 1,
     shared_lease: 3,
 }
-# A wait for the whole device cannot attribute a failure, so all work in progress then raises it. Therefore a crowd in
-# which every failure must be explained has failing tasks or waits for the whole device, not both.
+# A wait for the whole device cannot attribute a failure, so all work in progress then raises the failure. A crowd in
+# which every failure must be explained therefore has failing tasks or waits for the whole device, not both.
 FAILING: Final[dict[Operation, int]] = {**WEIGHTS, injected: 3, refused: 2}
 WAITING_FOR_ALL: Final[dict[Operation, int]] = {**WEIGHTS, synchronize: 1, refused: 2}

@@ -1,6 +1,6 @@
-"""Builds the engine once, and again for each changed file: the extension, and the lists of native tests.
+"""Builds the engine once, and again for each changed file. Links the extension and the programs of the native tests.
 
-No file of the checkout is written: objects and programs are written to another folder.
+Objects and programs are written to another folder, never to the checkout.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NATIVE_SECONDS: Final = 30.0
 
 
 def missing() -> str:
-    """What a build needs that is missing here."""
+    """Returns which files of a build are missing here; "" if none is missing."""
     lacking = [
         str(path.relative_to(ROOT)) for path in (ENGINE / "gate.c", NATIVE / "bed.c") if not path.exists()
     ]
-    return f"no {' and no '.join(lacking)}: run it in a checkout" if lacking else ""
+    return f"expected {' and '.join(lacking)}, found none; run this part in a checkout" if lacking else ""
 
 
 def _run(command: list[str]) -> None:
@@ -65,7 +65,7 @@ class Engine:
         self.lists = [name for name in self._objects if name.startswith("test_")]
 
     def _generated(self, name: str) -> Path:
-        """What build_ffi.py generates for the extension."""
+        """Generates a C file of the extension with build_ffi.py, and compiles it."""
         source = self._folder / f"{name}.c"
         program = {
             "trampolines": f"import pathlib; pathlib.Path({str(source)!r}).write_text(build_ffi.trampolines())",
@@ -83,7 +83,7 @@ class Engine:
         )
 
     def changed(self, name: str, text: str, folder: Path) -> dict[str, Path]:
-        """The engine's objects, one of them compiled from the changed text."""
+        """Returns the engine's objects, of which one is compiled from the changed text."""
         source = folder / name
         source.write_text(text)
         stem = source.stem
@@ -95,7 +95,7 @@ class Engine:
         _run([COMPILER, "-shared", *engine, *map(str, self._python), *LIBRARIES, "-o", str(target)])
 
     def try_lists(self, objects: dict[str, Path], folder: Path, reporter: Reporter, first: str) -> None:
-        """Runs the native tests, those named after the changed file first; raises Noticed."""
+        """Runs the native tests; the tests whose name contains `first` come first. Raises Noticed if one fails."""
         engine = [str(path) for name, path in objects.items() if name not in self.lists]
         for name in sorted(self.lists, key=lambda name: (first not in name, name)):
             program = folder / name
@@ -121,5 +121,5 @@ class Engine:
         except subprocess.TimeoutExpired:
             raise Noticed(f"{name} hangs") from None
         if status:
-            raise Noticed(f"{name} ({status})")
+            raise Noticed(f"{name} (status {status})")
         reporter.pytest_runtest_logfinish(name)

@@ -1,4 +1,4 @@
-"""python -m tests.reliability.replay SCENARIO: repeats one schedule, by number or decisions; 1 if it finds an error."""
+"""python -m tests.reliability.replay SCENARIO: repeats one schedule, by number or decisions; exits with 1 on errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 sys.path.append(
     sys.path.pop(0)
-)  # `python -m` puts the checkout first, but the installed aioacl is to be used
+)  # `python -m` puts the checkout first on the path, but the installed aioacl must be used
 
 import argparse
 import os
@@ -23,10 +23,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.reliability.replay", description=__doc__)
     parser.add_argument("scenario", choices=SCENARIOS)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--number", type=int, default=0, help="which schedule of the seed")
-    parser.add_argument("--decisions", help="threads by number, with commas, instead of a seed")
-    parser.add_argument("--grain", type=Grain, default=Grain.COARSE, help="where the scheduler has points")
-    parser.add_argument("--bug", choices=BUGS, help="a known bug to put in first")
+    parser.add_argument("--number", type=int, default=0, help="the number of the schedule of this seed")
+    parser.add_argument(
+        "--decisions", help="the numbers of the chosen threads, separated by commas, instead of a seed"
+    )
+    parser.add_argument(
+        "--grain", type=Grain, default=Grain.COARSE, help="at which steps the scheduler may switch threads"
+    )
+    parser.add_argument("--bug", choices=BUGS, help="a known bug to put into aioacl before the run")
     options = parser.parse_args()
     process, scenario = ScheduleProcess(), SCENARIOS[options.scenario]
     if options.bug:

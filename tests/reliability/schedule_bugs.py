@@ -1,4 +1,4 @@
-"""Known bugs, put into the aioacl of this process: each must be found within the schedules of its scale."""
+"""Known bugs that are put into the aioacl of this process. Each must be found within the schedules of its scale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, the function that puts it in, and the scenario that must find it."""
+    """A description, the scenario that must find the bug, and the function that puts the bug in."""
 
     sentence: str
     scenario: str
@@ -118,7 +118,7 @@ BUGS: Final[dict[str, Bug]] = {
         "the last turn wakes no waiter", "core_turns", _wake_no_waiter_of_the_last_turn
     ),
     "late-drain": Bug(
-        "the last close drains on its procedure's thread, so another open may be counted before",
+        "the last close drains on its procedure's thread, so another open may be counted before the drain",
         "open_close",
         _drain_late,
     ),

@@ -1,4 +1,4 @@
-"""Scenarios reduced to a few waits: all schedules with few preemptions can be tried, in every order of threads."""
+"""Scenarios with only a few waits, for which all schedules with few preemptions can be tried, in all thread orders."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.reliability.schedule_scenarios import SCENARIOS, Bodies, scenario
 if TYPE_CHECKING:
     from tests.reliability.schedule_world import World
 
-__all__ = ["SCENARIOS"]  # the table of all scenarios, now with these
+__all__ = ["SCENARIOS"]  # the table of all scenarios, to which this module adds its own
 
-CORE_INDEX: Final = 63  # no such device exists: only its gate is used
+CORE_INDEX: Final = 63  # there is no device with this index; only its gate is used
 
 
 @scenario(core=True)
 def core_gate(world: World) -> Bodies:
-    """The gate alone: one thread waits for it, one holds a lease in a lease, and each state occurs once."""
+    """Only the gate: one thread waits for it, one holds nested leases, and one applies each state once."""
     admission = _gate_alone()
 
     def steps() -> None:
@@ -40,7 +40,7 @@ def core_gate(world: World) -> Bodies:
 
 @scenario(core=True)
 def core_turns(world: World) -> Bodies:
-    """Each waiter has a turn when the gate opens, and a thread that waits for the last turn is woken at once."""
+    """Each waiter has a turn when the gate opens. A thread that waits for the end of the last turn is woken at once."""
     admission = _gate_alone(Trigger.DRAIN, Trigger.SEIZE)
 
     def wait() -> None:
@@ -65,7 +65,9 @@ def core_worker(world: World) -> Bodies:
     worker.start()
 
     def call() -> None:
-        world.expect(world.attempt("call", lambda: worker.call(lambda: 42, None)) == 42, "no answer")
+        world.expect(
+            world.attempt("call", lambda: worker.call(lambda: 42, None)) == 42, "the call returned no result"
+        )
 
     def stop() -> None:
         world.expect(worker.stop(5.0), "the thread has not stopped")

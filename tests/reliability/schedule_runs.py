@@ -1,4 +1,4 @@
-"""Runs of a scenario under the scheduler: one schedule, many at random, all with few preemptions."""
+"""Runs a scenario under the scheduler: one schedule, many random schedules, or all schedules with few preemptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl import simulator
 from tests.reliability.schedule_core import SCENARIOS
-from tests.reliability.schedule_world import Hooks, World, settle_in
+from tests.reliability.schedule_world import Hooks, World, install
 from tests.reliability.scheduler import Grain, Scheduler
 from tests.reliability.strategies import Bounded, Pct, Recorded, Uniform
 
@@ -43,14 +43,14 @@ class Tally:
 
 
 class ScheduleProcess:
-    """A process in which schedules are run. After a schedule that cannot be ended, the process is not used again."""
+    """A process that runs schedules. After a schedule that cannot be ended, the process is not used again."""
 
     def __init__(self, slot: int = 0) -> None:
         processors = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {processors[slot % len(processors)]})
-        gc.disable()  # collected at a fixed place, so that finalizers do not run at random
+        gc.disable()  # the garbage is collected between schedules, so that finalizers do not run at random moments
         self.scheduler = Scheduler()
-        settle_in(self.scheduler)
+        install(self.scheduler)
         self.hooks = Hooks()
         self.hooks.put()
         self._runs = 0
@@ -64,7 +64,7 @@ class ScheduleProcess:
     # --- one schedule -----------------------------------------------------------------------------------------
 
     def once(self, scenario: Scenario, strategy: Strategy, *, grain: Grain) -> list[str]:
-        """Runs one schedule; returns what is wrong with it."""
+        """Runs one schedule; returns the problems that it found."""
         worlds: list[World] = []
 
         def drive() -> None:
@@ -95,7 +95,7 @@ class ScheduleProcess:
             gc.collect()
 
     def left(self) -> str:
-        """Returns the descriptors that the runs have left in the process; each run has joined its threads."""
+        """Returns a text if the runs have left descriptors open. Threads need no check: each run joins its threads."""
         gc.collect()
         now = _descriptors()
         return "" if now <= self._before else f"{self._before} descriptors before, {now} now"
@@ -103,7 +103,7 @@ class ScheduleProcess:
     # --- many -------------------------------------------------------------------------------------------------
 
     def length(self, scenario: Scenario, *, grain: Grain) -> int:
-        """Decisions of a run without preemptions."""
+        """Returns the number of decisions in a run without preemptions."""
         key = f"{scenario.name} {grain.value}"
         if key not in self._lengths:
             self.once(scenario, Recorded(()), grain=grain)
@@ -111,7 +111,7 @@ class ScheduleProcess:
         return self._lengths[key]
 
     def strategy(self, scenario: Scenario, seed: int, number: int) -> tuple[Strategy, Grain]:
-        """The strategy of the schedule with that number, and where the points are."""
+        """Returns the strategy of the schedule with that number, and the grain of its points."""
         kind, grain = STRATEGIES[number % 3], GRAINS[number // 3 % 2]
         rng = random.Random(f"{seed} {scenario.name} {number}")
         if kind == "uniform":
@@ -119,7 +119,7 @@ class ScheduleProcess:
         return Pct(rng, int(kind[-1]), self.length(scenario, grain=grain)), grain
 
     def at_random(self, name: str, seed: int, numbers: range) -> Tally:
-        """Runs random schedules; stops at the first that finds something."""
+        """Runs random schedules; stops at the first finding."""
         scenario, tally, seen = SCENARIOS[name], Tally(name), set[bytes]()
         began = time.perf_counter()
         for number in numbers:
@@ -135,7 +135,7 @@ class ScheduleProcess:
         return tally
 
     def all_of(self, name: str, bound: int, *, strict: bool) -> Tally:
-        """Runs all schedules with at most that many preemptions, or deviations."""
+        """Runs all schedules with at most that many preemptions; if `strict`, with at most that many deviations."""
         scenario, tally, seen = SCENARIOS[name], Tally(name), set[bytes]()
         began = time.perf_counter()
         for strategy in Bounded(bound, strict=strict).schedules():
@@ -163,7 +163,7 @@ class ScheduleProcess:
         return "\n".join([f"{name}: {command} {how}" if how else name, exact, *problems])
 
     def same_twice(self, name: str, seed: int, numbers: range) -> str:
-        """Runs schedules twice, and once more from their decisions; returns what differs."""
+        """Runs schedules twice, and once more from their decisions. Returns a text about the first that differs."""
         scenario = SCENARIOS[name]
         for number in numbers:
             first = self._decisions(scenario, *self.strategy(scenario, seed, number))
@@ -171,9 +171,7 @@ class ScheduleProcess:
             second = self._decisions(scenario, again, grain)
             third = self._decisions(scenario, Recorded(first), grain)
             if not first == second == third:
-                return (
-                    f"{name} --seed {seed} --number {number} differs if repeated:\n{first}\n{second}\n{third}"
-                )
+                return f"{name} --seed {seed} --number {number} differs when repeated:\n{first}\n{second}\n{third}"
         return ""
 
     def _decisions(self, scenario: Scenario, strategy: Strategy, grain: Grain) -> list[int]:
@@ -186,5 +184,5 @@ def _descriptors() -> int:
 
 
 def digest(decisions: Sequence[int], *, grain: Grain) -> bytes:
-    """A key that identifies a schedule."""
+    """Returns a key that identifies a schedule."""
     return hashlib.blake2b(repr((grain.value, decisions)).encode(), digest_size=12).digest()

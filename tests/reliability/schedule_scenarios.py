@@ -1,4 +1,4 @@
-"""The lifecycle's scenarios for the scheduler: an initial state, and two to four concurrent threads."""
+"""The lifecycle's scenarios for the scheduler. Each has an initial state, and two to four concurrent threads."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Bodies = list[Body]
 
 @dataclass(frozen=True)
 class Scenario:
-    """One scenario. `patience`: how many virtual seconds may pass early."""
+    """One scenario. `patience` is the number of virtual seconds by which the clock may jump early."""
 
     name: str
     build: Callable[[World], Bodies]
     patience: float = 0.0
     core: bool = (
-        False  # reduced: all schedules with that many preemptions are tried, in every order of threads
+        False  # few waits: all schedules with up to a number of preemptions are tried, in all thread orders
     )
 
 
@@ -61,7 +61,7 @@ def _pass_through(device: Device) -> None:
 
 @scenario()
 def open_close(world: World) -> Bodies:
-    """Three first opens and last closes of one device: it is open from the first open to the last close."""
+    """Three threads open and close one device, which stays open from the first open to the last close."""
 
     def use() -> None:
         device = world.open()
@@ -74,7 +74,7 @@ def open_close(world: World) -> Bodies:
 
 @scenario()
 def reset_reset_close(world: World) -> Bodies:
-    """Two resets join or follow each other, while the device is closed."""
+    """Two resets, which join or follow each other, while the device is closed."""
     device = world.opened()
     return [
         lambda: world.reset(device, Closed),
@@ -100,16 +100,16 @@ def reset_open_close(world: World) -> Bodies:
 def _hold(world: World, device: Device, share: bool = False) -> None:
     with device.lease() as lease:
         if share:
-            world.say("lease", lease.share())
+            world.set_flag("lease", lease.share())
         with device.lease():
             world.close(world.attempt("create in a lease", lambda: device.create_stream().result()))
         if share:
-            world.hear("shared")
+            world.wait_for_flag("shared")
 
 
 def _share(world: World, device: Device) -> None:
-    with world.hear("lease"):
-        world.say("shared")
+    with world.wait_for_flag("lease"):
+        world.set_flag("shared")
         with device.lease():
             world.close(world.attempt("allocate in a shared lease", lambda: device.allocate(64).result()))
 
@@ -146,7 +146,7 @@ def _make_buffer(world: World, device: Device, *allowed: type[Exception]) -> Non
 
 @scenario()
 def make_reset(world: World) -> Bodies:
-    """A stream and memory are made while the device is reset."""
+    """A stream and memory are created while the device is reset."""
     device = world.opened()
     return [
         lambda: _make_stream(world, device),
@@ -157,7 +157,7 @@ def make_reset(world: World) -> Bodies:
 
 @scenario()
 def make_close(world: World) -> Bodies:
-    """A stream and memory are made while the device is closed."""
+    """A stream and memory are created while the device is closed."""
     device = world.opened()
     return [
         lambda: _make_stream(world, device, Closed, Stale),
@@ -282,17 +282,17 @@ def foreign_close(world: World) -> Bodies:
 
 @scenario()
 def turns(world: World) -> Bodies:
-    """Three resets without a pause: each waiter at the gate has a turn between them."""
+    """Three resets without a pause, with a waiter at the gate, which has a turn between them."""
     device = world.opened()
     manager = world.manager
-    came: list[int] = []
+    generations: list[int] = []
     wait = manager.admission.turns.wait
 
-    def noting(place: object) -> None:
-        came.append(manager.generation)
+    def recorded_wait(place: object) -> None:
+        generations.append(manager.generation)
         wait(place)  # type: ignore[arg-type]  # the type of a place does not matter here
 
-    manager.admission.turns.wait = noting  # type: ignore[method-assign]  # for this run
+    manager.admission.turns.wait = recorded_wait  # type: ignore[method-assign]  # for this run
 
     def resets() -> None:
         for _ in range(3):
@@ -300,10 +300,10 @@ def turns(world: World) -> Bodies:
 
     def maker() -> None:
         stream = world.attempt("create_stream", lambda: device.create_stream().result())
-        if stream is not None and came:
+        if stream is not None and generations:
             world.expect(
-                stream.generation <= came[0] + 1,
-                f"waited since generation {came[0]} and had its turn in {stream.generation}",
+                stream.generation <= generations[0] + 1,
+                f"the task waited since generation {generations[0]}, but had its turn in {stream.generation}",
             )
         world.close(stream)
         del manager.admission.turns.wait
@@ -316,7 +316,7 @@ def events(world: World) -> Bodies:
     """A listener receives all events, in order, until the device is closed."""
     device = world.opened()
     listener = device.events()
-    heard: list[str] = []
+    received: list[str] = []
 
     def listen() -> None:
         while True:
@@ -324,7 +324,7 @@ def events(world: World) -> Bodies:
                 event = run_blocking(listener.__anext__, None)
             except StopAsyncIteration:
                 break
-            heard.append(event.kind)
+            received.append(event.kind)
 
     def end() -> None:
         world.reset(device, Closed)
@@ -333,19 +333,19 @@ def events(world: World) -> Bodies:
     def check() -> None:
         listen()
         legal = (
-            *("draining", "resetting", "reopened") * heard.count("reopened"),
+            *("draining", "resetting", "reopened") * received.count("reopened"),
             "draining",
             "resetting",
             "closed",
         )
-        world.expect(tuple(heard) == legal[: len(heard)], f"heard {heard}")
+        world.expect(tuple(received) == legal[: len(received)], f"unexpected events: {received}")
 
     return [check, end]
 
 
 @scenario()
 def finalizers(world: World) -> Bodies:
-    """Unclosed handles are dropped at any point, on the running thread, while the device is reset and used."""
+    """Unclosed handles are dropped at any point, by the running thread, while the device is reset and used."""
     device = world.opened()
     things: list[object] = [
         device.create_stream().result(),
@@ -363,7 +363,7 @@ def deadlines(world: World) -> Bodies:
 
     def hold() -> None:
         with device.lease():
-            world.say("held")
+            world.set_flag("held")
             world.attempt("create", lambda: device.create_stream(timeout=0.3).result(), AclError)
 
     def make() -> None:

@@ -1,4 +1,4 @@
-"""What the threads of a scenario share: devices, the outcomes of operations, and the checks at the end."""
+"""The state that the threads of a scenario share: devices, outcomes of operations, and the checks at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INDEX: Final = 0
-POOL_EVENTS: Final = 2  # fewer than usual: a foreign reset leaves them behind, and the simulator has 65,536
+POOL_EVENTS: Final = (
+    2  # fewer than usual, because a foreign reset leaves them in the simulator, which has 65,536
+)
 NOTICED: Final = frozenset(
     {
         "aio_enter",
@@ -64,10 +66,10 @@ Quarantined = DeviceQuarantined
 TimedOut = DeviceTimeout
 
 
-def settle_in(scheduler: Scheduler) -> None:
+def install(scheduler: Scheduler) -> None:
     """Installs the scheduler in `aioacl._base.sync`, once, in a process that has not opened a device yet."""
     aioacl.use_library("simulator")
-    runtime.acquire("schedules")  # held for ever: initialising is not part of a schedule
+    runtime.acquire("schedules")  # never released, because initialising is not part of a schedule
     setattr(limits, "POOL_EVENTS", POOL_EVENTS)  # noqa: B010 - a constant, which an assignment may not change
     sync.backend = scheduler
     _lifecycle._managers_lock = scheduler.lock()
@@ -81,7 +83,7 @@ def _modules() -> list[Any]:
 
 
 class Crossings:
-    """Stands in for the compiled module: adds a point before each call that other threads can notice."""
+    """Replaces the compiled module, and adds a point before each call that other threads can notice."""
 
     def __init__(self, real: Any, scheduler: Scheduler, names: frozenset[str]) -> None:
         self._real = real
@@ -128,7 +130,7 @@ class World:
         before = simulator.stats()
         self._violations, self._events = before.violations, before.events
         self._changed = scheduler.condition()
-        self._said: dict[str, Any] = {}
+        self._flags: dict[str, Any] = {}
         for worker in (self.manager.control, self.manager.maintenance):
             if worker._port is not None:  # the last run may have left a kick
                 worker._port.drain()
@@ -136,7 +138,7 @@ class World:
     # --- what threads do --------------------------------------------------------------------------------------
 
     def attempt(self, what: str, act: Callable[[], T], *allowed: type[Exception]) -> T | None:
-        """Runs an operation and notes its outcome; an error that is not allowed is a problem."""
+        """Runs an operation and notes its outcome. An error that is not allowed is a problem."""
         try:
             result = act()
         except allowed as error:
@@ -154,7 +156,7 @@ class World:
             self.problems.append(problem)
 
     def open(self, *allowed: type[Exception], keep: bool = False) -> Device | None:
-        """Opens the device; the driver closes one that is kept."""
+        """Opens the device. With `keep`, the driver closes it at the end."""
         device = self.attempt("open", lambda: aioacl.open_device(INDEX).result(), *allowed)
         if keep and device is not None:
             self._kept.append(device)
@@ -174,34 +176,34 @@ class World:
         return report
 
     def close(self, thing: Any, *allowed: type[Exception]) -> None:
-        """Closes an object; this fails only if the device is quarantined while the close waits."""
+        """Closes an object. The close fails only if the device is quarantined meanwhile."""
         if thing is not None:
             self.attempt(f"close {type(thing).__name__}", lambda: thing.close().result(), *allowed)
 
-    def say(self, name: str, value: object = True) -> None:
+    def set_flag(self, name: str, value: object = True) -> None:
         """Sets a flag that another thread waits for."""
         with self._changed:
-            self._said[name] = value
+            self._flags[name] = value
             self._changed.notify_all()
 
-    def hear(self, name: str) -> Any:
+    def wait_for_flag(self, name: str) -> Any:
         """Waits for a flag that another thread sets."""
         with self._changed:
-            while name not in self._said:
+            while name not in self._flags:
                 self._changed.wait()
-            return self._said[name]
+            return self._flags[name]
 
     # --- checks ---------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Closes and drops what is left."""
+        """Closes the kept devices, and drops the handles that are left."""
         self.scheduler.garbage.clear()
         for device in self._kept:
             self.close(device)
         self._kept.clear()
 
     def check(self) -> None:
-        """Checks the state at the end, when no thread runs any more."""
+        """Checks the state at the end, when no other thread runs any more."""
         self._check_python()
         self._check_simulator()
         ok = [report for report in self.reports if report.ok]
@@ -233,7 +235,7 @@ class World:
         self.expect(retained == 0, f"the device is set {retained} times at the end")
         events = (
             0 if self.foreign else stats.events - self._events
-        )  # the runtime keeps these over a foreign reset
+        )  # a foreign reset leaves events in the runtime
         left = (stats.contexts, stats.streams, events, stats.device_blocks)
         self.expect(not any(left), f"contexts, streams, events, blocks are left: {left}")
         foreign = ffi.lib.aio_gate_foreign(INDEX)

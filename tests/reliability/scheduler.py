@@ -1,21 +1,23 @@
 """A cooperative scheduler for the threads of aioacl: real threads run one at a time, in a chosen order.
 
-Theory of operation. `Scheduler` is a backend of `aioacl._base.sync`, the *seam*. Every thread that the lifecycle
-starts, and every thread of a scenario, has its own baton: a lock on which it sleeps. One thread runs at a time. At a
-*point* (a lock taken or released, a condition, a start, a descriptor, a wait in C; `Grain` selects which) the running
-thread lists the threads that can go on. If there is more than one, the strategy chooses: a *decision*. The list of
-decisions is the schedule; the same decisions make the same run.
+Theory of operation. `Scheduler` is a backend of `aioacl._base.sync`. It schedules every thread that the lifecycle
+starts, and every thread of a scenario. One of these threads runs at a time; each of the others sleeps on a lock of its
+own (`wakeup`). At a *point*, the running thread lists the threads that can go on. Points are where a lock is taken or
+released, and at a condition, a start, a descriptor or a wait in C; `Grain` selects which. If more than one thread can
+go on, the strategy chooses one: a *decision*. The list of decisions is the schedule. The same decisions make the same
+run.
 
-No thread blocks in the kernel for what it waits for. Its condition is evaluated at each point: the lock is free, it was
-notified, the descriptor is readable, no call is inside C (polled with a time of 0). The clock is virtual. It does not
-advance while any thread can go on, and jumps to the next deadline when none can. With `patience`, a strategy may let it
-jump earlier, by at most that many seconds in total. If no thread can go on and nothing has a deadline, that is a
-deadlock, which is reported with all stacks.
+No thread blocks in the kernel until its condition holds. Instead, the condition is evaluated at each point: the lock is
+free, the thread was notified, the descriptor is readable, or no call is inside C (polled with a time of 0).
 
-The engine's own threads (the watcher, for instance) and the simulator's are not scheduled: they hold no baton, and a
-call into C is one step, however long it waits for them. In the scenarios their order has no effect: no stream has work
-when it is awaited. If the engine must still complete an await (`engine_at_work`) and no other thread can go on, the
-scheduler waits for the completion in real time before it moves the clock; such a schedule may not be replayable.
+The clock is virtual. It does not advance while any thread can go on, and jumps to the next deadline when no thread can.
+With `patience`, a strategy may let the clock jump earlier, by at most that many seconds in total. If no thread can go
+on and no thread has a deadline, there is a deadlock, which is reported with all stacks.
+
+The engine's own threads (for instance the watcher) and the simulator's are not scheduled. A call into C is one step,
+even if it waits for them. Their order has no effect in the scenarios, because no stream has work when it is awaited. If
+the engine must still complete an await (`engine_at_work`) and no other thread can go on, the scheduler waits in real
+time for the completion before it moves the clock. Such a schedule may not be replayable.
 """
 
 from __future__ import annotations
@@ -32,46 +34,46 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 CLOCK: Final = -1  # not a thread: the clock jumps to the next deadline although a thread could go on
-DROP: Final = -2  # not a thread: the running thread drops the last reference to something
+DROP: Final = -2  # not a thread: the running thread drops the last reference to an object
 DRIVER: Final = 0
 BEGINNING: Final = 1000.0
 POINTS_AT_MOST: Final = 50_000
 HANG_SECONDS: Final = 60.0
 ENGINE_SECONDS: Final = 2.0
 GLANCE_SECONDS: Final = 0.002
-_HIDDEN: Final = (__file__, threading.__file__)  # frames in every stack
+_HIDDEN: Final = (__file__, threading.__file__)  # files whose frames are in every stack, and are not shown
 
 
 class Stuck(BaseException):
-    """No thread can go on, or a thread blocks outside of the seam, unseen by the scheduler."""
+    """No thread can go on, or a thread blocks outside of `aioacl._base.sync`, where the scheduler cannot see it."""
 
 
 class Grain(Enum):
-    """Where there are points."""
+    """The steps that are points."""
 
-    COARSE = "coarse"  # before each possible wait, and after each step that ends one: enough if locks guard all data
-    LOCKS = "locks"  # also where a lock is released
-    CROSSINGS = "crossings"  # also before calls into C that other threads can notice
+    COARSE = "coarse"  # before each possible wait, and after each step that ends a wait: enough if locks guard all data
+    LOCKS = "locks"  # in addition, where a lock is released
+    CROSSINGS = "crossings"  # in addition to these, before calls into C that other threads can notice
 
 
 class Strategy(Protocol):
     """Chooses the thread that goes on."""
 
     def pick(self, options: Sequence[int], current: int) -> int:
-        """Returns one of the options: a thread's number, CLOCK or DROP. `current` is running, if it is an option."""
+        """Returns one of the options: a thread's number, CLOCK or DROP. If `current` is an option, it is running."""
         ...
 
 
 class Actor:
-    """A thread of a run, and what it waits for."""
+    """A thread of a run, and the condition for which it waits."""
 
-    __slots__ = ("baton", "deadline", "ended", "fd", "name", "notified", "number", "ready", "thread")
+    __slots__ = ("deadline", "ended", "fd", "name", "notified", "number", "ready", "thread", "wakeup")
 
     def __init__(self, number: int, name: str) -> None:
         self.number = number
         self.name = name
-        self.baton = threading.Lock()
-        self.baton.acquire()
+        self.wakeup = threading.Lock()
+        self.wakeup.acquire()
         self.thread: threading.Thread | None = None
         self.ready: Callable[[], object] | None = None
         self.deadline: float | None = None
@@ -80,7 +82,7 @@ class Actor:
         self.ended = False
 
     def description(self) -> str:
-        """What the thread waits for, and its stack."""
+        """Returns the thread's name, deadline and stack."""
         frames = sys._current_frames()
         frame = frames.get(self.thread.ident or 0) if self.thread else None
         steps = (
@@ -91,7 +93,7 @@ class Actor:
 
 
 class _Lock:
-    """A lock; taking and releasing it are points."""
+    """A lock. Taking the lock is a point, and so is releasing it unless the grain is coarse."""
 
     __slots__ = ("_scheduler", "owner")
 
@@ -134,7 +136,7 @@ class _Condition:
     def wait(self, timeout: float | None = None) -> bool:
         scheduler, lock = self._scheduler, self._lock
         me = scheduler.current
-        assert lock.owner is me, "a thread must hold the lock to wait"
+        assert lock.owner is me, "expected the waiting thread to hold the lock"
         assert me is not None, "only threads of a run can wait"
         me.notified = False
         self._waiting.append(me)
@@ -177,7 +179,7 @@ class Scheduler:
         self._readers: dict[int, Actor] = {}
         self._readable: set[int] = set()
 
-    # --- the seam ---------------------------------------------------------------------------------------------
+    # --- the interface of aioacl._base.sync -------------------------------------------------------------------
 
     def lock(self) -> _Lock:
         return _Lock(self)
@@ -190,7 +192,7 @@ class Scheduler:
 
     def spawn(self, name: str, body: Callable[[], object]) -> None:
         actor = Actor(len(self.actors), name)
-        actor.thread = threading.Thread(target=self._live, args=(actor, body), name=name, daemon=True)
+        actor.thread = threading.Thread(target=self._run_actor, args=(actor, body), name=name, daemon=True)
         actor.thread.start()
         self.actors.append(actor)
         self._alive.append(actor)
@@ -214,20 +216,22 @@ class Scheduler:
     # --- points -----------------------------------------------------------------------------------------------
 
     def crossing(self) -> None:
-        """A point at a crossing into C."""
+        """A point before a call into C."""
         if self.fine:
             self.point()
 
     def point(self, ready: Callable[[], object] | None = None, timeout: float | None = None) -> bool:
-        """Lets other threads run; returns True once the condition holds, or False after the time."""
+        """Lets other threads run. Returns True once the condition holds, or False after the time limit."""
         me = self.current
         if me is None or self._quiet:
             if ready is not None and not ready():
-                raise Stuck("a finalizer, or a thread outside of the run, has to wait, which is impossible")
+                raise Stuck(
+                    "expected no wait in a finalizer or in a thread outside of the run; it could never end"
+                )
             return True
         me.ready = ready
         me.deadline = None if timeout is None else self.now + max(0.0, timeout)
-        self._hand_on(me)
+        self._switch(me)
         held = ready is None or bool(ready())
         me.ready = me.deadline = None
         return held
@@ -278,7 +282,7 @@ class Scheduler:
             self.decisions.append(chosen)
             if chosen >= 0:
                 return chosen
-            self._happen(chosen)
+            self._apply_event(chosen)
 
     def _may_jump(self) -> bool:
         """Whether the clock may jump although a thread could go on."""
@@ -287,7 +291,7 @@ class Scheduler:
         following = self._next_deadline()
         return following is not None and following <= BEGINNING + self.patience
 
-    def _happen(self, what: int) -> None:
+    def _apply_event(self, what: int) -> None:
         if what == CLOCK:
             following = self._next_deadline()
             self.now = self.now if following is None else following
@@ -299,7 +303,7 @@ class Scheduler:
             self._quiet = False
 
     def _wait_for_time(self) -> None:
-        """No thread can go on: waits for the engine if it has to complete an await, or lets the clock jump."""
+        """Called when no thread can go on. Waits for the engine if it must complete an await; else moves the clock."""
         following = self._next_deadline()
         if self._readers and self.engine_at_work():
             self._readable.update(
@@ -311,24 +315,24 @@ class Scheduler:
             raise Stuck("deadlock: every thread waits for ever")
         self.now = following
 
-    def _hand_on(self, me: Actor) -> None:
+    def _switch(self, me: Actor) -> None:
         try:
             chosen = self.actors[self._decide(me)]
         except Stuck as stuck:
             self._fail(str(stuck))
-            me.baton.acquire()  # for ever: the process ends with the finding
+            me.wakeup.acquire()  # blocks for ever; the process ends with the finding
             raise
         if chosen is me:
             return
         self.current = chosen
-        chosen.baton.release()
+        chosen.wakeup.release()
         if not me.ended:
-            me.baton.acquire()
+            me.wakeup.acquire()
 
     # --- a run ------------------------------------------------------------------------------------------------
 
-    def _live(self, actor: Actor, body: Callable[[], object]) -> None:
-        actor.baton.acquire()
+    def _run_actor(self, actor: Actor, body: Callable[[], object]) -> None:
+        actor.wakeup.acquire()
         try:
             body()
         except BaseException:
@@ -339,7 +343,7 @@ class Scheduler:
             self.current = None
             self._over.release()
         else:
-            self._hand_on(actor)
+            self._switch(actor)
 
     def _fail(self, what: str) -> None:
         self.problems.append("\n".join([what, *(actor.description() for actor in self._alive)]))
@@ -353,7 +357,7 @@ class Scheduler:
         grain: Grain = Grain.LOCKS,
         patience: float = 0.0,
     ) -> bool:
-        """Runs the body and all threads that it starts to their ends. Returns False if they cannot go on."""
+        """Runs the body and all threads that it starts until they end. Returns False if they cannot go on."""
         self.actors, self._alive, self.decisions, self.problems, self.garbage = [], [], [], [], []
         self.now, self.points = BEGINNING, 0
         self.fine, self.coarse = grain is Grain.CROSSINGS, grain is Grain.COARSE
@@ -362,10 +366,12 @@ class Scheduler:
         self._over.acquire(blocking=False)
         self.spawn("driver", body)
         driver = self.current = self.actors[DRIVER]
-        driver.baton.release()
+        driver.wakeup.release()
         if not self._over.acquire(timeout=HANG_SECONDS):
             self._over.acquire(blocking=False)
-            self._fail(f"a thread has waited outside of the seam, or in C, for {HANG_SECONDS:.0f} s")
+            self._fail(
+                f"a thread has blocked outside of aioacl._base.sync, or in C, for {HANG_SECONDS:.0f} s"
+            )
             return False
         if self._alive:
             return False
@@ -377,11 +383,11 @@ class Scheduler:
     # --- for scenarios ----------------------------------------------------------------------------------------
 
     def ended(self, numbers: range) -> bool:
-        """Whether these threads have ended."""
+        """Whether the threads with these numbers have ended."""
         return all(self.actors[number].ended for number in numbers)
 
     def side_by_side(self, bodies: Sequence[tuple[str, Callable[[], object]]]) -> None:
-        """Runs the bodies on threads of their own, in the strategy's order, until they have ended."""
+        """Runs each body on a thread of its own, in the strategy's order, until all have ended."""
         first = len(self.actors)
         for name, body in bodies:
             self.spawn(name, body)
@@ -391,6 +397,6 @@ class Scheduler:
         self.exploring = False
 
     def others_end(self) -> None:
-        """Returns when all other threads have ended; a deadlock if they do not."""
+        """Waits until all other threads have ended. If they do not end, there is a deadlock."""
         me = self.current
         self.point(lambda: self._alive == [me])

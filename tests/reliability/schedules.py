@@ -1,7 +1,8 @@
-"""Runs the lifecycle's threads one at a time, in thousands of orders: at random, and all with few preemptions.
+"""Runs the lifecycle's threads one at a time, in thousands of orders: random ones, and all with few preemptions.
 
-Every batch of schedules runs in a process of its own, forked before any ACL library is loaded, on one processor: a
-switch between threads costs several times as much across two. A finding ends its batch and includes how to repeat it.
+Every batch of schedules runs in a process of its own, which is forked before any ACL library is loaded. The process
+uses one processor, because a switch between threads on two processors costs several times as much. A finding ends its
+batch, and its text includes how to repeat the schedule.
 """
 
 from __future__ import annotations
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 240.0, Scale.SLOW: 1800.0}
-RANDOM: Final = (3, 85, 1200)  # schedules of each scenario
-TWICE: Final = (1, 4, 30)  # schedules of each scenario that are run three times
+RANDOM: Final = (3, 85, 1200)  # random schedules of each scenario
+TWICE: Final = (
+    1,
+    4,
+    30,
+)  # schedules of each scenario that are run three times, and must be the same each time
 BUG: Final = (
     400,
     4000,
     10_000,
-)  # a known bug must be found within this many schedules; the first that finds it ends the batch
+)  # a known bug must be found within this many schedules; the first finding ends the batch
 SMALL: Final = ("open_close", "lease_reset", "make_close", "foreign_open", "foreign_reset")
-TOO_LONG: Final = ("job_cancelled", "foreign_close")  # too long to try all schedules with two deviations
+TOO_LONG: Final = (
+    "job_cancelled",
+    "foreign_close",
+)  # scenarios that are too long to try all schedules with two deviations
 QUICK_BUGS: Final = ("lost-wake-up", "no-wake-at-last-turn")
 CORE_BOUND: Final = (1, 2, 3)
 FULL_BOUND: Final = (0, 1, 2)
@@ -44,7 +52,7 @@ class Batch:
 
     kind: str  # "random", "twice", "core", "delays" or "bug"
     scenarios: tuple[str, ...]
-    number: int = 0  # schedules of each scenario, or preemptions
+    number: int = 0  # the number of schedules of each scenario, or of preemptions, or of deviations
     bug: str = ""
 
 
@@ -69,7 +77,7 @@ def _tallies(batch: Batch, seed: int, slot: int) -> Iterable[Tally]:
 
 
 def _work(batch: Batch, seed: int, slot: int, answers: Any) -> None:
-    """A batch's process. It ends by os._exit: threads of an aborted schedule wait for ever."""
+    """Runs a batch in its process. Ends it by os._exit, because threads of an aborted schedule wait for ever."""
     for tally in _tallies(batch, seed, slot):
         answers.put(tally)
     answers.put(None)
@@ -86,14 +94,18 @@ class _Running:
     answers: Any
 
     def next(self) -> Tally | None:
-        """The next tally, one without a name if there is none yet, or None after the last."""
-        alive = self.process.is_alive()  # checked first, so that all that it has sent is in the pipe
+        """Returns the next tally, a tally without a name if there is none yet, or None after the last."""
+        alive = (
+            self.process.is_alive()
+        )  # checked first: if the process has ended, everything it sent is in the pipe
         try:
             tally: Tally | None = self.answers.get(timeout=NAP_SECONDS)
         except queue.Empty:
             if alive:
                 return Tally("")
-            raise EOFError(f"{self.batch} ended with {self.process.exitcode} without an answer") from None
+            raise EOFError(
+                f"{self.batch} ended with status {self.process.exitcode}, without a result"
+            ) from None
         if tally is None:
             self.process.join()
         return tally
@@ -109,7 +121,7 @@ class _Runner:
         self._context = multiprocessing.get_context("fork")
 
     def run(self, batches: list[Batch]) -> Iterable[tuple[Batch, Tally]]:
-        """Yields their results."""
+        """Yields the batches with their results."""
         waiting = list(batches)
         while waiting or self._running:
             while waiting and self._free:
@@ -184,22 +196,22 @@ def _report(outcome: Outcome, tallies: dict[str, list[Tally]], scale: Scale, sec
     busy = sum(tally.seconds for tally in random)
     figures["random schedules"] = (
         f"{count}, {sum(tally.distinct for tally in random)} distinct, of {len(random)} scenarios; "
-        f"{count / busy if busy else 0:.0f}/s a process"
+        f"{count / busy if busy else 0:.0f}/s in each process"
     )
-    figures["each"] = [
+    figures["random schedules of each scenario"] = [
         f"{tally.scenario}: {tally.distinct} distinct of {tally.schedules}, "
         f"{tally.decisions // max(1, tally.schedules)} decisions"
         for tally in random
     ]
-    figures["run three times, the same each time"] = (
+    figures["schedules that were the same in three runs"] = (
         sum(tally.schedules for tally in tallies.get("twice", [])) // 3
     )
     bound, deviations = scale.pick(*CORE_BOUND), scale.pick(*FULL_BOUND)
-    figures[f"all with at most {bound} preemptions"] = [
+    figures[f"all schedules with at most {bound} preemptions"] = [
         f"{tally.scenario}: {tally.schedules}" for tally in tallies.get("core", [])
     ]
     if deviations:
-        figures[f"all with at most {deviations} deviations from the order by age"] = [
+        figures[f"all schedules with at most {deviations} deviations from the order by age"] = [
             f"{tally.scenario}: {tally.schedules}" for tally in tallies.get("delays", [])
         ]
     outcomes = Counter[str]()

@@ -1,4 +1,4 @@
-"""Which thread goes on at a point: at random, by priorities that change (PCT), as recorded, or exhaustively."""
+"""Strategies that choose the thread that goes on at a point: random, by priorities, recorded, or exhaustive."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 EVENT_SHARE: Final = (
-    16  # an option that is not a thread (for example the clock) is chosen once in this many decisions
+    16  # in one of this many decisions, an option that is not a thread (for example the clock) is chosen
 )
 
 
 class Uniform:
-    """Any thread, with equal probability."""
+    """Chooses any thread, with equal probability."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -30,7 +30,7 @@ class Uniform:
 
 
 class Pct:
-    """Probabilistic concurrency testing: the highest priority runs; `depth - 1` times a thread gets the lowest."""
+    """Probabilistic concurrency testing. Runs the thread with the highest priority; this drops `depth - 1` times."""
 
     def __init__(self, rng: random.Random, depth: int, length: int) -> None:
         self._rng = rng
@@ -52,7 +52,7 @@ class Pct:
 
 
 class Recorded:
-    """The recorded decisions, then the running thread. Raises Stuck if the list does not fit the run."""
+    """Repeats recorded decisions, then chooses the running thread. Raises Stuck if the list does not fit the run."""
 
     def __init__(self, decisions: Sequence[int]) -> None:
         self._decisions = decisions
@@ -64,12 +64,12 @@ class Recorded:
         chosen = self._decisions[self._next]
         self._next += 1
         if chosen not in options:
-            raise Stuck(f"decision {self._next} was {chosen}, which is not one of {options} now")
+            raise Stuck(f"decision {self._next} was {chosen}, but the options are {options} now")
         return chosen
 
 
 class _Branch:
-    """One decision of a run: its options in order, and what each costs."""
+    """One decision of a run: its options in order, and their costs."""
 
     __slots__ = ("free", "options", "spent", "taken")
 
@@ -77,8 +77,10 @@ class _Branch:
         mine = [current] if current in options else []
         self.options = [*mine, *(option for option in options if option != current)]
         threads = sum(option >= 0 for option in options)
-        self.free = 1 if mine or strict else threads  # the options after these cost one deviation
-        self.spent = spent  # the cost of the decisions before
+        self.free = (
+            1 if mine or strict else threads
+        )  # this many options cost nothing, the others one deviation
+        self.spent = spent  # the cost of the earlier decisions
         self.taken = 0
 
     def cost(self, index: int) -> int:
@@ -86,12 +88,12 @@ class _Branch:
 
 
 class Bounded:
-    """All schedules with at most `bound` preemptions, one after another, depth first.
+    """Makes all schedules with at most `bound` preemptions, one after another, depth first.
 
-    A preemption takes the baton from a thread that could go on. When a thread begins to wait, the choice of the next
-    thread is free and all are tried: the number of schedules grows with the factorial of the waits. With `strict` the
-    oldest thread goes on, and another choice costs as much as a preemption (delay bounding), so longer scenarios also
-    end. An option that is not a thread always costs that much.
+    A preemption stops a thread that could go on. When a thread begins to wait, the choice of the next thread costs
+    nothing, so all choices are tried: the number of schedules grows with the factorial of the waits. With `strict`, the
+    oldest thread goes on, and any other choice costs as much as a preemption (delay bounding). Then longer scenarios
+    can be tried too. An option that is not a thread always costs as much as a preemption.
     """
 
     def __init__(self, bound: int, *, strict: bool) -> None:
@@ -107,16 +109,18 @@ class Bounded:
             self._path.append(_Branch(options, current, spent, strict=self._strict))
         branch = self._path[self._depth]
         if set(branch.options) != set(options):
-            raise Stuck(f"decision {self._depth} had the options {branch.options}, and now has {options}")
+            raise Stuck(
+                f"decision {self._depth} had the options {branch.options}, but the options are {options} now"
+            )
         self._depth += 1
         return branch.options[branch.taken]
 
     def schedules(self) -> Iterator[Bounded]:
-        """Yields itself once for each schedule that is left."""
+        """Yields itself once for each schedule that was not made yet."""
         while True:
             self._depth = 0
             yield self
-            del self._path[self._depth :]  # decisions that the last run did not reach, because it was shorter
+            del self._path[self._depth :]  # the last run was shorter, and did not reach these decisions
             while self._path and not self._advance(self._path[-1]):
                 self._path.pop()
             if not self._path:

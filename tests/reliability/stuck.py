@@ -14,7 +14,7 @@ from tests.kit import until_now
 from tests.reliability import loops
 from tests.reliability.part import Outcome, Scale
 from tests.reliability.stuck_cases import CASES, NAMED
-from tests.reliability.stuck_procedures import Bench, quarantined_and_back, sat_out
+from tests.reliability.stuck_procedures import Bench, end_waits_without_abort, quarantine_and_recover
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -55,12 +55,12 @@ class Run:
         for case in self._cases:
             late = self.late[case.title] = []
             while not bench.findings and self._wants_more(late):
-                late.append(await self._clean(case.title, partial(quarantined_and_back, bench, case)))
+                late.append(await self._clean(case.title, partial(quarantine_and_recover, bench, case)))
             if not bench.findings:
                 text = f"the report came {min(late):.3f} s too late, the best of {len(late)}"
                 bench.expect(min(late) <= ALLOWED_SECONDS, text)
         if bench.waits == "thread" and not bench.findings:
-            await self._clean("waits that cannot be aborted", partial(sat_out, bench))
+            await self._clean("waits that cannot be aborted", partial(end_waits_without_abort, bench))
 
     def _wants_more(self, late: list[float]) -> bool:
         """Whether to repeat a case: more often while every report is late, because a busy machine delays some."""
@@ -77,7 +77,7 @@ class Run:
         except Exception as error:
             bench.expect(None, "".join(traceback.format_exception(error)))
             return math.inf
-        await bench.comes_true(
+        await bench.expect_soon(
             lambda: not testing.snapshot().more_than(before),
             lambda: f"left: {testing.snapshot().more_than(before)}, {growth(before, testing.snapshot())}",
         )

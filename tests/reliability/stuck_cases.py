@@ -111,7 +111,7 @@ class Case:
         await until(lambda: setup.begun.is_set() if self.name == JOB else simulator.hung(self.name))
         return stuck
 
-    def let_go(self, setup: Setup) -> None:
+    def release(self, setup: Setup) -> None:
         """Lets the stuck call return."""
         if self.name == JOB:
             setup.go_on.set()

@@ -56,7 +56,7 @@ class Bench:
         if not holds:
             self.findings.append(f"{self.name}, {self.title}: {finding}")
 
-    async def comes_true(self, condition: Callable[[], object], finding: Callable[[], str]) -> None:
+    async def expect_soon(self, condition: Callable[[], object], finding: Callable[[], str]) -> None:
         """Notes a finding unless the condition holds after a while."""
         with suppress(TimeoutError):
             await until(condition)
@@ -86,7 +86,7 @@ class Control:
 # --- a call is stuck ----------------------------------------------------------------------------------------------
 
 
-async def quarantined_and_back(bench: Bench, case: Case) -> float:
+async def quarantine_and_recover(bench: Bench, case: Case) -> float:
     """A reset that cannot be made, and a later one that can; returns how late the first report was."""
     async with aioacl.open_device(0, bench.waits) as device:
         held, spare = await device.create_stream(), await device.create_stream()
@@ -129,9 +129,9 @@ class Procedures:
             await self._crowd.start_waiters(group, maintenance=self._case.maintenance)
         report = await self._reset(group)
         self._bench.expect(not report.ok and self._device.state is State.QUARANTINED, f"{report}")
-        self._names(report)
-        self._has_called(self._case.resets)
-        for step in (self._all_callers_raise, self._all_is_refused, self._fails_again, self._recovers):
+        self._check_problem(report)
+        self._check_calls(self._case.resets)
+        for step in (self._all_callers_raise, self._all_calls_are_refused, self._fails_again, self._recovers):
             if not self._bench.findings:
                 await step()
 
@@ -142,21 +142,21 @@ class Procedures:
         if self._case.begin is None:  # the procedure must reach the call that hangs
             grace, timeout = GRACE_SECONDS, timeout * AMPLE_TIMES
 
-        async def ask() -> tuple[ResetReport, float]:
+        async def request() -> tuple[ResetReport, float]:
             began = time.monotonic()
             report = await device.force_reset(grace=grace, timeout=timeout)
             return report, time.monotonic() - began
 
-        control, asking = Control(timeout), [Waiting(group, ask) for _ in range(2)]
+        control, requests = Control(timeout), [Waiting(group, request) for _ in range(2)]
         await until(lambda: device.state is not State.OPEN)
         self._crowd.start_at_the_gate(group)
         report: ResetReport
-        (report, spent), (shared, _) = [await one.outcome() for one in asking]
+        (report, spent), (shared, _) = [await one.outcome() for one in requests]
         self._bench.expect(shared is report, "a caller that joined the reset got another report")
         self.late = control.late(spent)
         return report
 
-    def _names(self, report: ResetReport) -> None:
+    def _check_problem(self, report: ResetReport) -> None:
         case = self._case
         self._bench.expect(case.name in report.problem, f"the problem does not name it: {report.problem}")
         if case.begin is not None:
@@ -165,7 +165,7 @@ class Procedures:
             fine = [(it.function, it.thread > 0, it.seconds > 0) for it in stuck] == [(case.name, True, True)]
             self._bench.expect(fine, f"the report lists these calls as stuck: {report.stuck}")
 
-    def _has_called(self, resets: int) -> None:
+    def _check_calls(self, resets: int) -> None:
         """The journal has finished calls, the count also those that are still in progress."""
         for function, most in (("aclrtResetDeviceForce", resets), ("aclrtResetDevice", 0)):
             journal = [entry for entry in simulator.journal() if entry["call"] == function]
@@ -180,11 +180,11 @@ class Procedures:
         if stuck_caller is not None and case.maintenance:
             end = NoneType if case.closes else DeviceQuarantined
             await all_end_in(bench, Callers({"the caller that waits for it": stuck_caller}), end)
-        await bench.comes_true(
+        await bench.expect_soon(
             lambda: crowd.kinds[-1:] == ["quarantined"], lambda: f"the device's events are {crowd.kinds}"
         )
 
-    async def _all_is_refused(self) -> None:
+    async def _all_calls_are_refused(self) -> None:
         for name, call in self._setup.refused().items():
             await self._refused(name, call)
 
@@ -200,13 +200,13 @@ class Procedures:
     async def _fails_again(self) -> None:
         again = await self._device.force_reset(grace=0, timeout=AGAIN_SECONDS)
         self._bench.expect(not again.ok, "another reset succeeded although the call is still stuck")
-        self._has_called(self._case.resets)
+        self._check_calls(self._case.resets)
 
     async def _recovers(self) -> None:
         bench, case, device, stuck_caller = self._bench, self._case, self._device, self._stuck_caller
-        case.let_go(self._setup)
+        case.release(self._setup)
         if stuck_caller is not None:
-            await bench.comes_true(
+            await bench.expect_soon(
                 lambda: stuck_caller.ended, lambda: "the caller that waited for it still waits"
             )
             bench.expect(
@@ -216,14 +216,14 @@ class Procedures:
         report = await device.force_reset(grace=1.0, timeout=AMPLE_SECONDS)
         bench.expect(report.ok, f"the next reset: {report}")
         bench.expect(device.generation == self._generation + 1, f"generation {device.generation}")
-        self._has_called(case.resets + 1)
+        self._check_calls(case.resets + 1)
         await all_end_in(bench, self._crowd.in_waits, DeviceQuarantined, DeviceReset)
         await _works(bench, device)
 
 
 async def all_end_in(bench: Bench, callers: Callers, *errors: type[Exception | None]) -> None:
     """Notes each that does not end in one of these errors."""
-    await bench.comes_true(
+    await bench.expect_soon(
         lambda: not callers.hanging(), lambda: f"no result and no error for {callers.hanging()}"
     )
     bench.expect(
@@ -242,17 +242,17 @@ async def _works(bench: Bench, device: Device) -> None:
 # --- waits in threads of their own ----------------------------------------------------------------------------------
 
 
-async def sat_out(bench: Bench) -> float:
+async def end_waits_without_abort(bench: Bench) -> float:
     """Threads in waits that cannot be aborted may stay there: the reset goes on, and ends the waits."""
     simulator.set_abort_supported(supported=False)
     try:
-        await _sit_out(bench)
+        await _end_waits(bench)
     finally:
         simulator.set_abort_supported(supported=True)
     return 0.0
 
 
-async def _sit_out(bench: Bench) -> None:
+async def _end_waits(bench: Bench) -> None:
     async with (
         aioacl.open_device(0, bench.waits) as device,
         device.create_stream() as held,

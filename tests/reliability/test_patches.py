@@ -72,7 +72,7 @@ def test_part_with_a_missing_module_ends_with_a_finding(monkeypatch: pytest.Monk
         assert finding.startswith("aioacl/_nowhere.py: expected a file")
 
 
-def test_excuse_for_removed_code_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exemption_for_removed_code_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {
         "module": "_lifecycle/procedures/reset",
         "was": "nothing of the kind",

@@ -46,14 +46,14 @@ os._exit(0)
 """
 
 
-class Shop:
+class TakeNumbers:
     """Three threads take a number under a lock, read the clock and wait for their turn."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
         self.order: list[str] = []
 
-    def open(self, strategy: Strategy, grain: Grain = Grain.LOCKS) -> list[int]:
+    def once(self, strategy: Strategy, grain: Grain = Grain.LOCKS) -> list[int]:
         """Runs once; returns the decisions."""
         self.order.clear()
         assert self.scheduler.run(self._drive, strategy, grain=grain)
@@ -64,7 +64,7 @@ class Shop:
         condition = self.scheduler.condition()
         served: list[str] = []
 
-        def customer(name: str) -> None:
+        def body(name: str) -> None:
             with condition:
                 self.order.append(name)
                 mine = len(self.order)
@@ -73,36 +73,36 @@ class Shop:
                 served.append(name)
                 condition.notify_all()
 
-        self.scheduler.side_by_side([(name, partial(customer, name)) for name in "abc"])
+        self.scheduler.side_by_side([(name, partial(body, name)) for name in "abc"])
         assert served == self.order
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_run_with_the_same_seed_makes_the_same_decisions(name: str) -> None:
-    shop = Shop()
-    seen = {seed: shop.open(STRATEGIES[name](seed)) for seed in range(20)}
+    example = TakeNumbers()
+    seen = {seed: example.once(STRATEGIES[name](seed)) for seed in range(20)}
     for seed, decisions in seen.items():
-        assert shop.open(STRATEGIES[name](seed)) == decisions
-        order = list(shop.order)
-        assert shop.open(Recorded(decisions)) == decisions
-        assert shop.order == order
+        assert example.once(STRATEGIES[name](seed)) == decisions
+        order = list(example.order)
+        assert example.once(Recorded(decisions)) == decisions
+        assert example.order == order
     assert len({tuple(decisions) for decisions in seen.values()}) > 1
 
 
 def test_bounded_strategy_with_three_threads_tries_all_orders() -> None:
-    shop = Shop()
+    example = TakeNumbers()
     orders: list[str] = []
     for strategy in Bounded(0, strict=False).schedules():
-        shop.open(strategy, Grain.COARSE)
-        orders.append("".join(shop.order))
+        example.once(strategy, Grain.COARSE)
+        orders.append("".join(example.order))
     assert set(orders) == {"abc", "acb", "bac", "bca", "cab", "cba"}
 
 
 def test_bounded_strategy_with_more_preemptions_adds_schedules_without_repeats() -> None:
-    shop = Shop()
+    example = TakeNumbers()
     counts: list[int] = []
     for bound in range(3):
-        seen = [tuple(shop.open(strategy)) for strategy in Bounded(bound, strict=False).schedules()]
+        seen = [tuple(example.once(strategy)) for strategy in Bounded(bound, strict=False).schedules()]
         assert len(set(seen)) == len(seen)
         counts.append(len(seen))
     assert counts[0] < counts[1] < counts[2]

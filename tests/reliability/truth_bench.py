@@ -58,10 +58,10 @@ class Board:
     own: list[aioacl.Event] = field(default_factory=list[aioacl.Event])
     pinned: list[aioacl.PinnedBuffer] = field(default_factory=list[aioacl.PinnedBuffer])
     function: Any = None
-    beside: Any = None  # a separate stream, of which the engine has no record
+    other_stream: Any = None  # a separate stream, of which the engine has no record
     notifies: list[Any] = field(default_factory=list[Any])
 
-    async def equip(self, stack: AsyncExitStack) -> None:
+    async def create_objects(self, stack: AsyncExitStack) -> None:
         """Creates all of them."""
         device = self.device
         self.cells = [await stack.enter_async_context(device.allocate(CELL_BYTES)) for _ in range(CELLS)]
@@ -73,10 +73,10 @@ class Board:
         self.acl.aclrtBinaryGetFunction(binary[0], KERNEL.encode(), function)
         stack.callback(self.acl.aclrtBinaryUnLoad, binary[0])
         self.function = function[0]
-        beside = ffi.new("aclrtStream *")
-        self.acl.aclrtCreateStream(beside)
-        stack.callback(self.acl.aclrtDestroyStream, beside[0])
-        self.beside = beside[0]
+        other_stream = ffi.new("aclrtStream *")
+        self.acl.aclrtCreateStream(other_stream)
+        stack.callback(self.acl.aclrtDestroyStream, other_stream[0])
+        self.other_stream = other_stream[0]
         for _ in range(NOTIFIES):
             notify = ffi.new("aclrtNotify *")
             self.acl.aclrtCreateNotify(notify, 0)
@@ -90,7 +90,7 @@ class Board:
 
     def await_notify(self, stream: aioacl.Stream, number: int) -> None:
         """Enqueues by hand a wait for a notify, and on another stream the record that ends it. One wait at a time."""
-        self.acl.aclrtRecordNotify(self.notifies[number], self.beside)
+        self.acl.aclrtRecordNotify(self.notifies[number], self.other_stream)
         self.acl.aclrtWaitAndResetNotify(self.notifies[number], stream, 0)
 
 
@@ -108,7 +108,7 @@ class Bench:
         for index in (2 * self.number, 2 * self.number + 1):
             device = await self._stack.enter_async_context(aioacl.open_device(index, self.strategy))
             self.boards.append(Board(device, on(device)))
-            await self.boards[-1].equip(self._stack)
+            await self.boards[-1].create_objects(self._stack)
 
     async def close(self) -> None:
         """Closes both."""
@@ -120,12 +120,12 @@ class FailureListener:
 
     def __init__(self, device: aioacl.Device) -> None:
         self._events = device.events()
-        self.heard: dict[int, list[tuple[int, int]]] = {}  # positions and codes by stream
+        self.received: dict[int, list[tuple[int, int]]] = {}  # positions and codes by stream
         self.missed = 0
 
-    def knows(self, failure: Failure, *, exactly: bool) -> bool:
+    def was_reported(self, failure: Failure, *, exactly: bool) -> bool:
         """Whether the failure was reported."""
-        reported = self.heard.get(failure.queue.id, [])
+        reported = self.received.get(failure.queue.id, [])
         if not exactly:
             return bool(reported)
         return any(
@@ -141,10 +141,10 @@ class FailureListener:
                     event = await anext(self._events)
                     self.missed += event.missed
                     if event.kind == "fault":
-                        self.heard.setdefault(event.stream, []).append((event.position, event.code))
+                        self.received.setdefault(event.stream, []).append((event.position, event.code))
         return holds()
 
 
-def refuse_next(stream: aioacl.Stream, code: int) -> None:
+def fail_next_task(stream: aioacl.Stream, code: int) -> None:
     """Makes the next task of the stream fail with the code; with 0 it does not fail."""
     simulator.fail_next(stream, code)

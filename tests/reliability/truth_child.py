@@ -28,7 +28,7 @@ from tests.reliability.truth_tally import STRATEGIES, Mode, Tally
 
 PAIRS: Final = 6
 THREADS: Final = 8
-TIMEOUT_SCENES: Final = 0.08
+TIMEOUT_SHARE: Final = 0.08
 BUSY: Final = "copy:p=0.03:late-complete=0.5"
 MODES: Final = {
     mode.name: mode
@@ -86,34 +86,34 @@ class Campaign:
     async def run(self) -> None:
         """Runs the scenarios of all benches."""
         warnings.simplefilter("always")
-        warnings.showwarning = self._heard  # type: ignore[assignment]  # the place of a warning does not matter
+        warnings.showwarning = self._collect_warning  # type: ignore[assignment]  # the place of a warning does not matter
         with ThreadPoolExecutor(THREADS) as pool:
             for bench in self._benches:
                 await bench.open()
             other = Other(self._benches, f"{self._seed}") if self.tally.mode.other else None
             if other is not None:
                 other.start()
-            await asyncio.gather(*(self._play(bench, pool) for bench in self._benches))
+            await asyncio.gather(*(self._run_scenarios(bench, pool) for bench in self._benches))
             if other is not None:
                 await asyncio.to_thread(other.stop)
                 self.tally.reported["codes taken by the other library"] = other.taken
             for bench in self._benches:
                 await bench.close()
 
-    def _heard(self, message: Warning | str, category: type[Warning], *_: object) -> None:
+    def _collect_warning(self, message: Warning | str, category: type[Warning], *_: object) -> None:
         if issubclass(category, aioacl.AclWarning):
             self._warned.append(str(message))
         else:
             self.tally.find(f"{category.__name__}: {message}")
 
-    async def _play(self, bench: Bench, pool: ThreadPoolExecutor) -> None:
+    async def _run_scenarios(self, bench: Bench, pool: ThreadPoolExecutor) -> None:
         number = 0
         while self.tally.next_kind(bench.strategy) is not None and not self.tally.found:
             number += 1
             self.scenarios += 1
             name = f"{self.tally.mode.name}/{bench.number}.{number}"
             rng = random.Random(f"{self._seed}/{name}")
-            slow = self.tally.mode.timeouts and rng.random() < TIMEOUT_SCENES
+            slow = self.tally.mode.timeouts and rng.random() < TIMEOUT_SHARE
             scenario = Scenario(name, bench, self.tally, rng, pool, self._warned, slow)
             try:
                 await scenario.run()

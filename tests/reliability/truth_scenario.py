@@ -46,7 +46,7 @@ class Scenario(Script):
         for run in self.runs:
             self._release(run)
         for _ in range(4):  # late awaits
-            self._ask(self.rng.choice(self.runs))
+            self._begin_awaits(self.rng.choice(self.runs))
         await self._join()
         await self._check_reports(listeners)
         for run in self.runs:
@@ -78,7 +78,7 @@ class Scenario(Script):
             while not run.stream.query():  # noqa: ASYNC110 - an await would collect its failure
                 await asyncio.sleep(0.001)
 
-    async def _gone(self, run: Run) -> None:
+    async def _destroyed(self, run: Run) -> None:
         """Waits until a closed stream is destroyed; until then, the next scenario's waits for the device cover it."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - nothing signals it
@@ -97,13 +97,13 @@ class Scenario(Script):
             await asyncio.sleep(0.001)
             return True
         run = self.rng.choice(free)
-        if run.dead and self.rng.random() < 0.5:
-            run.locked = run.leaving = True
+        if run.failed and self.rng.random() < 0.5:
+            run.locked = run.renewing = True
             self._start(self._renew(run))
             return True
         for _ in range(self.rng.randint(1, 4)):
             self._work(self.rng.choice((run, run, self.rng.choice(free))))
-        wanted = self._ask(run)
+        wanted = self._begin_awaits(run)
         if self.rng.random() < 0.6:
             await asyncio.sleep(self.rng.choice((0, 0, 0, 0.001)))
         return wanted
@@ -129,24 +129,24 @@ class Scenario(Script):
             failure.collected = max(failure.collected, MAYBE)
         await run.stream.renew(timeout=PATIENCE_SECONDS)
         run.queue = self._queue(f"{run.queue.name}'", run.board, run.stream)
-        run.value, run.dead, run.locked, run.leaving = None, False, False, False
+        run.value, run.failed, run.locked, run.renewing = None, False, False, False
 
     # --- awaits -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, run: Run) -> bool:
+    def _begin_awaits(self, run: Run) -> bool:
         """Starts awaits of the kind with the most missing rounds; False if none is missing."""
         kind = self.tally.next_kind(self.bench.strategy)
         if kind is None:
             return False
         ways: dict[str, Callable[[str, Run], None]] = {
-            "ticket": partial(self._ask_point, self.tickets),
-            "event": partial(self._ask_point, self.events),
-            "own event": self._ask_own,
-            "stream": self._ask_stream,
-            "device": self._ask_device,
-            "upload": partial(self._ask_pump, up=True),
-            "download": partial(self._ask_pump, up=False),
-            "result": self._ask_result,
+            "ticket": partial(self._await_point, self.tickets),
+            "event": partial(self._await_point, self.events),
+            "own event": self._await_own_event,
+            "stream": self._await_stream,
+            "device": self._await_device,
+            "upload": partial(self._await_pump, up=True),
+            "download": partial(self._await_pump, up=False),
+            "result": self._await_result,
         }
         ways[kind](kind, run)
         return True
@@ -172,7 +172,7 @@ class Scenario(Script):
 
         self._start(read())
 
-    def _ask_point(self, points: list[Point], kind: str, run: Run) -> None:
+    def _await_point(self, points: list[Point], kind: str, run: Run) -> None:
         if kind == "event" and self.rng.random() < 0.7 and not run.locked:
             self._record(run)
         if not points:
@@ -181,10 +181,13 @@ class Scenario(Script):
         point = self.rng.choice(points[-6:] if self.rng.random() < 0.8 else points)
         for _ in self._readers():
             self._read(
-                kind, lambda: [(point.queue, point.place, point.place)], lambda: _arrive(point.thing), point
+                kind,
+                lambda: [(point.queue, point.place, point.place)],
+                lambda: _await_thing(point.thing),
+                point,
             )
 
-    def _ask_own(self, kind: str, run: Run) -> None:
+    def _await_own_event(self, kind: str, run: Run) -> None:
         point = self._record_own(run) if not run.locked else None
         if point is None:
             return
@@ -195,30 +198,30 @@ class Scenario(Script):
             return [(newest.queue, newest.place, newest.place)]
 
         for _ in self._readers():
-            self._read(kind, spans, lambda: _arrive(event))
+            self._read(kind, spans, lambda: _await_thing(event))
 
-    def _ask_stream(self, kind: str, run: Run) -> None:
-        if run.leaving:
+    def _await_stream(self, kind: str, run: Run) -> None:
+        if run.renewing:
             return
 
         def spans() -> Spans:
-            must = 0 if run.leaving else run.queue.counted
+            must = 0 if run.renewing else run.queue.counted
             return [(run.queue, must, len(run.queue.entries))]
 
         for _ in self._readers():
-            self._read(kind, spans, lambda: _arrive(run.stream))
+            self._read(kind, spans, lambda: _await_thing(run.stream))
 
-    def _ask_device(self, kind: str, run: Run) -> None:
+    def _await_device(self, kind: str, run: Run) -> None:
         index = run.board.device.index
 
         def spans() -> Spans:
-            live = {each.queue for each in self.runs if not each.leaving}
+            live = {each.queue for each in self.runs if not each.renewing}
             queues = [queue for queue in self.queues if queue.device == index]
             return [(queue, queue.counted if queue in live else 0, len(queue.entries)) for queue in queues]
 
         self._read(kind, spans, run.board.device.synchronize)
 
-    def _ask_result(self, kind: str, run: Run) -> None:
+    def _await_result(self, kind: str, run: Run) -> None:
         points = self.tickets[-8:] + self.events[-4:]
         for _ in self._readers():
             point = self.rng.choice(points) if points and (run.locked or self.rng.random() < 0.8) else None
@@ -232,7 +235,7 @@ class Scenario(Script):
     def _take(self, kind: str, point: Point | None, run: Run) -> None:
         """Runs on a thread of the pool."""
         queue, error = (point or run).queue, None
-        place = point.place if point else 0 if run.leaving else queue.counted
+        place = point.place if point else 0 if run.renewing else queue.counted
         try:
             (point.thing if point else run.stream).result()
         except Exception as raised:
@@ -242,7 +245,7 @@ class Scenario(Script):
             self.row(kind), [(queue, place, may)], error, point.wrong() if point and not error else ""
         )
 
-    def _ask_pump(self, kind: str, run: Run, *, up: bool) -> None:
+    def _await_pump(self, kind: str, run: Run, *, up: bool) -> None:
         if run.locked or run.blob is None:
             return
         run.locked = True
@@ -275,7 +278,7 @@ class Scenario(Script):
             self.row(kind), [(queue, place, place)], error, f"{kind}: other bytes" if wrong else ""
         )
         run.value = run.value if not up else value if error is None else None
-        run.dead, run.locked = run.dead or error is not None, False
+        run.failed, run.locked = run.failed or error is not None, False
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
@@ -285,7 +288,7 @@ class Scenario(Script):
         return self.tally.mode.exact and failure.reported and not queue.slow(queue.placed, NEVER)
 
     def _unreported(self, listener: FailureListener, failures: list[Failure]) -> list[Failure]:
-        return [each for each in failures if not listener.knows(each, exactly=self._exactly(each))]
+        return [each for each in failures if not listener.was_reported(each, exactly=self._exactly(each))]
 
     async def _check_reports(self, listeners: list[FailureListener]) -> None:
         """Checks that every first failure of a stream is reported, whether it was awaited or not."""
@@ -306,7 +309,7 @@ class Scenario(Script):
             if not await listener.wait(all_reported, PATIENCE_SECONDS / 4):
                 lost = [str(each) for each in unreported()]
                 self.tally.find(
-                    f"unreported: scenario {self.name}: {lost}, heard {listener.heard}, {listener.missed} missed"
+                    f"unreported: scenario {self.name}: {lost}, received {listener.received}, {listener.missed} missed"
                 )
             self.tally.reported["reported"] += len(first)
             health = board.device.health
@@ -316,7 +319,7 @@ class Scenario(Script):
     async def _close(self) -> None:
         for run in self.runs:
             await run.stream.close()
-            await self._gone(run)
+            await self._destroyed(run)
         lost = [
             f
             for queue in self.queues
@@ -341,7 +344,7 @@ class Scenario(Script):
         ]
 
 
-async def _arrive(thing: Any) -> None:
+async def _await_thing(thing: Any) -> None:
     await thing
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aioacl
 from aioacl import AclError, QueueFull, simulator
-from tests.reliability.truth_bench import CELL_BYTES, CODES, EVENT_TIMEOUT, refuse_next
+from tests.reliability.truth_bench import CELL_BYTES, CODES, EVENT_TIMEOUT, fail_next_task
 from tests.reliability.truth_oracle import Failure, Queue
 from tests.reliability.truth_tally import Checker, Row, Tally
 
@@ -39,8 +39,8 @@ class Run:
     blob: aioacl.DeviceBuffer | None = None
     value: bytes | None = None  # the byte of the whole blob, from the last upload
     locked: bool = False  # an operation of several enqueues is in progress
-    dead: bool = False
-    leaving: bool = (
+    failed: bool = False
+    renewing: bool = (
         False  # it gets a new native stream now, so a wait for the device need not cover the old one
     )
     held: int = 0  # steps until it is released
@@ -98,7 +98,7 @@ class Script:
     # --- work -------------------------------------------------------------------------------------------------------
 
     def _work(self, run: Run) -> None:
-        if run.locked or (run.dead and self.rng.random() < 0.9):
+        if run.locked or (run.failed and self.rng.random() < 0.9):
             return
         works = (self._fill, self._put, self._put, self._copy, self._get, self._get, self._record, self._wait)
         self.rng.choice((*works, *works, self._wait, self._launch, self._notify))(run)
@@ -125,11 +125,11 @@ class Script:
             result = call()
         except QueueFull:
             queue.entries.pop()
-            refuse_next(run.stream, 0)
+            fail_next_task(run.stream, 0)
             return None
         except AclError as error:
             queue.entries.pop()
-            run.dead = source is None
+            run.failed = source is None
             self.checker.refused(self.row(what), queue, (source.queue, at) if source else None, error)
             return None
         queue.enqueued(entry, getattr(result, "position", 0))
@@ -140,7 +140,7 @@ class Script:
     def _task(self, run: Run, what: str, call: Callable[[], Any], *, counted: bool = True) -> Any:
         """Enqueues a task that may be made to fail."""
         if code := self._code():
-            refuse_next(run.stream, code)
+            fail_next_task(run.stream, code)
         return self._enqueue(run, what, call, code, counted=counted)
 
     def _ticket(
@@ -214,7 +214,7 @@ class Script:
 
     def _wait(self, run: Run) -> None:
         if self.timeouts and self.rng.random() < 0.3:
-            self._wait_in_vain(run)
+            self._wait_that_times_out(run)
             return
         points = [point for point in (*self.events[-12:], *self.own.values()) if point.queue.depth < DEEPEST]
         if points:
@@ -222,9 +222,9 @@ class Script:
             wait = partial(run.stream.wait_event, point.thing)
             self._ticket(run, self._enqueue(run, "wait for an event", wait, source=point))
 
-    def _wait_in_vain(self, run: Run) -> None:
+    def _wait_that_times_out(self, run: Run) -> None:
         """A wait can time out only if its event is not complete, so its source is held."""
-        sources = [each for each in self.runs if each is not run and not each.locked and not each.dead]
+        sources = [each for each in self.runs if each is not run and not each.locked and not each.failed]
         if not sources:
             return
         source = self.rng.choice(sources)

@@ -127,7 +127,7 @@ class Walk:
         """Walks, and leaves the devices as they were. Raises Divergence if a result differs from the model."""
         try:
             self._actors = [Actor() for _ in range(THREADS)]
-            self._actors[0].take(self._meet_primaries)
+            self._actors[0].take(self._learn_primary_contexts)
             while self._left:
                 self._take_turn()
             self._actors[0].take(self._tidy)
@@ -135,7 +135,7 @@ class Walk:
             for actor in self._actors:
                 actor.end()
 
-    def _meet_primaries(self) -> None:
+    def _learn_primary_contexts(self) -> None:
         """A device keeps its primary context's handle for ever: no explicit context of the walk gets it."""
         for device in range(DEVICES):
             for step in (Walk._set, Walk._get_context, Walk._force):
@@ -199,7 +199,7 @@ class Walk:
         self._calls[SET] += 1
         self._compare(device)
         for act in (SET, RESET, FORCE):
-            self._same("refused while it is open", self._asked(act, device), None)
+            self._same("refused while it is open", self._code_by_hand(act, device), None)
         self._compare_calls()
         opened.close().result()
         own = world.own[device]
@@ -257,15 +257,15 @@ class Walk:
         return code
 
     def _hand(self, binding: Binding, act: int, device: int) -> int:
-        expected, reaches = self._world.by_hand(binding, act, device)
-        self._calls[act] += reaches
-        self._same(BY_HAND[act].__name__, self._asked(act, device), expected)
-        if not reaches:
+        expected, calls_runtime = self._world.by_hand(binding, act, device)
+        self._calls[act] += calls_runtime
+        self._same(BY_HAND[act].__name__, self._code_by_hand(act, device), expected)
+        if not calls_runtime:
             self._same("calls of it", self._called(act), self._calls[act])
         return expected
 
     @staticmethod
-    def _asked(act: int, device: int) -> int | None:
+    def _code_by_hand(act: int, device: int) -> int | None:
         """Returns the code that lowlevel returns or raises; None if it refuses without a code."""
         try:
             BY_HAND[act](device)
@@ -280,11 +280,11 @@ class Walk:
         self._calls[act] += 1
         self._same(f"{ACTS[act]} of no device", IN_C[act](missing), NO_SUCH_DEVICE)
         self._world.failed(binding, NO_SUCH_DEVICE)
-        reaches = act == SET
-        self._calls[act] += reaches
-        answer = self._asked(act, missing)
+        calls_runtime = act == SET
+        self._calls[act] += calls_runtime
+        answer = self._code_by_hand(act, missing)
         self._same(
-            f"{BY_HAND[act].__name__} of none", answer, NO_SUCH_DEVICE if reaches else RELEASED_ALREADY
+            f"{BY_HAND[act].__name__} of none", answer, NO_SUCH_DEVICE if calls_runtime else RELEASED_ALREADY
         )
         self._same("its own count", manager_of(missing).counts.now.retained, 0)
         return "no such device"
@@ -297,14 +297,14 @@ class Walk:
     # --- steps: contexts ---------------------------------------------------------------------------------------------
 
     def _get_device(self, binding: Binding, _: int) -> str:
-        found = self._world.look(binding)
+        found = self._world.query(binding)
         code = lib.aio_u_aclrtGetDevice(self._int)
         expected = (NO_CONTEXT, None) if found is None else (0, found.device)
         self._same("aclrtGetDevice", (code, None if code else self._int[0]), expected)
         return "query the device"
 
     def _get_context(self, binding: Binding, _: int) -> str:
-        found = self._world.look(binding)
+        found = self._world.query(binding)
         code = lib.aio_u_aclrtGetCurrentContext(self._found)
         self._same("aclrtGetCurrentContext", code, NO_CONTEXT if found is None else 0)
         if found is not None and found.handle is None:

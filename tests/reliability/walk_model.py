@@ -61,13 +61,13 @@ class Fault:
     times: int
     code: int
     works: bool
-    met: int = 0
+    seen: int = 0
     hits: int = 0
 
     def fires(self) -> bool:
         """Whether this reset of the device fails."""
-        self.met += 1
-        fired = self.first <= self.met < self.first + self.times
+        self.seen += 1
+        fired = self.first <= self.seen < self.first + self.times
         self.hits += fired
         return fired
 
@@ -92,7 +92,7 @@ class World:
 
     # --- queries -------------------------------------------------------------------------------------------------
 
-    def look(self, binding: Binding) -> Context | None:
+    def query(self, binding: Binding) -> Context | None:
         """The context that the thread finds."""
         found = binding.context
         if found is None and binding.device is not None:
@@ -105,7 +105,7 @@ class World:
     def failed(self, binding: Binding, code: int) -> int:
         """A call failed: the binding fetched the runtime's error text, which queries the context."""
         if code:
-            self.look(binding)
+            self.query(binding)
         return code
 
     # --- counts --------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class World:
         """The thread destroyed a context: it loses the binding at once, other bound threads at their next query."""
         context.alive = False
         if binding.context is context:
-            self.look(binding)
+            self.query(binding)
 
     def bind(self, binding: Binding, context: Context) -> int:
         """The code of aclrtSetCurrentContext."""

@@ -66,7 +66,7 @@ class States:
         """Applies one event, and checks its effects. Returns what is wrong, or ""."""
         event = rng.choice(EVENTS)
         before = self.state
-        refused = self._happens(event)
+        refused = self._refuses(event)
         leads = LEADS[before].get(event)
         if refused is not (leads is None):
             return f"{event} is {'refused' if refused else 'accepted'} in {before.name}"
@@ -76,7 +76,7 @@ class States:
                 self.generation = following(self.generation)
         return self._seen(rng.choice((ENQUEUE, WAIT, LIFETIME)))
 
-    def _happens(self, event: Trigger) -> bool:
+    def _refuses(self, event: Trigger) -> bool:
         if (
             event is Trigger.FOREIGN and event in LEADS[self.state]
         ):  # C has raised the generation before Python is notified
@@ -97,17 +97,21 @@ class States:
             return f"the gate is {state_of(self._index)} at {generation_of(self._index)}, expected {now}"
         drained = self.state is State.DRAINING and kind == ENQUEUE
         expected = lib.AIO_DRAINING_NOW if drained else ANSWERS[self.state]
-        shown = make_pass(self._index, self.generation)
-        older = make_pass(self._index, (self.generation - 1) % GENERATIONS)
-        held = make_pass(self._index, self.generation, held=True)
-        answers = (self._entered(shown, kind), self._entered(older, kind), self._entered(held, kind))
+        current_pass = make_pass(self._index, self.generation)
+        older_pass = make_pass(self._index, (self.generation - 1) % GENERATIONS)
+        held_pass = make_pass(self._index, self.generation, held=True)
+        answers = (
+            self._entered(current_pass, kind),
+            self._entered(older_pass, kind),
+            self._entered(held_pass, kind),
+        )
         if answers != (expected, lib.AIO_STALE, ANSWERS[self.state]):
             return f"in {self.state.name} the gate returns {answers} for work of kind {kind}"
         return ""
 
     @staticmethod
-    def _entered(shown: int, kind: int) -> int:
-        answer: int = lib.aio_enter(shown, kind, A_JOB)
+    def _entered(current_pass: int, kind: int) -> int:
+        answer: int = lib.aio_enter(current_pass, kind, A_JOB)
         if answer == 0:
-            lib.aio_leave(shown, kind)
+            lib.aio_leave(current_pass, kind)
         return answer
