@@ -1,4 +1,4 @@
-"""Calls stuck in C: a reset reports them in time and does not call ACL's; the device recovers once they return."""
+"""Calls stuck in C: a reset reports them in time and does not call ACL's; after their return the device recovers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 90.0, Scale.DEFAULT: 240.0, Scale.SLOW: 900.0}
 
-ALLOWED_SECONDS: Final = 0.075  # half of the shortest deadline of a reset here
+ALLOWED_SECONDS: Final = 0.075  # half of the shortest deadline of a reset in this part
 TRIES: Final = 8
 HOPELESS_SECONDS: Final = 5.0
 PAIRS: Final[tuple[tuple[str, Strategy], ...]] = (
@@ -47,8 +47,8 @@ class Run:
         self._times = times
 
     async def run(self, turns: Turns) -> None:
-        """The body of the loop. It stops at a finding: later ones would be its consequences."""
-        del turns  # this part counts time
+        """The body of the loop. It stops at the first finding, because later findings would be its consequences."""
+        del turns  # this part measures time, not turns
         bench = self._bench
         async with aioacl.open_device(0):
             pass  # creates the loop's port
@@ -57,18 +57,18 @@ class Run:
             while not bench.findings and self._wants_more(late):
                 late.append(await self._clean(case.title, partial(quarantine_and_recover, bench, case)))
             if not bench.findings:
-                text = f"the report came {min(late):.3f} s too late, the best of {len(late)}"
+                text = f"the report came {min(late):.3f} s too late in the best of {len(late)} runs"
                 bench.expect(min(late) <= ALLOWED_SECONDS, text)
         if bench.waits == "thread" and not bench.findings:
             await self._clean("waits that cannot be aborted", partial(end_waits_without_abort, bench))
 
     def _wants_more(self, late: list[float]) -> bool:
-        """Whether to repeat a case: more often while every report is late, because a busy machine delays some."""
+        """Whether to repeat a case: also while every report was late, because a busy machine can delay reports."""
         spoilt = late and min(late) > ALLOWED_SECONDS and len(late) < TRIES and sum(late) < HOPELESS_SECONDS
         return len(late) < self._times or bool(spoilt)
 
     async def _clean(self, title: str, once: Callable[[], Awaitable[float]]) -> float:
-        """Runs a case once; it must leave nothing behind."""
+        """Runs a case once, and checks that it leaves nothing behind."""
         bench, before = self._bench, testing.snapshot()
         bench.title = title
         simulator.forget()
@@ -87,10 +87,10 @@ class Run:
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Runs every loop with one strategy of waiting. Slow: with both. Quick: one loop and the most common calls."""
+    """Runs each loop with one strategy of waiting. Slow: with both. Quick: one loop, and the most common calls."""
     del seed  # nothing here is random
     aioacl.use_library("simulator")
-    aioacl.open_device(0).result().close().result()  # creates what is created once per process
+    aioacl.open_device(0).result().close().result()  # creates the objects that exist once per process
     until_now(lambda: not testing.snapshot().devices)
     outcome = Outcome()
     timeout = scale.pick(150, 200, 400) / 1000
@@ -107,8 +107,8 @@ def run(scale: Scale, seed: int) -> Outcome:
             for name, late in these.late.items()
         ]
     outcome.figures = {
-        "the resets' time": f"{timeout:g} s",
+        "deadline of the resets": f"{timeout:g} s",
         "devices recovered": count,
-        "delay of the reports, compared with a wait of the same time": rows,
+        "delay of the reports, compared with a wait for the same time": rows,
     }
     return outcome

@@ -22,27 +22,27 @@ ABORT: Final = "aclrtStreamAbort"
 
 
 class Caller(Protocol):
-    """A waiter or worker, in a task or a thread."""
+    """A caller in a task or in a thread, which waits for a result."""
 
     value: Any
 
     @property
     def ended(self) -> bool:
-        """Whether it has a result or an error."""
+        """Whether the caller has a result or an error."""
         ...
 
     @property
     def error(self) -> BaseException | None:
-        """Its error, if it has one."""
+        """The caller's error, if it has one."""
         ...
 
 
 class InThread(Raised):
-    """A waiter or worker in a plain thread."""
+    """A caller in a plain thread."""
 
     @property
     def ended(self) -> bool:
-        """Whether it is done."""
+        """Whether the thread has ended."""
         return not self.running
 
 
@@ -52,17 +52,17 @@ class Setup:
     def __init__(self, device: Device, held: Stream, spare: Stream, memory: tuple[DeviceBuffer, ...]) -> None:
         self.device = device
         self.held = held
-        self.spare = spare  # cases close it, or enqueue on it
+        self.spare = spare  # a stream that cases close, or on which they enqueue
         self.memory, self.spare_memory = memory
         self.begun, self.go_on = threading.Event(), threading.Event()
 
     def job(self) -> None:
-        """A wait that does not end."""
+        """The body of the job: waits until the job is released."""
         self.begun.set()
         self.go_on.wait()
 
     def refused(self) -> dict[str, Callable[[], Any]]:
-        """Operations that a quarantined device refuses, by name."""
+        """Returns the operations that a quarantined device refuses, by name."""
         device = self.device
         return {
             "allocate": partial(device.allocate, 64),
@@ -78,13 +78,13 @@ class Case:
     """A call or job that does not return.
 
     Attributes:
-        name: of the ACL function, or of the job, as a report names it.
-        begin: starts the call that gets stuck; without it, the procedure itself makes the call.
-        maintenance: whether the maintenance thread is stuck: then each operation that waits for it fails at once.
-        closes: whether the stuck operation is a close: its wait then ends without an error.
-        resets: calls of aclrtResetDeviceForce.
-        aborts: whether waits can be aborted; otherwise threads stay in them until a reset has been made.
-        waits: whether other callers wait for streams; without them, the procedure itself queries the streams.
+        name: the name of the ACL function, or of the job, as it is in a report.
+        begin: starts the call that gets stuck. If it is None, the procedure itself makes the call.
+        maintenance: whether the maintenance thread is stuck. Then operations that wait for the thread fail at once.
+        closes: whether the stuck operation is a close. Its wait then ends without an error.
+        resets: the number of calls of aclrtResetDeviceForce.
+        aborts: whether waits can be aborted. If not, threads stay in waits until a reset has been made.
+        waits: whether other callers wait for streams. If not, the procedure itself queries the streams.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """A unique name of the case."""
+        """The unique name of the case."""
         return self.name if self.aborts or self.name == ABORT else f"{self.name}, and no wait can be aborted"
 
     async def hang(self, setup: Setup, group: TaskGroup) -> Caller | None:
@@ -112,7 +112,7 @@ class Case:
         return stuck
 
     def release(self, setup: Setup) -> None:
-        """Lets the stuck call return."""
+        """Releases the stuck call, so that it returns."""
         if self.name == JOB:
             setup.go_on.set()
         else:

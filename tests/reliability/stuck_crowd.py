@@ -1,4 +1,4 @@
-"""The other waiters while a call is stuck in C: in flight when the device is reset, or at its gate."""
+"""The other callers while a call is stuck in C: those that wait when the device is reset, and those at its gate."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 class Callers(dict[str, "Caller"]):
-    """Some callers, by what they wait for."""
+    """Callers, by the name of what they wait for."""
 
     def hanging(self) -> list[str]:
-        """The callers that have no result and no error yet."""
+        """Returns the names of the callers that have no result and no error yet."""
         return [who for who, it in self.items() if not it.ended]
 
     def unexpected(self, errors: tuple[type[Exception | None], ...]) -> list[str]:
-        """The callers that did not end in one of these errors."""
+        """Returns the callers that did not end in one of these errors, with their errors or values."""
         others = {who: it for who, it in self.items() if not isinstance(it.error, errors)}
         return [f"{who}: {it.error or it.value!r}" for who, it in others.items()]
 
 
 class Crowd:
-    """Waiters for streams, and all others: in flight or at the gate."""
+    """The callers that wait for streams, and the others: for the maintenance thread, or at the gate."""
 
     def __init__(self, setup: Setup, waits: Strategy) -> None:
         self._setup = setup
         self._waits: Strategy = waits
         self.in_waits, self.others = Callers(), Callers()
-        self.kinds: list[str] = []  # of the device's events
+        self.kinds: list[str] = []  # the kinds of the device's events
 
     async def listen(self) -> None:
         """Listens to the device's events."""
@@ -46,7 +46,7 @@ class Crowd:
                 return
 
     async def start_waiters(self, group: TaskGroup, *, maintenance: bool) -> None:
-        """Starts the waiters for streams, and for the maintenance thread if that is stuck."""
+        """Starts the callers that wait for streams, and with `maintenance` those that wait for that thread."""
         device, held = self._setup.device, self._setup.held
         ticket, event = held.fill(self._setup.memory, 1), held.record()
         self.in_waits["a ticket"] = Waiting(group, lambda: ticket)
@@ -54,7 +54,7 @@ class Crowd:
         self.in_waits["a stream"] = Waiting(group, held.synchronize)
         self.in_waits["device.synchronize()"] = Waiting(group, device.synchronize)
         if maintenance:
-            self.others["an allocation behind it"] = Waiting(group, lambda: device.allocate(64))
+            self.others["a task's allocation"] = Waiting(group, lambda: device.allocate(64))
             self.others["a thread's allocation"] = InThread(lambda: device.allocate(64).result())
         queued = device._manager.maintenance._jobs
         await until(lambda: lib.aio_device_waits(device.index) == 4 and len(queued) >= 2 * maintenance)
@@ -63,7 +63,7 @@ class Crowd:
         """Starts the operations that begin while the device drains or is reset."""
         device = self._setup.device
         self.others["another task's open"] = Waiting(group, lambda: open_device(device.index, self._waits))
-        self.others["a stream to be made"] = Waiting(group, device.create_stream)
+        self.others["a task's stream"] = Waiting(group, device.create_stream)
         self.others["a lease"] = Waiting(group, device.lease().__aenter__)
         self.others["a job"] = Waiting(group, lambda: device.run(int))
         self.others["a thread's stream"] = InThread(lambda: device.create_stream().result())

@@ -1,4 +1,4 @@
-"""The procedures of a device with a call stuck in C: those that fail, and the one after them that recovers."""
+"""The procedures of a device with a call stuck in C: resets that fail, and a later reset that succeeds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tests.reliability.stuck_cases import Caller, Case
 
 GRACE_SECONDS: Final = 0.02
-DRAIN_SHARE: Final = (
-    0.7  # of a reset's time: a later stage that used all of it again would be late by as much
-)
+# The grace as a share of a reset's time. If a later stage used the whole time again, the report would be late by this
+# share.
+DRAIN_SHARE: Final = 0.7
 AMPLE_TIMES: Final = 3
 AGAIN_SECONDS: Final = 0.05
 AMPLE_SECONDS: Final = 20.0
@@ -42,7 +42,7 @@ SENT: Final = bytes(range(256))
 
 
 class Bench:
-    """Where something was found, and how long a reset may take."""
+    """The backend, strategy and case of a run, its findings, and the time limit of a reset."""
 
     def __init__(self, backend: str, waits: Strategy, timeout: float) -> None:
         self.name = f"{backend}, waits={waits}"
@@ -57,7 +57,7 @@ class Bench:
             self.findings.append(f"{self.name}, {self.title}: {finding}")
 
     async def expect_soon(self, condition: Callable[[], object], finding: Callable[[], str]) -> None:
-        """Notes a finding unless the condition holds after a while."""
+        """Notes a finding unless the condition holds before a time limit."""
         with suppress(TimeoutError):
             await until(condition)
         if not condition():
@@ -65,7 +65,7 @@ class Bench:
 
 
 class Control:
-    """A plain thread that waits for the reset's deadline, beside it: measures how late a wait ends on this machine."""
+    """A plain thread that waits as long as the reset's deadline, to measure how late waits end on this machine."""
 
     def __init__(self, seconds: float) -> None:
         self._spent = 0.0
@@ -78,7 +78,7 @@ class Control:
         self._spent = time.monotonic() - began
 
     def late(self, spent: float) -> float:
-        """By how much something took longer."""
+        """Returns by how many seconds `spent` is longer than the thread's wait."""
         self._thread.join()
         return spent - self._spent
 
@@ -87,7 +87,7 @@ class Control:
 
 
 async def quarantine_and_recover(bench: Bench, case: Case) -> float:
-    """A reset that cannot be made, and a later one that can; returns how late the first report was."""
+    """Runs a case: a reset that is impossible, and a later one that succeeds. Returns how late the first report was."""
     async with aioacl.open_device(0, bench.waits) as device:
         held, spare = await device.create_stream(), await device.create_stream()
         setup = Setup(device, held, spare, (await device.allocate(64), await device.allocate(64)))
@@ -96,7 +96,7 @@ async def quarantine_and_recover(bench: Bench, case: Case) -> float:
         try:
             async with anyio.create_task_group() as group:
                 await procedures.run(group)
-                group.cancel_scope.cancel()  # each wait that is left is a finding by now
+                group.cancel_scope.cancel()  # each wait that has not ended is a finding by now
         finally:
             simulator.clear()
             simulator.release_all()
@@ -108,10 +108,10 @@ async def quarantine_and_recover(bench: Bench, case: Case) -> float:
 
 
 class Procedures:
-    """A case on a device, from what hangs to a device that works again."""
+    """A case on a device: from the stuck call until the device works again."""
 
     def __init__(self, bench: Bench, case: Case, setup: Setup) -> None:
-        self.late = 0.0  # by how many seconds the first report was
+        self.late = 0.0  # the seconds by which the first report was late
         self._bench = bench
         self._case = case
         self._setup = setup
@@ -121,7 +121,7 @@ class Procedures:
         self._generation = self._device.generation
 
     async def run(self, group: TaskGroup) -> None:
-        """The reset that finds a call in C, or hangs itself; another one; and one after the call's return."""
+        """Resets the device three times: while the call is stuck (or gets stuck in it), again, and after its return."""
         self._stuck_caller = await self._case.hang(self._setup, group)
         group.start_soon(self._crowd.listen)
         self._setup.held.fill(self._setup.memory, 1)
@@ -136,7 +136,7 @@ class Procedures:
                 await step()
 
     async def _reset(self, group: TaskGroup) -> ResetReport:
-        """Checks that the report comes in time. Two callers reset in one turn of the loop, so they share it."""
+        """Resets the device and measures the time. Two callers reset in one turn of the loop and share the report."""
         device, timeout = self._device, self._bench.timeout
         grace = timeout * DRAIN_SHARE
         if self._case.begin is None:  # the procedure must reach the call that hangs
@@ -152,25 +152,27 @@ class Procedures:
         self._crowd.start_at_the_gate(group)
         report: ResetReport
         (report, spent), (shared, _) = [await one.outcome() for one in requests]
-        self._bench.expect(shared is report, "a caller that joined the reset got another report")
+        self._bench.expect(shared is report, "a caller that joined the reset got a different report")
         self.late = control.late(spent)
         return report
 
     def _check_problem(self, report: ResetReport) -> None:
         case = self._case
-        self._bench.expect(case.name in report.problem, f"the problem does not name it: {report.problem}")
+        self._bench.expect(
+            case.name in report.problem, f"the problem does not name the stuck call: {report.problem}"
+        )
         if case.begin is not None:
             stuck = [it for it in report.stuck if it.function not in LEAVING]
-            # A call that waits, or that ends waits, may be slow to return, or may not return.
+            # Calls that wait or that end waits are left out: they may return late, or not at all.
             fine = [(it.function, it.thread > 0, it.seconds > 0) for it in stuck] == [(case.name, True, True)]
             self._bench.expect(fine, f"the report lists these calls as stuck: {report.stuck}")
 
     def _check_calls(self, resets: int) -> None:
-        """The journal has finished calls, the count also those that are still in progress."""
+        """Checks the number of resets. The journal has finished calls; the count has also the calls in progress."""
         for function, most in (("aclrtResetDeviceForce", resets), ("aclrtResetDevice", 0)):
             journal = [entry for entry in simulator.journal() if entry["call"] == function]
             called = max(simulator.calls(function), len(journal))
-            self._bench.expect(called == most, f"{called} calls of {function}, not {most}")
+            self._bench.expect(called == most, f"expected {most} calls of {function}, got {called}")
 
     async def _all_callers_raise(self) -> None:
         bench, crowd, case, stuck_caller = self._bench, self._crowd, self._case, self._stuck_caller
@@ -179,7 +181,7 @@ class Procedures:
             await all_end_in(bench, crowd.in_waits, DeviceQuarantined)
         if stuck_caller is not None and case.maintenance:
             end = NoneType if case.closes else DeviceQuarantined
-            await all_end_in(bench, Callers({"the caller that waits for it": stuck_caller}), end)
+            await all_end_in(bench, Callers({"the caller of the stuck call": stuck_caller}), end)
         await bench.expect_soon(
             lambda: crowd.kinds[-1:] == ["quarantined"], lambda: f"the device's events are {crowd.kinds}"
         )
@@ -195,7 +197,7 @@ class Procedures:
         except (DeviceQuarantined, TimeoutError) as error:
             self._bench.expect(isinstance(error, DeviceQuarantined), f"{name} hangs")
         else:
-            self._bench.expect(None, f"{name} answered {made!r}")
+            self._bench.expect(None, f"expected {name} to raise DeviceQuarantined, got {made!r}")
 
     async def _fails_again(self) -> None:
         again = await self._device.force_reset(grace=0, timeout=AGAIN_SECONDS)
@@ -207,14 +209,15 @@ class Procedures:
         case.release(self._setup)
         if stuck_caller is not None:
             await bench.expect_soon(
-                lambda: stuck_caller.ended, lambda: "the caller that waited for it still waits"
+                lambda: stuck_caller.ended,
+                lambda: "the caller of the stuck call still waits after the call's return",
             )
             bench.expect(
                 case.maintenance or stuck_caller.error is None,
-                f"the caller that waited for it got {stuck_caller.error!r}",
+                f"the caller of the stuck call got {stuck_caller.error!r}",
             )
         report = await device.force_reset(grace=1.0, timeout=AMPLE_SECONDS)
-        bench.expect(report.ok, f"the next reset: {report}")
+        bench.expect(report.ok, f"the reset after the call's return failed: {report}")
         bench.expect(device.generation == self._generation + 1, f"generation {device.generation}")
         self._check_calls(case.resets + 1)
         await all_end_in(bench, self._crowd.in_waits, DeviceQuarantined, DeviceReset)
@@ -222,13 +225,11 @@ class Procedures:
 
 
 async def all_end_in(bench: Bench, callers: Callers, *errors: type[Exception | None]) -> None:
-    """Notes each that does not end in one of these errors."""
+    """Notes each caller that does not end in one of these errors."""
     await bench.expect_soon(
-        lambda: not callers.hanging(), lambda: f"no result and no error for {callers.hanging()}"
+        lambda: not callers.hanging(), lambda: f"neither a result nor an error for {callers.hanging()}"
     )
-    bench.expect(
-        not (unexpected := callers.unexpected(errors)), f"ended in another way than expected: {unexpected}"
-    )
+    bench.expect(not (unexpected := callers.unexpected(errors)), f"unexpected results: {unexpected}")
 
 
 async def _works(bench: Bench, device: Device) -> None:
@@ -236,14 +237,14 @@ async def _works(bench: Bench, device: Device) -> None:
     async with device.create_stream() as stream, device.allocate(len(SENT)) as memory:
         stream.copy(memory, SENT)
         await stream.copy(back, memory)
-    bench.expect(back == SENT, "a copy returned wrong bytes afterwards")
+    bench.expect(back == SENT, "after the last reset, a copy returned wrong bytes")
 
 
 # --- waits in threads of their own ----------------------------------------------------------------------------------
 
 
 async def end_waits_without_abort(bench: Bench) -> float:
-    """Threads in waits that cannot be aborted may stay there: the reset goes on, and ends the waits."""
+    """Checks that threads in waits that cannot be aborted do not stop a reset, and that the reset ends the waits."""
     simulator.set_abort_supported(supported=False)
     try:
         await _end_waits(bench)

@@ -1,4 +1,4 @@
-"""The tables of the proofs fit the current code: otherwise a gap would be found only in the longest run, or never."""
+"""The tables of the proofs fit the current code. Without this check, only the longest run would find a gap, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler that the part `schedules` uses, with threads that do not use ACL."""
+"""The scheduler of the part `schedules`, tested with threads that do not use ACL."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ os._exit(0)
 
 
 class TakeNumbers:
-    """Three threads take a number under a lock, read the clock and wait for their turn."""
+    """Three threads: each takes a number under a lock, and waits until the threads with lower numbers have ended."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
         self.order: list[str] = []
 
     def once(self, strategy: Strategy, grain: Grain = Grain.LOCKS) -> list[int]:
-        """Runs once; returns the decisions."""
+        """Runs the threads once; returns the decisions."""
         self.order.clear()
         assert self.scheduler.run(self._drive, strategy, grain=grain)
         assert self.scheduler.problems == []
@@ -139,7 +139,7 @@ def test_deadlock_is_reported_with_the_stacks_of_all_threads() -> None:
 
 
 def _run(program: str) -> str:
-    """Runs in a process of its own: threads of an aborted run wait for ever."""
+    """Runs a program in a process of its own, because threads of an aborted run wait for ever."""
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )

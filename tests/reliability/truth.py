@@ -1,17 +1,18 @@
-"""Truth: every await is compared with an oracle of the tasks that were made to fail: none is missed or misattributed.
+"""Truth: every await is compared with an oracle of the tasks that were made to fail; none is missed or misattributed.
 
-A round is one await of a ticket, event, own event, stream, device, upload or download, or a `.result()` on a thread.
-Each of five processes finds failures in its own way: by one of two registrations, by one of them while another library
-synchronizes the devices, or by synchronizing. In each, half of the devices have a thread for each wait.
+A round is one await of a ticket, event, stream, device, upload or download, or of an event that the script created
+itself (own event), or a `.result()` on a thread. Each of five processes finds failures in its own way: by one of two
+registrations (two processes), by one of them while another library synchronizes the devices (two processes), or by
+synchronizing. In each process, half of the devices have a thread for each wait. The outcomes are:
 
 - wrong: the bytes are wrong, or the failure raised is not the first that the await covers or depends on;
 - missed: nothing was raised, although a task that the await covers or depends on failed;
-- spurious: an error was raised, although no such task failed. If failures are found by synchronizing, this is allowed;
-- doubtful: a wait for an event on the stream took a second or more, so a failure after it may be attributed to it.
+- spurious: an error was raised, although no such task failed. This is allowed if failures are found by synchronizing;
+- doubtful: a wait for an event on the stream took a second or more, so a later failure may be attributed to the wait.
 
 A failure without a device event is a finding too, and so is an uncollected failure without a warning.
-While another library synchronizes, no wait for an event times out, because the runtime does not report that. Slow: the
-engine is also built with each bug of `truth_bugs.py`, and each bug must be noticed.
+While another library synchronizes, no wait for an event times out, because the runtime does not report such a time-out.
+Slow: the engine is also built with each bug of `truth_bugs.py`, and each bug must be noticed.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ ROUNDS: Final = {Scale.QUICK: 400, Scale.DEFAULT: 2_000, Scale.SLOW: 10_000}
 MODES: Final = ("acl", "runtime", "acl, other", "runtime, other", "confirmed")
 AT_ONCE: Final = 2
 COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "spurious", "doubtful")
-SHARE: Final = 0.3  # of the limit, for one process: two run at a time, so all take three times as long
+SHARE: Final = (
+    0.3  # the share of the limit for one process: five run, two at a time, so all take three times as long
+)
 BUG_ROUNDS: Final = 250
 BUG_SEEDS: Final = 20  # about half of the runs find the rarest bug
 ENDS_SECONDS: Final = 5.0
 
 
 def _child(mode: str, rounds: int, seed: int, seconds: float, package: Path | None = None) -> dict[str, Any]:
-    """Runs one process; returns its tally. `package`: a folder with the aioacl to use."""
+    """Runs one process; returns its tally. `package` is the folder with the aioacl to use, if not the installed one."""
     command = [
         sys.executable,
         "-m",
@@ -64,13 +67,15 @@ def _child(mode: str, rounds: int, seed: int, seconds: float, package: Path | No
             env=os.environ | ({"PYTHONPATH": str(package)} if package else {}),
         )
     except subprocess.TimeoutExpired as error:
-        return {"findings": [f"it did not end within {seconds:.0f} s: {str(error.stderr)[-2000:]}"]}
+        return {"findings": [f"the process did not end within {seconds:.0f} s: {str(error.stderr)[-2000:]}"]}
     try:
         tally: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        tally = {"findings": [f"it ended with {ended.returncode} and no tally"]}
+        tally = {"findings": [f"the process ended with status {ended.returncode}, without a tally"]}
     if ended.stderr or ended.returncode:
-        tally["findings"].append(f"it ended with {ended.returncode}, stderr: {ended.stderr[-2000:]}")
+        tally["findings"].append(
+            f"the process ended with status {ended.returncode}, stderr: {ended.stderr[-2000:]}"
+        )
     return tally
 
 
@@ -86,7 +91,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     """Runs all modes, two at a time."""
     outcome = Outcome()
     limit = LIMIT_SECONDS[scale] * SHARE
-    each = -(-ROUNDS[scale] // 4)  # two strategies, two registrations
+    each = -(-ROUNDS[scale] // 4)  # divided by two strategies and two registrations
     with ThreadPoolExecutor(AT_ONCE) as pool:
         tallies = list(pool.map(lambda mode: _child(mode, each, seed, limit), MODES))
     rows = [f"{'await, waits=':<22} {'failures by':<15} " + " ".join(f"{column:>9}" for column in COLUMNS)]

@@ -1,4 +1,4 @@
-"""Objects for the scenarios of the truth part: two devices, their buffers, a kernel; and how tasks are made to fail."""
+"""Objects for the scenarios of the truth part: two devices, their buffers, a kernel; and a way to make tasks fail."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ BLOBS: Final = (
     4096,
     (2 << 20) + 512,
 )  # sizes in bytes that the streams of a scenario upload and download
-PIECE_BYTES: Final = 1 << 20  # of which upload() and download() make one copy each
+PIECE_BYTES: Final = 1 << 20  # upload() and download() make one copy for each piece of this size
 KERNEL: Final = "nothing"
-# Codes of failed tasks after which a new stream is enough. Each is used once, so a code identifies its task.
+# Codes of failed tasks after which a new stream is enough.
 EVENT_TIMEOUT: Final = 507001  # only a wait for an event that times out has this code
 CODES: Final = (
     507011,
@@ -49,7 +49,7 @@ PATIENCE_SECONDS: Final = 60.0
 
 @dataclass
 class Board:
-    """One device, and the objects that are created on it once."""
+    """One device, and the objects that are created once and used by all scenarios."""
 
     device: aioacl.Device
     acl: Any
@@ -58,11 +58,11 @@ class Board:
     own: list[aioacl.Event] = field(default_factory=list[aioacl.Event])
     pinned: list[aioacl.PinnedBuffer] = field(default_factory=list[aioacl.PinnedBuffer])
     function: Any = None
-    other_stream: Any = None  # a separate stream, of which the engine has no record
+    other_stream: Any = None  # a stream that is created by hand, so the engine has no record of it
     notifies: list[Any] = field(default_factory=list[Any])
 
     async def create_objects(self, stack: AsyncExitStack) -> None:
-        """Creates all of them."""
+        """Creates all objects; the stack destroys them."""
         device = self.device
         self.cells = [await stack.enter_async_context(device.allocate(CELL_BYTES)) for _ in range(CELLS)]
         self.blobs = [await stack.enter_async_context(device.allocate(size)) for size in BLOBS]
@@ -89,7 +89,7 @@ class Board:
         self.acl.aclrtLaunchKernelWithHostArgs(self.function, 1, stream, ffi.NULL, args, 8, ffi.NULL, 0)
 
     def await_notify(self, stream: aioacl.Stream, number: int) -> None:
-        """Enqueues by hand a wait for a notify, and on another stream the record that ends it. One wait at a time."""
+        """Enqueues a wait for a notify by hand, and on another stream the record that ends the wait."""
         self.acl.aclrtRecordNotify(self.notifies[number], self.other_stream)
         self.acl.aclrtWaitAndResetNotify(self.notifies[number], stream, 0)
 
@@ -104,14 +104,14 @@ class Bench:
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
-        """Opens both."""
+        """Opens both devices."""
         for index in (2 * self.number, 2 * self.number + 1):
             device = await self._stack.enter_async_context(aioacl.open_device(index, self.strategy))
             self.boards.append(Board(device, on(device)))
             await self.boards[-1].create_objects(self._stack)
 
     async def close(self) -> None:
-        """Closes both."""
+        """Closes both devices."""
         await self._stack.aclose()
 
 
@@ -120,11 +120,11 @@ class FailureListener:
 
     def __init__(self, device: aioacl.Device) -> None:
         self._events = device.events()
-        self.received: dict[int, list[tuple[int, int]]] = {}  # positions and codes by stream
+        self.received: dict[int, list[tuple[int, int]]] = {}  # the positions and codes of failures, by stream
         self.missed = 0
 
     def was_reported(self, failure: Failure, *, exactly: bool) -> bool:
-        """Whether the failure was reported."""
+        """Whether the failure was reported; if not `exactly`, any failure of its stream is enough."""
         reported = self.received.get(failure.queue.id, [])
         if not exactly:
             return bool(reported)
@@ -134,7 +134,7 @@ class FailureListener:
         )
 
     async def wait(self, holds: Callable[[], bool], seconds: float) -> bool:
-        """Listens until the condition holds; False if it does not in time."""
+        """Listens until the condition holds. Returns False if the condition does not hold in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not holds():
@@ -146,5 +146,5 @@ class FailureListener:
 
 
 def fail_next_task(stream: aioacl.Stream, code: int) -> None:
-    """Makes the next task of the stream fail with the code; with 0 it does not fail."""
+    """Makes the next task of the stream fail with the code; with code 0, the task does not fail."""
     simulator.fail_next(stream, code)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, the change to the code, and the mode of the part that must notice it."""
+    """A description, the change to the code, and the mode of the part that must notice the bug."""
 
     what: str
     file: str
@@ -28,7 +28,7 @@ class Bug:
     mode: str
 
     def apply(self, text: str) -> str:
-        """The changed text; ValueError if the text to change does not occur exactly once."""
+        """Returns the changed text. Raises ValueError if the text to change does not occur exactly once."""
         if text.count(self.find) != 1:
             raise ValueError(
                 f"{self.what}: the text to change occurs {text.count(self.find)} times, expected once"
@@ -76,7 +76,7 @@ BUGS: Final = (
 
 
 def try_all(outcome: Outcome, found_by: Callable[[str, Path], bool]) -> None:
-    """Builds the engine with each bug; `found_by` runs a mode with the package in that folder."""
+    """Builds the engine with each bug. `found_by` runs a mode with a package, and returns whether it has findings."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         library = Path(_acl.__file__ or "")

@@ -1,11 +1,11 @@
-"""A process of the truth part: scenarios on several pairs of devices at once, in one mode. It prints a tally last."""
+"""A process of the truth part: scenarios on several pairs of devices at once, in one mode. Its last line is a tally."""
 
 from __future__ import annotations
 
 import sys
 
 if __name__ == "__main__":
-    sys.path.append(sys.path.pop(0))  # `python -m` puts the checkout first
+    sys.path.append(sys.path.pop(0))  # `python -m` puts the checkout first on the path
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ MODES: Final = {
 
 
 class Other(threading.Thread):
-    """Acts as another library in the process: synchronizes the devices, and so takes the codes of failed tasks."""
+    """Acts as another library in the process: synchronizes the devices, which takes the codes of failed tasks."""
 
     def __init__(self, benches: list[Bench], seed: str) -> None:
         super().__init__(name="other-library", daemon=True)
@@ -58,7 +58,7 @@ class Other(threading.Thread):
                 self._contexts.append(context[0])
 
     def run(self) -> None:
-        """Synchronizes until it is stopped."""
+        """Synchronizes until the thread is stopped."""
         while not self._over.wait(self._rng.random() * 0.001):
             functions.aclrtSetCurrentContext(self._rng.choice(self._contexts))
             try:
@@ -67,7 +67,7 @@ class Other(threading.Thread):
                 self.taken += 1
 
     def stop(self) -> None:
-        """Stops it, and waits for its end."""
+        """Stops the thread, and waits for its end."""
         self._over.set()
         self.join()
 
@@ -86,7 +86,7 @@ class Campaign:
     async def run(self) -> None:
         """Runs the scenarios of all benches."""
         warnings.simplefilter("always")
-        warnings.showwarning = self._collect_warning  # type: ignore[assignment]  # the place of a warning does not matter
+        warnings.showwarning = self._collect_warning  # type: ignore[assignment]  # it ignores the place of a warning
         with ThreadPoolExecutor(THREADS) as pool:
             for bench in self._benches:
                 await bench.open()
@@ -124,7 +124,7 @@ class Campaign:
 
 
 def main(name: str, rounds: int, seed: int, seconds: float) -> None:
-    """Runs one mode and prints its tally."""
+    """Runs one mode, and prints its tally."""
     os.environ["AIOACL_SIM_DEVICES"] = str(2 * PAIRS)
     mode = MODES[name]
     detection.allow(mode.ways)
@@ -135,7 +135,7 @@ def main(name: str, rounds: int, seed: int, seconds: float) -> None:
     tally = campaign.tally
     exact = aioacl.library_info().failure_detection == "exact"
     if exact != mode.exact:
-        tally.find(f"unexpected failure detection: {aioacl.library_info().failure_detection}")
+        tally.find(f"unexpected kind of failure detection: {aioacl.library_info().failure_detection}")
     found = [f"violation: {text}" for text in simulator.violations()]
     result = {
         "counts": tally.counts,

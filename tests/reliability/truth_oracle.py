@@ -1,8 +1,8 @@
-"""The expected result of each await: a model of the streams, updated by the script that enqueues, not by the engine.
+"""The expected result of each await: a model of the streams. The script that enqueues updates it, not the engine.
 
 The script makes a task fail by a rule of the simulator, so the failing task and its code are known. An await covers the
-tasks of its stream up to its place. Through each wait for an event among them, it depends on the tasks that the event
-covers.
+tasks of its stream up to its place. If one of these is a wait for an event, the await depends on the tasks that the
+event covers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# A wait for an event that takes longer may have timed out. The runtime does not report which wait has.
+# A wait for an event that takes this long may have timed out. The runtime does not report which wait has timed out.
 SHORTEST_LIMIT_SECONDS: Final = 1.0
 NO, MAYBE, YES = 0, 1, 2
 
@@ -27,8 +27,8 @@ class Failure:
     place: int
     code: int
     what: str
-    reported: bool  # the runtime has a callback for its kind
-    position: int = 0  # in the engine's count; 0: not counted
+    reported: bool  # whether the runtime calls a callback for this kind of failure
+    position: int = 0  # its position in the engine's count; 0 if the engine does not count the task
     collected: int = NO
 
     def __str__(self) -> str:
@@ -37,20 +37,20 @@ class Failure:
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """One piece of work, in its order on its stream."""
+    """One piece of work, at its place on its stream."""
 
     place: int
     failure: Failure | None = None
     source: Queue | None = None  # the stream whose event it waits for
     at: int = 0  # the place on that stream
     since: float = 0.0
-    done: float = 0.0  # when an await that covers it has returned
-    counted: bool = True  # whether the engine counts it: not if it is enqueued by hand
+    done: float = 0.0  # the time when an await that covers the entry returned
+    counted: bool = True  # whether the engine counts the entry; it does not if the entry is enqueued by hand
 
 
 @dataclass(eq=False)
 class Queue:
-    """A native stream: what was enqueued on it."""
+    """A native stream, and the entries that were enqueued on it."""
 
     name: str
     device: int
@@ -58,14 +58,14 @@ class Queue:
     peers: list[Queue]  # the other streams of the scenario
     entries: list[Entry] = field(default_factory=list[Entry])
     placed: int = 0  # the place of the newest entry that was enqueued
-    counted: int = 0  # the newest position, which counts only what the engine counts
-    depth: int = 0  # the longest chain of waits for events up to here
+    counted: int = 0  # the place of the newest entry that the engine counts
+    depth: int = 0  # the longest chain of waits for events that ends on this stream
 
     def __str__(self) -> str:
         return f"{self.name} (stream {self.id} of device {self.device})"
 
     def add(self, **facts: object) -> Entry:
-        """An entry that is about to be enqueued."""
+        """Adds an entry that is about to be enqueued."""
         entry = Entry(len(self.entries) + 1, since=time.monotonic(), **facts)  # type: ignore[arg-type]
         self.entries.append(entry)
         return entry
@@ -81,15 +81,15 @@ class Queue:
             self.depth = max(self.depth, entry.source.depth + 1)
 
     def own(self, place: int) -> Failure | None:
-        """The stream's own first failing task up to the place."""
+        """Returns the first failing task of this stream up to the place."""
         return next((e.failure for e in self.entries[:place] if e.failure is not None), None)
 
     def links(self, place: int) -> Iterator[Entry]:
-        """The waits for events up to the place."""
+        """Returns the waits for events up to the place."""
         return (entry for entry in self.entries[:place] if entry.source is not None)
 
     def first(self, place: int) -> Failure | None:
-        """What an await up to the place must raise: the stream's own first failure, else the first it depends on."""
+        """Returns what an await up to the place must raise: the first failure of this stream, else of its sources."""
         found = self.own(place)
         if found is not None:
             return found
@@ -100,7 +100,7 @@ class Queue:
         return None
 
     def all(self, place: int) -> list[Failure]:
-        """Every failure up to the place, and every failure that it depends on."""
+        """Returns every failure up to the place, and every failure on which the entries up to there depend."""
         found = {id(e.failure): e.failure for e in self.entries[:place] if e.failure is not None}
         for link in self.links(place):
             if link.source is not None:
@@ -123,7 +123,7 @@ class Queue:
         )
 
     def doubtful(self, place: int, now: float) -> list[Failure]:
-        """The failures that may be attributed to work up to the place, although that work has not failed.
+        """Returns the failures that may be attributed to work up to the place, although that work has not failed.
 
         The code of a stream does not identify the task, and the code of a device does not identify the stream. So if a
         wait for an event is slow, the failure of any task of the scenario may be attributed to that wait.
@@ -138,7 +138,7 @@ class Queue:
 
 
 def collect(failures: Iterable[Failure], code: int | None) -> None:
-    """Notes that an await raised that code: of a known failure, or of one of several."""
+    """Notes that an await raised the code of one of these failures. If several have the code, each may be meant."""
     candidates = [failure for failure in failures if failure.code == code]
     for failure in candidates:
         failure.collected = max(failure.collected, YES if len(candidates) == 1 else MAYBE)

@@ -1,8 +1,8 @@
 """One scenario of the truth part: streams of two devices, random work, tasks that fail, and many awaits.
 
 The script enqueues on the loop's thread and notes each entry in the oracle. Awaits run at the same time, as tasks of
-the loop and as `.result()` on threads. At the end every failure must have been reported; each uncollected failure must
-have emitted a warning.
+the loop and as `.result()` on threads. At the end every failure must have been reported, and each uncollected failure
+must have emitted a warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS: Final = 50
 
 
 class Scenario(Script):
-    """One scenario; the docstring of the module describes it."""
+    """One scenario. The docstring of the module describes it."""
 
     # --- a whole scenario ---------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ class Scenario(Script):
                 break
         for run in self.runs:
             self._release(run)
-        for _ in range(4):  # late awaits
+        for _ in range(4):  # awaits after all work was enqueued
             self._begin_awaits(self.rng.choice(self.runs))
         await self._join()
         await self._check_reports(listeners)
@@ -69,25 +69,25 @@ class Scenario(Script):
             _, late = await asyncio.wait(self.readers, timeout=PATIENCE_SECONDS)
             if late:
                 self.tally.find(
-                    f"scenario {self.name}: {len(late)} awaits do not end: {[str(one) for one in late][:3]}"
+                    f"scenario {self.name}: {len(late)} awaits did not end: {[str(one) for one in late][:3]}"
                 )
                 raise TimeoutError(self.name)
 
     async def _idle(self, run: Run) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not run.stream.query():  # noqa: ASYNC110 - an await would collect its failure
+            while not run.stream.query():  # noqa: ASYNC110 - an await would collect the stream's failure
                 await asyncio.sleep(0.001)
 
     async def _destroyed(self, run: Run) -> None:
-        """Waits until a closed stream is destroyed; until then, the next scenario's waits for the device cover it."""
+        """Waits until a closed stream is destroyed. Until then, the next scenario's waits for the device cover it."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - nothing signals it
+            while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - no event exists
                 await asyncio.sleep(0.001)
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
     async def _step(self) -> bool:
-        """Does one step; False if no more rounds are required."""
+        """Makes one step. Returns False if no more rounds are required."""
         for run in self.runs:
             run.held -= run.held > 1
             if run.held == 1:
@@ -134,7 +134,7 @@ class Scenario(Script):
     # --- awaits -----------------------------------------------------------------------------------------------------
 
     def _begin_awaits(self, run: Run) -> bool:
-        """Starts awaits of the kind with the most missing rounds; False if none is missing."""
+        """Starts awaits of the kind with the most missing rounds. Returns False if no round is missing."""
         kind = self.tally.next_kind(self.bench.strategy)
         if kind is None:
             return False
@@ -165,7 +165,7 @@ class Scenario(Script):
                 await begin()
             except Exception as raised:
                 error = raised
-            if kind == "device":  # it may also cover work that was enqueued during the wait
+            if kind == "device":  # the await may also cover work that was enqueued during the wait
                 must = {queue: place for queue, place, _ in before}
                 before = [(queue, must.get(queue, 0), place) for queue, _, place in spans()]
             self.checker.end(self.row(kind), before, error, point.wrong() if point and not error else "")
@@ -233,7 +233,7 @@ class Scenario(Script):
             self._start(_joined(job))
 
     def _take(self, kind: str, point: Point | None, run: Run) -> None:
-        """Runs on a thread of the pool."""
+        """Waits by `.result()` on a thread of the pool, and checks the result."""
         queue, error = (point or run).queue, None
         place = point.place if point else 0 if run.renewing else queue.counted
         try:
@@ -275,7 +275,7 @@ class Scenario(Script):
         wrong = not up and run.value is not None and target != run.value
         place = len(queue.entries)
         self.checker.end(
-            self.row(kind), [(queue, place, place)], error, f"{kind}: other bytes" if wrong else ""
+            self.row(kind), [(queue, place, place)], error, f"{kind}: the bytes differ" if wrong else ""
         )
         run.value = run.value if not up else value if error is None else None
         run.failed, run.locked = run.failed or error is not None, False
@@ -283,7 +283,7 @@ class Scenario(Script):
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _exactly(self, failure: Failure) -> bool:
-        """Whether it must be reported with its own position: it cannot have been attributed to a slow wait."""
+        """Whether the failure must be reported with its own position, because no slow wait may have its code."""
         queue = failure.queue
         return self.tally.mode.exact and failure.reported and not queue.slow(queue.placed, NEVER)
 
@@ -291,14 +291,15 @@ class Scenario(Script):
         return [each for each in failures if not listener.was_reported(each, exactly=self._exactly(each))]
 
     async def _check_reports(self, listeners: list[FailureListener]) -> None:
-        """Checks that every first failure of a stream is reported, whether it was awaited or not."""
+        """Checks that the first failure of every stream was reported, even if no await covered it."""
         for listener, board in zip(listeners, self.bench.boards, strict=True):
             index = board.device.index
             first = [f for queue in self.queues if queue.device == index and (f := queue.own(queue.placed))]
 
             unreported = partial(self._unreported, listener, first)
 
-            # A renewed stream may have the id of the old one, and an old report may match a later failure: count too.
+            # A renewed stream may have the id of the old one, so an old report may match a later failure. Therefore
+            # the number of failures is checked too.
             def all_reported(
                 unreported: Any = unreported, board: Board = board, least: int = len(first)
             ) -> bool:

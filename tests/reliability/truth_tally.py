@@ -1,4 +1,4 @@
-"""The results of the truth part's rounds: what the oracle expected of each await, and what it returned or raised."""
+"""The results of the truth part's rounds: the expected and the actual result of each await."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class Mode:
-    """How failures are found, and whether another library synchronizes."""
+    """The way in which failures are found, and whether another library synchronizes."""
 
     name: str
-    ways: int  # of lib.AIO_EXACT_*; 0: confirmed
-    other: bool  # another library synchronizes the devices
+    ways: int  # a value of lib.AIO_EXACT_*; 0 if failures are found by synchronizing
+    other: bool  # whether another library synchronizes the devices
 
     @property
     def timeouts(self) -> bool:
-        """Whether waits for events time out: the runtime has no callback for them, so other code may take it."""
+        """Whether waits for events may time out. No callback reports it, so another library may take the code."""
         return not self.other
 
     @property
@@ -40,10 +40,10 @@ class Mode:
 
 @dataclass
 class Tally:
-    """The counts of one process, by kind and strategy, and what was found."""
+    """The counts of one process, by kind and strategy, and its findings."""
 
     mode: Mode
-    rounds: int  # required of each kind and strategy
+    rounds: int  # the required number for each kind and strategy
     counts: dict[str, Counter[str]] = field(default_factory=dict[str, "Counter[str]"])
     injected: Counter[str] = field(default_factory=Counter[str])
     reported: Counter[str] = field(default_factory=Counter[str])
@@ -52,7 +52,7 @@ class Tally:
     begun: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def next_kind(self, strategy: str) -> str | None:
-        """The kind of await with the most missing rounds, or None."""
+        """Returns the kind of await with the most missing rounds; None if no round is missing."""
         kind = min(KINDS, key=lambda kind: self.begun[kind, strategy])
         return kind if self.begun[kind, strategy] < self.rounds else None
 
@@ -83,7 +83,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """Its row in the table."""
+        """The key of the await's row in the table."""
         return f"{self.kind}/{self.strategy}"
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Row:
 
 
 class Checker:
-    """Compares what awaits have raised with what they had to raise."""
+    """Compares the results of awaits with the expected ones."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -101,7 +101,7 @@ class Checker:
     ) -> None:
         """Checks an await that ended. `spans`: for each queue, the places up to which it must and may cover."""
         tally, now = self._tally, time.monotonic()
-        if error is None:  # an await that raises may end before the work does
+        if error is None:  # an await that raises may end before the work has ended
             for queue, place, _ in spans:
                 queue.seen(place, now)
         expected = [first for queue, place, _ in spans if (first := queue.first(place))]
@@ -110,7 +110,7 @@ class Checker:
             tally.note(row, "must fail")
         if error is None:
             if expected:
-                tally.note(row, "missed", f"nothing was raised, expected {expected[0]}")
+                tally.note(row, "missed", f"expected {expected[0]}, but nothing was raised")
             elif data:
                 tally.note(row, "wrong", data)
         else:
@@ -128,7 +128,8 @@ class Checker:
         code = error.code if isinstance(error, AclError) else None
         known = [failure for queue, _, place in spans for failure in queue.all(place)]
         doubtful = [failure for queue, _, place in spans for failure in queue.doubtful(place, now)]
-        # A device has several streams. Or an enqueue meanwhile was refused because of a failure that was known by then.
+        # Several failures are possible if the await covers several streams or copies. They are also possible if work
+        # was enqueued during the wait.
         several = row.kind in ("upload", "download", "device") or any(
             place != last for _, place, last in spans
         )
@@ -143,12 +144,12 @@ class Checker:
         elif not tally.mode.exact:
             collect([*known, *doubtful], code)
         elif expected:
-            tally.note(row, "wrong", f"raised {error!r}, expected {expected[0]}")
+            tally.note(row, "wrong", f"expected {expected[0]}, but {error!r} was raised")
         else:
             tally.note(row, "spurious", f"raised {error!r}, although none of {spans_text(spans)} failed")
 
     def refused(self, row: Row, queue: Queue, source: tuple[Queue, int] | None, error: AclError) -> None:
-        """Checks a refused enqueue: the stream has failed, or the one whose event it should wait for."""
+        """Checks a refused enqueue: its stream must have failed, or the stream whose event it should wait for."""
         spans = [(queue, len(queue.entries), len(queue.entries))]
         spans += [(source[0], source[1], source[1])] if source else []
         now = time.monotonic()
@@ -158,10 +159,10 @@ class Checker:
             collect(known, error.code)
         else:
             self._tally.note(
-                row, "spurious", f"refused with {error!r}, although none of {spans_text(spans)} fails"
+                row, "spurious", f"refused with {error!r}, although none of {spans_text(spans)} failed"
             )
 
 
 def spans_text(spans: Sequence[tuple[Queue, int, int]]) -> str:
-    """The work that an await covers, as text."""
+    """Returns a text that names the work that an await covers."""
     return ", ".join(f"{queue} up to {place}" for queue, place, _ in spans)

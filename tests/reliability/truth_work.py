@@ -1,4 +1,4 @@
-"""What the scenarios of the truth part enqueue: each entry is noted in the oracle, and some are made to fail."""
+"""Enqueues the work of the truth part's scenarios. Each entry is noted in the oracle, and some are made to fail."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ TIMEOUT: Final = "a wait for an event that times out"
 
 @dataclass(eq=False)
 class Run:
-    """A stream, and what the script has recorded of it."""
+    """A stream, and the state that the script records for it."""
 
     stream: aioacl.Stream
     board: Board
     queue: Queue
     blob: aioacl.DeviceBuffer | None = None
-    value: bytes | None = None  # the byte of the whole blob, from the last upload
-    locked: bool = False  # an operation of several enqueues is in progress
+    value: bytes | None = None  # the bytes of the blob after the last upload
+    locked: bool = False  # an operation that enqueues several times is in progress
     failed: bool = False
     renewing: bool = (
-        False  # it gets a new native stream now, so a wait for the device need not cover the old one
+        False  # the stream is being renewed, so a wait for the device need not cover the old native stream
     )
-    held: int = 0  # steps until it is released
+    held: int = 0  # the number of steps until the held stream is released; 0 if it is not held
 
 
 @dataclass(eq=False)
 class Point:
-    """A ticket or an event, and how far it covers its stream."""
+    """A ticket or an event, and the place up to which it covers its stream."""
 
     queue: Queue
     place: int
@@ -58,10 +58,10 @@ class Point:
     expected: bytes | None = None
 
     def wrong(self) -> str:
-        """A text if the bytes that came differ from those that were sent, otherwise ""."""
+        """Returns a text if the copied bytes differ from the bytes that were sent, otherwise ""."""
         if self.target is None or self.expected is None or self.target == self.expected:
             return ""
-        return f"{bytes(self.target[:4])!r}... came, expected {self.expected[:4]!r}..., at {self.place} of {self.queue}"
+        return f"expected {self.expected[:4]!r}..., got {bytes(self.target[:4])!r}..., at {self.place} of {self.queue}"
 
 
 @dataclass(eq=False)
@@ -80,10 +80,10 @@ class Script:
     tickets: list[Point] = field(default_factory=list[Point])
     events: list[Point] = field(default_factory=list[Point])
     own: dict[int, Point] = field(default_factory=dict[int, Point])
-    cells: dict[int, int] = field(default_factory=dict[int, int])  # how many cells of each device are in use
+    cells: dict[int, int] = field(default_factory=dict[int, int])  # the number of used cells of each device
     notified: dict[int, int] = field(
         default_factory=dict[int, int]
-    )  # how many notifies of each device are in use
+    )  # the number of used notifies of each device
     written: list[tuple[int, Queue, int, bytes]] = field(default_factory=list[tuple[int, Queue, int, bytes]])
     readers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
@@ -92,7 +92,7 @@ class Script:
         self.failing = self.rng.choice(FAILING)
 
     def row(self, kind: str) -> Row:
-        """The name for the table."""
+        """Returns the description of an await in this scenario."""
         return Row(self.name, kind, self.bench.strategy)
 
     # --- work -------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Script:
         counted: bool = True,
         source: Point | None = None,
     ) -> Any:
-        """Returns the result of the call; None if it was refused."""
+        """Enqueues an entry by the call, and notes it. Returns the call's result; None if the call was refused."""
         queue, at = run.queue, source.place if source else 0
         failure = Failure(queue, len(queue.entries) + 1, code, what, reported) if code else None
         entry = queue.add(failure=failure, counted=counted, source=source.queue if source else None, at=at)
@@ -173,7 +173,7 @@ class Script:
         self._write(run, "staged copy up", value, lambda cell: run.stream.copy(cell, value))
 
     def _readable(self, run: Run) -> tuple[int, bytes] | None:
-        """A cell whose bytes are written before the stream reaches its next entry."""
+        """Chooses a cell whose bytes are written before the stream reaches its next entry."""
         queue = run.queue
         reach = {link.source: link.at for link in queue.links(queue.placed)}
         reach[queue] = queue.placed
@@ -223,7 +223,7 @@ class Script:
             self._ticket(run, self._enqueue(run, "wait for an event", wait, source=point))
 
     def _wait_that_times_out(self, run: Run) -> None:
-        """A wait can time out only if its event is not complete, so its source is held."""
+        """Enqueues a wait that times out. Its source is held, because a wait for a complete event cannot time out."""
         sources = [each for each in self.runs if each is not run and not each.locked and not each.failed]
         if not sources:
             return

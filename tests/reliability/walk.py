@@ -1,9 +1,9 @@
 """One random walk of sets, resets and queries by several threads, through C and through lowlevel, against the model.
 
 Threads take turns, one at a time, so the seed determines everything. A step makes one call and compares its result and
-the state with the model. Each device is used in one of three ways: by lowlevel alone, whose counts are then the
-runtime's; by C alone, as a foreign library would; or by both, so that each finds changes that the other has made
-without notice.
+the state with the model. Each device is used in one of three ways. If only lowlevel uses it, lowlevel's counts equal
+the runtime's. If only C uses it, C acts as a foreign library. If both use it, each meets unannounced changes by the
+other.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ WAYS: Final = (HAND, HAND, C, EITHER, EITHER)
 DEVICES: Final = len(WAYS)
 THREADS: Final = 4
 CONTEXTS: Final = 4
-GATES: Final = (60, 61, 62)  # indices of no existing device
+GATES: Final = (60, 61, 62)  # indices without a device
 TURNS: Final = (1, 1, 2, 3, 5, 8, 13, 34, 89, 233)
-FAULTY_TURNS: Final = 0.25  # share of the long turns
+FAULTY_TURNS: Final = 0.25  # the share of long turns in which resets fail
 LONG_TURN: Final = 34
 RENEWED_TURNS: Final = 0.02
-API_TURNS: Final = 0.01  # share of the turns of one step
+API_TURNS: Final = 0.01  # the share of one-step turns in which a device is opened and closed
 CODES: Final = (507000, 507033, 507899)
 ACTS: Final = ("aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce")
 IN_C: Final = (lib.aio_u_aclrtSetDevice, lib.aio_u_aclrtResetDevice, lib.aio_u_aclrtResetDeviceForce)
@@ -85,7 +85,7 @@ class Actor:
                 self._ended.put(None)
 
     def take(self, turn: Callable[[], object]) -> None:
-        """Runs a turn to its end; raises what it raised."""
+        """Runs a turn to its end. Raises the error of the turn."""
         self._turns.put(turn)
         error = self._ended.get()
         if error is not None:
@@ -98,7 +98,7 @@ class Actor:
 
 
 class Walk:
-    """A walk of that many steps. The same seed makes the same walk."""
+    """A walk with a number of steps. The same seed makes the same walk."""
 
     def __init__(self, seed: str, steps: int) -> None:
         self._rng = random.Random(seed)
@@ -109,7 +109,7 @@ class Walk:
         self._managers = [manager_of(index) for index in range(DEVICES)]
         self._contexts: list[Context] = []
         self._gone: list[Context] = []
-        self._dead = 0  # how often a destroyed context was bound, which the usage checker reports
+        self._dead = 0  # how often the walk bound a destroyed context, which the usage checker reports
         self._violations = simulator.stats().violations
         self._actors: list[Actor] = []
         self._retained = control_function("aclsim_retain_count", "int (*)(int32_t)")
@@ -124,7 +124,7 @@ class Walk:
         self._found = ffi.new("aclrtContext *")
 
     def run(self) -> None:
-        """Walks, and leaves the devices as they were. Raises Divergence if a result differs from the model."""
+        """Runs the walk, and leaves the devices as they were. Raises Divergence if a result differs from the model."""
         try:
             self._actors = [Actor() for _ in range(THREADS)]
             self._actors[0].take(self._learn_primary_contexts)
@@ -136,7 +136,7 @@ class Walk:
                 actor.end()
 
     def _learn_primary_contexts(self) -> None:
-        """A device keeps its primary context's handle for ever: no explicit context of the walk gets it."""
+        """Queries the primary contexts. Their handles never change, so no explicit context gets one of them."""
         for device in range(DEVICES):
             for step in (Walk._set, Walk._get_context, Walk._force):
                 step(self, self._actors[0].binding, device)
@@ -173,7 +173,7 @@ class Walk:
         self._compare_calls()
 
     def _faulty(self, actor: Actor, length: int) -> None:
-        """A turn in which some resets of a device fail, or succeed and return a failure."""
+        """Runs a turn in which some resets of a device fail, or succeed and return a failure."""
         rng = self._rng
         fault = Fault(
             rng.randrange(DEVICES),
@@ -188,10 +188,10 @@ class Walk:
             self._world.fault = fault
             actor.take(lambda: self._steps(actor.binding, length))
             self._world.fault = None
-        self._same("hits of a rule", armed.hits, fault.hits)
+        self._same("the hits of the rule", armed.hits, fault.hits)
 
     def _open_and_close(self, device: int) -> None:
-        """An open on top of counts by hand: it refuses more sets and resets, and keeps the counts."""
+        """Opens a device that lowlevel may have set. lowlevel then refuses sets and resets, and keeps its counts."""
         binding, world = Binding(), self._world
         opened = aioacl.open_device(device).result()
         world.act(binding, SET, device)
@@ -199,7 +199,7 @@ class Walk:
         self._calls[SET] += 1
         self._compare(device)
         for act in (SET, RESET, FORCE):
-            self._same("refused while it is open", self._code_by_hand(act, device), None)
+            self._same("lowlevel's refusal while the device is open", self._code_by_hand(act, device), None)
         self._compare_calls()
         opened.close().result()
         own = world.own[device]
@@ -213,7 +213,7 @@ class Walk:
         self.done += 1
 
     def _tidy(self) -> None:
-        """Releases everything, on the thread of any actor."""
+        """Releases everything. Any actor's thread can do this."""
         binding = self._actors[0].binding
         for context in self._contexts:
             self._same("destroy", lib.aio_u_aclrtDestroyContext(context.handle), 0)
@@ -261,7 +261,7 @@ class Walk:
         self._calls[act] += calls_runtime
         self._same(BY_HAND[act].__name__, self._code_by_hand(act, device), expected)
         if not calls_runtime:
-            self._same("calls of it", self._called(act), self._calls[act])
+            self._same(f"the calls of {ACTS[act]}", self._called(act), self._calls[act])
         return expected
 
     @staticmethod
@@ -274,7 +274,7 @@ class Walk:
         return 0
 
     def _no_device(self, binding: Binding, device: int) -> str:
-        """A call for an index without a device."""
+        """Makes calls for an index without a device."""
         act = self._rng.randrange(3)
         missing = DEVICES + device
         self._calls[act] += 1
@@ -286,12 +286,12 @@ class Walk:
         self._same(
             f"{BY_HAND[act].__name__} of none", answer, NO_SUCH_DEVICE if calls_runtime else RELEASED_ALREADY
         )
-        self._same("its own count", manager_of(missing).counts.now.retained, 0)
+        self._same("lowlevel's count of no device", manager_of(missing).counts.now.retained, 0)
         return "no such device"
 
     def _state(self, _: Binding, device: int) -> str:
         wrong = self._states[device % len(GATES)].step(self._rng)
-        self._same("a step of states", wrong, "")
+        self._same("an event for a state", wrong, "")
         return "event for a state"
 
     # --- steps: contexts ---------------------------------------------------------------------------------------------
@@ -309,7 +309,9 @@ class Walk:
         self._same("aclrtGetCurrentContext", code, NO_CONTEXT if found is None else 0)
         if found is not None and found.handle is None:
             found.handle = self._found[0]
-        elif found is not None:  # also for a primary context: a device that is set again has the same one
+        elif (
+            found is not None
+        ):  # holds for a primary context too: a device that is set again has the same one
             self._same("the context", self._found[0], found.handle)
         return "query the context"
 
@@ -317,7 +319,7 @@ class Walk:
         code = lib.aio_u_aclrtGetPrimaryCtxState(device, ffi.NULL, self._int)
         active = int(self._world.counts[device].retained > 0)
         self._same("aclrtGetPrimaryCtxState", (code, self._int[0]), (0, active))
-        return "query whether it is set"
+        return "query whether the device is set"
 
     def _make_context(self, binding: Binding, device: int) -> str:
         if len(self._contexts) == CONTEXTS:
@@ -338,7 +340,7 @@ class Walk:
         return "destroy an explicit context"
 
     def _bind(self, binding: Binding, device: int) -> str:
-        """An explicit context, alive or not, or the device's primary one, or that of another thread."""
+        """Binds the thread to an explicit context, alive or not, or to a primary context."""
         known = [context for context in self._world.primary if context.handle is not None]
         choice = [*self._contexts, *self._gone, *known]
         if not choice:
@@ -378,8 +380,8 @@ class Walk:
         return int(self._count_calls(self._names[act]))
 
     def _compare_calls(self) -> None:
-        """Checks that C received only the calls that lowlevel admitted, once each."""
-        self._same("calls of each", [self._called(act) for act in range(3)], self._calls)
+        """Checks that C received each call that the walk made or that lowlevel admitted, and no other call."""
+        self._same("the calls of each function", [self._called(act) for act in range(3)], self._calls)
 
 
 Step = Callable[[Walk, Binding, int], str]

@@ -1,10 +1,10 @@
-"""The expected results of sets, resets and queries: counts by `aioacl._base.states`, contexts and bindings by ACL.
+"""The expected results of sets, resets and queries. `aioacl._base.states` has the rules of the counts.
 
-The rules beyond the counts: a thread is bound to a device (by setting it) or to a context. It finds a device's primary
-context while that is set, and an explicit context until it is destroyed, whatever happens to its device. The thread
-that releases a device loses its binding to any device. A query has an effect: a thread that queries its context and
-finds the binding dead is bound to nothing from then on. A thread that does not query is bound again once the device is
-set again.
+The rules of contexts and bindings are ACL's. A thread is bound to a device, if it has set the device, or to a context.
+A thread that is bound to a device finds the device's primary context while the device is set. An explicit context can
+be found until it is destroyed, even if its device is reset. The thread that releases a device loses its binding to any
+device. A query has an effect: if a thread queries its context and finds none, it is bound to nothing from then on. A
+thread that does not query is bound again once the device is set again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_SUCH_DEVICE: Final = 107001
 
 @dataclass(eq=False, slots=True)
 class Context:
-    """A context; a device's primary one is alive while the device is set."""
+    """A context. A device's primary context is alive while the device is set."""
 
     device: int
     primary: bool = False
@@ -43,7 +43,7 @@ class Context:
 
 @dataclass(eq=False, slots=True)
 class Binding:
-    """What a thread is bound to: to a device, to a context, or to nothing."""
+    """The binding of a thread: to a device, to a context, or to nothing."""
 
     device: int | None = None
     context: Context | None = None
@@ -51,9 +51,9 @@ class Binding:
 
 @dataclass(eq=False, slots=True)
 class Fault:
-    """A rule of the simulator: from the `first` reset of the device on, that many of them fail with the code.
+    """A rule of the simulator: beginning with reset number `first` of the device, `times` resets fail with the code.
 
-    They fail and change nothing or, if `works`, take effect and return the code nevertheless.
+    They change nothing. If `works`, they take effect, but return the code nevertheless.
     """
 
     device: int
@@ -78,7 +78,7 @@ class World:
 
     devices: int
     counts: list[Counts] = field(init=False)
-    own: list[Counts] = field(init=False)  # lowlevel's
+    own: list[Counts] = field(init=False)  # lowlevel's own counts
     released: list[int] = field(init=False)
     primary: list[Context] = field(init=False)
     fault: Fault | None = None
@@ -93,7 +93,7 @@ class World:
     # --- queries -------------------------------------------------------------------------------------------------
 
     def query(self, binding: Binding) -> Context | None:
-        """The context that the thread finds."""
+        """Returns the context that the thread finds."""
         found = binding.context
         if found is None and binding.device is not None:
             found = self.primary[binding.device]
@@ -103,7 +103,7 @@ class World:
         return found
 
     def failed(self, binding: Binding, code: int) -> int:
-        """A call failed: the binding fetched the runtime's error text, which queries the context."""
+        """Notes that a call failed. aioacl then fetches the runtime's error text, which queries the context."""
         if code:
             self.query(binding)
         return code
@@ -111,7 +111,7 @@ class World:
     # --- counts --------------------------------------------------------------------------------------------------
 
     def act(self, binding: Binding, act: int, device: int) -> int:
-        """The runtime's code for a set, a reset or a force reset."""
+        """Returns the runtime's code for a set, a reset or a force reset."""
         result = RULES[act](self.counts[device])
         if act == SET:
             self._set(binding, device, result)
@@ -122,8 +122,8 @@ class World:
             self._reset(binding, device, result)
             return self.failed(binding, result.code)
         if result.releases and not fault.works:
-            self.own[device] = Counts()  # lowlevel was notified nevertheless
-            return self.failed(binding, fault.code)  # undone: nothing has changed
+            self.own[device] = Counts()  # lowlevel was notified of the release, although the reset failed
+            return self.failed(binding, fault.code)  # the runtime's state has not changed
         self._reset(binding, device, result)
         return self.failed(binding, result.code or (fault.code if fault.works else 0))
 
@@ -141,35 +141,37 @@ class World:
             binding.device = None
 
     def by_hand(self, binding: Binding, act: int, device: int) -> tuple[int, bool]:
-        """lowlevel's result, and whether it calls the runtime: it refuses what its own counts do not allow."""
+        """Returns lowlevel's result, and whether it calls the runtime: only if its own counts allow the call."""
         own = self.own[device]
         result = RULES[act](own)
         if result.code:
             return result.code, False
         code = self.act(binding, act, device)
-        self.own[device] = own  # only a foreign reset is reported
+        self.own[device] = own  # lowlevel is not notified of its own reset, only of foreign ones
         if code == 0:
             self.own[device] = result.counts
-        elif code == states.RELEASED_ALREADY:  # other code has released it: lowlevel has no count left
+        elif (
+            code == states.RELEASED_ALREADY
+        ):  # other code has released the device, so lowlevel's count is void
             self.own[device] = Counts()
         return code, True
 
     # --- contexts ------------------------------------------------------------------------------------------------
 
     def made(self, binding: Binding, device: int, handle: Any) -> Context:
-        """The thread created an explicit context, which needs no set device, and is bound to it."""
+        """Notes that the thread created an explicit context, to which it is now bound. The device need not be set."""
         context = Context(device, handle=handle)
         binding.context, binding.device = context, None
         return context
 
     def destroyed(self, binding: Binding, context: Context) -> None:
-        """The thread destroyed a context: it loses the binding at once, other bound threads at their next query."""
+        """Notes that the thread destroyed a context. It is unbound at once, other threads at their next query."""
         context.alive = False
         if binding.context is context:
             self.query(binding)
 
     def bind(self, binding: Binding, context: Context) -> int:
-        """The code of aclrtSetCurrentContext."""
+        """Binds the thread to the context; returns the code of aclrtSetCurrentContext."""
         if not context.alive:
             return self.failed(binding, NO_SUCH_CONTEXT)
         binding.context, binding.device = context, None

@@ -1,6 +1,6 @@
 """Random events for a device's state: the state table, the manager that applies it, and the gate in C must agree.
 
-The table is repeated here in another form: which calls may pass in each state. The gate must enforce that.
+The table is repeated here in another form, with the calls that may pass in each state. The gate must enforce both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import random
 
 EVENTS: Final = tuple(Trigger)
-GENERATIONS: Final = 1 << 20  # for which the gate's word has room; 0 is not used
+GENERATIONS: Final = 1 << 20  # the number of generations for which the gate's word has room; 0 is not used
 LEADS: Final = {
     State.CLOSED: {Trigger.OPEN: State.OPEN, Trigger.FAIL: State.QUARANTINED},
     State.OPEN: {
@@ -34,7 +34,7 @@ LEADS: Final = {
     State.QUARANTINED: {Trigger.SEIZE: State.RESETTING, Trigger.FOREIGN: State.QUARANTINED},
 }
 ENDS_A_GENERATION: Final = frozenset({Trigger.REVIVE, Trigger.RELEASE, Trigger.FOREIGN})
-LONGEST_LEAP: Final = GENERATIONS // 4  # a gate treats a generation that is further ahead as an old one
+LONGEST_LEAP: Final = GENERATIONS // 4  # the gate treats a generation that is further ahead as an old one
 ENQUEUE, WAIT, LIFETIME = lib.AIO_ENQUEUE, lib.AIO_WAIT, lib.AIO_LIFETIME
 ANSWERS: Final = {
     State.CLOSED: lib.AIO_NOT_OPEN,
@@ -47,12 +47,12 @@ A_JOB: Final = -1
 
 
 def following(generation: int) -> int:
-    """The generation after this one."""
+    """Returns the generation after this one."""
     return (generation + 1) % GENERATIONS or 1
 
 
 class States:
-    """One device's state, walked at random. No device of the runtime has that index."""
+    """The state of one device, to which random events are applied. The runtime has no device with this index."""
 
     def __init__(self, index: int, generation: int) -> None:
         self._gate = Admission(index)
@@ -63,13 +63,13 @@ class States:
             lib.aio_gate_set(index, int(State.CLOSED), generation_of(index) + min(ahead, LONGEST_LEAP))
 
     def step(self, rng: random.Random) -> str:
-        """Applies one event, and checks its effects. Returns what is wrong, or ""."""
+        """Applies one event, and checks its effects. Returns a text about the first difference, or ""."""
         event = rng.choice(EVENTS)
         before = self.state
         refused = self._refuses(event)
         leads = LEADS[before].get(event)
         if refused is not (leads is None):
-            return f"{event} is {'refused' if refused else 'accepted'} in {before.name}"
+            return f"{event} was {'refused' if refused else 'accepted'} in {before.name}"
         if leads is not None:
             self.state = leads
             if event in ENDS_A_GENERATION:
@@ -89,7 +89,7 @@ class States:
         return False
 
     def _seen(self, kind: int) -> str:
-        """Compares the manager, the gate's word, and which calls the gate lets in, with the model."""
+        """Compares the manager, the gate's word, and the gate's answers to calls with the model."""
         now = (self.state, self.generation)
         if (self._gate.state, self._gate.generation) != now:
             return f"the manager is {self._gate.state.name} at {self._gate.generation}, expected {now}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 180.0, Scale.SLOW: 1200.0}
 LONGEST_WALK: Final = 50_000
-RULE_OF_THREE: Final = 3  # no failure in n tries: with 95 % confidence the rate is below 3/n
+RULE_OF_THREE: Final = 3  # if n tries have no failure, the rate is below 3/n with 95 % confidence
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Walked:
 
 
 def walked(seeds: Sequence[str], steps: int) -> Walked:
-    """Walks, in a process that has not loaded a library; ends at the first divergence."""
+    """Runs walks in a process that has not loaded a library. Ends at the first divergence."""
     import aioacl
     from tests.reliability.walk import DEVICES, Divergence, Walk
 
@@ -66,7 +66,7 @@ def in_processes(seeds: Sequence[str], steps: int, processes: int) -> list[Walke
 
 
 def run(scale: Scale, seed: int) -> Outcome:
-    """Walks of at most 50,000 steps each, which begin and end with no device set."""
+    """Runs walks of at most 50,000 steps each. They begin and end with no device set."""
     total = scale.pick(20_000, 500_000, 5_000_000)
     steps = min(total, LONGEST_WALK)
     seeds = [f"{seed}:{number}" for number in range(total // steps)]
@@ -77,13 +77,13 @@ def run(scale: Scale, seed: int) -> Outcome:
     for each in all_of_them:
         again = f"python -m tests.reliability walks --{scale.value} --seed={seed}"
         outcome.expect(not each.divergence, f"{each.divergence}\nagain: {again}")
-    outcome.expect(done == total or outcome.findings, f"{done} of {total} steps were done")
+    outcome.expect(done == total or outcome.findings, f"only {done} of {total} steps were made")
     outcome.figures = {
         "steps": done,
         "divergences": len(outcome.findings),
         "steps a second, in each process": [round(each.steps / each.seconds) for each in all_of_them],
-        "of each kind": [f"{count:>9,} {kind}" for kind, count in kinds.most_common()],
+        "steps of each kind": [f"{count:>9,} {kind}" for kind, count in kinds.most_common()],
     }
     if not outcome.findings:
-        outcome.figures["95 % bound on divergences a step"] = f"{RULE_OF_THREE / done:.1e}"
+        outcome.figures["95 % bound on divergences per step"] = f"{RULE_OF_THREE / done:.1e}"
     return outcome
