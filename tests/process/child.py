@@ -1,7 +1,7 @@
-"""A child process that runs a program of a test. The test reads its lines, signals it, and waits for its end.
+"""A child process that runs a program of a test. The test reads its lines, sends it signals, and waits for its end.
 
-It is forked from a server that has imported what PRELUDE imports. If the test asks for a real process, or sets
-variables that Python reads when it starts, Python starts the process instead.
+The process is forked from a server that has already imported the modules that PRELUDE imports. If the test requests a
+real process, or sets variables that Python reads at its start, a new Python is started instead.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PRELUDE = """
 import aioacl, anyio, asyncio, os, signal, sys, threading, time
 from aioacl import DeviceReset, ForkedProcessError, open_device, simulator, use_library
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored if a shell runs the tests in the background
+signal.signal(signal.SIGINT, signal.default_int_handler)  # SIGINT is ignored in background jobs of a shell
 
 def say(*words):
-    "Prints in one write. print makes two, and output of another thread or a signal handler may come between them."
+    "Prints in one write. print() makes two writes, and output of a thread or signal handler may come between them."
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 async def awake(main):
-    "On asyncio, a signal that comes just before the loop sleeps does not wake it unless it handles some signal."
+    "Adds a signal handler on asyncio: without one, a signal that comes just before the loop sleeps does not wake it."
     if os.environ["TEST_BACKEND"] == "asyncio":
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, int)
     await main()
@@ -42,9 +42,9 @@ def start(main):
     anyio.run(awake, main, backend=os.environ["TEST_BACKEND"])
 
 def say_asleep(text, condition=lambda: True):
-    "Prints the text once the condition holds and the loop sleeps. For a Ctrl-C that is raised at once: the second one."
-    # Between two lines of asyncio, it can lose a callback that asyncio has taken from its queue. The task of that
-    # callback then never ends. trio protects its own lines.
+    "Prints the text once the condition holds and the loop sleeps. Used for a second Ctrl-C, which is raised at once."
+    # If the second Ctrl-C is raised inside asyncio, a callback that asyncio has taken from its queue can be lost. The
+    # task of that callback then never ends. trio protects its own code.
     loop_thread = threading.main_thread().ident
     def asleep():
         return sys._current_frames()[loop_thread].f_code.co_name == "select"
@@ -73,7 +73,7 @@ SHORT_GRACE = "aioacl._library.runtime.EXIT_GRACE_SECONDS = 0.2\n"
 
 
 class Child:
-    """The process. Leaving the block kills it if it still runs."""
+    """The process. If it still runs when the block is left, it is killed."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class Child:
     ) -> None:
         """Starts the process.
 
-        `strict` turns its warnings into errors, and `real` starts a new Python. `stuck` is for programs with a thread
-        that never leaves C: at its end, the process then waits for that thread for less time than usual. `more` is
-        added to its environment.
+        `strict` turns its warnings into errors. `real` starts a new Python. `stuck` is for programs with a thread that
+        never leaves C: the process then waits less time than usual for that thread at its end. `more` is added to its
+        environment.
         """
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
         environ = {**inherited, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})}
@@ -118,28 +118,28 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
+        """The process id."""
         return self._process.pid
 
     def line(self) -> str:
-        """Returns the next line that it prints, or an empty text if it has ended."""
+        """Returns the next line of output, or an empty text if the process has ended."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().rstrip("\n")
 
     def tell(self, line: str) -> None:
-        """Sends a line to it."""
+        """Sends a line to the process."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal to it."""
+        """Sends a signal to the process."""
         self._process.send_signal(number)
 
     def end(self) -> tuple[int, str, str]:
-        """Waits for its end. Returns the status, the rest of stdout, and stderr."""
-        out, complaints = self._process.communicate(timeout=PATIENCE_SECONDS)
-        return self._process.wait(), out, complaints
+        """Waits for the end of the process. Returns the status, the rest of stdout, and stderr."""
+        out, errors = self._process.communicate(timeout=PATIENCE_SECONDS)
+        return self._process.wait(), out, errors
 
 
 def run(
@@ -151,6 +151,6 @@ def run(
     real: bool = False,
     stuck: bool = False,
 ) -> tuple[int, str, str]:
-    """Runs a program to its end; `Child` explains the parameters."""
+    """Runs a program until it ends. `Child` explains the parameters."""
     with Child(program, backend, waits, strict=strict, real=real, stuck=stuck) as child:
         return child.end()

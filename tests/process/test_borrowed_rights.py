@@ -1,4 +1,4 @@
-"""The library search and the simulator in a set-group-id program: they ignore their environment variables."""
+"""In a set-group-id program, the library search and the simulator ignore their environment variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ int main(void) {
 """
 
 
-# After this the ids of the process no longer show the rights with which it started.
+# Drops the rights of the group. After that, the ids of the process no longer show the rights with which it started.
 DROPS_RIGHTS = """
 import ctypes, os, sys
 own = os.getgid()
@@ -52,7 +52,7 @@ print(getauxval(23), os.getgid() == os.getegid(), origin)  # 23: AT_SECURE
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """A copy of this Python, which finds its modules in the same folders."""
+    """A copy of this Python that finds its modules in the same folders."""
     interpreter = Path(sys.executable).resolve()
     (tmp_path / "bin").mkdir()
     (tmp_path / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
@@ -69,7 +69,7 @@ def program(tmp_path: Path) -> Path:
     return target
 
 
-def lend_rights(program: Path) -> None:
+def give_group_rights(program: Path) -> None:
     """Gives the program the rights of a group that this process does not run with."""
     others = {1} if os.geteuid() == 0 else set(os.getgroups())
     group = next(iter(others - {os.getegid(), os.getgid()}), None)
@@ -103,7 +103,7 @@ def test_simulator_in_a_set_group_id_process_ignores_its_variables(program: Path
         "AIOACL_SIM_CLOCK": "nonsense",
         "AIOACL_SIM_NONSENSE": "1",
     }
-    lend_rights(program)
+    give_group_rights(program)
     done = run(program, **variables)
     if done.stdout.startswith("0"):
         pytest.skip("the folder of the test is on a file system that is mounted with nosuid")
@@ -114,7 +114,7 @@ def test_simulator_in_a_set_group_id_process_ignores_its_variables(program: Path
 def test_search_in_a_set_group_id_process_that_dropped_its_rights_ignores_the_environment(
     python: Path,
 ) -> None:
-    lend_rights(python)
+    give_group_rights(python)
     done = run(python, "-c", DROPS_RIGHTS.format(path=sys.path), AIOACL_LIBRARY="simulator")
     if done.returncode == 127:
         pytest.skip("this Python finds libpython by a path that a set-group-id process ignores")

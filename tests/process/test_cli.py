@@ -1,4 +1,4 @@
-"""The other commands as processes: what they find, refuse and print."""
+"""The commands other than demo, selftest and conformance, as processes: results, refusals and output."""
 
 import ctypes
 import io
@@ -25,7 +25,7 @@ from tests import elf
 from tests.support import forkserver
 
 WARNINGS_ARE_ERRORS = [sys.executable, "-X", "dev", "-W", "error"]
-SIBLINGS_ARE_MISSING = """
+CANN_LIBRARIES_ARE_MISSING = """
 import sys
 from aioacl import simulator, use_library
 from aioacl.__main__ import main
@@ -46,8 +46,8 @@ def run(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     return forkserver.run([*WARNINGS_ARE_ERRORS, *command], env=_environment(environ))
 
 
-def run_really(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Runs Python in a new process, for variables that are read at the start; each command has one such test."""
+def run_in_new_process(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a new Python, for variables that Python reads at its start. Each command has at least one such test."""
     return subprocess.run(
         [*WARNINGS_ARE_ERRORS, *command],
         capture_output=True,
@@ -62,8 +62,8 @@ def aioacl(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]
     return run("-m", "aioacl", *arguments, **environ)
 
 
-def aioacl_really(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    return run_really("-m", "aioacl", *arguments, **environ)
+def aioacl_in_new_process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return run_in_new_process("-m", "aioacl", *arguments, **environ)
 
 
 def found(done: "subprocess.CompletedProcess[str]", status: int = 0) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def found(done: "subprocess.CompletedProcess[str]", status: int = 0) -> dict[str
 class TestCommands:
     @pytest.mark.parametrize("arguments", [(), ("simulator",)])
     def test_missing_command_prints_the_help(self, arguments: tuple[str, ...]) -> None:
-        done = aioacl_really(*arguments)
+        done = aioacl_in_new_process(*arguments)
         assert done.returncode == 2
         assert done.stdout == ""
         assert done.stderr.startswith("usage: aioacl")
@@ -106,7 +106,7 @@ class TestCommands:
 
 class TestDoctor:
     def test_simulator_passes_and_is_reported_as_simulator(self) -> None:
-        result = found(aioacl_really("doctor", "--library", "simulator", "--json"))
+        result = found(aioacl_in_new_process("doctor", "--library", "simulator", "--json"))
         assert result["ok"]
         assert result["library"]["backend"] == "simulator"
         assert result["library"]["path"] == str(library_path())
@@ -146,8 +146,10 @@ assert simulator.stats().contexts == 0
         assert "source set_env.sh" in " ".join(done.stdout.split())
 
     @pytest.mark.parametrize("arguments", [(), ("--json",)])
-    def test_missing_siblings_are_recognised_by_their_codes(self, arguments: tuple[str, ...]) -> None:
-        done = run("-c", SIBLINGS_ARE_MISSING, *arguments)
+    def test_missing_libraries_of_cann_are_recognised_by_their_codes(
+        self, arguments: tuple[str, ...]
+    ) -> None:
+        done = run("-c", CANN_LIBRARIES_ARE_MISSING, *arguments)
         assert done.returncode == 1
         assert done.stderr == ""
         assert "source set_env.sh" in " ".join(done.stdout.split())
@@ -169,7 +171,9 @@ assert simulator.stats().contexts == 0
             assert mistake in report
 
     def test_output_without_json_is_a_plain_ascii_table(self) -> None:
-        done = aioacl_really("doctor", "--library", "simulator", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+        done = aioacl_in_new_process(
+            "doctor", "--library", "simulator", PYTHONIOENCODING="ascii", PYTHONUTF8="0"
+        )
         assert done.returncode == 0
         assert done.stdout.isascii()
         assert "simulator: no card is used" in done.stdout
@@ -284,7 +288,9 @@ class TestScreen:
 
 class TestDevices:
     def test_each_device_has_a_number_a_chip_and_a_status(self) -> None:
-        result = found(aioacl_really("devices", "--library", "simulator", "--json", AIOACL_SIM_DEVICES="3"))
+        result = found(
+            aioacl_in_new_process("devices", "--library", "simulator", "--json", AIOACL_SIM_DEVICES="3")
+        )
         assert [each["index"] for each in result["devices"]] == [0, 1, 2]
         assert {each["status"] for each in result["devices"]} == {"normal"}
         assert all(each["soc"] for each in result["devices"])
@@ -321,7 +327,9 @@ sys.exit(main(["devices", "--library", "simulator"]))
 
 class TestSimulatorFolder:
     def test_second_call_returns_the_same_folder(self, tmp_path: Path) -> None:
-        outputs = [aioacl_really("simulator", "dir", XDG_CACHE_HOME=str(tmp_path)).stdout for _ in range(2)]
+        outputs = [
+            aioacl_in_new_process("simulator", "dir", XDG_CACHE_HOME=str(tmp_path)).stdout for _ in range(2)
+        ]
         assert outputs[0] == outputs[1]
         folder = Path(outputs[0].splitlines()[-1])
         assert folder.parent == tmp_path / "aioacl"
@@ -344,7 +352,7 @@ for name in sys.argv[1:]:
     assert ctypes.CDLL(name).aclrtGetDeviceCount(ctypes.byref(count)) == 0
     assert count.value == 2
 """
-        done = run_really("-c", program, *result["links"], LD_LIBRARY_PATH=result["folder"])
+        done = run_in_new_process("-c", program, *result["links"], LD_LIBRARY_PATH=result["folder"])
         assert (done.returncode, done.stderr) == (0, "")
 
     def test_lost_or_changed_file_is_replaced(self, tmp_path: Path) -> None:

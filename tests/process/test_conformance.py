@@ -43,8 +43,8 @@ def conformance(*arguments: str | Path, **settings: str) -> subprocess.Completed
     return forkserver.run(_command(*arguments), env=_environment(settings), timeout=300)
 
 
-def conformance_really(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Runs the same in a process that is not forked from the fork server."""
+def conformance_in_new_process(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command in a process that Python starts, not the fork server."""
     return subprocess.run(
         _command(*arguments),
         capture_output=True,
@@ -207,7 +207,7 @@ class TestText:
     def test_failure_is_printed_in_lines(self, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl"
         path.write_text(json.dumps(vector("bad-one", {**SET, "rc": 107001})))
-        done = conformance_really(path)
+        done = conformance_in_new_process(path)
         assert (done.returncode, done.stderr) == (1, "")
         lines = done.stdout.splitlines()
         assert lines[0] == "bad-one: step 0, aclrtSetDevice"
@@ -215,7 +215,7 @@ class TestText:
         assert lines[-1] == "0 passed, 1 failed, 0 skipped, 1 in all"
 
     @pytest.mark.parametrize(
-        ("content", "complaint"),
+        ("content", "message"),
         [
             (b"", "expected at least one vector, found none"),
             (b"{}\n", 'line 1: expected a vector in JSON: a vector has no "steps"'),
@@ -234,14 +234,14 @@ class TestText:
         ],
     )
     def test_file_without_vectors_is_refused_in_one_line(
-        self, content: bytes, complaint: str, tmp_path: Path
+        self, content: bytes, message: str, tmp_path: Path
     ) -> None:
         path = tmp_path / "made.jsonl"
         path.write_bytes(content)
         done = conformance(path)
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
-        assert complaint in line
+        assert message in line
 
     def test_broken_archive_is_refused_in_one_line(self, tmp_path: Path) -> None:
         path = tmp_path / "made.jsonl.gz"
@@ -251,7 +251,7 @@ class TestText:
         assert len(done.stderr.splitlines()) == 1
 
     @pytest.mark.parametrize(
-        ("arguments", "complaint"),
+        ("arguments", "message"),
         [
             (("/nowhere.jsonl",), "No such file"),
             ((str(VECTORS / "errors.jsonl.gz"), "--library", "/nowhere.so"), "cannot open shared object"),
@@ -259,12 +259,12 @@ class TestText:
         ],
     )
     def test_missing_file_or_vector_is_refused_in_one_line(
-        self, arguments: tuple[str, ...], complaint: str
+        self, arguments: tuple[str, ...], message: str
     ) -> None:
         done = conformance(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
-        assert complaint in line
+        assert message in line
 
     def test_refusal_with_json_is_an_object(self) -> None:
         done = conformance("/nowhere.jsonl", "--json")

@@ -1,4 +1,4 @@
-"""The demo as a process: what it verifies, what it prints, and how it ends."""
+"""The demo as a process: its checks, its output, and its end."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def _environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def demo(*arguments: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Runs the demo without regard to time: copies take almost none, and few are compared with blocking ones."""
+    """Runs a short demo: copies take almost no time, and few of them are compared with blocking copies."""
     return process("-c", FEW_COMPARED + MAIN, "demo", *map(str, arguments), **QUICK, **environ)
 
 
@@ -85,7 +85,7 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Files with sizes around each limit, in a folder and in its subfolder."""
+    """A folder with files of sizes around each limit, and a subfolder."""
     made = tmp_path / "input"
     (made / "deeper").mkdir(parents=True)
     for size in (0, 1, 4095, 1 << 16, (1 << 20) + 1, (2 << 20) + 3):
@@ -217,7 +217,7 @@ def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: P
 
 
 def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Runs the demo in a process that first runs the preparation."""
+    """Runs the demo in a process, after the preparation."""
     program = f"""{FEW_COMPARED}
 import sys
 from aioacl import simulator, use_library
@@ -276,7 +276,7 @@ _demo_lag._digest = lambda back, size: b""
 
 
 def test_ctrl_c_ends_the_demo_at_once_without_a_traceback(folder: Path) -> None:
-    """The copies take so long that the demo is still running; it opens the pipe to signal that a copy has started."""
+    """The copies are so slow that the demo still runs when the signal comes. It opens a pipe when a copy starts."""
     os.mkfifo(started := folder / "started")
     program = f"""
 import signal, sys

@@ -1,4 +1,4 @@
-"""How a process ends while work, a wait or a call is unfinished: with the right status and nothing on stderr."""
+"""A process that ends while work, a wait or a call is unfinished has the right status and prints nothing on stderr."""
 
 from __future__ import annotations
 
@@ -151,10 +151,10 @@ def test_os_exit_keeps_its_status() -> None:
 
 
 def test_failing_main_shows_only_its_own_error() -> None:
-    status, out, complaints = run(LEAVES.format(act='raise ValueError("mine")'), strict=False, real=True)
+    status, out, errors = run(LEAVES.format(act='raise ValueError("mine")'), strict=False, real=True)
     assert (status, out) == (1, "")
-    assert complaints.startswith("Traceback")
-    assert complaints.endswith("ValueError: mine\n")
+    assert errors.startswith("Traceback")
+    assert errors.endswith("ValueError: mine\n")
 
 
 def test_exit_after_a_closed_device_emits_no_warning() -> None:

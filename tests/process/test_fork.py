@@ -11,7 +11,7 @@ from tests.process.child import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Python itself warns about a fork with several threads; these tests need the threads.
+# Python warns about a fork with several threads. These tests need the threads, so they ignore the warning.
 FORKS = """
 import gc, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -151,7 +151,7 @@ parent(pid)
     assert run(FORKS + ends) == (0, "refused\nrefused\nchild 0\nclosed []\n", "")
 
 
-# The thread that forks has no port of its own: everything was made on another thread, or in an event loop.
+# The thread that forks has no port of its own, because everything was created on another thread or in an event loop.
 CLOSES = """
 import asyncio, contextlib, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -211,8 +211,8 @@ parent(pid)
     assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
-# State when the parent forks: a held lease, an iteration and a completed wait. In addition, each lock of the library is
-# held by a thread that the child does not have.
+# The state when the parent forks: a held lease, an iteration and a completed wait. In addition, threads hold each lock
+# of the library; the child does not have these threads.
 LOCKED = """
 import gc, types
 from aioacl._base import sync as _sync

@@ -68,9 +68,9 @@ def test_forked_process_behaves_like_a_real_one(program: str, tmp_path: Path) ->
     with forkserver.Forked(
         arguments, env=environ, cwd=tmp_path, stdin=-1, stdout=-1, stderr=-1, exact_end=True
     ) as child:
-        out, complaints = child.communicate(60)
+        out, errors = child.communicate(60)
     assert (child.returncode, out) == (real.returncode, real.stdout)
-    assert without_frames(complaints) == without_frames(real.stderr)
+    assert without_frames(errors) == without_frames(real.stderr)
 
 
 @pytest.mark.parametrize("arguments", [("-m", "json.tool", "--help"), ("FILE", "x")])

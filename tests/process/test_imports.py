@@ -1,4 +1,4 @@
-"""What aioacl imports, and on which thread."""
+"""The modules that aioacl imports, and the threads on which it imports them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_import_of_aioacl_imports_neither_anyio_nor_trio() -> None:
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
-TOGETHER = """
+CONCURRENT_IMPORTS = """
 import importlib, threading
 
 names = ["aioacl", "aioacl.simulator", "aioacl.testing", "aioacl.lowlevel"] * 2
@@ -92,6 +92,10 @@ print(failed)
 def test_first_imports_of_public_modules_in_threads_at_once_succeed() -> None:
     for _ in range(3):
         ran = subprocess.run(
-            [sys.executable, "-c", TOGETHER], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", CONCURRENT_IMPORTS],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")

@@ -1,4 +1,4 @@
-"""Which library a process loads: what is never loaded, and what happens when other code has loaded ACL before."""
+"""The library that a process loads, the files that are never loaded, and ACL libraries that other code has loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.libraries import compiled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A substitute for a library of CANN, sufficient for the search. Its constructor writes a file, which proves the load.
+# A substitute for a library of CANN, sufficient for the search. Its constructor writes a file, which shows the load.
 SOURCE = """
 #include <fcntl.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ import aioacl
 from aioacl import library_info, use_library
 
 def report(choose):
-    "Prints what was loaded, or the error."
+    "Prints the library that was loaded, or the error."
     try:
         info = choose()
     except (aioacl.LibraryConflict, aioacl.LibraryNotFound) as error:
@@ -56,7 +56,7 @@ def report(choose):
 """
 
 
-TALKATIVE = """
+LONG_ERROR_TEXT = """
 #include <string.h>
 
 const char *aclGetRecentErrMsg(void);
@@ -87,7 +87,7 @@ class Cann:
 
 @pytest.fixture
 def cann(tmp_path: Path) -> Callable[..., Cann]:
-    """Builds libraries, each in its own folder, which only its owner may write to."""
+    """Returns a function that builds libraries. Only the owner may write to their folders."""
 
     def build(folder: str = "cann", name: str = "libascendcl.so", *options: str) -> Cann:
         (tmp_path / folder).mkdir(mode=0o755, exist_ok=True)
@@ -99,7 +99,7 @@ def cann(tmp_path: Path) -> Callable[..., Cann]:
 
 
 def outcome(program: str, **environ: str) -> Any:
-    """Returns what the program reports. It sets LD_LIBRARY_PATH itself, because a server forks it."""
+    """Runs the program, and returns its report. The program itself sets LD_LIBRARY_PATH, because a server forks it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
     settings = "".join(f"os.environ[{name!r}] = {value!r}\n" for name, value in environ.items())
     done = forkserver.run([sys.executable, "-W", "error", "-c", PRELUDE + settings + program], env=clean)
@@ -116,7 +116,7 @@ def copied_simulator(path: Path) -> Path:
 
 
 def depending_on_the_simulator(cann: Callable[..., Cann], name: str) -> Cann:
-    """Makes a library that needs the simulator but contains none of it; it has its own linker name."""
+    """Makes a library that is linked with the simulator but contains none of its code. It has its own linker name."""
     simulator = library_path()
     needs = ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}"]
     return cann("stub", name, "-Wl,-soname,stub.so", *needs)
@@ -322,7 +322,7 @@ class TestLoadedByOtherCode:
 
 
 class TestReplacedFile:
-    """The file of a library that other code loaded was replaced after the load."""
+    """The file of a library that other code has loaded was replaced after the load."""
 
     def test_simulator_without_a_choice_is_refused(self, cann: Callable[..., Cann], tmp_path: Path) -> None:
         loaded, real = copied_simulator(tmp_path / "libascendcl.so"), cann()
@@ -385,7 +385,7 @@ def test_truncated_library_does_not_end_the_process(tmp_path: Path) -> None:
 
 def test_long_text_of_the_runtime_is_cut_in_an_error(tmp_path: Path) -> None:
     needs = [str(library_path()), f"-Wl,-rpath,{library_path().parent}"]
-    library = compiled(TALKATIVE, tmp_path / "libascendcl.so", "-Wl,--no-as-needed", *needs)
+    library = compiled(LONG_ERROR_TEXT, tmp_path / "libascendcl.so", "-Wl,--no-as-needed", *needs)
     program = """
 from aioacl import simulator
 device = aioacl.open_device(0).result()

@@ -26,7 +26,7 @@ from aioacl._library import load, locate
 LOADER = {load.__file__, locate.__file__}
 
 def between_lines(number, act):
-    "Calls `act`, as Python calls a signal handler, before the loader runs its new line with that number."
+    "Calls `act`, like a signal handler, before line `number` of those that the loader runs for the first time."
     seen = set()
     def line(frame, event, argument):
         place = frame.f_code, frame.f_lineno
@@ -55,7 +55,7 @@ def facts(info):
     return [info.path, info.backend, info.origin, sorted(info.extra_paths)]
 """
 
-# In a loop over all lines: an exception interrupts the load at the line, and the results that follow are compared.
+# For each line of the loader, an exception interrupts the load there, and the results of later calls are returned.
 INTERRUPTED = """
 class Interrupted(Exception):
     pass
@@ -103,7 +103,7 @@ while not results or results[-1] == "hangs" or results[-1][1]:
 print(json.dumps(results))
 """
 
-# A constructor that reports that it runs, and waits for a reply.
+# A library whose constructor reports that it runs, and waits for a reply.
 SLOW = """
 #include <fcntl.h>
 #include <unistd.h>
@@ -121,7 +121,7 @@ __attribute__((constructor)) static void slow(void) {
 
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
-    """A library that is not the simulator, with a companion library that has the function it lacks."""
+    """A library that is not the simulator, with a companion library that has the function that the library lacks."""
     compiled("int aclrtSetDevice(int device) { return device; }", tmp_path / "libacl_rt.so")
     return compiled("int aclInit(const char *path) { return !path; }", tmp_path / "libascendcl.so")
 
@@ -168,7 +168,7 @@ def test_signal_handler_that_names_no_library_gets_the_one_that_is_being_loaded(
 
 
 def test_first_load_imports_nothing() -> None:
-    """A forked child can never import a module that another thread was importing at the fork."""
+    """Otherwise a child could hang: it can never import a module that another thread was importing at the fork."""
     program = """
 import sys
 import aioacl
@@ -230,7 +230,7 @@ print(json.dumps([results, facts(library_info())]))
 
 @pytest.fixture
 def slow(tmp_path: Path) -> dict[str, str]:
-    """A library whose constructor writes to one pipe and waits for the other."""
+    """A library whose constructor writes to one pipe, and waits for input from the other pipe."""
     names = {"ENTERED": str(tmp_path / "entered"), "GO": str(tmp_path / "go")}
     for each in names.values():
         os.mkfifo(each)

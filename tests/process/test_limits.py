@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.process.child import run
 
-# A limit of threads has no effect for root, so the process runs as an unprivileged user for this time.
+# A limit on threads has no effect for root, so the process is an unprivileged user while the limit is set.
 FEW_THREADS = """
 import resource
 user, (soft, hard) = os.getuid(), resource.getrlimit(resource.RLIMIT_NPROC)

@@ -1,4 +1,4 @@
-"""`python -m aioacl selftest`: all assumptions hold on the simulator, and each wrong result of a library is found."""
+"""`python -m aioacl selftest`: all assumptions hold on the simulator, and wrong results of a library are found."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
-LIAR = Path(__file__).with_name("liar.c")
+SOURCE = Path(__file__).with_name("wrong_library.c")
 LIMIT = "20"
-SHORT_LIMIT = "6"  # if a call does not return, a test waits for half of this
+SHORT_LIMIT = "6"  # for calls that do not return: a test waits for half of this
 
 
-# Runs the command in a forked process that forks its children too.
+# Runs the command in a forked process. Its children are also forked.
 FORKING = """
 import subprocess, sys
 from aioacl.__main__ import main
@@ -38,7 +38,7 @@ sys.exit(main())
 """
 
 
-def selftest_really(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def selftest_in_new_process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Runs the command and its children as processes that Python starts."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "aioacl", "selftest", *arguments],
@@ -67,9 +67,9 @@ def tried(*arguments: str, status: int, limit: str = LIMIT, **environ: str) -> d
     return _parsed(selftest(*arguments, "--limit", limit, "--json", **environ), status)
 
 
-def tried_really(*arguments: str, status: int, **environ: str) -> dict[str, Any]:
+def tried_in_new_process(*arguments: str, status: int, **environ: str) -> dict[str, Any]:
     """Returns the output in JSON, from a process that Python starts."""
-    return _parsed(selftest_really(*arguments, "--limit", LIMIT, "--json", **environ), status)
+    return _parsed(selftest_in_new_process(*arguments, "--limit", LIMIT, "--json", **environ), status)
 
 
 def _parsed(done: subprocess.CompletedProcess[str], status: int) -> dict[str, Any]:
@@ -84,22 +84,27 @@ def broken(result: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def liar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Builds the library with one wrong result."""
-    honest = library_path()
+def wrong_library(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Returns a function that builds a library with one wrong result."""
+    simulator = library_path()
     compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
-    folder = tmp_path_factory.mktemp("liars")
+    folder = tmp_path_factory.mktemp("wrong_libraries")
 
-    def build(lie: str) -> str:
-        target = folder / f"{lie.lower()}.so"
+    def build(result_name: str) -> str:
+        target = folder / f"{result_name.lower()}.so"
         command = [compiler, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        command += [f"-D{lie}", f'-DHONEST="{honest}"', f"-I{ROOT / 'aioacl' / '_native'}", str(LIAR)]
+        command += [
+            f"-D{result_name}",
+            f'-DACTUAL="{simulator}"',
+            f"-I{ROOT / 'aioacl' / '_native'}",
+            str(SOURCE),
+        ]
         command += [
             "-o",
             str(target),
             "-Wl,--no-as-needed",
-            str(honest),
-            f"-Wl,-rpath,{honest.parent}",
+            str(simulator),
+            f"-Wl,-rpath,{simulator.parent}",
             "-ldl",
         ]
         subprocess.run(command, check=True)
@@ -136,7 +141,7 @@ class TestTheSimulator:
     @pytest.mark.parametrize(("wait", "reset"), [("sleep", False), ("sleep", True), ("spin", True)])
     def test_all_assumptions_hold(self, wait: str, reset: bool) -> None:
         arguments = ["--reset"] if reset else []
-        start = tried_really if (wait, reset) == ("sleep", True) else tried
+        start = tried_in_new_process if (wait, reset) == ("sleep", True) else tried
         result = start("--library", "simulator", *arguments, status=0, AIOACL_SIM_WAIT=wait)
         assert broken(result) == {}
         assert result["held"] + result["not_testable"] == len(ASSUMPTIONS)
@@ -146,7 +151,9 @@ class TestTheSimulator:
 
     def test_functions_that_a_release_lacks_are_not_testable(self) -> None:
         path = str(library_path("8.1"))
-        result = tried_really("--library", path, "--family", "hostfuncs", "--family", "waits", status=0)
+        result = tried_in_new_process(
+            "--library", path, "--family", "hostfuncs", "--family", "waits", status=0
+        )
         verdicts = {each["id"]: each["verdict"] for each in result["assumptions"]}
         assert {name for name, verdict in verdicts.items() if verdict != "held"} == {
             "hostfuncs.order",
@@ -177,7 +184,7 @@ def attempt(assumption):
     assumption.check(bench)
     bench.close()
 
-WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-destroy"}  # these checks violate rules
+WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-destroy"}  # these misuse ACL
 
 for assumption in ASSUMPTIONS.values():
     if not (assumption.needs or assumption.alone):
@@ -195,55 +202,70 @@ assert (left.streams, left.events, left.contexts, left.device_blocks, left.host_
         assert (done.returncode, done.stderr) == (0, "")
 
 
-# For each wrong result ("lie"), the family of checks that it concerns, and the checks that fail.
-LIES = {
-    "LIE_ZERO": ("waits", "zero"),
-    "LIE_EXPIRED": ("waits", "milliseconds stream-limit"),
-    "LIE_NO_WAIT": ("waits", "covers entry beside together"),
-    "LIE_EVENT_STATUS": ("events", "unrecorded status covers again many"),
-    "LIE_STREAM_STATUS": ("streams", "busy apart"),
-    "LIE_TWICE": ("errors", "once device-collects"),
-    "LIE_ABORTED": ("aborts", "waiter"),
-    "LIE_FRESH_THREAD": ("contexts", "fresh destroyed"),
-    "LIE_TEXT_STAYS": ("text", "cleared quiet"),
-    "LIE_SHORT_COPY": ("copies", "pinned pageable late across"),
-    "LIE_EARLY_STATUS": ("events", "covers"),
-    "LIE_DESTROY_WAITS": ("waits", "beside"),
-    "LIE_FEW": ("streams", "many"),
-    "LIE_AS_MUCH_AS_FITS": ("copies", "too-small"),
-    "LIE_COUNT_DOWN_WIPES": ("resets", "decrement"),
-    "LIE_KEEPS_USES": ("process", "finalise"),
-    "LIE_SAME_TASK": ("reports", "task-ids"),
-    "LIE_SILENT": ("reports", "before-the-event before-idle"),
-    "LIE_DEAF": ("states", "name set reset context others abort"),
-    "LIE_NOT_SET": ("resets", "counts-r counts-ssfr counts-ssrrr counts-srrsr"),
-    "LIE_NO_RELEASE": (
+# For each wrong result, the family of checks that it concerns, and the checks that fail.
+WRONG_RESULTS = {
+    "WRONG_ZERO_LIMIT": ("waits", "zero"),
+    "WRONG_TIMEOUT_CODE": ("waits", "milliseconds stream-limit"),
+    "WRONG_NO_WAIT": ("waits", "covers entry beside together"),
+    "WRONG_EVENT_STATUS": ("events", "unrecorded status covers again many"),
+    "WRONG_STREAM_STATUS": ("streams", "busy apart"),
+    "WRONG_ERROR_TWICE": ("errors", "once device-collects"),
+    "WRONG_ABORT_CODE": ("aborts", "waiter"),
+    "WRONG_FRESH_THREAD": ("contexts", "fresh destroyed"),
+    "WRONG_TEXT_STAYS": ("text", "cleared quiet"),
+    "WRONG_SHORT_COPY": ("copies", "pinned pageable late across"),
+    "WRONG_EARLY_STATUS": ("events", "covers"),
+    "WRONG_DESTROY_WAITS": ("waits", "beside"),
+    "WRONG_FEW_TASKS": ("streams", "many"),
+    "WRONG_CUT_COPY": ("copies", "too-small"),
+    "WRONG_RESET_CLEARS": ("resets", "decrement"),
+    "WRONG_KEEPS_USES": ("process", "finalise"),
+    "WRONG_TASK_ID": ("reports", "task-ids"),
+    "WRONG_NO_REPORTS": ("reports", "before-the-event before-idle"),
+    "WRONG_NO_STATE_CALLBACK": ("states", "name set reset context others abort"),
+    "WRONG_NOT_SET_CODE": ("resets", "counts-r counts-ssfr counts-ssrrr counts-srrsr"),
+    "WRONG_NO_RELEASE": (
         "resets",
         """counts-f counts-ssfr counts-ssrff counts-ssrrf no-device threads unbound inactive others-unbound detached
         stream-waiter event-waiter stale-stream""",
     ),
 }
 
-CALLS_THAT_DO_NOT_RETURN = {"LIE_NO_RELEASE", "LIE_DESTROY_WAITS", "LIE_EVENT_STATUS"}
+CALLS_THAT_DO_NOT_RETURN = {"WRONG_NO_RELEASE", "WRONG_DESTROY_WAITS", "WRONG_EVENT_STATUS"}
 
 
-class TestLies:
-    @pytest.mark.parametrize("lie", LIES)
-    def test_wrong_result_breaks_its_checks_and_no_others(self, lie: str, liar: Callable[[str], str]) -> None:
-        family, names = LIES[lie]
-        slowly = {"AIOACL_SIM_COPY_LATENCY_US": "5000"} if lie == "LIE_EARLY_STATUS" else {}
-        limit = SHORT_LIMIT if lie in CALLS_THAT_DO_NOT_RETURN else LIMIT
-        result = tried("--library", liar(lie), "--family", family, "--reset", status=1, limit=limit, **slowly)
+class TestWrongResults:
+    @pytest.mark.parametrize("result_name", WRONG_RESULTS)
+    def test_wrong_result_breaks_its_checks_and_no_others(
+        self, result_name: str, wrong_library: Callable[[str], str]
+    ) -> None:
+        family, names = WRONG_RESULTS[result_name]
+        slowly = {"AIOACL_SIM_COPY_LATENCY_US": "5000"} if result_name == "WRONG_EARLY_STATUS" else {}
+        limit = SHORT_LIMIT if result_name in CALLS_THAT_DO_NOT_RETURN else LIMIT
+        result = tried(
+            "--library",
+            wrong_library(result_name),
+            "--family",
+            family,
+            "--reset",
+            status=1,
+            limit=limit,
+            **slowly,
+        )
         assert broken(result).keys() == {f"{family}.{name}" for name in names.split()}
         assert all(broken(result).values())
 
-    def test_impossible_result_breaks_the_checks_that_use_it(self, liar: Callable[[str], str]) -> None:
-        result = tried("--library", liar("GARBAGE"), "--family", "streams", status=1)
+    def test_impossible_result_breaks_the_checks_that_use_it(
+        self, wrong_library: Callable[[str], str]
+    ) -> None:
+        result = tried("--library", wrong_library("GARBAGE"), "--family", "streams", status=1)
         assert "-5" in broken(result)["streams.idle"]
         assert result["held"] > 0
 
-    def test_table_shows_the_result_and_the_modules_that_rely_on_it(self, liar: Callable[[str], str]) -> None:
-        done = selftest("--library", liar("LIE_ZERO"), "--family", "waits")
+    def test_table_shows_the_result_and_the_modules_that_rely_on_it(
+        self, wrong_library: Callable[[str], str]
+    ) -> None:
+        done = selftest("--library", wrong_library("WRONG_ZERO_LIMIT"), "--family", "waits")
         assert (done.returncode, done.stderr) == (1, "")
         text = " ".join(done.stdout.split())
         assert "BROKEN waits.zero [H]" in text
@@ -253,26 +275,30 @@ class TestLies:
 
 
 class TestCrashes:
-    def test_crash_breaks_its_check_and_the_others_run(self, liar: Callable[[str], str]) -> None:
-        result = tried_really("--library", liar("CRASH"), "--family", "events", status=1)
+    def test_crash_breaks_its_check_and_the_others_run(self, wrong_library: Callable[[str], str]) -> None:
+        result = tried_in_new_process("--library", wrong_library("CRASH"), "--family", "events", status=1)
         assert broken(result).keys() == {"events.unrecorded", "events.covers"}
         assert set(broken(result).values()) == {"crashed with SIGSEGV"}
         assert result["held"] == len(result["assumptions"]) - 2
 
-    def test_hang_breaks_its_check_and_the_others_run(self, liar: Callable[[str], str]) -> None:
-        done = selftest("--library", liar("HANG"), "--family", "events", "--limit", "3", "--json")
+    def test_hang_breaks_its_check_and_the_others_run(self, wrong_library: Callable[[str], str]) -> None:
+        done = selftest("--library", wrong_library("HANG"), "--family", "events", "--limit", "3", "--json")
         assert (done.returncode, done.stderr) == (1, "")
         result = json.loads(done.stdout)
         assert broken(result).keys() == {"events.elapsed", "events.elapsed-early"}
         assert set(broken(result).values()) == {"no report within 3 s"}
         assert result["held"] == len(result["assumptions"]) - 2
 
-    def test_crash_at_the_end_breaks_the_check_of_the_exit(self, liar: Callable[[str], str]) -> None:
-        result = tried_really("--library", liar("CRASH_AT_EXIT"), "--family", "process", status=1)
+    def test_crash_at_the_end_breaks_the_check_of_the_exit(self, wrong_library: Callable[[str], str]) -> None:
+        result = tried_in_new_process(
+            "--library", wrong_library("CRASH_AT_EXIT"), "--family", "process", status=1
+        )
         assert broken(result) == {"process.exit": "at its end, the process crashed with SIGSEGV"}
 
-    def test_crash_at_the_load_runs_no_other_check(self, liar: Callable[[str], str]) -> None:
-        result = tried_really("--library", liar("CRASH_ON_LOAD"), "--family", "events", status=1)
+    def test_crash_at_the_load_runs_no_other_check(self, wrong_library: Callable[[str], str]) -> None:
+        result = tried_in_new_process(
+            "--library", wrong_library("CRASH_ON_LOAD"), "--family", "events", status=1
+        )
         assert broken(result) == {"process.loads": "crashed with SIGSEGV"}
         assert (result["held"], result["not_testable"]) == (0, len(result["assumptions"]) - 1)
 
@@ -283,7 +309,7 @@ class TestCrashes:
 
 class TestMisuse:
     def test_missing_library_is_refused_in_one_line(self) -> None:
-        done = selftest_really("--library", "/nowhere/libascendcl.so")
+        done = selftest_in_new_process("--library", "/nowhere/libascendcl.so")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "aioacl: /nowhere/libascendcl.so: no such file\n"
 

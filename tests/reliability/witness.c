@@ -3,9 +3,9 @@
  *
  * This library is loaded before the ACL library. Exit handlers run in the reverse order of their registration. So
  * this handler runs after the handler that aioacl registers when it has loaded the ACL library, and so would the
- * ACL library's destructors. The handler reads from the simulator how many calls are inside, sleeps, reads how many
- * calls were made since, and prints both in one line. If a thread is stuck in a call, the process ends at once, and
- * the handler never runs.
+ * ACL library's destructors. The handler reads from the simulator how many calls are inside, sleeps, reads how
+ * many calls were made since, and prints both in one line. If a thread is stuck in a call, the process ends at
+ * once, and the handler never runs.
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static void look(void) {
     void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
     read_stats stats = library != NULL ? (read_stats)(uintptr_t)dlsym(library, "aclsim_stats") : NULL;
     if (stats == NULL) {
-        return; /* the simulator was not loaded, so there are no destructors to stand for */
+        return; /* the simulator was not loaded, so there are no calls to check */
     }
     stats(&first);
     nanosleep(&nap, NULL);

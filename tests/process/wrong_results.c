@@ -1,6 +1,6 @@
 /*
- * A library with one wrong result, a "lie". It is compiled with one of the names below defined, and linked with
- * the simulator, which serves all other calls. Compiled without any of the names, it has no wrong result.
+ * A library with one wrong result. It is compiled with one of the names below defined, and linked with the
+ * simulator, which serves all other calls. If it is compiled without any of the names, it has no wrong result.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -12,20 +12,20 @@
 
 #include "acl_types.h"
 
-#ifndef HONEST
-#define HONEST "libascendcl.so"
+#ifndef ACTUAL
+#define ACTUAL "libascendcl.so"
 #endif
 #define API __attribute__((visibility("default")))
 
-void *honest(const char *name);
+void *lookup(const char *name);
 
-/* The simulator's function of that name. */
-void *honest(const char *name) {
-    void *library = dlopen(HONEST, RTLD_NOW | RTLD_LOCAL);
+/* Returns the simulator's function of that name. */
+void *lookup(const char *name) {
+    void *library = dlopen(ACTUAL, RTLD_NOW | RTLD_LOCAL);
     return library ? dlsym(library, name) : NULL;
 }
 
-#define HONESTLY(type, name, ...) ((type)(uintptr_t)honest(name))(__VA_ARGS__)
+#define SIMULATE(type, name, ...) ((type)(uintptr_t)lookup(name))(__VA_ARGS__)
 
 typedef aclError (*of_pointer)(void *);
 typedef aclError (*of_device)(int32_t);
@@ -37,27 +37,27 @@ typedef aclError (*of_memset)(void *, size_t, int32_t, size_t);
 typedef aclError (*of_fill)(void *, size_t, int32_t, size_t, void *);
 typedef aclError (*of_copy)(void *, size_t, const void *, size_t, int, void *);
 
-#ifdef LIE_ZERO
+#ifdef WRONG_ZERO_LIMIT
 API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
     if (timeout == 0) {
         return 0;
     }
-    return HONESTLY(of_timed, "aclrtSynchronizeStreamWithTimeout", stream, timeout);
+    return SIMULATE(of_timed, "aclrtSynchronizeStreamWithTimeout", stream, timeout);
 }
 #endif
 
-#ifdef LIE_EXPIRED
+#ifdef WRONG_TIMEOUT_CODE
 API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
-    aclError code = HONESTLY(of_timed, "aclrtSynchronizeStreamWithTimeout", stream, timeout);
+    aclError code = SIMULATE(of_timed, "aclrtSynchronizeStreamWithTimeout", stream, timeout);
     return code == 507046 ? 0 : code;
 }
 #endif
 
-#ifdef LIE_SAME_TASK
+#ifdef WRONG_TASK_ID
 API aclError aclrtGetThreadLastTaskId(uint32_t *id);
 
 aclError aclrtGetThreadLastTaskId(uint32_t *id) {
@@ -66,7 +66,7 @@ aclError aclrtGetThreadLastTaskId(uint32_t *id) {
 }
 #endif
 
-#ifdef LIE_SILENT
+#ifdef WRONG_NO_REPORTS
 API aclError aclrtExceptionInfoCallbackRegister(void *callback);
 
 aclError aclrtExceptionInfoCallbackRegister(void *callback) {
@@ -75,27 +75,27 @@ aclError aclrtExceptionInfoCallbackRegister(void *callback) {
 }
 #endif
 
-#ifdef LIE_EVENT_STATUS
+#ifdef WRONG_EVENT_STATUS
 API aclError aclrtQueryEventStatus(aclrtEvent event, int *status);
 
 aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
-    aclError code = HONESTLY(of_status, "aclrtQueryEventStatus", event, status);
+    aclError code = SIMULATE(of_status, "aclrtQueryEventStatus", event, status);
     *status = !*status;
     return code;
 }
 #endif
 
-#ifdef LIE_STREAM_STATUS
+#ifdef WRONG_STREAM_STATUS
 API aclError aclrtStreamQuery(aclrtStream stream, int *status);
 
 aclError aclrtStreamQuery(aclrtStream stream, int *status) {
-    aclError code = HONESTLY(of_status, "aclrtStreamQuery", stream, status);
+    aclError code = SIMULATE(of_status, "aclrtStreamQuery", stream, status);
     *status = 0;
     return code;
 }
 #endif
 
-#ifdef LIE_NO_RELEASE
+#ifdef WRONG_NO_RELEASE
 API aclError aclrtResetDeviceForce(int32_t device);
 
 aclError aclrtResetDeviceForce(int32_t device) {
@@ -104,50 +104,50 @@ aclError aclrtResetDeviceForce(int32_t device) {
 }
 #endif
 
-#ifdef LIE_NOT_SET
+#ifdef WRONG_NOT_SET_CODE
 API aclError aclrtResetDevice(int32_t device);
 
 aclError aclrtResetDevice(int32_t device) {
-    aclError code = HONESTLY(of_device, "aclrtResetDevice", device);
+    aclError code = SIMULATE(of_device, "aclrtResetDevice", device);
     return code == 507007 ? 107002 : code;
 }
 #endif
 
-#ifdef LIE_TWICE
+#ifdef WRONG_ERROR_TWICE
 API aclError aclrtSynchronizeStream(aclrtStream stream);
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
     static aclError last;
-    aclError code = HONESTLY(of_pointer, "aclrtSynchronizeStream", stream);
+    aclError code = SIMULATE(of_pointer, "aclrtSynchronizeStream", stream);
     aclError result = code ? code : last;
     last = code;
     return result;
 }
 #endif
 
-#ifdef LIE_NO_WAIT
+#ifdef WRONG_NO_WAIT
 API aclError aclrtSynchronizeStream(aclrtStream stream);
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
     int status = 0;
-    return HONESTLY(of_status, "aclrtStreamQuery", stream, &status);
+    return SIMULATE(of_status, "aclrtStreamQuery", stream, &status);
 }
 #endif
 
-#ifdef LIE_ABORTED
+#ifdef WRONG_ABORT_CODE
 API aclError aclrtSynchronizeStream(aclrtStream stream);
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
-    aclError code = HONESTLY(of_pointer, "aclrtSynchronizeStream", stream);
+    aclError code = SIMULATE(of_pointer, "aclrtSynchronizeStream", stream);
     return code == 107023 ? 0 : code;
 }
 #endif
 
-#ifdef LIE_FRESH_THREAD
+#ifdef WRONG_FRESH_THREAD
 API aclError aclrtGetCurrentContext(aclrtContext *context);
 
 aclError aclrtGetCurrentContext(aclrtContext *context) {
-    aclError code = HONESTLY(of_pointer, "aclrtGetCurrentContext", context);
+    aclError code = SIMULATE(of_pointer, "aclrtGetCurrentContext", context);
     if (code) {
         *context = NULL;
     }
@@ -155,12 +155,12 @@ aclError aclrtGetCurrentContext(aclrtContext *context) {
 }
 #endif
 
-#ifdef LIE_TEXT_STAYS
+#ifdef WRONG_TEXT_STAYS
 API const char *aclGetRecentErrMsg(void);
 
 const char *aclGetRecentErrMsg(void) {
     static char kept[64];
-    const char *text = HONESTLY(const char *(*)(void), "aclGetRecentErrMsg");
+    const char *text = SIMULATE(const char *(*)(void), "aclGetRecentErrMsg");
     if (text) {
         strncpy(kept, text, sizeof kept - 1);
     }
@@ -168,17 +168,17 @@ const char *aclGetRecentErrMsg(void) {
 }
 #endif
 
-#ifdef LIE_SHORT_COPY
+#ifdef WRONG_SHORT_COPY
 API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
                               aclrtStream stream);
 
 aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
-    return HONESTLY(of_copy, "aclrtMemcpyAsync", dst, room, src, count > 4000 ? count - 1 : count, kind,
+    return SIMULATE(of_copy, "aclrtMemcpyAsync", dst, room, src, count > 4000 ? count - 1 : count, kind,
                     stream);
 }
 #endif
 
-#ifdef LIE_DEAF
+#ifdef WRONG_NO_STATE_CALLBACK
 API aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback callback, void *args);
 
 aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback callback, void *args) {
@@ -189,7 +189,7 @@ aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback 
 }
 #endif
 
-#ifdef LIE_EARLY_STATUS
+#ifdef WRONG_EARLY_STATUS
 API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
                               aclrtStream stream);
 API aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
@@ -199,23 +199,23 @@ static bool copying;
 
 aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
     copying = true;
-    return HONESTLY(of_copy, "aclrtMemcpyAsync", dst, room, src, count, kind, stream);
+    return SIMULATE(of_copy, "aclrtMemcpyAsync", dst, room, src, count, kind, stream);
 }
 
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
     copying = false;
-    return HONESTLY(of_two, "aclrtStreamWaitEvent", stream, event);
+    return SIMULATE(of_two, "aclrtStreamWaitEvent", stream, event);
 }
 
-/* Reports an event behind a running copy as complete, but not one behind a wait for an event. */
+/* Reports an event after a running copy as complete, but not an event after a wait for an event. */
 aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
-    aclError code = HONESTLY(of_status, "aclrtQueryEventStatus", event, status);
+    aclError code = SIMULATE(of_status, "aclrtQueryEventStatus", event, status);
     *status = *status || copying;
     return code;
 }
 #endif
 
-#ifdef LIE_DESTROY_WAITS
+#ifdef WRONG_DESTROY_WAITS
 API aclError aclrtSynchronizeStream(aclrtStream stream);
 API aclError aclrtDestroyStream(aclrtStream stream);
 
@@ -223,7 +223,7 @@ static atomic_int waiting;
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
     waiting++;
-    aclError code = HONESTLY(of_pointer, "aclrtSynchronizeStream", stream);
+    aclError code = SIMULATE(of_pointer, "aclrtSynchronizeStream", stream);
     waiting--;
     return code;
 }
@@ -232,53 +232,53 @@ aclError aclrtDestroyStream(aclrtStream stream) {
     while (waiting) {
         usleep(1000);
     }
-    return HONESTLY(of_pointer, "aclrtDestroyStream", stream);
+    return SIMULATE(of_pointer, "aclrtDestroyStream", stream);
 }
 #endif
 
-#ifdef LIE_FEW
+#ifdef WRONG_FEW_TASKS
 API aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream);
 
 aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream) {
     if (count == 64 && value > 32) {
         return 0;
     }
-    return HONESTLY(of_fill, "aclrtMemsetAsync", dst, room, value, count, stream);
+    return SIMULATE(of_fill, "aclrtMemsetAsync", dst, room, value, count, stream);
 }
 #endif
 
-#ifdef LIE_AS_MUCH_AS_FITS
+#ifdef WRONG_CUT_COPY
 API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
                               aclrtStream stream);
 
 aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
     aclError code =
-        HONESTLY(of_copy, "aclrtMemcpyAsync", dst, room, src, count < room ? count : room, kind, stream);
+        SIMULATE(of_copy, "aclrtMemcpyAsync", dst, room, src, count < room ? count : room, kind, stream);
     return count > room ? 107000 : code;
 }
 #endif
 
-#ifdef LIE_COUNT_DOWN_WIPES
+#ifdef WRONG_RESET_CLEARS
 API aclError aclrtMalloc(void **made, size_t size, int policy);
 API aclError aclrtResetDevice(int32_t device);
 
 static void *newest;
 
 aclError aclrtMalloc(void **made, size_t size, int policy) {
-    aclError code = HONESTLY(of_malloc, "aclrtMalloc", made, size, policy);
+    aclError code = SIMULATE(of_malloc, "aclrtMalloc", made, size, policy);
     newest = *made;
     return code;
 }
 
 aclError aclrtResetDevice(int32_t device) {
     if (newest) {
-        (void)HONESTLY(of_memset, "aclrtMemset", newest, 64, 0, 64);
+        (void)SIMULATE(of_memset, "aclrtMemset", newest, 64, 0, 64);
     }
-    return HONESTLY(of_device, "aclrtResetDevice", device);
+    return SIMULATE(of_device, "aclrtResetDevice", device);
 }
 #endif
 
-#ifdef LIE_KEEPS_USES
+#ifdef WRONG_KEEPS_USES
 API aclError aclFinalizeReference(uint64_t *left);
 
 aclError aclFinalizeReference(uint64_t *left) {
