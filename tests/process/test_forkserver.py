@@ -15,7 +15,7 @@ from tests.kit import until_now
 from tests.support import forkserver
 
 PROGRAMS = {
-    "what it has": """
+    "its state": """
 import os, sys, threading, gc
 print(sys.argv, sys.path, sys.warnoptions, sys.flags, sorted(vars()), __name__)
 print(sorted(os.environ.items()), os.getcwd(), os.listdir("/proc/self/fd"), len(os.listdir("/proc/self/task")))

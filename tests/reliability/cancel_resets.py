@@ -42,7 +42,7 @@ def _no_turn_is_due(manager: Manager) -> Callable[[int, int], str]:
     return check
 
 
-@phase("a turn, not yet notified", at_once=True)
+@phase("a turn, waiter not yet notified", at_once=True)
 async def _turn(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     device, manager = bench.device, bench.device._manager
     second: list[ThreadsReset] = []

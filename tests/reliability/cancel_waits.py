@@ -139,8 +139,10 @@ def _made(*, drained: bool) -> Callable[..., Any]:
     return enter
 
 
-phase("made, completion not taken by the loop", at_once=True)(_made(drained=False))
-phase("completion taken by the loop, task not resumed", at_once=True, has_result=True)(_made(drained=True))
+phase("object created, completion not processed by the loop", at_once=True)(_made(drained=False))
+phase("completion processed by the loop, task not resumed", at_once=True, has_result=True)(
+    _made(drained=True)
+)
 
 
 @phase("closing, on the maintenance thread")
@@ -202,7 +204,7 @@ phase("device.synchronize: its streams")(_point_of_a_stream(lambda device, _, __
 phase("ready() of a full queue")(_point_of_a_stream(_full))
 
 
-@phase("a ticket that is done, completion not taken by the loop", at_once=True)
+@phase("a ticket that is done, completion not processed by the loop", at_once=True)
 async def _ticket_done(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     device = bench.device
     async with device.allocate(64) as memory, held(device) as stream:
@@ -302,5 +304,5 @@ def _deadline(*, fired: bool) -> Callable[..., Any]:
     return enter
 
 
-phase("its deadline passes in the same turn", at_once=True)(_deadline(fired=False))
-phase("its deadline has passed, task not resumed", at_once=True, has_result=True)(_deadline(fired=True))
+phase("deadline passes in the turn of the cancellation", at_once=True)(_deadline(fired=False))
+phase("deadline has passed, task not resumed", at_once=True, has_result=True)(_deadline(fired=True))

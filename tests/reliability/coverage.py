@@ -172,8 +172,8 @@ class Reached:
         self._data.combine()
         self._data.load()
         spec = find_spec("aioacl")
-        assert spec is not None, "aioacl is installed"
-        assert spec.origin is not None, "aioacl is a package with a file"
+        assert spec is not None, "expected aioacl to be installed"
+        assert spec.origin is not None, "expected aioacl to be a package with a file"
         self.path = Path(spec.origin).parent
 
     def lacking(self, module: str) -> tuple[list[int], list[str]]:

@@ -1,4 +1,4 @@
-"""endings: exits, signals, forks and kill -9; each ends in time, with the right status and output, and leaves nothing.
+"""endings: exits, signals, forks and kill -9; all in time, with the right status and output; nothing is left.
 
 Slow: every scenario on both backends, five times each; every fork; 200 kills.
 By default: every scenario once, on the backends in turn, with and without asyncio's debug mode; a fork at every place,

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.reliability.endings_child import Case
 
-CONTROL: Final = Case("nothing done", "leaving()", destructors_run=False)
+CONTROL: Final = Case("a process that does nothing", "leaving()", destructors_run=False)
 
 LEFT: Final = (
     Case(

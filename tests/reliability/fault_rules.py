@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAST, MOST = 0.001, 0.05
-# Calls that create, or query memory; calls that enqueue; calls that wait or query the progress of work.
+# Calls that create objects or query memory; calls that enqueue; calls that wait or query the progress of work.
 MAKING: Final = "aclrtMalloc|aclrtMallocHost|aclrtCreateStream|aclrtCreateEventExWithFlag|aclrtGetMemInfo"
 ENQUEUEING: Final = "aclrtMemcpyAsync|aclrtMemsetAsync|aclrtRecordEvent|aclrtStreamWaitEvent"
 ASKING: Final = "query|sync"

@@ -295,8 +295,8 @@ class Copies:
         self._folder = folder
         self._template = folder / "template"
         found = importlib.util.find_spec("aioacl")
-        assert found is not None, "aioacl is installed"
-        assert found.origin is not None, "aioacl is a package with a file"
+        assert found is not None, "expected aioacl to be installed"
+        assert found.origin is not None, "expected aioacl to be a package with a file"
         self._clone(Path(found.origin).parent, self._template / "aioacl")
         for slot in range(SLOTS):
             self._clone(self._template / "aioacl", self.copy(slot) / "aioacl")

@@ -109,7 +109,7 @@ def _report_model(outcome: Outcome, exploration: Exploration, explored: Explored
         outcome.findings.append(str(explored))
         return
     outcome.figures["models"].append(f"{exploration!s:<62} {explored}")
-    outcome.figures["states in all"] += explored.states
+    outcome.figures["states in total"] += explored.states
     outcome.expect(
         not explored.error,
         f"{exploration}: {explored.error}; the end of the trail:\n{explored.trail}\n"
@@ -133,7 +133,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     outcome = Outcome(not_run=missing())
     if outcome.not_run:
         return outcome
-    figures: dict[str, Any] = {"models": [], "states in all": 0}
+    figures: dict[str, Any] = {"models": [], "states in total": 0}
     outcome.figures = figures
     models, bugs = list(_explorations(scale)), _bugs(scale)
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -137,7 +137,7 @@ class _Condition:
         scheduler, lock = self._scheduler, self._lock
         me = scheduler.current
         assert lock.owner is me, "expected the waiting thread to hold the lock"
-        assert me is not None, "only threads of a run can wait"
+        assert me is not None, "expected a thread of the run: no other thread can wait"
         me.notified = False
         self._waiting.append(me)
         lock.owner = None
@@ -200,7 +200,7 @@ class Scheduler:
 
     def readable(self, fd: int, timeout: float | None) -> bool:
         me = self.current
-        assert me is not None, "only threads of a run can wait"
+        assert me is not None, "expected a thread of the run: no other thread can wait"
         self._readers[fd] = me
         self._epoll.register(fd, select.EPOLLIN)
         try:

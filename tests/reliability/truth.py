@@ -115,5 +115,5 @@ def run(scale: Scale, seed: int) -> Outcome:
                 for attempt in range(BUG_SEEDS)
             ),
         )
-    outcome.figures = {"in all": dict(total), "awaits": rows, **outcome.figures}
+    outcome.figures = {"total": dict(total), "awaits": rows, **outcome.figures}
     return outcome

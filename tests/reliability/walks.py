@@ -81,7 +81,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     outcome.figures = {
         "steps": done,
         "divergences": len(outcome.findings),
-        "steps a second, in each process": [round(each.steps / each.seconds) for each in all_of_them],
+        "steps per second, in each process": [round(each.steps / each.seconds) for each in all_of_them],
         "steps of each kind": [f"{count:>9,} {kind}" for kind, count in kinds.most_common()],
     }
     if not outcome.findings:
