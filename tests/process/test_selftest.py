@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
-SOURCE = Path(__file__).with_name("wrong_library.c")
+SOURCE = Path(__file__).with_name("wrong_results.c")
 LIMIT = "20"
 SHORT_LIMIT = "6"  # for calls that do not return: a test waits for half of this
 

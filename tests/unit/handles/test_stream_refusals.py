@@ -122,7 +122,7 @@ TRANSFERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "a negative size": (lambda s, m: s.upload(m, bytes(64), nbytes=-1), "number of bytes"),
     "a size that is not a number": (lambda s, m: s.download(bytearray(64), m, nbytes="1"), "number of bytes"),
     "a size that is a bool": (lambda s, m: s.upload(m, bytes(64), nbytes=True), "number of bytes"),
-    "a read-only target": (lambda s, m: s.download(bytes(64), m), "writable buffer, a bytearray"),
+    "a read-only target": (lambda s, m: s.download(bytes(64), m), r"writable buffer \(a bytearray"),
     "a source without a buffer": (lambda s, m: s.upload(m, None), "Pass a DeviceBuffer"),
 }
 

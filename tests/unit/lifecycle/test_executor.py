@@ -116,7 +116,7 @@ def test_a_threads_deadline_ends_its_wait_for_a_job(open_device: OpenDevice) -> 
     device = open_device().result()
     try:
         error = in_thread(wait_for_a_job)
-        assert (error.device, "goes on" in error.hint) == (device.index, True)
+        assert (error.device, "continues" in error.hint) == (device.index, True)
     finally:
         go_on.set()
         device.close().result()
