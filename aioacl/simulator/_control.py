@@ -103,7 +103,7 @@ def control_function(name: str, signature: str) -> CData:
 
 
 def of_device(name: str, device: SupportsIndex, signature: str = "int (*)(int32_t)") -> int:
-    """Returns the result of a control that takes a device. Raises ParameterError if no device has that index."""
+    """Calls a control that takes a device, and returns its result. Raises ParameterError if there is no such device."""
     index = word("device", device)
     answer: int = control_function(name, signature)(index)
     if answer < 0:
@@ -115,7 +115,7 @@ def of_device(name: str, device: SupportsIndex, signature: str = "int (*)(int32_
 
 
 def of_function(name: str, function: str, *values: int, signature: str = "int (*)(const char *)") -> int:
-    """Returns the result of a control that takes a function. Raises ParameterError for an unknown function."""
+    """Calls a control that takes a function, and returns its result. Raises ParameterError for an unknown function."""
     text = c_text("the name of an ACL function", function)
     if control_function("aclsim_hung", "int (*)(const char *)")(text) < 0:
         raise ParameterError(
@@ -172,7 +172,7 @@ def stream_handle(stream: StreamLike) -> CData:
 
 
 def of_stream(name: str, stream: StreamLike, *values: int, signature: str = "int (*)(void *)") -> int:
-    """Returns the result of a control that takes a stream. Raises ParameterError if the stream is not alive."""
+    """Calls a control that takes a stream, and returns its result. Raises ParameterError if the stream is not alive."""
     answer: int = control_function(name, signature)(stream_handle(stream), *values)
     if answer < 0:
         raise ParameterError(f"expected a live stream, got {stream!r}", hint=_STREAMS)
@@ -255,7 +255,7 @@ def fail_next(stream: StreamLike, code: SupportsIndex) -> None:
 
 
 def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
-    """Makes the next task that the stream reaches trap. Only tasks that compute or move data count.
+    """Makes the next task that the stream reaches fail there. Only tasks that compute or move data count.
 
     The task may be in the queue already.
 
@@ -407,7 +407,7 @@ def stats() -> Stats:
 
 
 def retain_count(device: SupportsIndex = 0) -> int:
-    """Returns the retain count of the device: the number of sets without a reset. 0 if the device is not set.
+    """Returns the retain count of the device: the number of its sets that no reset has undone. 0 if it is not set.
 
     Args:
         device: the index of the device.
@@ -472,5 +472,5 @@ def forget() -> None:
 
 
 def times_forgotten() -> int:
-    """The number of calls of `forget()`. Counts from before and after such a call cannot be compared."""
+    """The number of calls of `forget()`. Counts from before and after a `forget()` cannot be compared."""
     return _forgotten

@@ -78,7 +78,7 @@ def set_query_lag(on: bool = True) -> None:
 
 
 def set_sync_livelock(on: bool = True) -> None:
-    """Sets whether aclrtSynchronizeStream without a time-out waits for work that is enqueued later.
+    """Sets whether aclrtSynchronizeStream without a time-out waits for work that is enqueued after the call began.
 
     Args:
         on: with True, the call does not return if tasks are enqueued on the stream while it waits. An abort, the end of

@@ -84,12 +84,12 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """The number of calls in the current or last block on which the rule has fired."""
+        """The number of calls on which the rule has fired, in the current or last block."""
         return self._count()[0]
 
     @property
     def matches(self) -> int:
-        """The number of calls in the current or last block that matched the rule, whether it fired or not."""
+        """The number of calls that matched the rule, whether it fired or not, in the current or last block."""
         return self._count()[1]
 
 
@@ -103,7 +103,7 @@ def _add(rule: str) -> int:
     made = ffi.new("uint32_t[1]")
     add = control_function("aclsim_fault_add", "int (*)(const char *, uint32_t *)")
     if add(c_text("a rule", rule), made) != 0:
-        hint = "aclsim.h, in the folder include_dir(), has the grammar of rules."
+        hint = "aclsim.h, in the folder include_dir(), describes the grammar of rules."
         raise ParameterError(
             f"the simulator refused the rule {rule!r}: {_refusal()}", hint=_closest(rule, hint)
         )
@@ -145,15 +145,15 @@ class FaultOptions(TypedDict, total=False):
         latency: the call takes this much longer.
         jitter: the latency varies by at most this much.
         at: when the call is delayed: "before", "during" or "after" its work.
-        hang: the call stays inside until `release_key` is called with this key. With True, the key is the function's
-            name.
+        hang: the call hangs until `release_key` is called with this key. With True, the key is the function's name.
         block_record: like `hang`, for calls that record an event.
         async_error: the enqueued task fails with this code.
         late_complete: the enqueued task does its work, and ends this much later.
         late_copy: the enqueued task copies its bytes this much later, and ends then.
-        sticky: the device enters a fault state with this code, until a force reset.
+        sticky: the device enters a fault state with this code, until a force reset. After the first wait or query has
+            returned the code, waits time out.
         lost: like `sticky`; also, the device cannot be set, and its first reset fails.
-        reset_fail: the number of resets that fail.
+        reset_fail: the number of resets that fail and leave the device unchanged.
         reset_lies: the reset returns 0 and leaves the device in a fault state, with this code. With True, the code is
             507018.
         false_drain: waits for a device in a fault state return 0.
@@ -423,11 +423,12 @@ def set_limits(limits: str = "") -> None:
 def set_virtual_clock(virtual: bool) -> None:
     """Sets whether the simulator's clock is virtual.
 
-    If a wait with a time-out has lasted ten real seconds, a virtual clock jumps to the earliest time at which a wait is
-    due.
+    A virtual clock moves in two cases only. `advance_clock` advances it. If a wait with a time-out has lasted ten real
+    seconds, the clock jumps to the earliest time at which a wait is due. The simulator polls at intervals of real time,
+    and a wait for an event lasts at least one second of real time before it fails.
 
     Args:
-        virtual: with True, only `advance_clock` advances the clock; with False, it follows the real time.
+        virtual: with True, the clock is virtual; with False, it follows the real time.
     """
     control_function("aclsim_clock_virtual", "void (*)(int)")(int(virtual))
 

@@ -1,7 +1,7 @@
 """Kernels in Python: functions that a launch calls in place of AI Core code.
 
-The function runs on the simulated device's thread, in the order of the stream. It holds the GIL, and no lock of the
-simulator. So it must not wait for a thread that needs the GIL to continue.
+The function runs on the simulated device's thread, in the order of the stream. It holds the GIL while
+it runs, so it must not wait with the GIL held for a thread that needs the GIL. It holds no lock of the simulator.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Kernel:
     def close(self) -> None:
         """Ends the registration. Launches that are still queued fail.
 
-        A second close does nothing, and neither does the close of a kernel that a newer registration has replaced.
+        A second close does nothing. If a newer registration has replaced this one, the close does nothing either.
         """
         with _lock:
             mine = _registered.pop(self._key, None)

@@ -68,8 +68,8 @@ void aclsim_release_all(void);
 /* The next task enqueued on the stream (not an event record, wait or host function) fails with that code. */
 int aclsim_fail_next(void *stream, int32_t code);
 /*
- * The next task that the stream reaches traps with that code (507015: an exception of an AI core). Only tasks
- * that compute or move data count. The task may be in the queue already.
+ * The next task that the stream reaches fails there with that code (507015: an exception of an AI core). Only
+ * tasks that compute or move data count. The task may be in the queue already.
  */
 int aclsim_trap_next(void *stream, int32_t code);
 /* Returns the number of tasks that are enqueued on the stream and not done. A failed task counts until it is
@@ -81,8 +81,8 @@ int aclsim_set_next_task(void *stream, uint32_t id);
 /* Failed tasks.
  *
  * A task that fails stops its stream. The recycle thread of the device handles the failure once it is woken. It
- * sets the stream's error code, then calls the exception callbacks (of kinds of task that have them), then lets
- * the stream continue. One wake serves all streams of the device. The following wake the thread:
+ * sets the stream's error code. Then it calls the exception callbacks, if this kind of task has them. Then it
+ * lets the stream continue. One wake serves all streams of the device. The following wake the thread:
  *
  * - synchronizing a stream or device with work to wait for, for as long as the call waits;
  * - synchronizing an event, even if it is complete;
@@ -90,7 +90,7 @@ int aclsim_set_next_task(void *stream, uint32_t id);
  * pending, and of a complete event with ACL_EVENT_TIME_LINE. The host sees a record as complete only after a
  * wake that follows the end of the record. So the first query after a record always wakes the thread;
  * - every 64th task enqueued on a stream, and a call that waits for room in a full queue;
- * - destroying a stream or resetting a device, which waits for work;
+ * - destroying a stream or resetting a device, because both wait for work;
  * - for kernels, the monitor, one second after the failure.
  *
  * These kinds of task have callbacks: copies, fills, reductions, kernels, waits for notifies, and executions of
@@ -123,7 +123,7 @@ int aclsim_unhang(const char *function);
 /* Returns the number of calls that hang inside the named function now. */
 int aclsim_hung(const char *function);
 /* Returns the number of calls that are blocked inside the named function now. They wait for work, an event,
- * room or a lock. */
+ * room or a lock, or a rule delays them. Calls that a rule hangs do not count. */
 int aclsim_waiting(const char *function);
 /* Returns the number of calls of the named function since the start or the last aclsim_forget(). */
 uint64_t aclsim_calls(const char *function);
@@ -143,9 +143,9 @@ void aclsim_clear(void);
  *         Threads are numbered from 1, in the order of their first call that is checked against rules.
  *
  * WHEN    counts the matching calls of all threads. With per=thread, it counts each thread's calls separately.
- *         nth=K               fires on the K-th; with times=, on the K-th and later ones
+ *         nth=K               fires on the K-th; with times= or once, on the K-th and later ones
  *         after=K             fires only after the first K
- *         every=K             fires on each K-th
+ *         every=K             fires on every K-th
  *         times=M             fires at most M times; -1: no limit
  *         once                fires at most once
  *         p=0.01              fires by chance, decided by a hash of the seed, the rule's number since the
@@ -157,18 +157,18 @@ void aclsim_clear(void);
  *         latency=MS[+-J]     takes that much longer: before the work (at=before, the default), during it
  *                             (at=during: a task takes longer on the device, any other call waits before its
  *                             work), or after it (at=after)
- *         hang[=KEY]          stays inside until the key is released; the default key is the function's name. A
- *                             wait with a time-out still times out (507046, 507047). A wait for a device also
- *                             ends when the device is reset
+ *         hang[=KEY]          hangs until the key is released; the default key is the function's name. A wait
+ *                             with a time-out still times out (507046, 507047). A synchronizing call also
+ *                             continues when its device is reset
  *         block-record[=KEY]  like hang, for aclrtRecordEvent*, as when events have run out
  *         async-error=CODE    the task is enqueued, and fails. A wait for an event fails one second of real
  *                             time after it was enqueued, as if it had timed out. A wait that submits no task,
  *                             because the event is complete or of the same stream, does not fail
  *         late-complete=MS    the task does its work, and ends that much later
  *         late-copy=MS        the task copies its bytes that much later, and ends then
- *         sticky=CODE         the device enters a fault state until a force reset: its tasks stop. The first
- *                             wait or query returns the code, later waits return 507046 or 507047, and calls
- *                             that create or enqueue return 507899
+ *         sticky=CODE         the device enters a fault state until a force reset: its tasks stop, and calls
+ *                             that create or enqueue return 507899. Queries return the code. Waits return it
+ *                             until a wait or query has returned it, and then return 507046 or 507047
  *         lost=CODE           like sticky; also, the device cannot be set, and its first reset fails
  *         reset-fail=K        K resets begin, fail with rc= or 507000, and are undone. In one rule with sticky=
  *                             or lost=, K resets of the device in the fault state fail
@@ -180,8 +180,8 @@ void aclsim_clear(void);
  *                             what the thread's next aclGetRecentErrMsg returns: no text, a very long text, a
  *                             text that is not UTF-8, or the previous text
  *
- * If several rules fire on a call, the first rule with a code decides the code, and their times are added. A
- * rule does not apply to functions that cannot show its effect; a rule that applies to no function is refused.
+ * If several rules fire on a call, the first rule with a code decides the code, and their latencies are added.
+ * A rule does not apply to functions that cannot show its effect. If it applies to no function, it is refused.
  *
  * These environment variables have the same effect: AIOACL_SIM_FAULTS (rules and seed=N, separated by
  * semicolons), AIOACL_SIM_SEED, AIOACL_SIM_LIMITS, AIOACL_SIM_CLOCK (real or virtual) and AIOACL_SIM_TRACE (a
@@ -206,9 +206,10 @@ int aclsim_set_limits(const char *limits);
 
 /* Clock.
  *
- * A virtual clock moves only when it is advanced, and all times of the simulator follow it. When a wait with a
- * time-out has lasted ten real seconds, the clock jumps to the earliest time at which a wait is due, so that no
- * wait hangs for ever.
+ * A virtual clock moves in two cases only. aclsim_clock_advance() advances it. When a wait with a time-out has
+ * lasted ten real seconds, the clock jumps to the earliest time at which a wait is due, so that no such wait
+ * hangs for ever. Time-outs, latencies and due times follow the virtual clock. Polling uses real time. A wait
+ * for an event also lasts at least one second of real time before it fails.
  */
 void aclsim_clock_virtual(int on);
 /* Returns -1 if the clock is not virtual, or `ns` is negative or too large. */

@@ -310,7 +310,7 @@ async def test_call_that_fails_while_enqueueing_raises_at_once_and_uses_no_posit
         }
         for function, enqueue in enqueues.items():
             simulator.fail_call(function, FAULT_WITH_TEXT)
-            with pytest.raises(aioacl.DeviceFault, match="armed by a control"):
+            with pytest.raises(aioacl.DeviceFault, match="injected fault"):
                 enqueue()
         assert stream.fill(memory, 1).position == position + 1
         await stream

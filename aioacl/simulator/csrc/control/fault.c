@@ -176,7 +176,7 @@ static void number(thread_t *thread) {
 
 /* Codes of the ACL layer are not kept as the last error. */
 static aclError leave_error(aclError code) {
-    static const char what[] = "armed by a control";
+    static const char what[] = "injected fault";
     if (code == ACL_SUCCESS) {
         return code;
     }
@@ -234,7 +234,8 @@ void fault_teardown(void) {
     }
 }
 
-/* The client gets the callback of a reset; then the reset is undone. */
+/* A reset that begins and fails: the client gets the callback that precedes a reset, and the device stays
+ * unchanged. */
 static aclError take_back(device_t *device, aclError code) {
     bool outer = device_begin_change(device);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);

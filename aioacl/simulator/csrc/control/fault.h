@@ -14,9 +14,9 @@
  * The engine itself changes no object. A call does its normal work, or does nothing, or does its work and
  * returns another code. So a fault can make a client lose a handle, but the simulator never loses one.
  *
- * A device is in a fault state (health.c) once a `sticky` or `lost` rule has fired on it. Its tasks stop, and
- * its calls return the same codes as those of a card after a fault. A force reset or dropping all rules ends
- * the state.
+ * A device enters a fault state (health.c) when a `sticky` or `lost` rule fires on it, and after a reset on
+ * which a `reset-lies` rule has fired. Its tasks stop, and its calls return the same codes as those of a card
+ * after a fault. A force reset or dropping all rules ends the state.
  */
 #ifndef ACLSIM_FAULT_H
 #define ACLSIM_FAULT_H
@@ -106,7 +106,7 @@ const char *fault_text(thread_t *thread, const char *text);
 void fault_refresh(void);
 /* Reads AIOACL_SIM_FAULTS and AIOACL_SIM_SEED; a mistake ends the process. */
 void fault_read_environment(void);
-/* Waits without sim.lock until the time on the simulator's clock is over, or all calls are released. */
+/* Releases sim.lock and waits for that time on the simulator's clock, or until all calls are released. */
 void fault_pause(int64_t ns);
 void fault_release_all(void);
 /* Waits until the key is released (returns true), or until the call's own time-out (returns false). */

@@ -24,7 +24,7 @@ void fault_pause(int64_t ns) {
     }
 }
 
-/* A call that aclsim_hang_call hung stays inside until the test releases it. */
+/* Whether aclsim_hang_call has hung the call. Only a test releases such a call, not its time-out or a reset. */
 static bool is_own(const injection_t *injection) {
     return *injection->key == OWN_KEY[0];
 }

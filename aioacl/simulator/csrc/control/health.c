@@ -1,8 +1,8 @@
 /*
- * Devices in a fault state. The first call that waits for or queries the device's work returns the code of the
- * fault. After that, waits time out, and calls that create or enqueue fail. Calls that destroy or free do their
- * work on the host, and return an error. The device can still be set and reset, but a lost device cannot be
- * set.
+ * Devices in a fault state. Calls that query the device's work return the code of the fault. Calls that wait
+ * for the work return it until a wait or query has returned it, and then return a time-out. Calls that create
+ * or enqueue fail. Calls that destroy or free do their work on the host, and return an error. The device can
+ * still be set and reset, but a lost device cannot be set.
  */
 #include <string.h>
 
@@ -62,7 +62,7 @@ void health_heal_all(void) {
     }
 }
 
-static bool gives_back(function_t function) {
+static bool ends_object(function_t function) {
     const char *name = function_info[function].name;
     return group_has("destroy", 7, function) || strstr(name, "Abort") != NULL || strstr(name, "UnSub") != NULL;
 }
@@ -79,7 +79,7 @@ static void injection_any(injection_t *injection, health_t *health) {
     } else if (group_has("query", 5, injection->function)) {
         injection_refuse(injection, health->code);
         health->told = true;
-    } else if (gives_back(injection->function)) {
+    } else if (ends_object(injection->function)) {
         injection->after = RT_DRIVER_ERROR;
     } else {
         injection_refuse(injection, RT_DRIVER_ERROR);

@@ -1,5 +1,5 @@
 /* Limits on the contexts, streams, events and notifies of a device, and on the memory of devices and the host.
- * With them, tests use up these resources early. */
+ * They let tests use up these resources quickly. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

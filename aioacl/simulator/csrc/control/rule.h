@@ -114,7 +114,7 @@ bool rule_parse(rule_t *rule, const char *text, char *why, size_t size);
 
 /* rulefield.c. */
 /* Sets one field; `text` is NULL if the field has no value. Returns false on a mistake. `want` then describes
- * the expected value, or is NULL if there is no such field. */
+ * what the field expects, or is NULL if there is no such field. */
 bool rule_set(rule_t *rule, const char *name, const char *text, const char **want);
 
 /* The names of all fields. */

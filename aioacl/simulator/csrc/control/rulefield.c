@@ -9,8 +9,8 @@
 
 enum { LIE_BY_DEFAULT = RT_AICPU_EXCEPTION, VALUE_BYTES = 96 };
 
-/* The functions of libc that read numbers skip white space, accept signs, and follow the locale; see
- * parse_real. */
+/* Whether the text begins with a number. The functions of libc that read numbers also accept white space and a
+ * plus sign before it. */
 static bool begins(const char *text) {
     return (*text >= '0' && *text <= '9') || (*text == '-' && text[1] >= '0' && text[1] <= '9');
 }
@@ -319,7 +319,8 @@ bool rule_set(rule_t *rule, const char *name, const char *text, const char **wan
         return false;
     }
     if ((rule->fields & bit_of(field)) != 0) {
-        *want = "to be set once";
+        *want = "no earlier field that sets the same value; set it once, and use only one of nth and "
+                "after, and only one of times and once";
         return false;
     }
     rule->fields |= bit_of(field);

@@ -17,7 +17,7 @@ static uint64_t mix(uint64_t value) {
     return value ^ value >> 31;
 }
 
-/* A number for one decision of one rule. `salt` separates the kinds of decisions. */
+/* A pseudo-random number for one decision of one rule. `salt` separates the kinds of decisions. */
 static uint64_t draw(const rule_t *rule, uint64_t salt) {
     uint64_t value = mix(seed_now + 0x9E3779B97F4A7C15ULL * (salt + 1));
     value = mix(value + 0x9E3779B97F4A7C15ULL * rule->place);
@@ -67,8 +67,8 @@ static uint64_t count_match(rule_t *rule, uint32_t thread) {
     return ++rule->tally.counts[thread];
 }
 
-/* nth=k alone selects only the k-th match (of each thread, if the rule counts by thread). With other fields,
- * counting begins at the k-th match. */
+/* nth=k without times=, once and every= fires only on the k-th match (of each thread, if the rule counts by
+ * thread). With one of these fields, it fires on the k-th match and on later matches. */
 static bool is_due(const rule_t *rule, uint64_t count) {
     if (rule->exact) {
         return count == rule->first;

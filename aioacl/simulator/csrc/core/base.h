@@ -164,10 +164,10 @@ int64_t real_ns(void);
 bool clock_is_virtual(void);
 void clock_set_virtual(bool on);
 void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target);
-/* Waits without sim.lock. True: the waiter is done. False: the deadline has passed, and the waiter was removed
- * from its list. */
+/* Releases sim.lock while it waits. True: the waiter is done. False: the deadline has passed, and the waiter
+ * was removed from its list. */
 bool wait_for(waiter_t *waiter, int64_t deadline_ns);
-/* The same for a call that a rule hangs or delays. Such a call does not count as waiting. */
+/* The same for a call that a rule hangs. Such a call does not count as waiting. */
 bool wait_unseen(waiter_t *waiter, int64_t deadline_ns);
 void wait_finish(waiter_t *waiter, aclError rc);
 void wait_finish_all(wait_list_t *list, aclError rc);
@@ -195,7 +195,7 @@ struct thread {
     context_t *current; /* the explicit binding; takes precedence over the slot */
     int slot;           /* the device to whose primary context the thread is bound, -1: none */
     aclError last_error;
-    bool keeps; /* the running call has kept an error, see error_leave() */
+    bool keeps; /* the running call has called error_set(), see error_leave() */
     said_t said;
     char shown[SIM_TEXT_BYTES];
     pthread_cond_t cond;
@@ -217,8 +217,8 @@ void thread_renumber(void);
 void thread_each(void (*visit)(thread_t *thread, void *arg), void *arg);
 void thread_bind_context(context_t *context);
 void thread_bind_slot(int device);
-/* Returns the thread's context. The newest runtime detaches a stale binding, and the result is then NULL. In
- * older releases a stale binding follows the device of the last aclrtSetDevice. */
+/* Returns the thread's context. If the binding is stale, the result is NULL, and the binding is detached. But
+ * older releases keep a stale binding to a device, and it is valid again when the device is set again. */
 context_t *thread_context(void);
 /* Returns the thread's device; -1: none. Unlike the runtime, it does not look up the context, so no stale
  * binding is detached. */
@@ -242,7 +242,7 @@ aclError error_set(aclError code, const char *what);
 /* Called without sim.lock at the end of a call. The runtime also keeps an error in the thread's context. So it
  * looks up the context, which detaches a stale binding. */
 void error_leave(thread_t *thread);
-/* The same, but does not set the last error. */
+/* Adds the code's text, which names `what`, but does not set the last error. Returns the code. */
 aclError error_quiet(aclError code, const char *what);
 /* Adds the reason of a task's failure to the text, if it is known. */
 void error_explain(aclError code, const char *why);

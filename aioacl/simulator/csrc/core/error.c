@@ -22,7 +22,7 @@ static const error_text_t texts[] = {
     {RT_STREAM_CONTEXT, "EE1011", "The stream does not belong to the current context."},
     {RT_EVENT_TIMESTAMP_INVALID, "EE1012", "The event has no time that can be read."},
     {RT_STREAM_SUBSCRIBE, "EE1013", "The stream's callback subscription does not allow this."},
-    {RT_INVALID_HANDLE, "EE1017", "The handle is dead, foreign or of another kind."},
+    {RT_INVALID_HANDLE, "EE1017", "The handle does not belong to a live object of the expected kind."},
     {RT_STREAM_ABORT, "EE9999", "The stream was aborted."},
     {RT_DEVICE_TASK_ABORT, "EE9999", "The tasks of the device are being aborted."},
     {RT_FEATURE_NOT_SUPPORT, "EE1005", "This is not supported here."},
@@ -134,27 +134,28 @@ void error_leave(thread_t *thread) {
 }
 
 /* Moves the new text to where the client reads it. False: there is no new text. */
-static bool show(thread_t *thread, bool homeless) {
+static bool show(thread_t *thread, bool no_context) {
     said_t *said = said_enter(thread);
-    if (homeless) {
+    if (no_context) {
         add_text(said, RT_CONTEXT_NULL, "current context");
     }
     size_t length = thread->text_fault != TEXT_STALE ? said->length : 0;
     if (length > 0) {
         memcpy(thread->shown, said->bytes, length + 1);
-        said->length = homeless ? length : 0;
+        said->length = no_context ? length : 0;
     }
     said_leave(said);
     return length > 0;
 }
 
-/* A thread without a context gets an error about the missing context first, and its text is not cleared. */
+/* If the thread has no context, an error about the missing context is added before the text is returned, and
+ * the text is not cleared. */
 const char *do_aclGetRecentErrMsg(void) {
     thread_t *thread = thread_self();
     sim_lock();
-    bool homeless = thread_context() == NULL;
+    bool no_context = thread_context() == NULL;
     sim_unlock();
-    bool shown = show(thread, homeless) || thread->text_fault == TEXT_STALE;
+    bool shown = show(thread, no_context) || thread->text_fault == TEXT_STALE;
     return fault_text(thread, shown ? thread->shown : NULL);
 }
 

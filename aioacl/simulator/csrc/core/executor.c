@@ -270,8 +270,9 @@ typedef struct {
     int64_t poll_ns; /* in real time */
 } wake_t;
 
-/* Makes streams whose time has come check their head task again. Returns the earliest time of the other
- * streams, or SIM_FOREVER. */
+/* Makes streams whose time has come check their head task again. Returns the earliest times of the other
+ * streams: of the simulator's clock, and of real time for streams that poll. SIM_FOREVER: no stream waits for
+ * such a time. */
 static wake_t wake_timed(device_t *device) {
     wake_t earliest = {SIM_FOREVER, SIM_FOREVER};
     int64_t now = device->timed != NULL ? now_ns() : 0;

@@ -163,7 +163,7 @@ struct stream {
     uint32_t priority;
     uint32_t flags;
     int32_t fail_next;
-    int32_t trap_next;       /* the code with which the next task that computes or moves data traps */
+    int32_t trap_next;       /* see aclsim_trap_next(); 0: none */
     aclError error;          /* the code of a failed task that no call has returned yet */
     char why[SIM_WHY_BYTES]; /* why that task failed, if it was a kernel */
     uint64_t fault_number;   /* number of the fault that parks the stream, in the device's order of faults */

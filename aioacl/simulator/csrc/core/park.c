@@ -1,4 +1,5 @@
-/* Parked streams: they wait for a time, for another stream, or for both. */
+/* Parked streams. A parked stream waits for a time, for a change such as the record of an event, or for both.
+ */
 #include "sim.h"
 
 static void timed_add(stream_t *stream) {

@@ -28,9 +28,9 @@
  * recycle thread (recycle.c) sets the stream's error code. It then calls the exception callbacks without
  * sim.lock, while stream->running is set. Then it ends the task and lets the stream continue. The thread
  * handles failures only when it is woken: by a synchronizing call with work to wait for, by aclrtQueryEvent of
- * an old event, by every 64th task of a stream, by a full queue, or, for kernels, by the monitor. Each wake
- * begins a round. The host sees that an old event is complete, or that a stream has finished, only in a later
- * round than the one in which the device finished it.
+ * an event of aclrtCreateEventWithFlag, by every 64th task of a stream, by a full queue, or, for kernels, by
+ * the monitor. Each wake begins a round. The host sees that such an event is complete, or that a stream has
+ * finished, only in a later round than the one in which the device finished it.
  *
  * Tasks. A stream is a ring of tasks. Enqueueing appends to it. The device's executor thread (executor.c) takes
  * ready streams in turn and runs tasks from the head. A task that has to wait for an event, a notify, a host
@@ -138,14 +138,15 @@ void cond_init(pthread_cond_t *cond);
 
 /* device.c, reset.c, context.c. */
 device_t *device_find(int32_t id);
-/* Called with sim.lock held. Releases it for callbacks, and while another thread changes the device. */
+/* Called with sim.lock held. Releases it for callbacks, and while it waits for another thread that changes the
+ * device. */
 aclError device_set(int32_t id);
 void device_wait_change(device_t *device);
 /* False: this thread is changing the device already, and the caller must not end that change. */
 bool device_begin_change(device_t *device);
 void device_end_change(device_t *device);
-/* True: the primary context is being torn down. A call that passes device_wait_change() is then in a callback
- * of the teardown. */
+/* True: the primary context is being torn down. If a call finds this after device_wait_change(), the call is
+ * made in a callback of the teardown. */
 bool device_releasing(const device_t *device);
 /* Called after a reset. The newest runtime keeps the primary context's handle for the next set; older releases
  * do not. */
@@ -336,7 +337,7 @@ void move_rows(const plane_t *plane);
 bool move_is_there(const void *pointer, size_t count, bool write);
 /* The same for an array that a client passes. */
 bool array_is_there(const void *array, size_t count, size_t size);
-/* The same for the content of a file, which may be larger: code, constants. */
+/* The same for code and constants, which may be larger than other arrays. */
 bool content_is_there(const void *content, size_t size);
 /* The same for untyped memory that will be written. */
 bool place_is_there(const void *place, size_t size);

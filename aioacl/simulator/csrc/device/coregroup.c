@@ -1,4 +1,4 @@
-/* Groups of cores. The simulated chip has none, and creates no list of them. */
+/* Groups of cores. The simulated chip has no such groups, and no list of groups can be created. */
 #include "sim.h"
 
 static aclError unsupported(const char *name) {

@@ -68,7 +68,7 @@ aclError do_aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, 
     return ACL_SUCCESS;
 }
 
-/* The simulated firmware has neither feature. */
+/* The simulated firmware has neither of the two features. */
 aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFeatureType, int32_t *value) {
     bool known = devFeatureType == ACL_FEATURE_TSCPU_TASK_UPDATE_SUPPORT_AIC_AIV ||
                  devFeatureType == ACL_FEATURE_SYSTEM_MEMQ_EVENT_CROSS_DEV;
@@ -90,7 +90,7 @@ aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFe
     return current ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/* Returns the share of the time since the last query in which the device worked, in percent. */
+/* Returns how much of the time since the last query the device has worked, in percent. */
 static int32_t load_percent(device_t *device) {
     static int64_t asked_ns[SIM_MAX_DEVICES];
     static int64_t busy_ns[SIM_MAX_DEVICES];

@@ -44,7 +44,7 @@ static void finish(void *object, void *arg) {
     }
 }
 
-static void forgive(void *object, void *arg) {
+static void clear_failure(void *object, void *arg) {
     context_t *context = object;
     if (context->device == arg) {
         context->failure = 0;
@@ -57,7 +57,7 @@ static aclError abort_device(device_t *device, uint32_t timeout) {
     if (agreed) {
         object_each(KIND_STREAM, announce, device);
         object_each(KIND_STREAM, finish, device);
-        object_each(KIND_CONTEXT, forgive, device);
+        object_each(KIND_CONTEXT, clear_failure, device);
         agreed = tell(device->id, ACL_RT_DEVICE_TASK_ABORT_POST, timeout);
     }
     device->aborting = false;

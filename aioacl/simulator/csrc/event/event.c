@@ -164,8 +164,8 @@ static aclError find_stream(aclrtStream handle, stream_t **stream) {
 }
 
 /* The first record decides how an event is recorded, with the external flag or without it. The first wait
- * decides how the event is waited for. Only an event of the new mode with exactly the flag for streams accepts
- * the external flag. */
+ * decides how the event is waited for. Only an event of aclrtCreateEventExWithFlag(ACL_EVENT_SYNC) accepts the
+ * external flag. */
 static aclError keep_way(const event_t *event, event_way_t *way, bool external) {
     if (external && (event->mode != EVENT_EXTENDED || event->flags != FLAG_SYNC)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: it was not made for the external flag");

@@ -16,7 +16,7 @@ aclError graph_take(stream_t *stream, task_t *task) {
     if (graph->state == GRAPH_INVALID) {
         rc = error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
     } else if (graph->state == GRAPH_READY) {
-        rc = error_set(RT_STREAM_MODEL, "stream: it is bound to a model that is being built");
+        rc = error_set(RT_STREAM_MODEL, "stream: it is bound to a model that is built already");
     } else if (task->kind == TASK_CALLBACK || task->kind == TASK_POOL_TAKE || task->kind == TASK_POOL_GIVE) {
         rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream: callbacks and pools cannot be captured");
     }
@@ -45,9 +45,9 @@ static void ask(void *object, void *arg) {
     if (!capturing(graph) || graph->mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
         return;
     }
-    bool everybody = graph->mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL &&
-                     question->thread->capture_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
-    question->forbidden = question->forbidden || everybody || graph->thread == question->thread;
+    bool all_threads = graph->mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL &&
+                       question->thread->capture_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+    question->forbidden = question->forbidden || all_threads || graph->thread == question->thread;
 }
 
 bool capture_forbidding(void) {
@@ -170,7 +170,8 @@ aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *st
     return rc;
 }
 
-/* Marks the first `count` nodes of the lane as joined, and follows their waits backwards. */
+/* Marks the first `count` nodes of the lane as joined. Does the same for the nodes of other lanes for which
+ * they wait. */
 static void join(lane_t *lane, uint32_t count) {
     while (lane->joined < count) {
         const node_t *node = lane->nodes[lane->joined++];

@@ -99,7 +99,8 @@ static aclError join_capture(graph_t *graph, stream_t *stream) {
         return invalidate(graph, RT_STREAM_CAPTURE_IMPLICIT, "stream");
     }
     if (stream->context != graph->context || stream->updating != NULL) {
-        return invalidate(graph, RT_STREAM_CAPTURE_CONFLICT, "stream: it belongs to another context");
+        return invalidate(graph, RT_STREAM_CAPTURE_CONFLICT,
+                          "stream: it belongs to another context or updates a task group");
     }
     return lane_new(graph, stream) != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
 }

@@ -5,15 +5,15 @@
  * captured, or bound to a graph that is being built, its lane takes what is enqueued.
  *
  * To run a graph, each lane has a stream of its own, its runner, to which clients do not enqueue. The task that
- * executes a graph parks its stream. It feeds the runners with copies of the nodes' tasks, part by part. It
- * ends when all started lanes have reached their end. So everything that streams can do works in graphs. If two
- * executions of a graph overlap, the second waits for the first. The copies are "borrowed": the nodes own the
- * objects of the tasks, and a graph that is being executed is not destroyed.
+ * executes a graph parks its stream. The runners are fed with copies of the nodes' tasks, part by part. The
+ * executing task ends when all started lanes have reached their end. So everything that streams can do works in
+ * graphs. If two executions of a graph overlap, the second waits for the first. The copies are "borrowed": the
+ * nodes own the objects of the tasks, and a graph that is being executed is not destroyed.
  *
  * Events inside a capture are edges. Recording an event creates a node with a record of its own, and a stream
- * that waits for the event waits for that record. Each execution resets the records of nodes. Events that are
- * also visible outside are in external.c. A stream that waits for a captured event joins the capture. Before
- * the capture ends, the stream that began it must wait for all work of the streams that joined.
+ * that waits for the event waits for that record. Each execution resets the records of nodes. The code for
+ * events that are also visible outside is in external.c. A stream that waits for a captured event joins the
+ * capture. Before the capture ends, the stream that began it must wait for all work of the streams that joined.
  *
  * A failing task ends the execution with its code; the remaining tasks of all lanes are dropped.
  */
@@ -45,12 +45,12 @@ struct lane {
     uint32_t count;
     uint32_t room;
     uint32_t fed;    /* number of nodes whose tasks were passed to the runner */
-    uint32_t joined; /* number of nodes for which the beginning stream has waited, for the end of a capture */
+    uint32_t joined; /* number of leading nodes that the stream which began the capture has joined */
     bool idle_start; /* the lane starts when it is activated, not with the graph */
     bool active;
 };
 
-/* GRAPH_SPOILED: a graph of a condition whose capture failed. */
+/* GRAPH_SPOILED: the graph of a condition, after the capture of this graph has failed. */
 typedef enum { GRAPH_BUILDING, GRAPH_CAPTURING, GRAPH_INVALID, GRAPH_READY, GRAPH_SPOILED } graph_state_t;
 
 typedef struct destroy_callback {
@@ -66,7 +66,7 @@ typedef struct condition {
     uint32_t initial;  /* stored before each execution, if `assign` is set */
     bool assign;
     aclmdlRICondTaskType type;
-    uint32_t count; /* number of graphs that its task chooses from; 0: the condition has no task */
+    uint32_t count; /* number of graphs from which the condition's task chooses; 0: no such task */
     graph_t **graphs;
 } condition_t;
 
@@ -78,7 +78,7 @@ struct graph {
     context_t *context;
     graph_state_t state;
     char *name;
-    lane_t *lanes; /* the first lane is that of the beginning stream */
+    lane_t *lanes; /* the first lane belongs to the stream that began the capture, or that was bound first */
     uint32_t nodes;
     thread_t *thread; /* the thread that began the capture */
     aclmdlRICaptureMode mode;
@@ -86,7 +86,7 @@ struct graph {
     task_group_t *open_group;
     uint32_t uses;      /* number of queued and running tasks that execute the graph */
     stream_t *executor; /* the stream that executes the graph now */
-    uint32_t active;    /* number of lanes that have not reached their end */
+    uint32_t active;    /* number of started lanes that have not reached their end */
     bool over;
     aclError code;
     bool has_externals;           /* also true if a graph of its conditions has externals */
@@ -126,7 +126,7 @@ typedef struct {
 
 /* graph.c: all functions are called with sim.lock held. */
 graph_t *graph_new(context_t *context);
-/* Frees the graph; its captured and bound streams become free. The graph must not be in execution. */
+/* Frees the graph, which must not be in execution. Its streams are no longer captured or bound afterwards. */
 void graph_free(graph_t *graph);
 void graphs_end(context_t *context);
 aclError graph_find(aclmdlRI handle, graph_t **graph);

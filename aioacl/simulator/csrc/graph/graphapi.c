@@ -218,7 +218,8 @@ aclError do_aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
     return rc;
 }
 
-/* Lists bound streams, which are the client's. For captured streams, it lists the model's own streams. */
+/* Lists one stream for each lane: the client's stream that is captured or bound, or else the model's own stream
+ * that runs the lane. */
 static aclError list_streams(const graph_t *graph, aclrtStream *streams, uint32_t *count) {
     uint32_t found = 0;
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {

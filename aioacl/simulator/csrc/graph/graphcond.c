@@ -90,9 +90,9 @@ typedef struct {
     graph_t *running;
 } choose_t;
 
-/* Returns the graph that the condition chooses, or NULL. If: the first graph if the value is not zero,
- * otherwise the second. While: the first graph if the value is not zero. Switch: the graph whose number is the
- * value. */
+/* Returns the graph that the condition chooses, or NULL. A condition of type IF chooses the first graph if the
+ * value is not zero, otherwise the second. Type WHILE chooses the first graph if the value is not zero. Type
+ * SWITCH chooses the graph whose number is the value. */
 static graph_t *chosen(const condition_t *condition) {
     uint64_t value = *condition->address;
     uint64_t index = value;

@@ -129,8 +129,8 @@ static void wait_for_bytes(const stream_t *stream, const task_group_t *group) {
     }
 }
 
-/* A node whose task has begun completes the old task. A node that the running execution has not reached runs
- * the new task. */
+/* If the old task of the node is running, it completes. If it is waiting, or if the execution has not reached
+ * the node, the new task runs instead. */
 aclError group_take(stream_t *stream, task_t *task) {
     task_group_t *group = stream->updating;
     object_retain(&stream->object);

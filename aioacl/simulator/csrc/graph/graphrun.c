@@ -259,8 +259,8 @@ static bool is_executed(const graph_t *graph, const stream_t *executor) {
     return graph->object.state == OBJECT_LIVE && graph->executor == executor;
 }
 
-/* Ends the execution with the code, after the runners that work. During that wait, the execution and the graph
- * may end by themselves. */
+/* Waits until no runner works, then ends the execution with the code. During the wait, the execution and the
+ * graph may end by themselves. */
 static void end_with(graph_t *graph, aclError code) {
     const stream_t *executor = graph->executor;
     device_t *device = graph->context->device;
@@ -322,8 +322,8 @@ typedef struct {
     externals_t *externals; /* the externals of the next execution */
 } execute_t;
 
-/* Decides to which records the externals refer. A task inside a graph decides at its turn. For any other task,
- * the enqueueing call has already decided. */
+/* Decides to which records the externals refer, if the task is in a graph and its stream has just reached it.
+ * For any other task, the call that enqueued it has already decided. */
 static aclError decide(execute_t *execute, stream_t *stream, task_t *task) {
     if (!task->borrowed || task->started) {
         return ACL_SUCCESS;

@@ -66,7 +66,7 @@ aclError do_aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type) {
     return rc;
 }
 
-/* Returns the task's position in its stream. */
+/* Returns the task's index among the tasks of its stream, from 0. */
 aclError do_aclmdlRITaskGetSeqId(aclmdlRITask task, uint32_t *id) {
     if (task == NULL || id == NULL) {
         return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "id");

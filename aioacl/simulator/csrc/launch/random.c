@@ -176,7 +176,7 @@ static bool fetch_all(random_t *random) {
     const aclrtRandomNumFuncParaInfo *given = &random->info.randomNumFuncParaInfo;
     bool there = fetch(random, &random->info.randomSeed, &random->seed) &&
                  fetch(random, &random->info.randomNum, &random->count);
-    /* All kinds except the first have two parameters, stored at the same places. */
+    /* A bit mask has one parameter; the other kinds have two. All kinds store them at the same places. */
     there = there && fetch(random, &given->paramInfo.uniformDisInfo.min, random->first);
     return there && (is_bitmask(random) || fetch(random, &given->paramInfo.uniformDisInfo.max, random->second));
 }
@@ -205,7 +205,8 @@ static bool fits(const aclrtRandomParaInfo *given) {
     return given->size > 0 && given->size <= VALUE_BYTES;
 }
 
-/* Normal numbers and ratios are real; integers have 32 or 64 bits. */
+/* A real type has at most 32 bits. An integer type has 32 or 64 bits, and is only for the uniform distribution.
+ */
 static bool type_fits(number_type_t type, int function) {
     if (number_is_real(type)) {
         return type.bytes <= 4;

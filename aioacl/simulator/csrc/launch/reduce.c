@@ -1,4 +1,4 @@
-/* Reductions: each element of the destination is combined with that of the source. */
+/* Reductions: each element of the destination is combined with the element at the same place in the source. */
 #include "number.h"
 #include "work.h"
 

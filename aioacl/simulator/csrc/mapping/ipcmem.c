@@ -125,7 +125,7 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
     return rc;
 }
 
-/* Each call closes one import. When no import is left, the call closes the export. */
+/* Each call closes one import. If no import is left, the call closes the export instead. */
 aclError do_aclrtIpcMemClose(const char *key) {
     if (key == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "key");

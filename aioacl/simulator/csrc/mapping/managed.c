@@ -1,8 +1,8 @@
 /*
  * Managed memory: one address for hosts and devices. In the simulator, no page has to be moved. So advice and
  * prefetching only change what queries return, for each page of 2 MiB. The vendor's documents call these
- * functions reserved. Their behaviour here is derived from the runtime's checks, and the values of attributes
- * from the names of the attributes.
+ * functions reserved. Their behaviour here is derived from the runtime's checks. The values of attributes are
+ * derived from the names of the attributes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "block.h"
 #include "managed.h"
 
-enum { PAGE_BYTES = 2 << 20, NOBODY = -2, HOST = -1 };
+enum { PAGE_BYTES = 2 << 20, NO_LOCATION = -2, HOST = -1 };
 
 static const uint64_t managed_most = 3ULL << 40;
 
@@ -131,7 +131,7 @@ static int32_t id_of(aclrtMemManagedLocation location) {
     case ACL_MEM_LOCATIONTYPE_DEVICE:
         return location.id;
     case ACL_MEM_LOCATIONTYPE_INVALID:
-        return NOBODY;
+        return NO_LOCATION;
     default:
         return HOST;
     }
@@ -153,7 +153,8 @@ static int32_t value_of(const managed_page_t *page, aclrtMemManagedRangeAttribut
     }
 }
 
-/* Returns the value that all pages of the range share. Pages with different values have no common value. */
+/* Returns the value that all pages of the range have. If their values differ, returns the value of a page
+ * without any setting. */
 static int32_t common_value(const managed_range_t *range, aclrtMemManagedRangeAttribute attribute) {
     static const managed_page_t neutral;
     int32_t value = value_of(range->first, attribute);
@@ -171,7 +172,7 @@ static void list_devices(const managed_range_t *range, int32_t *ids, size_t room
         mask &= range->first[i].devices;
     }
     for (size_t i = 0; i < room; i++) {
-        ids[i] = mask != 0 ? __builtin_ctzll(mask) : NOBODY;
+        ids[i] = mask != 0 ? __builtin_ctzll(mask) : NO_LOCATION;
         mask &= mask - (mask != 0);
     }
 }

@@ -90,7 +90,8 @@ static void grant(block_t *block) {
     block->access = access;
 }
 
-/* Whether the range is free. An ended mapping that a copy still uses keeps its addresses. */
+/* Whether the range is free. While a copy still uses an ended mapping of the area, no range of the area counts
+ * as free. */
 static bool range_is_free(const area_t *area, const char *base, size_t size) {
     size_t offset = (size_t)(base - area->base);
     return size <= area->size && offset <= area->size - size && !block_overlaps(base, size) &&

@@ -260,7 +260,8 @@ bool memory_pin(const void *pointer, size_t count, void **pinned) {
     return memory_pin_for(pointer, count, MEMORY_WRITES, pinned);
 }
 
-/* Kernels have the same access as copies. A view of the bytes gives write access to all of them. */
+/* Kernels have the same access as copies. All bytes then count as written, because a kernel may write each of
+ * them. */
 static int reach(const device_t *device, const block_t *block, const void *address, size_t size) {
     size_t offset = (size_t)((const char *)address - block->base);
     bool own = block->device == NULL || block->device == device || block->kind == BLOCK_REGISTERED;

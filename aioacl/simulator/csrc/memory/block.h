@@ -56,7 +56,8 @@ uint64_t block_bytes_of(block_kind_t kind);
 /* guard.c: red zones, and memory that was never written. */
 enum { ZONE_BYTES = 64, HOST_PAGE_BYTES = 4096 };
 
-/* Returns the number of the simulator's bytes before a block. Large blocks stay aligned to pages. */
+/* Returns the number of bytes that the simulator reserves before a block. Large blocks stay aligned to pages.
+ */
 size_t zone_front(block_kind_t kind, size_t capacity);
 void zone_draw(const block_t *block);
 /* Returns whether the red zones are unchanged. If not, notes a violation, once per block. */
@@ -85,9 +86,10 @@ uint64_t area_reserved_count(void);
 
 /* alias.c. */
 /* Maps the pages at `memory` also at `window`, and replaces what is mapped there. alias_end() with the same
- * file ends this. False: some of the pages cannot be mapped twice, and no page is. */
+ * file ends this. False: some of the pages cannot be mapped twice. Then no page is mapped twice. */
 bool alias_make(char *window, char *memory, size_t size, uint64_t *file);
-/* Makes private pages private again, with their content. The caller must unmap the window then. */
+/* Replaces the pages of `memory` that alias_make() has shared by private pages with the same content. The
+ * caller must then unmap the window. */
 void alias_end(char *window, char *memory, size_t size, uint64_t file);
 
 /* register.c: called with sim.lock held. */
@@ -97,7 +99,8 @@ uint64_t register_count(void);
  * with it. */
 const void *register_host_of(const device_t *device, const void *address, uint32_t *access);
 
-/* Called at the end of a block; one function for each kind of block. */
+/* The `_ended` functions are called when a block ends. The `_gone` functions are called when the block is
+ * freed, which is later if a copy still uses it. */
 void pool_block_ended(block_t *block);
 void mapping_block_ended(block_t *block);
 void mapping_block_gone(block_t *block);

@@ -45,7 +45,8 @@ static bool pin_both(const copy_t *copy, void **to, void **from) {
             memory_pin_rows(copy->dst, copy->count, copy->dpitch, copy->height, MEMORY_WRITES, to));
 }
 
-/* Returns false if the real runtime would crash or the kernel would return an error. */
+/* Returns false if pageable memory is not mapped. The real runtime would then crash or get an error from the
+ * operating system. */
 static bool is_mapped(memory_t memory, const void *pointer, size_t span, bool write) {
     bool there = memory != MEMORY_PAGEABLE || move_is_there(pointer, span, write);
     if (!there) {
@@ -113,7 +114,8 @@ static aclError take_failure(stream_t *stream) {
     return code != 0 ? code : fault_copy();
 }
 
-/* The call does not wait for a stream that is made for models, because its work does not end. */
+/* Waits for the work of the stream. It does not wait if the stream is made for models, because such work does
+ * not end. */
 static aclError wait_before(stream_t *stream) {
     aclError rc = ACL_SUCCESS;
     if (!stream_never_completes(stream)) {
@@ -187,12 +189,13 @@ static aclError copy_queued(context_t *context, aclrtStream handle, const copy_t
     return rc == ACL_SUCCESS ? stream_enqueue(stream, &task) : rc;
 }
 
-/* Pageable memory can be on either side. */
+/* Whether the given direction contradicts the memory on one side. Pageable memory contradicts no direction. */
 static bool side_contradicts(memory_t memory, bool kind_says_device) {
     return memory != MEMORY_PAGEABLE && (memory == MEMORY_DEVICE) != kind_says_device;
 }
 
-/* With pageable memory the given direction decides; with pinned memory the pointers decide. */
+/* Checks the given direction of a copy with pageable memory. Without pageable memory, the pointers decide, and
+ * the direction is not checked. */
 static aclError check_pageable(const copy_t *copy) {
     bool to_device = copy->kind == ACL_MEMCPY_HOST_TO_DEVICE || copy->kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
     bool from_device = copy->kind == ACL_MEMCPY_DEVICE_TO_HOST || copy->kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
@@ -207,7 +210,8 @@ static aclError check_pageable(const copy_t *copy) {
     return wrong ? error_set(RT_PARAM_INVALID, "kind") : ACL_SUCCESS;
 }
 
-/* The stream is looked up before the source is read, and again after that. */
+/* The stream is looked up before the source is read, and again afterwards, because the reading releases
+ * sim.lock. */
 static aclError copy_buffered(context_t *context, aclrtStream handle, const copy_t *copy) {
     stream_t *stream = NULL;
     void *buffer = NULL;
@@ -233,7 +237,7 @@ aclError copy_async(aclrtStream stream, copy_t *copy) {
     if (context == NULL) {
         return RT_CONTEXT_NULL;
     }
-    bool onto_itself = copy->dst == copy->src && copy->dpitch == 0; /* such a copy does not check the stream */
+    bool onto_itself = copy->dst == copy->src && copy->dpitch == 0; /* then the stream is not checked */
     copy_classify(copy);
     if (copy->to == MEMORY_STALE || copy->from == MEMORY_STALE) {
         usage_note("passes %p, which is freed memory", copy->to == MEMORY_STALE ? copy->dst : copy->src);

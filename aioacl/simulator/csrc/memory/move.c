@@ -44,8 +44,8 @@ static bool resident(char *page, size_t length, size_t page_size) {
     return true;
 }
 
-/* Missing permission and a kernel without the advice give the same error. A page that is known to exist
- * distinguishes the two. */
+/* madvise() fails with the same error if permission is missing and if the host's kernel does not know the
+ * advice. A call for a page that exists distinguishes the two cases. */
 static bool can_populate(size_t page_size) {
     char here = 0;
     char *page = (char *)((uintptr_t)&here / page_size * page_size);

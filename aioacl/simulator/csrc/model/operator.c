@@ -101,7 +101,7 @@ aclError do_aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int n
 
 static char *options[OPTION_COUNT]; /* owned, protected by sim.lock; NULL: not set */
 
-/* The runtime keeps this option as a flag: every text except "enable" switches it off. */
+/* The runtime keeps ACL_OP_JIT_COMPILE as a flag: every text except "enable" switches it off. */
 static const char *option_text(aclCompileOpt opt, const char *value) {
     return opt != ACL_OP_JIT_COMPILE ? value : strcmp(value, "enable") == 0 ? "enable" : "disable";
 }

@@ -1,6 +1,6 @@
 /*
- * Applies the configuration of aclInit. The default device is set, and limits are stored. The sections about
- * models, dumps and profiles are checked and have no effect.
+ * Applies the configuration of aclInit. The default device is set. The way in which error texts are kept, the
+ * stack sizes and the dump path are stored. The sections about profiles and graph events are only checked.
  */
 #include "config.h"
 

@@ -9,7 +9,7 @@ enum { DUMP_PATH_BYTES = 4096 };
 /* Reads the file and checks that it is JSON. *text is NULL if there is no file or the file is empty. Otherwise
  * the caller owns *text. */
 aclError config_load(const char *path, char **text);
-/* Makes the check that must come before all others: how error texts are stored. */
+/* Checks and applies the setting that comes before all other sections: how error texts are kept. */
 aclError config_check_first(const char *text);
 /* Apply the other sections, in the order of the runtime. Each returns the code with which aclInit fails. */
 aclError config_apply_dump(const char *text);

@@ -24,7 +24,8 @@ const char *init_config(void) {
     return config;
 }
 
-/* Only the configuration of the first success in this process is accepted, or no configuration. */
+/* If an earlier aclInit of this process has succeeded with a configuration, only the same configuration or none
+ * is accepted. */
 static aclError check_same(const char *text) {
     bool same =
         text == NULL || first_config == NULL || *first_config == '\0' || strcmp(first_config, text) == 0;

@@ -38,7 +38,7 @@ void snapshot_end(void) {
     wait_finish_all(&waiters, 0);
 }
 
-/* Before 9.1 these four functions had no second argument. */
+/* Checks the arguments of the four aclrtSnapShotProcess functions. Before 9.1 they had no second argument. */
 static aclError check(int pid, const void *reserve) {
     bool reserved = reserve != NULL && sim.settings.cann >= CANN_9_1;
     if (pid != (int)getpid() || reserved) {

@@ -1,8 +1,6 @@
 /* Queries about a stream that do not wait for it. */
 #include "work.h"
 
-/* Streams with one of these flags never complete as seen by the host. */
-
 typedef aclError (*stream_action_t)(context_t *context, stream_t *stream, uint64_t *value);
 
 static aclError with_stream(aclrtStream handle, stream_action_t action, uint64_t *value) {

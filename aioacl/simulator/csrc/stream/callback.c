@@ -142,8 +142,8 @@ aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
     return rc;
 }
 
-/* Runs the callbacks that are reported now. Callbacks that are reported during the run are left for the next
- * call. */
+/* Runs the callbacks that have been reported so far. Callbacks that are reported during the run are left for
+ * the next call. */
 static void run_reported(report_group_t *group) {
     job_t *last = group->queue.last;
     job_t *job = NULL;

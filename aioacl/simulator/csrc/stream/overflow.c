@@ -66,7 +66,7 @@ aclError do_aclrtNpuClearFloatOverFlowStatus(uint32_t checkMode, aclrtStream str
     return checkMode > CHECK_MODE_MOST ? error_set(RT_PARAM_INVALID, "checkMode") : reset_status(stream);
 }
 
-/* Returns memory of the context's device, which blocking copies can read. */
+/* Returns the address of a status that belongs to the context's device. Blocking copies can read the status. */
 aclError do_aclrtCtxGetFloatOverflowAddr(void **overflowAddr) {
     static _Alignas(STATUS_BYTES) char statuses[SIM_MAX_DEVICES][STATUS_BYTES];
     if (overflowAddr == NULL) {

@@ -19,9 +19,9 @@ static aclError find_stream(aclrtStream handle, need_t need, stream_t **stream) 
 /* NULL means the default stream. The failure mode requires a context before any other check, and the priority
  * does not accept NULL. */
 static aclError check_null(aclrtStreamAttr attribute) {
-    bool homeless = attribute == ACL_STREAM_ATTR_FAILURE_MODE && thread_context() == NULL;
-    return homeless || attribute == ACL_STREAM_ATTR_PRIORITY ? error_set(RT_PARAM_INVALID, "stream")
-                                                             : ACL_SUCCESS;
+    bool no_context = attribute == ACL_STREAM_ATTR_FAILURE_MODE && thread_context() == NULL;
+    return no_context || attribute == ACL_STREAM_ATTR_PRIORITY ? error_set(RT_PARAM_INVALID, "stream")
+                                                               : ACL_SUCCESS;
 }
 
 /* The handle is checked before the attribute, and both before the caller's context. */

@@ -69,7 +69,8 @@ aclError do_aclrtSynchronizeStream(aclrtStream stream) {
     return rc;
 }
 
-/* The runtime layer refuses 0, and only this layer sets the last error. */
+/* -1 means no time-out. The ACL layer refuses other negative values, and sets no last error. The runtime layer
+ * refuses 0, and sets the last error. */
 static aclError check_timeout(int32_t timeout) {
     if (timeout < -1) {
         return error_quiet(RT_PARAM_INVALID, "timeout");
