@@ -221,7 +221,7 @@ def held(stream: StreamLike) -> Generator[None]:
 
 
 def release_all() -> None:
-    """Releases every held stream, and every call that a rule hangs or delays."""
+    """Releases held streams, calls that a rule hangs or delays, and a process that is locked for a snapshot."""
     control_function("aclsim_release_all", "void (*)(void)")()
 
 
@@ -292,7 +292,7 @@ def fail_call(function: str, code: SupportsIndex, times: SupportsIndex = 1) -> N
 
 
 def hang_call(function: str) -> None:
-    """Makes the next call of an ACL function stay inside C until `unhang` or `release_all`.
+    """Makes the next call of an ACL function hang until `unhang` or `release_all` is called.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.

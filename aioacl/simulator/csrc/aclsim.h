@@ -63,7 +63,8 @@ uint64_t aclsim_resets(int32_t device);
 /* The stream starts no further task until it is released. A running task continues. */
 int aclsim_hold(void *stream);
 int aclsim_release(void *stream);
-/* Releases all held streams, and all calls that a rule hangs or delays. */
+/* Releases all held streams, and all calls that a rule hangs or delays. Unlocks a process that is locked for a
+ * snapshot. */
 void aclsim_release_all(void);
 /* The next task enqueued on the stream (not an event record, wait or host function) fails with that code. */
 int aclsim_fail_next(void *stream, int32_t code);
@@ -117,7 +118,7 @@ void aclsim_set_reset_crash(int on);
 /* The next `times` calls of the named function (-1: all) do nothing and return that code. A new setting
  * replaces an earlier one of the same function. */
 int aclsim_fail_call(const char *function, int32_t code, int32_t times);
-/* The next call of the named function stays inside until aclsim_unhang(function) or aclsim_release_all(). */
+/* The next call of the named function hangs until aclsim_unhang(function) or aclsim_release_all(). */
 int aclsim_hang_call(const char *function);
 int aclsim_unhang(const char *function);
 /* Returns the number of calls that hang inside the named function now. */

@@ -11,8 +11,8 @@
  * A rule decides by its own count of matching calls. Chance is a hash of the seed, the rule's number since the
  * seed was set, and that count. So the k-th decision is the same in each run, whichever thread makes the call.
  *
- * The engine itself changes no object. A call does its normal work, or does nothing, or does its work and
- * returns another code. So a fault can make a client lose a handle, but the simulator never loses one.
+ * The engine itself changes no object of the client. A call does its normal work, or does nothing, or does its
+ * work and returns another code. So a fault can make a client lose a handle, but the simulator never loses one.
  *
  * A device enters a fault state (health.c) when a `sticky` or `lost` rule fires on it, and after a reset on
  * which a `reset-lies` rule has fired. Its tasks stop, and its calls return the same codes as those of a card

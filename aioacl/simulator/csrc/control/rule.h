@@ -135,7 +135,7 @@ void rules_refused(const char *why);
 void injection_refuse(injection_t *injection, aclError code);
 
 /* rulematch.c. */
-/* Whether the rule fires. Counts a match, and a hit if the rule fires. */
+/* Whether the rule fires. Counts a match if the call matches, and a hit if the rule fires. */
 bool rule_fires(rule_t *rule, const call_info_t *call_info);
 int64_t rule_latency(const rule_t *rule);
 void rule_seed(uint64_t seed);

@@ -61,8 +61,8 @@ aclError usage_wrong_context(const stream_t *stream) {
     return error_set(RT_STREAM_CONTEXT, "stream");
 }
 
-/* Whether a thread may be inside the function while the device is reset. The runtime's waits survive a reset by
- * design, and the runtime itself handles sets, resets and calls without a device. */
+/* Whether a thread may be inside the function while the device is reset. The runtime's waits are designed to
+ * survive a reset. The runtime also handles sets, resets and calls that use no device. */
 static bool may_be_inside(int function) {
     switch (function) {
     case FN_aclrtSynchronizeStream:

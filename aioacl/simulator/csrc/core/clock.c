@@ -21,7 +21,7 @@ static atomic_bool is_virtual;
 static _Atomic(int64_t) virtual_ns;
 static _Atomic(int64_t) ahead_ns; /* how far a clock that was virtual is ahead of the monotonic clock */
 
-/* A wait until a time. Protected by sim.lock. */
+/* A thread that waits until a time. Protected by sim.lock. */
 typedef struct sleeper {
     struct sleeper *next;
     struct sleeper *prev;

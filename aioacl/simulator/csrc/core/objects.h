@@ -63,7 +63,7 @@ typedef struct task {
     bool moved;    /* the bytes have been moved, but the task has not ended */
     bool late_copy;
     bool borrowed;       /* a node of a graph owns the objects that the task refers to */
-    bool handled;        /* a task of its graph failed, and that failure has been handled already */
+    bool handled;        /* for the execution of a graph: the failure of a task in it was handled */
     node_t *node;        /* the node that the task executes; NULL: not a node of a client's graph */
     int32_t code;        /* the failure code; 0: the task succeeds */
     pid_t tid;           /* the thread that enqueued the task */

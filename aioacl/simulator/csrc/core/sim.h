@@ -117,7 +117,7 @@ typedef struct {
     bool count_notify_supported;
     bool ipc_event_supported;
     bool query_lag;     /* the first aclrtQueryEvent of a complete record lags */
-    bool sync_livelock; /* a wait for a stream does not end while others enqueue to it */
+    bool sync_livelock; /* a wait for a stream does not end if tasks are enqueued meanwhile */
     bool reset_crash;   /* a force reset crashes if another thread synchronizes a stream */
     int64_t started_ns;
     int default_device; /* the default device of aclInit's configuration; -1: none */
@@ -152,8 +152,8 @@ bool device_releasing(const device_t *device);
  * do not. */
 void device_retire_primary(device_t *device);
 bool context_usable(const context_t *context);
-/* Returns the caller's context, or keeps the error and returns NULL. If the configuration names a default
- * device, a thread without a context sets it. */
+/* Returns the caller's context, or keeps the error and returns NULL. If the thread has no context and the
+ * configuration names a default device, the call sets that device first. */
 context_t *context_need(void);
 bool context_activate(context_t *context);
 /* Ends all streams of a context. Called with sim.lock held, which is released during waits. */
@@ -173,8 +173,8 @@ stream_t *stream_new(context_t *context, uint32_t priority, uint32_t flags);
 void stream_free(stream_t *stream);
 /* Finds the stream of a handle (NULL: the context's default stream), or returns an error. */
 aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream);
-/* The same for calls that enqueue: the stream must be of this context, without a failure, and not being
- * aborted. */
+/* The same for calls that enqueue. The stream must belong to this context, must not be a runner of a model, and
+ * must not be aborting. The context must have no failure. */
 aclError stream_find_own(context_t *context, aclrtStream handle, stream_t **stream);
 aclError stream_check_launch(context_t *context, stream_t *stream);
 
@@ -244,11 +244,11 @@ void sync_crash(const device_t *device);
 /* sync.c. */
 /* Waits until `ended` reaches the target; returns the waiter's code. */
 aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc);
-/* Ends all waits for the stream, its room and its records with that code. */
+/* Ends all waits for the stream, for room in its queue and for its queued records. They return that code. */
 void stream_wake_all(stream_t *stream, aclError rc);
 
-/* An abort in two steps. First all waiters leave with the code. Then the queue is emptied; that step releases
- * sim.lock while it waits for the context's stream lock and for a running copy. */
+/* An abort in two steps. First all waiting calls return the code. Then the queue is emptied. The second step
+ * releases sim.lock while it waits for the context's stream lock and for a running copy. */
 void stream_announce_abort(stream_t *stream, aclError code);
 void stream_finish_abort(stream_t *stream, aclError code);
 

@@ -35,7 +35,7 @@ bool work_run_task(stream_t *stream, task_t *task);
 
 /*
  * Checks the caller's context, then the stream, and enqueues the work as a task of that kind. It consumes the
- * work's first reference. `work` is NULL if no memory is left.
+ * work's first reference. `work` may be NULL, if no memory was left for it; the call then fails.
  */
 aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work);
 
@@ -83,7 +83,7 @@ stream_t *graph_client(stream_t *stream);
 bool graph_leave(stream_t *stream);
 /* Called when the stream is about to end. Its capture or its place in a graph ends too. */
 void graph_lose_stream(stream_t *stream);
-/* Whether the graph that the stream executes continues by itself. */
+/* Whether the graph that the stream executes continues without another call of the client. */
 bool graph_moving(stream_t *stream);
 void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);

@@ -1,5 +1,5 @@
-/* The recycle thread of a device, which handles failed tasks, and the events that wake it. sim.h has the theory
- * of operation. */
+/* The recycle thread of a device, which handles failed tasks, and the functions that wake it. sim.h has the
+ * theory of operation. */
 #include <stdio.h>
 
 #include "launch.h"
@@ -23,7 +23,8 @@ void recycler_let_sleep(device_t *device) {
     device->wakers--;
 }
 
-/* While the thread is kept awake, it sees at once that work has ended. */
+/* While the thread is kept awake, the host sees at once that work has ended. So that work counts for the round
+ * before. */
 uint64_t recycler_round(const device_t *device) {
     return device->wakers > 0 ? device->round - 1 : device->round;
 }

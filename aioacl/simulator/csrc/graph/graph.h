@@ -8,7 +8,7 @@
  * executes a graph parks its stream. The runners are fed with copies of the nodes' tasks, part by part. The
  * executing task ends when all started lanes have reached their end. So everything that streams can do works in
  * graphs. If two executions of a graph overlap, the second waits for the first. The copies are "borrowed": the
- * nodes own the objects of the tasks, and a graph that is being executed is not destroyed.
+ * nodes own the objects of the tasks, and a graph that is being executed cannot be destroyed.
  *
  * Events inside a capture are edges. Recording an event creates a node with a record of its own, and a stream
  * that waits for the event waits for that record. Each execution resets the records of nodes. The code for

@@ -1,6 +1,6 @@
 /*
  * Reserved addresses, and the mappings there. A mapping is a block. Copies through a mapping without access are
- * refused. Any location may be granted access. A copy has the access of all locations combined.
+ * refused. Any location may be granted access. A copy may do everything that any of the locations may do.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 /*
- * Registered host memory. It is the client's own memory, which copies then treat as pinned, or pinned memory of
- * ACL. Kernels access it at a second address, its window. Copies cannot use that address.
+ * Registered host memory. It is either the client's own memory, which copies treat as pinned while it is
+ * registered, or pinned memory of ACL. Kernels access it at a second address, its window. Copies cannot use
+ * that address.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -176,8 +177,8 @@ void register_block_ended(const block_t *block) {
     end_those(NULL, block);
 }
 
-/* Called in a forked child. Private memory must not be shared with the parent, whose devices the child does not
- * use. */
+/* Called in a forked child. The child must not share private memory with its parent. It also loses the windows,
+ * because it does not use the parent's devices. */
 void register_forked(void) {
     for (registration_t *each = registrations; each != NULL; each = each->next) {
         window_part(each);

@@ -3,8 +3,8 @@
 
 #include "sim.h"
 
-/* All streams that report to one thread. The group ends with its last stream, but not before the thread has
- * left ProcessReport. */
+/* All streams that report to one thread. The group ends when it has no stream and the thread is not in
+ * ProcessReport. */
 struct report_group {
     report_group_t *next;
     uint64_t thread;
