@@ -1,6 +1,6 @@
 /*
- * Aborts running work. Before a reset by aioacl, all busy streams are aborted in parallel. On a foreign reset
- * they are aborted at once.
+ * Aborts running work. Before a reset by aioacl, all busy streams are aborted in parallel. On a foreign reset,
+ * the thread that resets aborts them, one after another.
  *
  * The engine handles a foreign reset in the runtime's device-state callback, on the thread that resets, before
  * the tear-down. The callback takes no lock that a thread inside C may hold.
@@ -200,8 +200,8 @@ static bool streams_live(uint64_t word) {
     return open || found(word);
 }
 
-/* The runtime still accepts an abort on the resetting thread. On any other thread the runtime returns that
- * there is no context. */
+/* The runtime still accepts an abort on the resetting thread. On any other thread the abort fails, because the
+ * runtime finds no context. */
 static void abort_here(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (stream->generation != generation || !unfinished(stream) || !aio_stream_use(stream)) {
@@ -235,8 +235,8 @@ static bool events_are_unused(int device) {
     return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 0);
 }
 
-/* The runtime's device-state callback. During a first open the gate is still closed, so the open sees the reset
- * in the count of foreign resets. */
+/* The runtime's device-state callback. While a device is opened for the first time, its gate is closed, and
+ * this function only counts the reset. The open compares that count, and so notices the reset. */
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;

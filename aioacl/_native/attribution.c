@@ -96,8 +96,8 @@ static bool may_have_work(const aio_stream *stream) {
            atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
 
-/* The device as a whole has failed. All work that is not known to be complete has failed too, and may never
- * complete. */
+/* The device as a whole has failed, or reports were lost. All work that is not known to be complete counts as
+ * failed. After a failure of the device, that work may also never complete. */
 static void fail_device(int device, uint32_t generation, int32_t code) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (stream->generation != generation || !may_have_work(stream)) {
@@ -173,7 +173,8 @@ void aio_stream_number(aio_stream *stream, int32_t id) {
     aio_failures_unlock();
 }
 
-/* From now on, the runtime's reports with this id are about another stream. */
+/* Called before the native stream is destroyed. After that, a report with its id is about a newer stream with
+ * the same id. */
 void aio_stream_unnumber(aio_stream *stream) {
     aio_failures_settle();
     aio_failures_lock();

@@ -83,8 +83,8 @@ bool aio_stream_sync_once(aio_stream *stream) {
     return used;
 }
 
-/* Synchronizes for one slice. False if the gate refuses the call, or if another synchronize would prove
- * nothing. */
+/* Synchronizes for one slice. False if no synchronize is needed, if the gate refuses the call, or if the native
+ * stream is destroyed. */
 static bool slice(aio_stream *stream) {
     return aio_stream_needs_sync(stream) && aio_stream_sync_once(stream);
 }

@@ -31,8 +31,8 @@ static bool is_set(int device) {
     return code != 0 || active != 0;
 }
 
-/* The count of foreign resets is read right after the call. A reset that is reported after that came after the
- * call. */
+/* The count of foreign resets is read right after the call. A reset that is reported after this reading came
+ * after the call. */
 void aio_count_set(int device, aio_counted *made) {
     change(device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice, made);
     uint32_t now = aio_device_foreign(device);

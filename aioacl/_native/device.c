@@ -37,8 +37,8 @@ int64_t aio_device_waits(int device) {
     return atomic_load(&aio_devices[device].waits);
 }
 
-/* The list is in the order of the streams' numbers. So the walk can go on even if `previous` has been unlisted
- * meanwhile. */
+/* The list is in the order of the streams' numbers. So the next stream can be found even if `previous` has been
+ * unlisted meanwhile. */
 static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
     if (previous && previous->listed) {
         return previous->next;

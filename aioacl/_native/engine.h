@@ -3,8 +3,8 @@
  * because cffi reads it without its preprocessor lines. A second extension over the same engine may read it in
  * the same way.
  *
- * No function here is called with the GIL held, and none calls Python. No function on the enqueue or await path
- * sleeps. A "position" is the number of an entry in its stream's queue, counted from 1.
+ * No function here is called with the GIL held, and only aio_exporter calls Python. No function on the enqueue
+ * or await path sleeps. A "position" is the number of an entry in its stream's queue, counted from 1.
  */
 #ifndef AIOACL_ENGINE_H
 #define AIOACL_ENGINE_H
@@ -63,7 +63,7 @@ enum aio_kick {
     AIO_KICK_NUDGE = 4,   /* the stream for waking the runtime is missing, or recording on it has failed */
     AIO_KICK_FOREIGN = 8, /* other code has reset the device */
     AIO_KICK_FAULT = 32,  /* a task has failed */
-    AIO_KICK_DONE = 64    /* work that no caller awaits may be done; the objects that it used can be released */
+    AIO_KICK_DONE = 64    /* work that no caller awaits may be done; if so, release what it used */
 };
 
 /* The permission of one call to enter the gate: device (bits 20-27), generation (bits 0-19), lease held (bit
@@ -79,7 +79,8 @@ typedef int64_t aio_result;
 
 enum aio_error_room { AIO_TEXT = 8192 };
 
-/* A failure. Its code is that of a task, AIO_WAS_RESET, or 107023 for work that an abort dropped. */
+/* A failure. Its code is that of a task or a query, 107023 for work that an abort dropped, or one of the
+ * engine's own: AIO_WAS_RESET, AIO_REPORTS_LOST or AIO_NO_MEMORY. */
 typedef struct {
     int32_t code; /* 0: no failure */
     int32_t device;
@@ -108,8 +109,8 @@ void *aio_library_symbol(const char *name);
 /* Fills `text` with the paths of the objects of this process that define ACL, each ended by a NUL. Returns the
  * number of bytes written, or -1 if the paths do not fit or memory has run out. */
 int aio_library_present(char *text, size_t size);
-/* Whether the library that this process loaded from the path is a simulator. The file may have been replaced
- * since. */
+/* Whether the library that this process loaded from the path is a simulator. The loaded library is examined,
+ * because its file may have been replaced since. */
 int aio_library_loaded_simulator(const char *path);
 /* Whether the process got additional rights from its program's file when it began: set-user-id, set-group-id or
  * capabilities. The real and the effective ids may be equal again by now. */
@@ -150,7 +151,8 @@ uint64_t aio_gate_word(int device);
 void aio_gate_set(int device, int state, uint32_t generation);
 /* Whether a foreign reset has shut the gate and is not handled yet. */
 int aio_gate_foreign(int device);
-/* The foreign reset has been handled: from now on the state alone decides which calls may enter. */
+/* To be called when the foreign reset has been handled. From now on the state alone decides which calls may
+ * enter. */
 void aio_gate_met(int device);
 /* Reads how many calls are inside. counts[0..2]: enqueueing, waiting, lifetime. */
 void aio_gate_counts(int device, int32_t counts[3]);
@@ -159,10 +161,11 @@ void aio_gate_counts(int device, int32_t counts[3]);
 int aio_gate_wait(int device, int kinds, int64_t timeout_us);
 /* Like aio_gate_wait, for calls of all kinds except those of the calling thread. */
 int aio_gate_wait_others(int device, int64_t timeout_us);
-/* Lists the calls that are inside now: function, thread, microseconds. Returns how many were written. */
+/* Lists the calls that are inside now: the function, the thread, and for how many microseconds it has been
+ * inside. Returns how many calls were written. */
 int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
-/* Counts a thread that works for a reset by aioacl as inside, although the gate is shut. The barrier and a
- * foreign reset must wait for this thread too. The kind is LIFETIME; aio_leave ends the count. Returns 0, or
+/* Counts a thread that works for a reset by aioacl as inside, although the gate is shut. That reset, or a
+ * foreign reset, must wait for this thread too. The kind is LIFETIME; aio_leave ends the count. Returns 0, or
  * AIO_CROWDED. */
 int aio_helper_count(int device);
 void aio_set_context(int device, void *context);
@@ -206,7 +209,7 @@ void aio_device_sync_end(int device);
 void aio_device_fail(int device, int32_t code, const char *text);
 /* Takes the next failed task that was not reported to the listeners yet. Returns 0 if there is none. */
 int aio_device_take_failure(int device, aio_error *out);
-/* From now on, a failed task of that generation stops its context. */
+/* Notes that from now on a failed task of that generation stops its context. */
 void aio_device_stops(int device, uint32_t generation);
 /* How many reports since the start were about tasks that aioacl did not enqueue. */
 uint32_t aio_device_unattributed(int device);
@@ -243,7 +246,7 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 typedef struct {
     int32_t returned;
     int32_t code;
-    uint32_t foreign_resets; /* foreign resets that were reported before the call, or that it has undone */
+    uint32_t foreign_resets; /* foreign resets reported before the call, or undone by this call */
 } aio_counted;
 
 /* Sets the device. A foreign reset that is reported meanwhile is counted in `foreign_resets` if the device is
@@ -262,7 +265,8 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
 /* Destroys the native stream if it is idle and not in use. The outcomes of its positions stay known. Returns
  * AIO_PENDING if it cannot be destroyed yet. */
 int aio_stream_destroy(aio_stream *stream);
-/* Drops the caller's reference to the stream. The memory is freed when the last wait has ended. */
+/* Drops the caller's reference to the stream. The memory is freed when the work has ended, and no wait and no
+ * other stream refers to it. */
 void aio_stream_drop(aio_stream *stream);
 /* As aclrtStreamGetId; -1: not known. */
 int32_t aio_stream_id(const aio_stream *stream);
@@ -303,7 +307,8 @@ uint32_t aio_last_task(void);
 int aio_stream_doubt(aio_stream *stream);
 /* Entries that may still be enqueued before the queue counts as full. */
 int64_t aio_stream_room(aio_stream *stream);
-/* The ticket of this position was dropped, so later work may delay its completion. */
+/* To be called when the ticket of this position was dropped. Then no mark is recorded for the position, so its
+ * completion may be seen only after later work. */
 void aio_stream_forget(aio_stream *stream, uint64_t position);
 
 /* outcome.c, failure.c. */

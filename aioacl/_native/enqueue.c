@@ -2,8 +2,9 @@
  * Enqueueing. Every function here enters the gate, owns the stream for the call, counts the entry and leaves.
  *
  * The runtime blocks without limit when a queue is full, and a staged copy needs a free slot of staging memory.
- * So work is refused before the call if the queue is full, if no slot is free, or if the stream has failed.
- * Before later work hides a position that a ticket refers to, a mark is recorded.
+ * So work is refused before the call if the queue is full, if no slot is free, or if the stream has failed. If
+ * a ticket refers to the last position, a mark is recorded before the next entry, so that the end of that
+ * position can be seen while later work runs.
  *
  * An entry may consist of several tasks of the runtime, or of none. The entry's id is the id of its last task,
  * which the runtime returns to this thread right after the call. After a call that submits nothing, the runtime
@@ -34,9 +35,9 @@ static int lock_enqueue(aio_stream *stream) {
     }
 }
 
-/* A report that came meanwhile was left to this thread. This thread first releases the stream and then reads
- * `pending`. So either the thread that attributes the report sees that the stream has no owner, or this thread
- * sees the report. */
+/* While this thread owned the stream, a report about a task that is not counted may have set `pending`, for
+ * this thread to handle. This thread first releases the stream and then reads `pending`. So either the thread
+ * that attributes the report sees that the stream has no owner, or this thread sees the report. */
 static void unlock_enqueue(aio_stream *stream) {
     atomic_store(&stream->owner, AIO_NOBODY);
     if (atomic_load(&stream->pending)) {
@@ -100,9 +101,10 @@ static void guard(int device) {
     aio_watcher_wake(device);
 }
 
-/* An abort that did not wait for the owner may have dropped the entry. It began after this thread took the
- * stream, or was in the runtime at that time. This thread first counts the entry and then reads the aborts. So
- * either the abort or this thread notes the entry. In the same way, a task that has failed by now is found. */
+/* An abort that does not own the stream may have dropped the entry: an abort that began after this thread took
+ * the stream, or that had not ended at that time. This thread first counts the entry and then reads the number
+ * of aborts. So either the abort or this thread notes the entry as dropped. `pending` is also read after the
+ * entry is counted. So a report that came before the count is attributed now. */
 static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     number(stream, position, id, submitted);
@@ -416,8 +418,9 @@ int aio_stream_abort(aio_stream *stream) {
     return code;
 }
 
-/* If the id has not changed, the call submitted nothing, or the id is that of a task that this thread enqueued
- * on another stream. But the same id may also be the next id of this stream, or its first. */
+/* If the id has not changed, the direct calls probably submitted nothing, and the id is that of an older task,
+ * perhaps on another stream. But a new task of this stream may have the same id as that older task. So the id
+ * is used if it is the next id of this stream, or if no id of this stream is known. */
 static void note_manual(aio_stream *stream, uint32_t before) {
     uint32_t now = aio_last_task(), next = stream->last_task + 1;
     if (!atomic_load(&stream->numbered)) {

@@ -69,7 +69,7 @@ static aio_event *pop_event(struct aio_device *self, bool timing) {
     return event;
 }
 
-/* Removes events of other generations, which mark nothing any more. */
+/* Removes events of other generations from the pool, because they are not used again. */
 static void purge(struct aio_device *self, bool timing, uint32_t generation) {
     aio_event *stale = NULL;
     aio_lock_take(&self->lock);
@@ -101,7 +101,8 @@ static void push_event(struct aio_device *self, aio_event *event) {
 }
 
 /* Makes an event if the pool is empty. That is cheap, because the runtime allocates no hardware id before the
- * event is recorded. Without an event, a wait would cover the wrong work. */
+ * event is recorded. Without an event no mark could be recorded, and a wait would also last until later work is
+ * done. */
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
     aio_event *event;

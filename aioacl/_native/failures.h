@@ -102,12 +102,13 @@ void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to);
 
 /* link.c. */
-/* The entry that the owner is about to enqueue waits for the position `at` of the source. */
+/* Adds a link for the entry that the owner is about to enqueue: it waits for the position `at` of the source,
+ * or may fail without a report if the source is NULL. */
 int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at);
 void aio_link_remove(aio_stream *stream);
 void aio_link_check(aio_stream *stream);
 void aio_links_free(aio_link *link);
-/* Whether the stream depends, before its own failure, on work whose outcome is still unknown. */
+/* Whether an entry of the stream that is not known to have failed waits for work whose outcome is unknown. */
 bool aio_links_are_open(aio_stream *stream);
 /* Frees the links of the entries (from, to]. */
 void aio_links_cut(aio_stream *stream, uint64_t from, uint64_t to);

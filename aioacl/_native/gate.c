@@ -372,7 +372,7 @@ int aio_gate_wait(int device, int kinds, int64_t timeout_us) {
     return wait_until_empty(device, kinds, 0, timeout_us);
 }
 
-/* A user's job that requests a reset is itself inside for as long as it runs. */
+/* The caller may be a user's job that requests a reset. That job is itself inside, so it is not waited for. */
 int aio_gate_wait_others(int device, int64_t timeout_us) {
     int own = atomic_load(&aio_self()->device) == device;
     return wait_until_empty(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, own, timeout_us);

@@ -22,7 +22,7 @@ typedef struct aio_thread {
     uint32_t own_generation;
     bool own_reset;
     int control; /* the device whose control thread this is, or -1 */
-    int called;  /* the last function called in its frame; source of the next two */
+    int called;  /* the function called last inside the gate; copied to `failed` on failure */
     int failed;  /* the function that failed last, and its code */
     int failed_code;
     char text[AIO_TEXT];
@@ -40,8 +40,8 @@ typedef struct {
     void *foreign;
 } aio_frame;
 
-/* Destroys the native events of one generation. Events of an older generation can be destroyed only before the
- * tear-down. */
+/* Destroys the native events of one generation. The events of a generation that a reset ends must be destroyed
+ * before the tear-down. */
 int aio_device_destroy_events_of(int device, uint32_t generation);
 
 /* Records the function that this thread calls now, inside the gate. Returns the previous function, which must
@@ -54,14 +54,15 @@ static inline int aio_calling(int function) {
 
 /* Returns the result that entering the gate would have, without entering it. */
 int aio_gate_check(aio_pass pass, int kind);
-/* Counts the call as inside, and as outside again; does nothing else. */
+/* The first function counts the call as inside, unless the gate refuses it. The second ends the count. Neither
+ * changes the context. */
 int aio_count_in(aio_pass pass, int kind);
 void aio_count_out(aio_pass pass, int kind);
 /* Enters the gate and makes the device's context current. Returns 0, a refusal, or the runtime's code. */
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
 /* Keeps the error text of a failure, makes a foreign context current again, and leaves the gate. */
 void aio_end(aio_frame *frame, int code);
-/* Records which function this thread calls. To be called on the thread that aio_helper_count has counted. */
+/* Records which function this thread calls. To be called on the thread that aio_helper_count was called for. */
 void aio_helper_begin(int device, int function);
 /* To be called before and after a call that passes no gate. The text of a failure is kept, and the exit handler
  * sees that the call is inside C. */

@@ -6,9 +6,10 @@
  * check and the count. Only the lifecycle manager writes the state. On a foreign reset, the device-state
  * callback, or the call that finds the reset, sets FOREIGN and raises the generation.
  *
- * A stream has two guards. `owner` is held during ACL calls that enqueue on the stream or collect from it.
- * Enqueuers spin for `owner`, because a call takes microseconds; the watcher tries only once. `lock` guards the
- * lists below. It is held for a few instructions, and never during an ACL call. Positions count queue entries:
+ * A stream has two guards. `owner` is held during ACL calls that enqueue on the stream or destroy it, and while
+ * an idle stream is synchronized. An enqueuer spins until it owns the stream, because a call takes
+ * microseconds. The watcher tries only once. `lock` guards the lists below. It is held for a few instructions,
+ * and never during an ACL call. Positions count queue entries:
  *
  *     completed <= finished <= tail      and      confirmed <= finished
  *     bytes of     device      enqueued           known to have
@@ -16,11 +17,12 @@
  *     delivered                                   to have failed
  *
  * A mark is an event recorded on the stream. It shows when everything before it is done, even while later work
- * runs. A mark is recorded when later work is about to hide a position that a ticket refers to. More marks are
- * recorded at intervals, so that the free room in the queue stays known.
+ * runs. Without a mark, the end of a position is seen only when the whole stream is idle. So if a ticket refers
+ * to the last position, a mark is recorded before more work is enqueued. More marks are recorded at intervals,
+ * so that the free room in the queue stays known.
  *
- * Order of locks: gate (counted in) > owner > the device's lock > a stream's lock > the stage's lock. All are
- * spin locks around a few instructions, except for the gate and `owner`.
+ * A thread takes locks in this order: the gate (the thread is counted in it), `owner`, the lock of failure.c,
+ * the device's lock, a stream's lock, the stage's lock. The last three are held for a few instructions only.
  */
 #ifndef AIOACL_INTERNAL_H
 #define AIOACL_INTERNAL_H
@@ -158,11 +160,11 @@ struct aio_stream {
     int32_t device;
     uint32_t generation;
     atomic_int references;
-    _Atomic bool dropped;         /* the native stream is destroyed, or has no reference left */
+    _Atomic bool dropped;         /* the native stream is destroyed, or the caller has dropped it */
     atomic_int callers;           /* calls that use the native stream without owning the stream */
     atomic_uint aborts;           /* aborts that have begun, except those that were refused */
     atomic_uint aborts_ended;     /* aborts that have noted what they dropped */
-    unsigned aborts_seen;         /* used by the owner: `aborts_ended` when it became the owner */
+    unsigned aborts_seen;         /* used by the owner: `aborts_ended` when it took the stream */
     _Atomic uint32_t manual;      /* number of direct ACL calls that enqueued; not in `tail` */
     _Atomic uint32_t manual_over; /* the value of `manual` up to which the work is known to have ended */
     _Atomic bool asking;          /* a thread is in aclrtSynchronizeStreamWithTimeout for it */
@@ -173,9 +175,9 @@ struct aio_stream {
     _Atomic uint64_t completed;
     _Atomic uint64_t confirmed;
     _Atomic uint64_t synced;       /* a synchronize has covered the positions up to here */
-    _Atomic uint64_t presumed;     /* like `synced`, unless a wait for the whole device has taken the code */
+    _Atomic uint64_t presumed;     /* like `synced`, but a wait for the device may have taken the code */
     _Atomic uint64_t stranded;     /* positions from here on never complete */
-    _Atomic uint64_t waits_failed; /* waits up to here have ended with a code; the device may still work */
+    _Atomic uint64_t waits_failed; /* waits up to here ended when a query failed; work may still run */
     _Atomic uint64_t waited;       /* the newest position that was awaited while it was the tail */
     _Atomic uint64_t wanted;       /* the position of the tail if a ticket refers to it, else 0 */
     _Atomic uint64_t last_mark;    /* position of the newest mark */
@@ -223,10 +225,11 @@ void aio_stream_unuse(aio_stream *stream);
 void aio_stream_hold(aio_stream *stream);
 void aio_stream_unhold(aio_stream *stream);
 void aio_stream_free(aio_stream *stream);
-/* Removes a stream without references from the device's list. */
+/* Removes the stream from the device's list if `dropped` is set. */
 void aio_stream_unlist(aio_stream *stream);
 /* enqueue.c: called before and after a call that enqueues. The first function enters the gate and takes the
- * stream, unless it returns a code. The second counts the entry, releases the stream and leaves the gate. */
+ * stream, unless it returns a code. The second counts the entry if the code is 0, releases the stream and
+ * leaves the gate. */
 int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function);
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
 /* outcome.c */
@@ -236,15 +239,15 @@ void aio_stream_empty(aio_stream *stream);
 /* Removes the stream's staged copies from it and returns them. */
 aio_staged_copy *aio_stream_drop_stale(aio_stream *stream);
 void aio_staged_copies_free(int device, aio_staged_copy *staged_copy);
-/* Frees staging memory that copies of a stream still use: now, or when the reset that drops the copies has
- * ended. */
+/* Frees the slots of staged copies: now, if a reset has dropped the copies. Else the copies may still be
+ * running, and the slots are freed after the reset that drops them. */
 void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy);
 /* Whether a finished download still has to be copied to its target. */
 bool aio_stream_has_bytes(aio_stream *stream);
 /* Whether the runtime's last answer is valid. If a reset or an abort has begun, the answer is not valid,
  * because dropped work looks complete. To be called after the answer. */
 bool aio_stream_current(const aio_stream *stream);
-/* The following are for callers that are inside the gate. */
+/* The functions from here to aio_stream_sync are for callers that are inside the gate. */
 /* Queries the marks, in order. Returns 0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);
 /* Queries as much as is needed to know the outcome up to the position, without waiting. If `aside` is true, a
@@ -269,7 +272,7 @@ void aio_stream_deliver(aio_stream *stream);
 void aio_stream_finish(aio_stream *stream, uint64_t position);
 void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to);
 bool aio_stream_was_aborted(aio_stream *stream, uint64_t position);
-/* Ends every wait of the stream with this code. */
+/* A query has failed with this code. Fails all positions that are not confirmed, and ends their waits. */
 void aio_stream_fail_waits(aio_stream *stream, int32_t code);
 /* The first mark at or after the position, with a reference, or NULL. */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position);

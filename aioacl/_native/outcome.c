@@ -194,8 +194,8 @@ void aio_stream_deliver(aio_stream *stream) {
     }
 }
 
-/* Callers leave the copying of downloaded bytes to the watcher. If there are no such bytes, a caller publishes
- * `completed` itself, because this costs nothing. */
+/* A caller that polls leaves the copying of downloaded bytes to the watcher. If there are no such bytes, the
+ * caller publishes `completed` itself, because this costs nothing. */
 bool aio_stream_has_bytes(aio_stream *stream) {
     bool some = false;
     aio_lock_take(&stream->lock);

@@ -100,8 +100,8 @@ static bool may_be_unlinked(aio_stream *stream) {
            (atomic_load(&stream->finished) == atomic_load(&stream->tail) && !aio_links_are_open(stream));
 }
 
-/* The stream's links are freed, because streams that wait for each other would keep each other alive for
- * ever. */
+/* The stream's links are freed, because otherwise streams that wait for each other would keep each other alive
+ * for ever. */
 static void unlist(aio_stream *stream) {
     if (!unlink_stream(stream)) {
         return;
@@ -285,8 +285,8 @@ static bool is_known(aio_stream *stream, uint64_t position) {
     return atomic_load(&stream->confirmed) >= position || aio_stream_error(stream, position, NULL) != 0;
 }
 
-/* Called when everything that the position depends on is confirmed. Another thread may have confirmed it after
- * this stream's work was finished. */
+/* Called after an attempt to confirm the work that the position depends on. That work may have been confirmed
+ * after this stream's work was finished, so this stream is confirmed again first. */
 static void confirm_alone(aio_stream *stream, bool aside) {
     aio_stream_confirm(stream, atomic_load(&stream->finished));
     if (aio_stream_needs_sync(stream) && !sync_idle(stream) && aside) {
@@ -330,8 +330,8 @@ void aio_stream_look_after(aio_stream *stream) {
     aio_stream_deliver(stream);
 }
 
-/* This is the last time that the outcome of the work can be found, because the stream's id cannot be used
- * afterwards. */
+/* Finds the outcome of all work before the native stream is destroyed. It cannot be found later, because then
+ * the stream's id may belong to another stream. False if it cannot be found now. */
 static bool drain_owned(aio_stream *stream) {
     if (!aio_stream_current(stream)) {
         return false;
@@ -382,7 +382,7 @@ int aio_stream_destroy(aio_stream *stream) {
     }
     aio_end(&frame, code > 0 ? code : 0);
     if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail)) {
-        aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* the end of work from direct ACL calls */
+        aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* marks the end of direct ACL calls' work */
     }
     if (gone && !aio_links_are_open(stream)) {
         unlist(stream);

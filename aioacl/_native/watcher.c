@@ -7,10 +7,10 @@
  * Waits of a stream end in order, so only the first is queried. New waits come in through a lock-free list. All
  * other data in this file is used by the watcher only.
  *
- * After a failure the device stops until the runtime's own thread is woken. Queries do not wake that thread. So
- * while a wait sees no progress, the watcher wakes the runtime, at growing intervals. While there is work that
- * no caller awaits, the watcher checks that work ten times a second, under both strategies, so that its
- * failures are found.
+ * After a failure a queue stops until the runtime's own thread handles the failure. Queries do not wake that
+ * thread. So while a wait sees no progress, the watcher wakes the runtime, at growing intervals. While there is
+ * work that no caller awaits, the watcher checks that work ten times a second, under both strategies, so that
+ * its failures are found.
  *
  * One round over the streams enters the gate once. If the gate refuses, the device is being reset or was reset.
  * Then the waits become the device's deferred waits, which end when the reset ends.
@@ -176,8 +176,9 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
 }
 
 /* No mark shows the end of work that was enqueued by direct ACL calls. Without reports, only a synchronize
- * finds a failure of such work. Until the end is found, the stream counts as having such work, because a wait
- * for the device may take the code meanwhile. More such work may be enqueued while this thread queries. */
+ * finds a failure of such work. Until such a failure cannot be missed any more, `manual_over` is not raised: a
+ * wait for the device may take the failure's code, and then records it on the streams that have such work.
+ * `manual` is read before the query, because more such work may be enqueued meanwhile. */
 static void look_at_manual(aio_stream *stream) {
     uint32_t seen = atomic_load(&stream->manual);
     if (!aio_stream_has_manual(stream) || !aio_stream_use(stream)) {
@@ -225,8 +226,8 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     look_after(self->device, generation);
     bool some = some_unfinished(self->device, generation);
     unsigned progress = atomic_load(&device->progress);
-    /* The maintenance thread is also woken after the last work, because `completed` is published after the
-     * progress. */
+    /* The maintenance thread is also woken when no work is left, because `completed` is published after
+     * `progress` was raised. */
     if (!some || progress != self->notified_at) {
         aio_device_kick(self->device, AIO_KICK_DONE);
     }
@@ -378,8 +379,8 @@ static void defer_incoming_waits(int device) {
     }
 }
 
-/* A watcher that ends first leaves the count of watchers and then takes the list once more. So either that
- * watcher or this thread sees a late wait. */
+/* When a watcher ends, it first lowers `watching` and then takes the list once more. So either that watcher or
+ * this thread sees a late wait. */
 void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;
     struct aio_device *device = &aio_devices[index];
