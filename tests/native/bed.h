@@ -79,7 +79,7 @@ void bed_open(int device, int strategy);
 /* Closes the device completely. */
 void bed_close(int device);
 /* Does what the maintenance thread does for these reasons: makes more events, makes the stream and event that
- * wake the runtime, and takes the codes of failed tasks. Returns how many failures were not reported before. */
+ * wake the runtime, and takes the codes of failed tasks. Returns how many failures were not taken before. */
 int bed_serve(int device, int reasons);
 /* A complete force reset: gate, abort, barrier, reset, set, next generation, flush. Returns 1, or 0 if a call
  * stayed inside. */
@@ -88,7 +88,8 @@ int bed_reset(int device);
 void bed_seize(int device);
 int bed_abort_and_wait(int device);
 void bed_reset_and_reopen(int device);
-/* The part of bed_reset_and_reopen that follows the reset call; enough for a foreign reset. */
+/* The part of bed_reset_and_reopen that follows the reset call. After a foreign reset, only this part is
+ * needed. */
 void bed_reopen(int device);
 /* Checks that there are no violations, no calls inside and no waits. */
 void bed_check_clean(int device);
@@ -101,9 +102,10 @@ aio_stream *bed_stream(int device);
 void bed_own(aio_stream *stream);
 /* Waits until the stream can be destroyed, then destroys and drops it. */
 void bed_end_stream(aio_stream *stream);
-/* Opens device 0, with memory to copy to and a pinned source; two ways to copy; and the close. A ticket refers
- * to the position that bed_ticket returns. No ticket refers to a position of bed_copy, so no mark is recorded
- * after it, and positions are easy to predict. */
+/* bed_open_to_copy opens device 0, with memory to copy to and a pinned source. bed_ticket and bed_copy copy to
+ * that memory, and bed_close_copied closes the device. A ticket refers to the position that bed_ticket returns.
+ * No ticket refers to a position of bed_copy, so no mark is recorded after it, and positions are easy to
+ * predict. */
 enum { BED_BYTES = 256 };
 extern void *bed_memory;
 void bed_open_to_copy(int strategy);
@@ -122,8 +124,8 @@ void bed_yield(void);
 
 pthread_t bed_thread(void *(*body)(void *), void *argument);
 void bed_join(pthread_t thread);
-/* Waits until the engine's threads have ended. The engine's count drops shortly before a thread ends, and a
- * leak check may fail while a thread is ending. */
+/* Waits until the engine's threads have ended. The engine's count of threads drops shortly before a thread
+ * ends, and a leak check may fail while a thread is ending. */
 void bed_wait_for_threads(void);
 int bed_descriptors(void);
 

@@ -73,7 +73,8 @@ void stress_renew(uint32_t slot) {
     }
 }
 
-/* Returns false if the stream has work, or if another thread is querying it. */
+/* Returns false if the stream cannot be destroyed yet: it has work, another thread uses it, or the gate refuses
+ * the call. */
 static bool destroy_if_unused(stress_stream *entry) {
     int code = aio_stream_destroy(entry->stream);
     bool later = code == AIO_PENDING || code == AIO_RESETTING_NOW || code == AIO_QUARANTINE;

@@ -1,4 +1,4 @@
-"""Builds the engine, the simulator and these programs under sanitizers, and runs them all.
+"""Builds the engine, the simulator and the programs of this folder under sanitizers, and runs the programs.
 
     python tests/native/run.py [--seconds N] [--rounds N] [--only asan|tsan] [--match TEXT]
 
@@ -76,7 +76,7 @@ class Failed(Exception):
 
 
 def run(command: list[str], environment: dict[str, str] | None = None, limit: float | None = None) -> str:
-    """The output of a command. Raises Failed if its status is not 0 or it exceeds the time limit."""
+    """Runs a command and returns its output. Raises Failed if its status is not 0 or it exceeds the time limit."""
     try:
         done = subprocess.run(
             command,
@@ -104,14 +104,14 @@ class Build:
         self.fixed = fixed_addresses() if sanitizer.name == "tsan" else []
 
     def compile(self, source: Path) -> Path:
-        """The path of the object of a source."""
+        """Compiles a source. Returns the path of the object."""
         target = self.folder / f"{'-'.join(source.relative_to(ROOT).parts)}.o"
         flags = [*FLAGS, *WARNINGS, *self.sanitizer.flags, *INCLUDES]
         run([COMPILER, *flags, "-c", str(source), "-o", str(target)])
         return target
 
     def compile_all(self, sources: list[Path]) -> list[Path]:
-        """The objects of the sources, built in parallel."""
+        """Compiles the sources in parallel. Returns the paths of the objects."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(self.compile, sources))
 
@@ -123,7 +123,7 @@ class Build:
         return target
 
     def start(self, program: Path, *arguments: str, limit: float = TEST_SECONDS, **environment: str) -> str:
-        """Runs a program against the library."""
+        """Runs a program with the simulator as its library, and returns its output."""
         library = {"AIOACL_TEST_LIBRARY": str(self.folder / "libascendcl.so")}
         command = [*self.fixed, str(program), *arguments]
         return run(command, {**self.sanitizer.environment, **library, **environment}, limit)
@@ -201,7 +201,7 @@ def check(build: Build, seconds: float, rounds: int, match: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if nothing was found, else 1."""
+    """Returns 0 if all programs have passed, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds for each stress test (10)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each race ({ROUNDS})")

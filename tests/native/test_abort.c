@@ -79,7 +79,8 @@ static void *reset_as_other_code(void *unused) {
     return NULL;
 }
 
-/* Between a reset by aioacl and the next generation, the streams are dead but not stale yet. */
+/* Between a reset by aioacl and the next generation, the native streams no longer exist, but the handles are
+ * not stale yet. */
 static void a_foreign_reset_does_not_touch_dead_streams(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -124,7 +125,8 @@ static void a_query_during_a_foreign_reset_fails_no_task(void) {
     bed_close_copied();
 }
 
-/* The reset's callback of other code runs first. Meanwhile the watcher queries a context that is gone. */
+/* A state callback of other code, which runs before the engine's callback. It lets the watcher query first,
+ * although the context no longer exists. */
 static void let_the_watcher_query(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before = sim.calls("aclrtStreamQuery");
     (void)unused;
@@ -157,8 +159,8 @@ static void a_query_before_the_report_of_a_foreign_reset_fails_no_task(void) {
     bed_close_copied();
 }
 
-/* The callback of another library may run before the engine's callback, and aioacl may make a call between
- * them. */
+/* A call by aioacl may find the reset before the engine's callback reports it, for example while the callback
+ * of another library runs. */
 static void a_found_foreign_reset_is_handled_once(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -249,7 +251,7 @@ static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
     CHECK_EQ(aio_device_foreign(0), seen + 3);
 }
 
-/* This is also true if the thread's resets were already marked as resets by aioacl. */
+/* The thread may already be marked as one whose resets are not foreign. This mark stays set. */
 static void an_own_reset_is_not_counted_as_foreign(void) {
     aio_counted made = {0};
     bed_load();
@@ -280,7 +282,7 @@ static void destroying_events_stops_when_the_generation_changes(void) {
     int64_t times[4];
     void *destroyed = NULL;
     bed_open(0, AIO_WATCH);
-    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false); /* it owns one more event */
+    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false); /* else its event is destroyed first */
     sim.hang_call("aclrtDestroyEvent");
     pthread_t destroyer = bed_thread(destroy_events, NULL);
     UNTIL(sim.hung("aclrtDestroyEvent"));
@@ -381,7 +383,8 @@ static void *reset_with_a_context(void *unused) {
     return NULL;
 }
 
-/* Callbacks that were registered after the engine's callback run on the same thread. */
+/* Callbacks that were registered after the engine's callback run on the same thread, so they must find that
+ * thread's context. */
 static void a_foreign_reset_keeps_its_threads_context(void) {
     bed_open_to_copy(AIO_THREAD);
     CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("behind", look, NULL), 0);

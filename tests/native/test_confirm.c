@@ -218,7 +218,8 @@ static void a_device_wide_code_fails_work_being_enqueued(void) {
     end();
 }
 
-/* The watcher is querying a stream with manual work. Meanwhile a wait for the whole device takes the code. */
+/* While the watcher queries a stream that has work from direct ACL calls, a wait for the whole device takes the
+ * code of that work. */
 static void a_device_wide_code_fails_manual_work_being_queried(void) {
     begin(AIO_WATCH);
     sim.hang_call("aclrtStreamQuery");
@@ -232,7 +233,8 @@ static void a_device_wide_code_fails_manual_work_being_queried(void) {
     end();
 }
 
-/* The watcher has synchronized, so later codes do not come from that work. */
+/* The watcher has synchronized the stream without an error, so a later code for the whole device does not come
+ * from that stream. */
 static void a_device_wide_code_does_not_fail_successful_manual_work(void) {
     begin(AIO_WATCH);
     uint64_t before = sim.calls("aclrtSynchronizeStreamWithTimeout");

@@ -295,7 +295,7 @@ static void a_lost_device_fails_work_being_enqueued(void) {
     end();
 }
 
-/* No reports are taken meanwhile, so the ring has no room for some of them. */
+/* No thread takes reports while they come in, so the ring has no room for some of them. */
 static void lost_reports_fail_all_unfinished_work(void) {
     enum { MANY = 1100, RING_PLACES = 1024 };
     begin_with_two();
@@ -330,7 +330,8 @@ static void lost_reports_fail_all_unfinished_work(void) {
     end();
 }
 
-/* A walk holds the last reference, and also the lock that is needed to free the stream. */
+/* While this thread goes through the streams, it holds the last reference to a stream, and also the lock that
+ * is needed to free the stream. */
 static void a_stream_ended_during_a_walk_is_freed_after_it(void) {
     begin_with_two();
     aio_stream *one = bed_stream(0);
@@ -377,8 +378,8 @@ static void a_failure_that_was_raised_is_collected(void) {
     end();
 }
 
-/* The runtime keeps the code for the stream until a synchronize takes it. That synchronize could be another
- * library's. */
+/* The runtime keeps the code of a failed stream until a synchronize returns it. So aioacl takes the code,
+ * because otherwise a synchronize by another library would return it. */
 static void the_code_of_a_failed_stream_is_taken_once_it_is_idle(void) {
     enum { WITH_TEXT = 507001 };
     begin_with_two();

@@ -267,8 +267,8 @@ static void *enter_and_leave(void *unused) {
     return NULL;
 }
 
-/* A thread that has read the word before the gate was closed is either counted or refused when the gate is
- * empty. */
+/* A thread may have read the gate's word before the gate was shut. Once no call is inside, such a thread must
+ * not enter any more. */
 static void no_call_enters_a_shut_gate_once_it_is_empty(void) {
     pthread_t threads[ENTERERS];
     for (int i = 0; i < ENTERERS; i++) {

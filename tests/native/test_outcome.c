@@ -63,7 +63,7 @@ static void the_earliest_failure_is_kept(void) {
     end();
 }
 
-/* Each change of the error record is announced; nothing else is. */
+/* A failure is announced only if it changes the error record. */
 static void a_repeated_failure_changes_nothing(void) {
     begin();
     aio_stream_fail(stream, 5, 507015, "first");

@@ -26,7 +26,7 @@ static uint32_t draw(uint32_t *seed, uint32_t below) {
 typedef struct history {
     struct history *next;
     _Atomic uint64_t bad;  /* the first entry that was made to fail, or 0 */
-    atomic_bool will_fail; /* an entry was made to fail; set before the enqueue, which returns its position */
+    atomic_bool will_fail; /* an entry is made to fail; set before the enqueue, when its position is unknown */
 } history;
 
 /* The lock orders the enqueues, so a thread can tell whether its entry follows a failing task. */
@@ -47,8 +47,8 @@ typedef struct {
     const history *source;
 } expected;
 
-/* The references of other threads keep the stream's record. The native stream is destroyed when its work is
- * done. */
+/* Other threads may still refer to the old aio_stream, which is then kept. Its native stream is destroyed when
+ * its work is done. */
 static void renew(shared_stream *one) {
     aio_stream *gone = one->stream;
     history *known = calloc(1, sizeof *known);
@@ -158,7 +158,7 @@ static void check(const expected *one) {
     }
 }
 
-/* Only this thread uses the stream of a dependent, so this thread ends the stream. */
+/* If the stream was made by `depend`, only this thread uses it, so this thread destroys it. */
 static void release_stream(const expected *one, bool dependent) {
     if (dependent) {
         bed_end_stream(one->on);
@@ -242,7 +242,7 @@ static void *synchronize_the_device(void *unused) {
     return NULL;
 }
 
-/* The other library takes the error codes before the waits query the streams. */
+/* The other library may take the error codes before the waits query the streams. */
 static void fail_one(void) {
     aio_stream *one = bed_stream(0), *dependent = bed_stream(0);
     sim.hold(one->handle);
@@ -269,7 +269,8 @@ static void a_synchronize_by_another_library_hides_no_failure(void) {
     bed_close_copied();
 }
 
-/* While a walk over all streams holds a reference to a stream, the last other reference is dropped. */
+/* Goes through all streams again and again, and holds a reference to the current one. Meanwhile another thread
+ * drops the last other reference. */
 static void *walk_over_streams(void *unused) {
     (void)unused;
     while (!atomic_load(&over)) {
@@ -312,7 +313,8 @@ static void streams_end_while_their_failures_are_attributed(void) {
     bed_close_copied();
 }
 
-/* No reference to the streams is left when the runtime reports. A reset removes what is left. */
+/* The test drops its references to the streams before the runtime reports their failures. A reset then removes
+ * the streams from the device's list. */
 static void streams_are_dropped_before_their_failures_are_reported(void) {
     begin(AIO_WATCH);
     for (int round = 0; round < rounds() / 100; round++) {

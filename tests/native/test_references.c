@@ -1,6 +1,6 @@
 /*
- * Objects that an ACL call uses outlive the call while other threads close objects and reset devices. These
- * tests cover native events and streams. References to buffers are held in Python;
+ * Objects that an ACL call uses must outlive the call, even if other threads close objects and reset devices
+ * meanwhile. These tests cover native events and streams. References to buffers are held in Python;
  * tests/unit/handles/test_in_flight.py tests those.
  *
  * AIOACL_ROUNDS is the number of rounds of each race.

@@ -168,7 +168,8 @@ static void leave_all(int kind, int entered) {
     }
 }
 
-/* The worker must own the stream to record a mark. It becomes the owner when the gate is full. */
+/* The worker must own the stream to record a mark. The test owns the stream until the gate is full, so the
+ * worker then finds a full gate. */
 static void a_wait_refused_by_a_full_gate_returns_crowded(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);

@@ -1,4 +1,5 @@
-/* Arguments drawn from the input: numbers, texts, memory, and handles from pools of live and dead ones. */
+/* Arguments drawn from the input: numbers, texts, memory, and handles from pools of existing and destroyed
+ * ones. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,11 +1,11 @@
 /*
  * Builds programs of calls from bytes. The first byte selects how a program begins. For each call, two bytes
- * select one function of the whole ABI, and the next bytes give its arguments. Handles come from pools of live
- * and dead ones. Outputs go into scratch memory of 512 bytes. After each program, the harness ends everything
- * and checks that nothing is left.
+ * select one function of the whole ABI, and the next bytes give its arguments. Handles come from pools of
+ * existing and destroyed ones. Outputs go into scratch memory of 512 bytes. After each program, the harness
+ * ends everything and checks that nothing is left.
  *
- * No call may block for ever. When a call makes no progress, a watching thread drops the queued work of all
- * streams, as an abort would. A call that still makes no progress is a finding.
+ * No call may block for ever. If a call has not returned after 20 ms, a watching thread drops the queued work
+ * of all streams, as an abort would. A call that has not returned after 20 seconds is a finding.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -49,7 +49,7 @@ class Function:
 
     @property
     def has_array(self) -> bool:
-        """Whether the parameter may be an array of a type, or a text."""
+        """Whether a parameter may be an array or a text."""
         return any("*" in one.type and one.plain not in ("void *", "void **") for one in self.parameters)
 
 
