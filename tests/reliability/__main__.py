@@ -1,4 +1,6 @@
-"""python -m tests.reliability [--quick|--slow] [--json] [PART ...]: the lifecycle's proofs; exits with 1 on findings.
+"""python -m tests.reliability [--quick|--slow] [--json] [PART ...]: runs the reliability tests.
+
+Exits with 1 if a part found an error. In a default or a slow run, also exits with 1 if a part could not run.
 
 Each part runs in a process of its own, two at a time, and is killed at its time limit. Everything runs on the
 simulator and uses the installed aioacl: the checkout comes last on the path.

@@ -29,7 +29,7 @@ def _made(stack: ExitStack, opening: Opening[C], timeout: float | None = None) -
 
 
 def there_and_back(member: Member, device: Device) -> None:
-    """Uploads and downloads, and records an event after both."""
+    """Copies bytes to the device and back, and records an event after the copies."""
     sent = member.bytes()
     answer = bytearray(len(sent))
     with ExitStack() as stack:
@@ -61,9 +61,9 @@ def job(member: Member, device: Device) -> None:
 
 
 def look(member: Member, device: Device) -> None:
-    """Queries, and a wait for all work of the device."""
+    """Queries the device memory. If the plan has `synchronize`, also waits for all work of the device."""
     found = device.memory_info().result(member.timeout())
-    must(found.free <= found.total, f"{found} is impossible")
+    must(found.free <= found.total, f"{found} has more free memory than total memory")
     if operations.synchronize in member.plan.weights:
         device.synchronize(member.timeout()).result()
 

@@ -77,7 +77,7 @@ class Batch:
         self._phase = phase
         self._kind = kind
         self._where = where
-        self._asked = 0  # the turn in which the cancellation was requested
+        self._asked = 0  # the turn in which the awaits were cancelled
         self._void = False
 
     async def run(self, cancel_count: int, other_count: int) -> int:
@@ -142,7 +142,7 @@ class Batch:
         cancel()
 
     async def _delivered(self, setup: Setup, count: int) -> None:
-        """Waits until all chosen awaits are cancelled. Up to the turn before, they must stay in their phase."""
+        """Waits until all chosen awaits are cancelled. If an await leaves the phase earlier, the batch is void."""
         while not self._kind.cancelled:
             self._bench.void |= not setup.reached(count)
             self._asked = self._bench.turns.count + 1
@@ -155,7 +155,7 @@ class Batch:
         for one in chosen:
             late = (one.ended or 0) - self._asked
             self._expect(one.cancelled, f"an await that was cancelled ended in {one!r}")
-            self._expect(late <= 1, f"an await that was cancelled ended {late} turns after the request")
+            self._expect(late <= 1, f"an await that was cancelled ended {late} turns after its cancellation")
 
     def _expect(self, holds: object, finding: str) -> None:
         self._bench.expect(holds or self._bench.void, f"{self._where}: {finding}")
@@ -196,7 +196,7 @@ class Campaign:
         at_once = min(phase.most - 1, max(FEWEST, -(-self._share // len(kinds))))
         await self._batch(
             bench, phase, kinds[0], 0, min(phase.most, at_once + 1)
-        )  # without a cancellation, a lost wake-up is most likely to show
+        )  # a batch without a cancellation is the most likely to show a lost wake-up
         while self.hits[phase.name] < self._share and not bench.findings:
             kind = kinds[(number + self.batches) % len(kinds)]
             cancel_count = min(at_once, self._share - self.hits[phase.name])
@@ -215,7 +215,7 @@ class Campaign:
         except Exception as error:
             error.add_note(where)
             raise
-        await bench.settle(where)  # only here, because nothing refers to the batch any more
+        await bench.settle(where)  # not earlier, because the batch keeps its objects alive
         self.hits[phase.name] += hits
         self.kinds[kind.name] += hits
         self.voids += bench.void

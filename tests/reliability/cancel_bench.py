@@ -39,7 +39,7 @@ POOLS: Final = ("events", "host_blocks", "native_threads", "threads")  # an open
 
 
 class Bench:
-    """The open devices, and the counts of each when it is idle."""
+    """The open devices, and the snapshot that was taken when all of them were idle."""
 
     def __init__(self, turns: Turns, rng: random.Random) -> None:
         self.turns = turns
@@ -97,7 +97,7 @@ class Bench:
     # --- what a batch leaves behind ----------------------------------------------------------------------------------
 
     async def settle(self, where: str) -> None:
-        """Waits until everything is released, and checks that every device works."""
+        """Waits until everything is released, and checks that the devices of the batch work."""
         begun = time.monotonic()
         while left := self._left():
             late = time.monotonic() - begun
@@ -126,7 +126,7 @@ class Bench:
         return {"device": repr(device), "inside": inside(device.index), **left, "newest calls": calls}
 
     def _left(self) -> dict[str, Any]:
-        """The counts that are higher than in the state before the batch, by name."""
+        """By name: the counts that must be 0 but are not, and the counts that grew since the bench was entered."""
         port = current_port()
         found: dict[str, Any] = {
             "waits in the port": len(port._waits),

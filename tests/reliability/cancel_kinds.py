@@ -1,7 +1,7 @@
 """The ways in which an await is cancelled: by its task, a cancel scope, a time-out or the failure of a sibling.
 
 A kind of cancellation runs the awaits that it will cancel, and cancels all of them on request. Some kinds cancel in the
-turn of the request. The others have a property that becomes true once they have cancelled.
+turn of the request. The others cancel in a later turn; their property `cancelled` becomes true when they have done so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Kind(ABC):
     backends: ClassVar[tuple[str, ...]] = ("asyncio", "trio")
     at_once: ClassVar[bool] = True  # `cancel` cancels in the same turn
     cancels_finished_wait: ClassVar[bool] = (
-        False  # also cancels a task that has its result but has not run since
+        False  # also cancels a task whose await has a result, if the task has not resumed
     )
 
     @abstractmethod
@@ -45,7 +45,7 @@ class Kind(ABC):
 
     @property
     def cancelled(self) -> bool:
-        """Whether all awaits have been cancelled; some may have ended in another way."""
+        """Whether each await has been cancelled. Some kinds also count an await that has ended in another way."""
         return True
 
 

@@ -41,7 +41,7 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
         async with resetting(bench, device):
 
             def reached(count: int) -> bool:
-                subscribed = len(manager.admission._subscribers) == count + 1  # and the reset's caller
+                subscribed = len(manager.admission._subscribers) == count + 1  # one more: the reset's caller
                 return subscribed and (len(manager.admission.turns._waiting) == count or not turns)
 
             def given_up(_: int, left: int) -> str:
@@ -49,7 +49,7 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
                 return (
                     ""
                     if waiting in ((left, left), (0, left))
-                    else f"{waiting} wait at the gate and for changes, {left} awaits were not cancelled"
+                    else f"(waiting turns, subscribed awaits) is {waiting}, but {left} awaits were not cancelled"
                 )
 
             yield Setup(

@@ -47,7 +47,7 @@ class Setup:
     arrive: Callable[[], object] | None = None  # brings the awaits into the phase while their loop is blocked
     check: Callable[[int, int], str] = lambda _, __: (
         ""
-    )  # called before `finish` with the numbers of all awaits and of those left; returns an error text or ""
+    )  # called before `finish` with two numbers: all awaits, awaits not cancelled; returns an error text or ""
     done: Callable[[int, int], str] = lambda _, __: ""  # the same, called after all awaits have ended
     request: Callable[[Callable[[], None]], Awaitable[None]] | None = (
         None  # cancels at a moment that the phase chooses
@@ -94,7 +94,7 @@ def phase(name: str, **options: Any) -> Callable[[Callable[[Bench, int], AsyncGe
 
 
 def make(device: Device, number: int) -> Awaitable[Any]:
-    """Creates one of the objects that the maintenance thread makes."""
+    """Creates a stream, device memory, pinned memory or an event; the number selects which."""
     made: tuple[Callable[[], Awaitable[Any]], ...] = (
         device.create_stream,
         lambda: device.allocate(64),
@@ -105,7 +105,7 @@ def make(device: Device, number: int) -> Awaitable[Any]:
 
 
 async def leased(device: Device) -> None:
-    """Takes a lease and releases it after a moment."""
+    """Takes a lease and releases it at once."""
     async with device.lease():
         pass
 
@@ -161,7 +161,7 @@ def waits(device: Device) -> int:
 
 
 def queued(manager: Manager) -> int:
-    """How many jobs of awaits the maintenance thread has queued. The job that it has after a reset is not counted."""
+    """How many queued jobs of the maintenance thread have a waiter. Its job after a reset has none."""
     return sum(job._tell is not None for job in tuple(manager.maintenance._jobs))
 
 

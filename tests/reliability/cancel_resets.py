@@ -97,7 +97,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     async def finish() -> None:
         simulator.release_key("turn")
 
-    # The device may allocate staging memory at any time. The size limit excludes it: its pieces are larger.
+    # The device may allocate staging memory at any time. Staging memory is larger than the size limit of the fault.
     hang = simulator.fault("aclrtMallocHost", size_max=64, hang="turn", times=1)
     async with resetting(bench, device):
         with hang:

@@ -1,4 +1,4 @@
-"""Phases in which an await waits for the maintenance thread, a stream, an event, a ticket, or has a deadline."""
+"""Phases in which an await waits for the maintenance thread, a stream, an event or a ticket, or has a deadline."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ phase("in C: aclrtMallocHost", most=WATCHED)(_hung_in("aclrtMallocHost", lambda 
 phase("in C: aclrtCreateStream", most=WATCHED)(
     _hung_in("aclrtCreateStream", lambda device: device.create_stream())
 )
-# A wait for the device is repeated in slices, so its await is not blocked. Every slice hangs, so that the earlier calls
-# are still in C when the last call enters.
+# A wait for the device consists of many short calls, so its await does not stay blocked. The fault makes every call
+# hang. Thus the calls for the first devices are still in C when the call for the last device enters C.
 phase("in C: aclrtSynchronizeDevice", most=WATCHED, at_once=True)(
     _hung_in("aclrtSynchronizeDeviceWithTimeout", lambda device: device.synchronize(), begins_again=True)
 )
@@ -174,7 +174,7 @@ async def _closing(bench: Bench, count: int) -> AsyncGenerator[Setup]:
 
 
 def _point_of_a_stream(point: Callable[[Device, Stream, Any], Any]) -> Callable[..., Any]:
-    """A wait for a position of a held stream, under both strategies of waiting."""
+    """A wait for a position of a held stream. The device has a watcher or a thread for each wait, by chance."""
 
     async def enter(bench: Bench, count: int) -> AsyncGenerator[Setup]:
         device = bench.rng.choice((bench.device, bench.threaded))

@@ -1,9 +1,9 @@
 """Chaos: crowds of tasks under injected faults; afterwards at most two resets make every device work again.
 
-Each seed has two phases. In the first, faults fire. Operations may end in any error that the table of codes has for the
-injected fault. Supervisors reset a device when an event reports a fault or a quarantine, as a service would. In the
-second, no more faults fire, but devices may still be in a fault state. Within two resets every device must work, and at
-the end nothing may be left.
+The run of each seed has two phases. In the first phase, faults fire. An operation may end in the error that the table
+of error codes has for an injected fault. Supervisors reset a device when an event reports a fault or a quarantine, as a
+service would. In the second phase, no faults fire, but devices may still be in a fault state. Each device must work
+after at most two resets, and at the end nothing may be left.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WEIGHTS: Final = {**operations.WEIGHTS, operations.synchronize: 1}
 
 
 class FaultedMember(Member):
-    """A member whose operations may fail with the codes of injected faults, as the errors that belong to the codes."""
+    """A member whose operations may fail, but only with the code of an injected fault and that code's error class."""
 
     codes: frozenset[int] = frozenset()
 
@@ -70,7 +70,7 @@ async def supervise(index: int, waits: Strategy, over: anyio.Event) -> None:
 
 @dataclass
 class SeedRun:
-    """One seed and its findings."""
+    """The run of one seed, and its findings."""
 
     seed: int
     operations: int
@@ -186,7 +186,7 @@ async def _trouble(device: Device) -> str:
         return str(error)
     if answer != sent:
         return "the copies changed some of 256 bytes"
-    return "" if device.state is State.OPEN else f"it is {device.state.name}"
+    return "" if device.state is State.OPEN else f"its state is {device.state.name}"
 
 
 def run(scale: Scale, seed: int) -> Outcome:

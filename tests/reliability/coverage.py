@@ -1,8 +1,8 @@
 """The tests reach every branch of the lifecycle, and 95 % of the package.
 
-Quick: the state table and the counts, with their own tests. By default: the modules of the lifecycle, with the tests of
-these modules. Slow: the whole package, with the whole suite. Coverage is measured in threads, in child processes that
-tests start, and in forked children.
+Quick: the state table is measured, with its own tests and those of the counts. By default: the modules of the
+lifecycle, with the tests of these modules. Slow: the whole package, with all tests that are not marked `slow`, `sweep`
+or `packaging`. Coverage is measured in threads, in child processes that tests start, and in forked children.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ exclude_also =
 
 
 def problems() -> list[str]:
-    """Returns a line for each module, test or word of a `-k` expression above that does not exist."""
+    """Returns a line for each module or test above that does not exist, and for each `-k` word without a match."""
     found = missing(f"aioacl/{module}.py" for module in LIFECYCLE)
     for selection in SELECTIONS.values():
         found += missing(selection.tests)
@@ -187,7 +187,7 @@ class Reached:
         return lines, [arc for arc in arcs if int(arc.partition(" ")[0]) not in lines]
 
     def percent(self, files: str = "") -> float:
-        """The share of lines and branches that were reached."""
+        """The percentage of lines and branches that were reached."""
         include = str(self.path / (files or "*"))
         return float(self._data.report(file=io.StringIO(), include=[include]))
 

@@ -48,7 +48,7 @@ def loop(backend: str, *bodies: Callable[[], Coroutine[Any, Any, object]]) -> Ca
 
 
 def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]:
-    """Runs each body on a thread of its own. Returns their tracebacks, and the stacks of threads that did not end."""
+    """Runs each body on a thread of its own. Returns tracebacks of failed bodies and stacks of stuck threads."""
     found: list[str] = []
 
     def guarded(body: Callable[[], object]) -> None:
@@ -75,7 +75,8 @@ def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]
 async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str]) -> None:
     """Checks a device's events until the crowd has ended: generations only rise, and no quarantine is reported.
 
-    The event of a failed task has the generation of its stream, so it may be older than a reset before it.
+    The event of a failed task is not checked. It has the generation of its stream, which may be older than the
+    generation of the event before it.
     """
     async with AsyncExitStack() as stack:
         device = await stack.enter_async_context(open_device(index, waits))
@@ -100,7 +101,8 @@ async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str
 # --- errors and warnings outside of tasks ----------------------------------------------------------------------------
 
 
-# The warning is correct for a task that was made to fail, if each await was cancelled or raised an earlier failure.
+# This warning is not a finding. It is correct if a task was made to fail, and each of its awaits was cancelled or
+# raised an earlier failure.
 UNCOLLECTED: Final = re.compile("a task failed, no await raised the error")
 
 

@@ -1,4 +1,4 @@
-"""endings: exits, signals, forks and kill -9; all in time, with the right status and output; nothing is left.
+"""Processes end in time and as expected: after an exit, a signal, a fork or a kill -9. They leave nothing behind.
 
 Slow: every scenario on both backends, five times each; every fork; 200 kills.
 By default: every scenario once, on the backends in turn, with and without asyncio's debug mode; a fork at every place,
@@ -158,7 +158,7 @@ def _exits(scale: Scale, chance: random.Random) -> list[Trial]:
 
 
 def _forks(scale: Scale, chance: random.Random) -> list[Trial]:
-    """The forks of the scale. By default one for each place; the seed shuffles the ends, and each end occurs."""
+    """The forks of the scale. By default one fork at each place. Each way to end a child occurs, in random order."""
     places, ends = chance.sample(PLACES, len(PLACES)), chance.sample(ENDS, len(ENDS))
     chosen = [FORKS[place, ends[turn % len(ends)]] for turn, place in enumerate(places)]
     cases = tuple(FORKS.values()) if scale is Scale.SLOW else chosen[: scale.pick(1, len(chosen), 0)]

@@ -229,7 +229,7 @@ def _ended(child: Child) -> tuple[int, str, str]:
 
 
 def _signalled(child: Child, case: Case) -> tuple[list[str], float]:
-    """Returns the output up to the last signal, and the time of that signal."""
+    """Sends the signals of the case. Returns the output before the last signal, and the time of that signal."""
     lines: list[str] = []
     last = 0.0
     for awaited, number in case.signals:

@@ -1,7 +1,8 @@
 """kill -9 of a busy process, at a random moment: it leaves nothing that affects the next open of the device.
 
-Like aioacl, the simulator keeps its state in the process, so a kill cannot make the next open fail there. Therefore the
-proof also checks that neither has anything that outlives a process: shared memory, a file or a socket.
+Like aioacl, the simulator keeps its state in the process. So on the simulator, a kill cannot make the next open fail.
+Therefore it is also checked that neither of them creates anything that can outlive a process: shared memory, a file or
+a socket.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.process.child import Child
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LATEST_SECONDS: Final = 0.1  # latest moment of the kill, after the child has reported that it is busy
+LATEST_SECONDS: Final = 0.1  # the longest time from the child's report that it is busy to the kill
 
 BUSY: Final = """
 use_library("simulator")
@@ -92,7 +93,7 @@ def _shared(pid: int) -> Iterator[str]:
 
 
 def _left(pid: int) -> Iterator[str]:
-    """Yields System V and POSIX shared memory that a process has left behind."""
+    """Yields the System V objects and the POSIX shared memory that a process has left behind."""
     for kind in ("shm", "sem", "msg"):
         header, *rows = Path("/proc/sysvipc", kind).read_text().splitlines()
         makers = [name for name in header.split() if name in ("cpid", "lspid")]

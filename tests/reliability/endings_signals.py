@@ -22,7 +22,7 @@ from aioacl._wait.current import current_port
 package = os.path.dirname(aioacl.__file__) + os.sep
 left, again = int(os.environ["TEST_LINE"]), int(os.environ.get("TEST_LINE_AGAIN", 0))
 def finalizing(frame):
-    "Whether a finalizer runs: Python prints and ignores what it raises, also a KeyboardInterrupt."
+    "Whether a finalizer runs. Python prints and ignores every exception of a finalizer, also a KeyboardInterrupt."
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
@@ -157,7 +157,7 @@ leave(130)
         status=130,
         output="interrupted",
         strict=False,
-        # An interrupt before the use of an awaitable correctly causes the warning that it was never awaited.
+        # If the interrupt comes before a coroutine is awaited, Python correctly warns that it was never awaited.
         environ={"PYTHONWARNINGS": "ignore::RuntimeWarning"},
     ),
     Case(

@@ -1,13 +1,14 @@
 """The faults that a seed injects, as rules of the simulator's fault engine.
 
-aioacl can recover from each of these faults, with the loss of work and handles, and a reset. No rule makes a call
-report bytes that it has not copied, or hides an object that a call has created.
+aioacl can recover from each of these faults. The recovery may need a reset, and may lose work and handles. No rule
+makes a call report bytes that it has not copied, or hides an object that a call has created.
 
     rc, oom       not for calls that free an object: what such a call did not free would stay in the simulator for ever
     rc-after      not for calls that create or enqueue: the caller could not find out what the call has done
     lost          only for a device that stays open: a device that cannot be set can be neither opened nor reset
-    foreign reset only for calls that get no device memory, because the reset would free it during the call; at most
-                  twice, because each foreign reset waits a second for the call for which the rule fires
+    foreign reset only for calls without device memory among their arguments, because the reset would free that memory
+                  during the call; at most twice, because each foreign reset waits a second for the call for which the
+                  rule fires
     false-drain   only for waits for the whole device: after a wait for a stream, the missing work could not be detected
     hang          not used: the part `stuck` tests hanging calls
 """
@@ -66,13 +67,13 @@ MORE_CODES: Final[dict[str, tuple[int, ...]]] = {  # codes that calls may return
     "oom": (207001, 207007, 207008),  # memory, events, streams
     **dict.fromkeys(
         ("sticky", "lost", "reset-lies"), (507899, 507046, 507047)
-    ),  # calls and waits of a broken device
+    ),  # of calls and waits on a device in a fault state
 }
 BREAKING: Final = ("sticky", "lost", "reset-lies")  # a false drain has no effect without one of these
 
 
 def choose_rules(seed: int) -> dict[str, str]:
-    """Returns the rules of a seed, by kind: two to five rules, each of which fires at 0.1 to 5 % of its calls."""
+    """Returns the two to six rules of a seed, by kind. Each rule fires at 0.1 to 5 % of its calls."""
     rng = random.Random(seed)
     kinds = rng.sample(tuple(KINDS), rng.randint(2, 5))
     if "false-drain" in kinds and not set(kinds) & set(BREAKING):

@@ -31,7 +31,7 @@ WARM_UP: Final = 0.3  # the share of all failures that belongs to the warm-up
 STAGES: Final = 4
 CODES: Final = (507001, 507014, 507015, 507018)
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-# A stream that leaked only its record would add 9 KB per failure.
+# If only the record of each failed stream leaked, memory would grow by 9 KB per failure.
 MOST_BYTES_EACH: Final = 500
 SLACK_BYTES: Final = 4 << 20  # for one-time allocations, which grow during the first 1,000 failures
 

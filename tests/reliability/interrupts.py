@@ -1,4 +1,4 @@
-"""Ctrl-C in every public call of a thread, and loops closed during every await: resets work, nothing leaks."""
+"""Ctrl-C in every public call of a thread, and loops closed during every await. Resets still work; nothing leaks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Interrupt:
 
 
 def _finalizes(frame: FrameType | None) -> bool:
-    """Whether a finalizer runs: Python drops what it raises, so an interrupt there would be lost."""
+    """Whether a finalizer runs. Python ignores the exceptions of finalizers, so an interrupt there would be lost."""
     while frame is not None and frame.f_code.co_name not in ("__del__", "gone"):
         frame = frame.f_back
     return frame is not None
@@ -79,7 +79,7 @@ def interrupted(call: Callable[[], object], step: int) -> Interrupt:
 
 
 class Campaign:
-    """Runs calls at random, and interrupts each call a few steps later than the last time."""
+    """Runs randomly chosen calls. Interrupts a call one to three steps later than when the same call last ran."""
 
     def __init__(self, outcome: Outcome, rng: random.Random) -> None:
         self._outcome = outcome
@@ -106,7 +106,7 @@ class Campaign:
         self._bench.close()
 
     def _check(self, last: str) -> None:
-        """Checks that the device can be reset, a job runs, and copies are correct."""
+        """Checks the counted sets of one device. Checks that the other can be reset, runs a job and fills memory."""
         bench = self._bench
         counted, actual = manager_of(BY_HAND).counts.standing().retained, simulator.retain_count(BY_HAND)
         self._outcome.expect(

@@ -43,7 +43,7 @@ async def _close(bench: Bench) -> None:
     await memory.close()
 
 
-# For each kind, the function that hangs, or None; and the await.
+# For each kind of await: the ACL function that hangs, or None, and a function that begins the await.
 KINDS: Final[dict[str, tuple[str | None, Begin]]] = {
     "ticket": (None, lambda bench, _: _work(bench)),
     "event": (None, lambda bench, _: (_work(bench), bench.stream.record())[1]),

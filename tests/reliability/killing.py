@@ -125,7 +125,7 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leaves out the tests that the plan excludes, sorts the others, and shortens the time limit of their waits."""
+        """Selects and sorts the tests. If the plan has a group, also shortens the time limit of the tests' waits."""
         if self._plan.group:
             sys.modules["tests.kit"].__dict__["PATIENCE_SECONDS"] = GIVE_UP_SECONDS
         items[:] = self._plan.chosen(items)
@@ -171,7 +171,7 @@ def _in_a_thread(error: BaseException) -> bool:
 
 
 def _tested(job: Job, reporter: Reporter) -> int:
-    """Returns pytest's status; 1 if a test has failed and the effects of the change then abort pytest at its end."""
+    """Returns pytest's status, or 1 if pytest raised after a failed test or because of an error in a thread."""
     try:
         return int(pytest.main([*OPTIONS, f"--rootdir={ROOT}", *job.plan.files], plugins=[reporter]))
     except BaseException as error:
@@ -238,7 +238,7 @@ class Run:
         os.close(end)
 
     def read(self) -> bool:
-        """Reads the child's reports; returns False at its end."""
+        """Reads the child's reports. Returns False if the child has closed its end of the pipe."""
         data = os.read(self.pipe, 1 << 16)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -266,7 +266,7 @@ class Run:
             os.killpg(self.pid, signal.SIGKILL)
 
     def end(self) -> Ended:
-        """Kills all processes of the child; returns how the run ended."""
+        """Waits for the child, kills the processes that the child has left, and returns how the run ended."""
         os.close(self.pipe)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self._end_group()
@@ -303,7 +303,7 @@ class Copies:
 
     @staticmethod
     def _clone(source: Path, target: Path) -> None:
-        """Copies the package with compiled Python files. Libraries are linked: they are replaced, never changed."""
+        """Copies the package with compiled Python files. Links the libraries, which are replaced but never changed."""
         ignored = shutil.ignore_patterns("csrc", "_native")
         shutil.copytree(source, target, ignore=ignored, copy_function=_link_library)
 
@@ -313,7 +313,7 @@ class Copies:
 
     @property
     def library(self) -> Path:
-        """The simulator."""
+        """The simulator's library."""
         return self._template / "aioacl" / "simulator" / "libascendcl.so"
 
     def source(self, name: str) -> str:

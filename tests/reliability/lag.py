@@ -1,9 +1,10 @@
 """The event loop's lag while 64 calls block in C for half a second, compared with the lag of the same loop when idle.
 
 A probe sleeps a millisecond at a time and notes how late it wakes: first while the calls begin, block and end, then for
-the same time without calls. Of each period, the worst lag is used, and of three rounds, the lowest of these. If the
-bound is exceeded, more rounds follow, because other load on the machine can spoil three rounds. Calls that delay the
-loop spoil all rounds.
+the same time without calls. Both periods are one round. Its figures are the worst lag of each period. The added lag is
+the lowest figure with calls minus the lowest figure without calls. After three rounds, it is compared with the bound.
+If it exceeds the bound, up to nine more rounds follow, because other load on the machine can spoil three rounds. Calls
+that delay the loop would spoil all rounds.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 120.0, Scale.SLOW: 300.0}
 
 ALLOWED_MS: Final = 50.0
-MORE: Final = 4  # at most this many times as many rounds
+MORE: Final = 4  # if the bound is exceeded: at most this many times the usual number of rounds
 NAP_SECONDS: Final = 0.001
 WAITS: Final = 8  # waits in each pair, on the device that has a thread for each wait
 JOBS: Final = 3  # jobs on each device
-IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # the calls in a pair, with one call on each maintenance thread
+IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # the calls in a pair of devices, with one call on each maintenance thread
 MOST_PAIRS: Final = 4
-# The functions that hang: on maintenance threads, and in jobs. Only a stream with a priority is created by
-# aclrtCreateStreamWithConfig.
+# The functions that hang. The maintenance threads call the first two, and jobs call the third. aioacl calls
+# aclrtCreateStreamWithConfig only for a stream with a priority.
 HUNG: Final = ("aclrtMalloc", "aclrtCreateStreamWithConfig", "aclrtGetMemInfo")
 SLICED: Final = "aclrtSynchronizeDeviceWithTimeout"
 
 
 class Probe:
-    """How late the loop wakes."""
+    """Measures how late the loop wakes."""
 
     def __init__(self) -> None:
         self.worst = 0.0

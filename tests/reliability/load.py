@@ -1,4 +1,4 @@
-"""Load: the public API from all loops and from threads, while devices are reset; results are right, nothing is left.
+"""Load: all loops and threads use the public API while devices are reset. Results are right, and nothing is left.
 
 Crowds of 64 tasks run one after another. Some run on a single loop, others on several loops and threads at once. Both
 strategies of waiting are used. Two devices stay open; each user opens and closes the third. Resets are a fixed share of

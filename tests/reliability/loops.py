@@ -23,13 +23,13 @@ class Turns(trio.abc.Instrument):
         self.count = 0
 
     def after_io_wait(self, timeout: float) -> None:
-        """Counts the turns of trio, which calls its instruments once a turn."""
+        """Counts the turns of trio, which calls this method once a turn."""
         del timeout
         self.count += 1
 
 
 class _Selector(selectors.DefaultSelector):
-    """Counts the turns of asyncio, which selects once a turn."""
+    """Counts the turns of asyncio, which calls `select` once a turn."""
 
     def __init__(self, turns: Turns) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ NOTHING_LEFT: Final = ("contexts", "streams", "device_blocks", "host_blocks", "i
 
 
 def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> tuple[Any, Any]:
-    """Makes the call. Returns its value and the class of its error, which must be one of these. None means no error."""
+    """Makes the call. Returns its value and the class of its error, which must be in `expected`. None means no error."""
     try:
         value, raised = call(), None
     except aioacl.AclError as error:
@@ -41,7 +41,7 @@ def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> t
 
 
 def step(kind: Callable[..., Any] = rule, /, **strategies: Any) -> Any:
-    """Marks a method as a step: a rule or another kind. Steps are counted by name."""
+    """Marks a method as a step, which is a rule or an initializer. Steps are counted by name."""
 
     def wrap(function: Callable[..., None]) -> Any:
         @wraps(function)
@@ -69,7 +69,7 @@ class Base(RuleBasedStateMachine):
         self._audit = Audit()
         self._audit.begin()
         self.broken = False
-        self.abandoned: set[str] = set()  # objects of destroyed contexts, which stay in the runtime for ever
+        self.abandoned: set[str] = set()  # kinds of objects that destroyed contexts left in the runtime for ever
         self.cards = [Card(index, State.CLOSED, manager_of(index).generation) for index in DEVICES]
         self.devices: list[Device] = []
         self.streams: list[Stream] = []
@@ -134,7 +134,7 @@ class Base(RuleBasedStateMachine):
         assert self.broken or not findings, "\n".join(map(str, findings))
 
     def _close_everything(self) -> None:
-        self.broken = True  # reset at the end, when closing has succeeded
+        self.broken = True  # set to False at the end, if closing has succeeded
         for card in self.cards:
             for lease in [*card.leases, *card.lost]:
                 lease.__exit__()

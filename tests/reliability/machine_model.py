@@ -111,7 +111,7 @@ class Card:
         self.becomes(State.CLOSED, "closed", generation=True)
 
     def reset(self, how: str) -> Reset:
-        """A force reset by aioacl, without grace. If the device is not set, aioacl only sets it, so no faults fire."""
+        """A force reset by aioacl, without grace. If the device is not set, only faults of aclrtSetDevice fire."""
         wanted = RESETS[how] if self.retained or not RESETS[how].sets else RESETS["plain"]
         if self.state is State.OPEN:
             self.becomes(State.DRAINING, "draining")
@@ -253,7 +253,7 @@ class Point:
 
     @property
     def ends(self) -> tuple[Refusal, ...]:
-        """The possible errors of a wait for the work: with no time if the work is blocked, else with enough time."""
+        """The possible errors of a wait for the work. The time-out is zero if the work is blocked, and long if not."""
         card = self.stream.card
         if self.known:
             return (self.error,)
