@@ -63,7 +63,7 @@ def job(member: Member, device: Device) -> None:
 def look(member: Member, device: Device) -> None:
     """Queries the device memory. If the plan has `synchronize`, also waits for all work of the device."""
     found = device.memory_info().result(member.timeout())
-    must(found.free <= found.total, f"{found} has more free memory than total memory")
+    must(found.free <= found.total, f"expected free <= total, got {found}")
     if operations.synchronize in member.plan.weights:
         device.synchronize(member.timeout()).result()
 

@@ -28,7 +28,7 @@ NOTHING_LEFT: Final = ("contexts", "streams", "device_blocks", "host_blocks", "i
 
 
 def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> tuple[Any, Any]:
-    """Makes the call. Returns its value and the class of its error, which must be in `expected`. None means no error."""
+    """Makes the call. Returns its value and its error's class, which must be in `expected`. None means no error."""
     try:
         value, raised = call(), None
     except aioacl.AclError as error:

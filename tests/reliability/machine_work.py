@@ -32,7 +32,7 @@ class Work(Base):
     def _enqueue(
         self, stream: Stream, call: Callable[[], Any], *others: Thing, wrong: Any = None
     ) -> Point | None:
-        """Checks the order of refusals: unusable handles in the arguments' order, then bad values, then the gate."""
+        """Makes the call, and checks its refusal. Unusable handles come first, then bad values, then the gate."""
         refusals = [thing.refusal for thing in (stream, *others)]
         expected = (
             next((refusal for refusal in refusals if refusal), None) or wrong or stream.card.work_refusal
@@ -93,7 +93,7 @@ class Work(Base):
         point: Point | None = event.point
         other = point.stream if point and point.blocked and point.stream is not stream else None
         if event.card is not stream.card or stream.held or (other and not other.held):
-            return  # if the event has ended, the wait enqueues nothing, so it would not block a held stream
+            return  # held streams: a wait for an event that has ended enqueues nothing, so it would not be blocked
         before = stream.waits_for[:]
         if other and stream.runs:
             self._all_known(stream)
@@ -205,7 +205,7 @@ class Work(Base):
     @precondition(lambda self: any(point.known and point.stream.stale for point in self.points))
     @step(pick=PICK)
     def wait_for_an_old_ticket(self, pick: int) -> None:
-        """Waits again for work that ended before a reset. The wait raises only if the work depends on a failure."""
+        """Waits again for work that ended before a reset. Only a failure of this work is raised."""
         old = [point for point in self.points if point.known and point.stream.stale]
         point: Point = self.of(sorted(old, key=lambda point: point.error is not None), pick)
         self._wait_for(point, point.made)

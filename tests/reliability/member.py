@@ -40,7 +40,7 @@ RESETS: Final = (DeviceReset, StaleHandleError, DeviceResetting, DeviceQuarantin
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yields the errors in a group of errors; for another error, the error itself."""
+    """Yields the errors in a group of errors. For an error that is not a group, yields the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
             yield from leaves(one)
@@ -67,7 +67,7 @@ class Plan:
     weights: Mapping[Operation, int]
     faulty: bool = False  # whether faults may fire anywhere
     cancelled: float = 0.08  # the share of operations that are cancelled, some before they begin
-    time_limited: float = 0.15  # the share of operations that get a time limit, of those that accept one
+    time_limited: float = 0.15  # the share of the operations accepting a time limit that get one
     outcomes: Counter[str] = field(default_factory=Counter[str])
     kinds: Counter[str] = field(default_factory=Counter[str])
     findings: list[str] = field(default_factory=list[str])
@@ -230,7 +230,7 @@ class Member:
         return "injected" if isinstance(error, AclError) and self._explained(error) else ""
 
     def _explained(self, error: AclError) -> bool:
-        """Whether an injected fault explains the error."""
+        """Whether the operation has announced an error with this code."""
         return error.code is not None and error.code == self._expected
 
     async def _drop(self, index: int) -> None:

@@ -47,7 +47,7 @@ DEFAULT_SMALL_BUGS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
 PYTHON_MUTANTS: Final = 160
 LONGEST_SECONDS: Final = 2.5
-BUG_SECONDS: Final = 5.0  # a test of a bug that takes longer counts as hung
+BUG_SECONDS: Final = 5.0  # the time limit of each test of a bug; a test that exceeds it counts as hung
 
 # For each module, the tests that notice most of its changes. These run first, in this order.
 FIRST: Final = {
@@ -236,7 +236,7 @@ class Exemptions:
 
 
 def problems() -> list[str]:
-    """Returns a line for each name of a module, test or file, and each exemption, whose object no longer exists."""
+    """Returns a line for each named module, test or file that does not exist, and for each stale exemption."""
     tests = [*REST, *(file for files in FIRST.values() for file in files)]
     tests += [test for kind in ("bug", "small", "mutant") for patch in patches(kind) for test in patch.tests]
     tests = [re.sub("^native:(\\w+)$", r"tests/native/\1.c", test) for test in tests]
@@ -344,7 +344,7 @@ def c_job(engine: rebuilt.Engine, patch: Patch, place: Path, plan: Plan) -> Job:
 
 
 def bug_job(patch: Patch, copies: Copies, engine: rebuilt.Engine | None, place: Path) -> Job | None:
-    """Returns the job for a seeded bug and its tests; None if the bug is in C and the C sources are missing."""
+    """Returns the job for a bug and its tests; None if the bug is in C and the C sources are missing."""
     if not patch.in_c:
         plan = Plan(tuple(patch.tests), group=patch.name, patience=BUG_SECONDS)
         return Job(patch.name, plan, {patch.file: patch.apply(copies.source(patch.file))})
@@ -387,7 +387,7 @@ def try_bugs(
 
 
 def drawn(copies: Copies, count: int, seed: int) -> tuple[list[Mutant], int, int]:
-    """Draws that many mutants. Returns them, the number of exempt mutants that were left out, and the number of all."""
+    """Draws mutants. Returns them, the number of exempt mutants that were drawn and left out, and the number of all."""
     from tests.reliability.mutation import Mutants
 
     modules = [Mutants(name, copies.source(f"{name}.py")) for name in FIRST]

@@ -1,4 +1,4 @@
-"""The operations of a crowd's tasks: short uses of the public API, each of which verifies its bytes.
+"""The operations of a crowd's tasks: short uses of the public API that verify their results.
 
 An operation succeeds, or ends in an error that has a cause: a reset of its device, a time limit, a cancellation or an
 injected fault. It raises Wrong if aioacl returned an impossible result.
@@ -46,7 +46,7 @@ def must(holds: object, what: str) -> None:
 
 
 async def copied(stream: Stream, target: Any, source: Any, *, nbytes: int | None = None) -> Ticket:
-    """Enqueues a copy, as soon as there is staging memory for it."""
+    """Enqueues a copy. If there is no room for it, waits for room and tries again."""
     while True:
         try:
             return stream.copy(target, source, nbytes=nbytes)
@@ -117,12 +117,12 @@ async def across_streams(member: Member, device: Device) -> None:
 
 
 async def tickets(member: Member, device: Device) -> None:
-    """Uses several tickets: one is dropped, one is awaited late, one is queried."""
+    """Uses three tickets: the second is dropped, and the first is awaited after the last."""
     tools = await member.tools(device)
     first, _, last = (tools.stream.fill(tools.memory, byte, nbytes=64) for byte in range(3))
     await last
     await first
-    must(first.done, "an awaited ticket is done, but earlier work is not")
+    must(first.done, "a ticket that was awaited is not done")
 
 
 async def events(member: Member, device: Device) -> None:
@@ -168,7 +168,7 @@ async def synchronize(member: Member, device: Device) -> None:
 async def look(_: Member, device: Device) -> None:
     """Queries the memory and the health of the device."""
     found = await device.memory_info()
-    must(0 <= found.free <= found.total, f"{found} is impossible")
+    must(0 <= found.free <= found.total, f"expected 0 <= free <= total, got {found}")
     must(device.health.leases >= 0, "expected at least 0 leases, got fewer")
 
 

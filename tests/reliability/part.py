@@ -1,4 +1,4 @@
-"""The types that every part of the proofs uses: the scale of a run, and its outcome."""
+"""The types that every part of the reliability tests uses: the scale of a run, and its outcome."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class Part(Protocol):
-    """A module of this package that proves something. The first line of its docstring describes it."""
+    """A module of this package that tests one property of aioacl. The first line of its docstring describes it."""
 
     LIMIT_SECONDS: dict[Scale, float]  # a process that takes longer counts as hung
 

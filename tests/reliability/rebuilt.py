@@ -1,4 +1,4 @@
-"""Builds the engine once, and again for each changed file. Links the extension and the programs of the native tests.
+"""Compiles the engine once, and later each changed file. Links the extension and the programs of the native tests.
 
 Objects and programs are written to another folder, never to the checkout.
 """

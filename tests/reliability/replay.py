@@ -1,4 +1,4 @@
-"""python -m tests.reliability.replay SCENARIO: repeats one schedule, by number or decisions; exits with 1 on errors."""
+"""python -m tests.reliability.replay SCENARIO: repeats one schedule. Exits with 1 if it finds a problem."""
 
 from __future__ import annotations
 

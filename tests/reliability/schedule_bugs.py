@@ -1,4 +1,4 @@
-"""Known bugs that are put into the aioacl of this process. Each must be found within the schedules of its scale."""
+"""Known bugs that are put into the aioacl of this process. A limited number of schedules must find each of them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "nested-lease": Bug("a lease within a lease waits for the reset", "lease_reset", _wait_within_a_lease),
     "no-wake-at-last-turn": Bug(
-        "the last turn wakes no waiter", "core_turns", _wake_no_waiter_of_the_last_turn
+        "the end of the last turn wakes no waiter", "core_turns", _wake_no_waiter_of_the_last_turn
     ),
     "late-drain": Bug(
         "the last close drains on its procedure's thread, so another open may be counted before the drain",

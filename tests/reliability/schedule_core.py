@@ -53,7 +53,7 @@ def core_turns(world: World) -> Bodies:
             admission.apply(Trigger.REVIVE)
             while admission.turns.due:
                 admission.changed.wait(1.0)
-        world.expect(world.scheduler.now == begun, "the last turn woke no waiter")
+        world.expect(world.scheduler.now == begun, "the end of the last turn woke no waiter")
 
     return [reset, lambda: world.attempt("wait", wait), lambda: world.attempt("wait", wait)]
 

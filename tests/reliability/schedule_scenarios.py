@@ -25,7 +25,7 @@ Bodies = list[Body]
 
 @dataclass(frozen=True)
 class Scenario:
-    """One scenario. `patience` is the number of virtual seconds by which the clock may jump early."""
+    """One scenario. With `patience`, the clock may jump early up to that many virtual seconds after the beginning."""
 
     name: str
     build: Callable[[World], Bodies]

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 INDEX: Final = 0
 POOL_EVENTS: Final = (
-    2  # fewer than usual, because a foreign reset leaves them in the simulator, which has 65,536
+    2  # fewer than usual: each foreign reset leaves them in the simulator, which can hold 65,536 events
 )
 NOTICED: Final = frozenset(
     {
@@ -70,7 +70,7 @@ def install(scheduler: Scheduler) -> None:
     """Installs the scheduler in `aioacl._base.sync`, once, in a process that has not opened a device yet."""
     aioacl.use_library("simulator")
     runtime.acquire("schedules")  # never released, because initialising is not part of a schedule
-    setattr(limits, "POOL_EVENTS", POOL_EVENTS)  # noqa: B010 - a constant, which an assignment may not change
+    setattr(limits, "POOL_EVENTS", POOL_EVENTS)  # noqa: B010 - type checkers refuse an assignment to a constant
     sync.backend = scheduler
     _lifecycle._managers_lock = scheduler.lock()
     runtime._lock = scheduler.lock()
@@ -176,7 +176,7 @@ class World:
         return report
 
     def close(self, thing: Any, *allowed: type[Exception]) -> None:
-        """Closes an object. The close fails only if the device is quarantined meanwhile."""
+        """Closes an object, if there is one. An error that is not allowed is a problem."""
         if thing is not None:
             self.attempt(f"close {type(thing).__name__}", lambda: thing.close().result(), *allowed)
 
@@ -243,7 +243,7 @@ class World:
 
 
 class Hooks:
-    """Collects warnings and unraisable errors of threads, for the current run."""
+    """Collects warnings (except ResourceWarning), uncaught errors of threads, and unraisable errors."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []

@@ -2,17 +2,18 @@
 
 Theory of operation. `Scheduler` is a backend of `aioacl._base.sync`. It schedules every thread that the lifecycle
 starts, and every thread of a scenario. One of these threads runs at a time; each of the others sleeps on a lock of its
-own (`wakeup`). At a *point*, the running thread lists the threads that can go on. Points are where a lock is taken or
-released, and at a condition, a start, a descriptor or a wait in C; `Grain` selects which. If more than one thread can
-go on, the strategy chooses one: a *decision*. The list of decisions is the schedule. The same decisions make the same
-run.
+own (`wakeup`). At a *point*, the running thread lists the threads that can go on. There is a point where a lock is
+taken or released, where a thread is started, and where a thread waits for a condition, a descriptor or calls in C.
+`Grain` selects some of these. If more than one thread can go on, the strategy chooses one: a *decision*. The list of
+decisions is the schedule. The same decisions make the same run.
 
-No thread blocks in the kernel until its condition holds. Instead, the condition is evaluated at each point: the lock is
-free, the thread was notified, the descriptor is readable, or no call is inside C (polled with a time of 0).
+No thread waits in the kernel for its condition. Instead, the condition is evaluated at each point: the lock is free,
+the thread was notified, the descriptor is readable, or no call is inside C (polled with a time of 0).
 
 The clock is virtual. It does not advance while any thread can go on, and jumps to the next deadline when no thread can.
-With `patience`, a strategy may let the clock jump earlier, by at most that many seconds in total. If no thread can go
-on and no thread has a deadline, there is a deadlock, which is reported with all stacks.
+With `patience`, a strategy may also let the clock jump while threads can go on, but only up to that many seconds after
+the beginning. If no thread can go on and no thread has a deadline, there is a deadlock, which is reported with all
+stacks.
 
 The engine's own threads (for instance the watcher) and the simulator's are not scheduled. A call into C is one step,
 even if it waits for them. Their order has no effect in the scenarios, because no stream has work when it is awaited. If
@@ -45,7 +46,7 @@ _HIDDEN: Final = (__file__, threading.__file__)  # files whose frames are in eve
 
 
 class Stuck(BaseException):
-    """No thread can go on, or a thread blocks outside of `aioacl._base.sync`, where the scheduler cannot see it."""
+    """The run cannot go on, for example because every thread waits for ever."""
 
 
 class Grain(Enum):
@@ -397,6 +398,6 @@ class Scheduler:
         self.exploring = False
 
     def others_end(self) -> None:
-        """Waits until all other threads have ended. If they do not end, there is a deadlock."""
+        """Waits until all other threads have ended. If they do not end, a deadlock is reported."""
         me = self.current
         self.point(lambda: self._alive == [me])

@@ -30,7 +30,7 @@ class Uniform:
 
 
 class Pct:
-    """Probabilistic concurrency testing: runs the thread of highest priority; lowers priorities `depth - 1` times."""
+    """Probabilistic concurrency testing: runs the thread of highest priority, and lowers a priority `depth - 1` times."""
 
     def __init__(self, rng: random.Random, depth: int, length: int) -> None:
         self._rng = rng
@@ -79,7 +79,7 @@ class _Branch:
         threads = sum(option >= 0 for option in options)
         self.free = (
             1 if mine or strict else threads
-        )  # this many options cost nothing, the others one deviation
+        )  # this many options cost nothing; each of the others costs one deviation
         self.spent = spent  # the cost of the earlier decisions
         self.taken = 0
 
@@ -91,9 +91,10 @@ class Bounded:
     """Makes all schedules with at most `bound` preemptions, one after another, depth first.
 
     A preemption stops a thread that could go on. When a thread begins to wait, the choice of the next thread costs
-    nothing, so all choices are tried: the number of schedules grows with the factorial of the waits. With `strict`, the
-    oldest thread goes on, and any other choice costs as much as a preemption (delay bounding). Then longer scenarios
-    can be tried too. An option that is not a thread always costs as much as a preemption.
+    nothing, so all choices are tried. Therefore the number of schedules grows with the factorial of the waits. With
+    `strict`, only the choice of the oldest thread costs nothing then. Any other choice costs as much as a preemption
+    (delay bounding), so longer scenarios can be tried too. An option that is not a thread costs as much as a
+    preemption.
     """
 
     def __init__(self, bound: int, *, strict: bool) -> None:

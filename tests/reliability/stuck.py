@@ -1,4 +1,4 @@
-"""Calls stuck in C: a reset reports them in time and calls no ACL reset; after they return, the device recovers."""
+"""Calls stuck in C: a reset reports them in time and makes no ACL reset beside them. Later the device recovers."""
 
 from __future__ import annotations
 

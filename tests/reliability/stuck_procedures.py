@@ -121,7 +121,7 @@ class Procedures:
         self._generation = self._device.generation
 
     async def run(self, group: TaskGroup) -> None:
-        """Resets the device three times: while the call is stuck (or gets stuck in it), again, and after its return."""
+        """Resets the device three times. The call is stuck in the first two resets, and returns before the third."""
         self._stuck_caller = await self._case.hang(self._setup, group)
         group.start_soon(self._crowd.listen)
         self._setup.held.fill(self._setup.memory, 1)

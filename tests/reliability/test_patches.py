@@ -1,4 +1,4 @@
-"""The tables of the proofs fit the current code. Without this check, only the longest run would find a gap, or none."""
+"""The tables of the reliability tests fit the code. Otherwise at most a slow run would notice an outdated entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last lines of a run of the proofs list the parts with findings, and these findings."""
+"""The last lines of a run of the reliability tests list the parts with findings, and these findings."""
 
 from __future__ import annotations
 

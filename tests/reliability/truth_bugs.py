@@ -45,7 +45,7 @@ BUGS: Final = (
         "acl",
     ),
     Bug(
-        "a failure is not copied along the waits for events",
+        "a failure does not propagate to the streams that wait for an event after it",
         "attribution.c",
         "    aio_failures_propagate();\n    aio_reports_resolved(seen);",
         "    aio_reports_resolved(seen);",

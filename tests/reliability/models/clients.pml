@@ -1,19 +1,21 @@
 /*
- * The users of a device.  Each acts TIMES times, resetters until RESETS of theirs succeeded, and then counts as done.
+ * The users of a device.  Each user acts TIMES times.  A resetter instead acts until RESETS of its resets have
+ * succeeded.  After that, the user counts as finished.
  *
- *     Enqueuer  enqueue.c: a plain call with a handle, on any thread; a stale one is replaced when the device is open
- *     Waiter    waiters.c: block_in(), conclude(); with it the barrier lets blocked waits stay
- *     Maker     Manager.make: something made on the maintenance thread. Makers here run concurrently, not one after
- *               another as on that thread, so they cover every order of its jobs, and more
+ *     Enqueuer  enqueue.c: a plain call with a handle, on any thread; a stale handle is replaced when the device is
+ *               open
+ *     Waiter    waiters.c: block_in(), conclude(); if there are Waiters, the barrier does not wait for blocked waits
+ *     Maker     Manager.make: an object made on the maintenance thread.  That thread makes one object after another.
+ *               Makers run concurrently, so they cover every order of the thread's jobs, and more
  *     Job       Manager.enter_job: a worker of device.executor
- *     Holder    Admission.grant and .give_back: a lease, inside it another one, and enqueueing under them
+ *     Holder    Admission.grant and .give_back: a lease, perhaps a second lease inside it, and a call that enqueues
  *     Resetter  Manager.force_reset
  *     Opener    Manager.open and .close
  */
-/* Admission.may_pass without a lease: until a foreign reset is handled, the gate refuses everything. */
+/* Admission.may_pass for a client without a lease. Until a foreign reset is handled, the gate refuses everything. */
 #define OPEN_TO_ALL (state == OPEN && !word_foreign)
 
-/* Manager.make, in full for a Maker: a handle has the generation in which the gate admitted its maker. */
+/* Manager.make as one step; only a Maker takes all its steps. A handle gets the generation in which it was made. */
 inline make_handle(held) {
     atomic {
         !locked ->
@@ -58,8 +60,8 @@ proctype Waiter() {
         :: answer == OK ->
             blocked++;
             if
-            :: true     /* it ends, or is aborted, at any time */
-            :: moving-- /* it cannot be aborted */; stuck = true
+            :: true     /* the wait ends, or is aborted, at any time */
+            :: moving-- /* the wait cannot be aborted */; stuck = true
             fi;
             atomic { moving = (stuck -> moving : moving - 1); stuck = false }; /* back from the call */
             blocked--;
@@ -221,7 +223,8 @@ proctype Holder(byte me; byte h) {
             :: grant()
             :: true
             fi;
-            /* Refused as draining, it looks up its leases and tries again as a holder: only the second try matters. */
+            /* If a call is refused because the device drains, the code looks up the caller's leases. If there are any,
+               it tries again as a holder. Only this second try is modelled. */
             atomic { !locked -> raised = (state == DRAINING && holds[h] > 0) };
             count_in(ENQUEUE, stamp, raised, born, answer);
             if
@@ -241,7 +244,7 @@ proctype Holder(byte me; byte h) {
 #endif
 
 /* --- users that run a procedure, or join one ------------------------------------------------- */
-/* Procedure.wait: `left` if the caller was cancelled, else `good` is the result of the procedure. */
+/* Procedure.wait: sets `left` if the caller was cancelled. Otherwise sets `good` if the procedure succeeded. */
 inline arrive() {
     do
     :: atomic {
@@ -273,7 +276,7 @@ proctype Resetter(byte me) {
     :: k < RESETS ->
         atomic {
             !locked ->
-            /* A fault that was seen on an open device is repaired by a later reset only, not by an earlier one. */
+            /* A fault that was seen on an open device can be repaired only by a reset that begins later. */
             wanted = (state == OPEN && !word_foreign -> incarnation + 1 : 0);
             if
             :: procedure == 0 && state == CLOSED -> left = true /* raises */
@@ -291,7 +294,7 @@ proctype Resetter(byte me) {
         :: left
         :: !left && aboard -> arrive()
         :: !left && !aboard && must_wait -> change()
-        :: !left && !aboard && !must_wait /* no thread could be started; tries again */
+        :: !left && !aboard && !must_wait /* no thread could be started, so the resetter tries again */
         fi;
         atomic {
             assert(!good || incarnation >= wanted);
@@ -367,7 +370,7 @@ proctype Opener(byte me) {
         :: aboard -> arrive()
         :: else
         fi;
-        /* Opened, or failed; counted out in both cases. */
+        /* The open has succeeded or failed. In both cases it is now removed from the count. */
         if
         :: counted -> count_open_out(); left = false; until_closed()
         :: else

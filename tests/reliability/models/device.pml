@@ -1,31 +1,31 @@
 /*
  * One device: its gate, its manager, its procedures, and its users.
  *
- * This file has the parameters, the shared state, and what must hold at the end; the rest follows the code:
+ * This file has the parameters, the shared state, and the assertions about the end. The other files follow the code:
  *
  *     word.pml        aioacl/_native/gate.c, abort.c                        the gate's word
  *     manager.pml     aioacl/_lifecycle/{admission,manager,turns,lease}.py  the state under `changed`
- *     procedures.pml  aioacl/_lifecycle/procedures, _wait/workers.py        procedures, the control thread, a foreign reset
- *     clients.pml     what calls: _handles/stream.py, waiters.c, Manager.make, .enter_job, .grant, .force_reset, .open
+ *     procedures.pml  aioacl/_lifecycle/procedures, _wait/workers.py        procedures, control thread, foreign reset
+ *     clients.pml     the users: _handles/stream.py, waiters.c, Manager.make, .enter_job, .grant, .force_reset, .open
  *
- * How time is abstracted.  A bound that may run out is a choice that may be taken at any time, so every behaviour of
- * clocks is covered.  That also hides waits that would last for ever without the bound: under PATIENT the bounds of the
- * drain, the turns and of the foreign resetter never run out.  In the same way a waiter that may be cancelled at any time
- * never waits for ever: cancellation is a choice under CANCEL only, and each configuration is explored in both modes.
- * One bound is restricted: LEAVE_SECONDS runs out only when no thread on its way out of C is left that could move, see
- * `barrier` in procedures.pml.
+ * How time is abstracted.  A time limit that may run out is a choice that may be taken at any time, so every behaviour
+ * of clocks is covered.  Such a choice hides waits that would last for ever without the limit.  Therefore, under
+ * PATIENT, the limits of the drain, of the turns and of the foreign resetter never run out.  Cancellation hides such
+ * waits too, so it is a choice under CANCEL only.  model.py lists the modes in which each configuration is explored.
+ * One limit is restricted: LEAVE_SECONDS runs out only when no thread is left that could still leave C.  See
+ * `time_to_leave` in procedures.pml.
  *
- * What is bounded: the number of users of each kind, how often each acts (TIMES, RESETS), and how many times the
- * runtime, the control thread, the barrier or a procedure itself fail in all (FAILS).  Callers try again after a
- * failure, so in the end the device must be OPEN.
+ * What is bounded: the number of users of each kind, how often each acts (TIMES, RESETS), and the total number of
+ * failures (FAILS) of the runtime, the control thread, the barrier and the procedures.  A resetter tries again after a
+ * failure, so at the end the device must be OPEN, with the exceptions that the assertions in `init` name.
  *
- * What is left out: the counters' upper bound (AIO_CROWDED), the end of the process (AIO_EXITING) and forks, none of
- * which affects resets; what a call does in C; the number of leases per holder beyond two.
+ * What is left out: the counters' upper bound (AIO_CROWDED), the end of the process (AIO_EXITING) and forks, because
+ * they do not affect resets; what a call does in C; more than two leases of one holder.
  *
- * Seeded errors, one each: -DBUG_no_generation_check, BUG_drain_ignores_leases, BUG_no_lifetime_barrier, BUG_lost_wake,
- * BUG_procedure_leaves_gate_shut, BUG_two_procedures, BUG_nested_lease_waits, BUG_check_then_count,
- * BUG_foreign_flag_lost, BUG_no_turns, BUG_no_leave_time, BUG_finish_ignores_foreign, BUG_join_after_finish,
- * BUG_open_ignores_foreign, BUG_settle_in_steps.
+ * Each of these macros puts one error into the model: BUG_no_generation_check, BUG_drain_ignores_leases,
+ * BUG_no_lifetime_barrier, BUG_lost_wake, BUG_procedure_leaves_gate_shut, BUG_two_procedures, BUG_nested_lease_waits,
+ * BUG_check_then_count, BUG_foreign_flag_lost, BUG_no_turns, BUG_no_leave_time, BUG_finish_ignores_foreign,
+ * BUG_join_after_finish, BUG_open_ignores_foreign, BUG_settle_in_steps, BUG_last_turn_wakes_none.
  */
 #ifndef ENQUEUERS
 #define ENQUEUERS 0
@@ -86,10 +86,10 @@
 #define OPENING 3
 #define CLOSING 4
 
-/* The observer's variables, which the code does not have, for what must hold. */
-byte incarnation = 1; /* of the device: one more for each tear-down, by aioacl or others */
+/* Variables of the observer. The assertions use them; the code does not have them. */
+byte incarnation = 1; /* raised by each tear-down of the device, by aioacl or by others */
 byte inside;          /* calls in C that enqueue, create or destroy */
-byte moving;          /* waits on their way into the blocking call, or in one that can be aborted */
+byte moving;          /* waits on their way into the blocking call, or in a blocking call that can be aborted */
 byte may_fail = FAILS;
 byte finished;
 bool over;
@@ -145,14 +145,14 @@ init {
         i = 0;
         mask = 0
     }
-    /* No process waits for ever: if this is never reached, that is an invalid end state, or a cycle. */
+    /* If a process waits for ever, this is never reached, and spin reports an invalid end state or a cycle. */
     atomic {
         finished == CLIENTS && procedure == 0 && !kicked && !locked ->
         assert(state == word_state && !word_foreign);
         assert(state == OPEN || state == CLOSED || state == QUARANTINED);
         assert(OPENERS == 0 || state == CLOSED || state == QUARANTINED);
-        assert(state == OPEN || RESETTERS == 0 || OPENERS + FOREIGN_RESETTERS > 0 || MAY_CANCEL); /* a later one recovers */
-        assert(state != OPEN || retained > 0);                  /* a call that is let in finds a device that is set */
+        assert(state == OPEN || RESETTERS == 0 || OPENERS + FOREIGN_RESETTERS > 0 || MAY_CANCEL); /* it tries again */
+        assert(state != OPEN || retained > 0);                  /* an admitted call finds a device that is set */
         assert(enqueueing + waiting + lifetime + inside == 0);
         assert(leases == 0 && due == 0 && queueing == 0);
         over = true

@@ -5,37 +5,38 @@
  *     look                   `seen = self.version`    change        Admission.change, Port.wait
  *     pass_or_wait           Admission.may_pass, and turns.wait, as in until_open
  *     leave_place            Turns.leave              meet_foreign  Manager.meet_foreign
- *     launch                 Manager.start_procedure  break_off, close_if_unused   the manager's
+ *     launch                 Manager.start_procedure  break_off, close_if_unused   the same names in Manager
  *
  * A section under the lock is one atomic sequence if it only touches what the lock guards: no other thread sees an
  * intermediate state.  If it touches the word, which others change without the lock, it is split, and `locked` is held.
  *
  * `version == seen` is modelled as "no announcement since the look": one bit for each subscriber (`fresh`), cleared by
  * `announce`.  An integer that only grows would mean the same, but no two states would ever be equal.  A completion is
- * a bit too (`posted`): every wait has a key of its own, and the port drops a completion that is no longer awaited, so a
- * waiter that leaves clears its bits.
+ * a bit too (`posted`).  In the code, every wait has a key of its own, and the port drops a completion that is no
+ * longer awaited.  Therefore a waiter that leaves clears its bits here.
  *
- * A condition (`changed.wait()`) is a bit `asleep` that notify_all clears, and the lock is free meanwhile.
+ * A wait for the condition (`changed.wait()`) is a bit in `asleep`, which notify_all clears.  During the wait, the lock
+ * is free.
  */
 byte state;
 bool locked;
 byte fresh, subscribed, posted; /* bits of clients */
 byte asleep;                    /* bits of clients that wait for the condition */
-bool procedure_asleep;          /* and the procedure that waits for turns */
+bool procedure_asleep;          /* whether the procedure waits for the condition */
 
-byte procedure; /* the kind of the one that runs */
-byte running;   /* threads of procedures, for the observer */
-bool reported;  /* it has its report already */
-byte joined;    /* bits of the clients that await it */
-byte arrived;   /* bits of the clients whose procedure is done ... */
-byte well;      /* ... and was good */
+byte procedure; /* the kind of the running procedure; 0 if none runs */
+byte running;   /* the observer's: threads that run a procedure */
+bool reported;  /* the running reset has its report already */
+byte joined;    /* bits of the clients that await the procedure */
+byte arrived;   /* bits of the clients whose procedure has ended */
+byte well;      /* bits of the clients whose procedure has succeeded */
 byte opens;
 bool kicked;    /* AIO_KICK_FOREIGN */
 
 byte queueing, due; /* Turns._waiting, ._due */
 byte promised;      /* the observer's: clients that waited when the device opened and have not tried since */
 
-byte leases;        /* held, in all */
+byte leases;        /* the number of leases that all clients hold */
 #if HOLDERS > 0
 byte holds[HOLDERS], lost[HOLDERS];
 #endif
@@ -72,7 +73,7 @@ inline allowed(to) {
            (state == RESETTING && to != DRAINING))
 }
 
-/* With the lock held, and not inside an atomic sequence: a foreign reset may come between load and swap. */
+/* Used with the lock held, but outside of atomic sequences: a foreign reset may come between the load and the swap. */
 inline apply(to, up) {
     atomic { allowed(to); state = to; next = generation + up };
     atomic { set_word(to, next); next = 0; give_turns(); announce() }
@@ -95,7 +96,7 @@ inline launch(kind) {
     fi
 }
 
-/* Manager.break_off; with the lock held. */
+/* Manager.break_off; used with the lock held. */
 inline break_off() {
 #ifndef BUG_procedure_leaves_gate_shut
     if
@@ -118,7 +119,7 @@ inline break_off_without(a_procedure) {
     fi
 }
 
-/* Leases.revoke; with the lock held. */
+/* Leases.revoke; used with the lock held. */
 inline revoke() {
 #if HOLDERS > 0
     atomic {
@@ -135,7 +136,7 @@ inline revoke() {
 #endif
 }
 
-/* The lock may be free only when the gate is not left half shut without a procedure. */
+/* Releases the lock. If no procedure is running then, the state must not be DRAINING or RESETTING. */
 inline give_lock() {
     atomic {
         assert(procedure != 0 || state == OPEN || state == CLOSED || state == QUARANTINED);
@@ -178,7 +179,7 @@ inline close_if_unused(quarantined_too) {
 /* --- waiting for a change ---------------------------------------------------- */
 inline look() { fresh = fresh | me }
 
-/* `left` when the caller was cancelled, or its deadline came first. */
+/* Sets `left` if the caller was cancelled, or if its deadline passed before the change. */
 inline change() {
     atomic {
         !locked ->
@@ -206,10 +207,10 @@ inline take_place() {
     give_turn_back();
 #endif
     queueing = queueing | me;
-    promised = promised & ~me /* refused, by a foreign reset at the earliest: its next turn counts */
+    promised = promised & ~me /* if it had a turn, a foreign reset has refused it; its next turn counts */
 }
 
-/* Wakes each waiter for the last turn. */
+/* Removes the turn of this client. If this was the last turn, wakes all waiters. */
 inline give_turn_back() {
     if
     :: due == me -> due = 0; notify_all()

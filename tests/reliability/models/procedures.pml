@@ -3,15 +3,17 @@
  *
  *     Procedure     Procedure.execute with the run() of the four procedures
  *     Control       WorkerThread._run of the control thread: one job after another, each to its end, awaited or not
- *     Maintenance   Manager._on_wake, as far as it meets a foreign reset
- *     call          WorkerThread.call: a job that does not return in time is withdrawn, or left behind in C
+ *     Maintenance   Manager._on_wake, but only its handling of a foreign reset
+ *     call          WorkerThread.call: if a job does not return in time, it is withdrawn, or abandoned if it has begun
  *
- * The runtime's side, as the simulator has it (csrc/device) and the self-test requires of any library: calls that set
- * and calls that reset a device exclude each other; a reset that releases drops the count at once and reports RESET_PRE
- * before it tears down; a reset of a device that is not set returns 507007 and does nothing.
+ * The runtime behaves as the simulator does (csrc/device), and as the self-test requires of any library.  Calls that
+ * set a device and calls that reset it exclude each other.  A reset that releases the device drops the count of sets at
+ * once, and reports RESET_PRE before the tear-down.  A reset of a device that is not set returns 507007 and does
+ * nothing.
  *
- * What is left out of a procedure: aborting streams (what can be aborted may leave C at any time anyway, see Waiter), native
- * events, staging memory and the report's figures, none of which affects the gate.
+ * What is left out of a procedure: native events, staging memory and the report's figures, because they do not affect
+ * the gate.  Aborts of streams are left out too, because a wait that can be aborted may leave C at any time (see
+ * Waiter).
  */
 #define SET 1
 #define RESET_FORCE 2
@@ -24,17 +26,17 @@
 #define OURS 1
 #define THEIRS 2
 
-#define ATTEMPTS 2 /* three in the code; the steps after the last are the same */
+#define ATTEMPTS 2 /* three in the code; the steps after the last attempt are the same */
 
 byte job, serving, outcome; /* the control thread's queue, its running job, and the result */
 bool abandoned;           /* the running job is no longer awaited */
 byte retained;           /* how often the device is set, by aioacl and others */
 byte changer;            /* which side sets or resets it */
-byte seen_when_set;      /* counts.foreign_resets_seen: `foreign` when aioacl had set it */
-byte next;               /* a local of Admission.apply, guarded by the lock */
-bool in_time = true;     /* the observer's: the procedure's bounds have not run out */
+byte seen_when_set;      /* counts.foreign_resets_seen: the value of `foreign` after aioacl set the device */
+byte next;               /* a local variable of Admission.apply, guarded by the lock */
+bool in_time = true;     /* the observer's: no time limit of the procedure has run out */
 
-/* Procedure._set: again, if a foreign reset came before the call returned. */
+/* Procedure._set: sets the device. If a foreign reset came before the call returned, may set it again. */
 inline set_device() {
     do
     :: before = foreign;
@@ -45,7 +47,7 @@ inline set_device() {
         seen_when_set = foreign;
         if
         :: atomic { before == seen_when_set -> break }
-        :: atomic { before != seen_when_set && code == DONE && retained > 0 && changer != THEIRS -> break } /* it lives */
+        :: atomic { before != seen_when_set && code == DONE && retained > 0 && changer != THEIRS -> break } /* set */
         :: atomic { before != seen_when_set && (code == BAD || retained == 0 || changer == THEIRS) ->
                tries++;
                if
@@ -72,12 +74,12 @@ end_idle:
                serving != SET && serving != PROBE && retained > 0 && changer == 0 ->
                changer = OURS;
                gone = true;
-               /* No call in C enqueues, creates or destroys; each wait in C could not be aborted. */
+               /* No call in C may enqueue, create or destroy. A wait may be in C only if it cannot be aborted. */
                assert(inside == 0 && moving == 0)
            };
             if
             :: atomic { retained = (serving == RESET_FORCE -> 0 : retained - 1); incarnation++; code = DONE }
-            :: atomic { serving == RESET_FORCE && may_fail > 0 -> may_fail--; gone = false; code = BAD } /* undone */
+            :: atomic { serving == RESET_FORCE && may_fail > 0 -> may_fail--; gone = false; code = BAD } /* no effect */
             fi;
             changer = 0
         fi;
@@ -92,7 +94,7 @@ end_idle:
     od
 }
 
-/* `stuck` when it has not returned within its time. */
+/* Sets `stuck` if the job has not returned in time. */
 inline call(work) {
     atomic { assert(job == 0); job = work; outcome = 0 };
     if
@@ -109,7 +111,7 @@ inline call(work) {
     fi
 }
 
-/* A procedure is aborted: an exception, in any step. */
+/* An exception may end the procedure here. */
 inline may_break() {
     if
     :: atomic { may_fail > 0 -> may_fail--; broken = true }
@@ -136,7 +138,7 @@ inline until_empty() {
     od
 }
 
-/* LEAVE_SECONDS are enough for a thread to return if no call blocks it: the only assumption about time. */
+/* The only assumption about time: LEAVE_SECONDS are enough for a thread to return from C if no call blocks it. */
 inline time_to_leave() {
 #ifndef BUG_no_leave_time
     moving == 0
@@ -163,7 +165,7 @@ inline wait_for_turns() {
 
 inline drain() {
     wait_for_turns();
-    atomic { take_lock(); assert(promised == 0 || !in_time) }; /* each waiter of the last reset has tried */
+    atomic { take_lock(); assert(promised == 0 || !in_time) }; /* each client that got a turn has tried */
     promised = 0;
     apply(DRAINING, 0);
     give_lock();
@@ -192,7 +194,7 @@ inline attempt() {
     fi
 }
 
-/* Procedure._settle_foreign: the set makes up for earlier foreign resets; later ones must still be handled. */
+/* Procedure._settle_foreign: setting the device repaired earlier foreign resets; later ones must still be handled. */
 inline settle_foreign() {
 #ifdef BUG_settle_in_steps
     if
@@ -200,7 +202,7 @@ inline settle_foreign() {
     :: else
     fi;
 #endif
-    atomic { /* aio_foreign_settle(): a load of the count, and a compare-and-swap of the word from before it */
+    atomic { /* aio_foreign_settle(): loads the word, then the count; then a compare-and-swap of the word */
         if
         :: foreign == seen_when_set -> word_foreign = false
         :: foreign != seen_when_set && !word_foreign -> found(generation)
@@ -210,7 +212,7 @@ inline settle_foreign() {
 }
 
 /* ResetProcedure.run */
-inline fly_reset() {
+inline run_reset() {
     if
     :: state == OPEN -> drain()
     :: else -> drained = false
@@ -244,7 +246,7 @@ inline fly_reset() {
     fi
 }
 
-inline fly_foreign() {
+inline run_foreign() {
     call(SET);
     may_break();
     if
@@ -254,7 +256,7 @@ inline fly_foreign() {
     fi
 }
 
-inline fly_open() {
+inline run_open() {
     call(SET);
     if
     :: stuck || answer == BAD -> broken = true
@@ -269,7 +271,7 @@ inline fly_open() {
     fi
 }
 
-inline fly_close() {
+inline run_close() {
     take_lock();
     apply(RESETTING, 0);
     give_lock();
@@ -297,20 +299,20 @@ proctype Procedure(byte kind) {
     bool broken, failed, stuck, drained = true;
     atomic { running++; assert(running == 1) }; /* one procedure at a time */
     if
-    :: kind == RESET -> fly_reset()
+    :: kind == RESET -> run_reset()
 #if FOREIGN_RESETTERS > 0
-    :: kind == FOREIGN -> fly_foreign()
+    :: kind == FOREIGN -> run_foreign()
 #endif
 #if OPENERS > 0
-    :: kind == OPENING -> fly_open()
-    :: kind == CLOSING -> fly_close()
+    :: kind == OPENING -> run_open()
+    :: kind == CLOSING -> run_close()
 #endif
     fi;
     if
     :: broken -> take_lock(); break_off(); give_lock()
     :: else
     fi;
-    /* Procedure.run, its end */
+    /* The end of Procedure.run. */
     atomic {
         take_lock();
         arrived = arrived | joined;
@@ -338,7 +340,7 @@ end_idle:
     od
 }
 
-/* A reset by another library: its call, with on_state of abort.c during it. */
+/* A reset by another library: its call, during which on_state of abort.c runs. */
 proctype ForeignResetter() {
     byte k;
     bool late, shut;
@@ -356,7 +358,7 @@ proctype ForeignResetter() {
             };
             if
             :: !shut
-            :: shut && enqueueing + waiting + lifetime == 0 /* each wait that can be aborted has left */
+            :: shut && enqueueing + waiting + lifetime == 0 /* all calls have left C */
             :: TIME_OUT && shut -> late = true
             fi;
             kicked = kicked || shut;

@@ -1,16 +1,18 @@
 /*
  * The gate's word: aioacl/_native/gate.c, and what abort.c does to it.
  *
- * One 64-bit atomic.  Each change is a compare-and-swap of a value that was computed from the one it replaces, or a
- * fetch-and-subtract, sequentially consistent both.  A compare-and-swap that succeeds has checked the same word that
- * it replaces; one that fails checks again.  So the check and the add are one step, and a refusal is the step of the load
- * that it checked: an atomic sequence here, with fields in place of bits.  BUG_check_then_count separates the two.
+ * The word is one 64-bit atomic variable.  Each change is sequentially consistent, and is either a fetch-and-subtract,
+ * or a compare-and-swap whose new value was computed from the old word.  A compare-and-swap that succeeds replaces the
+ * same word that was checked.  If it fails, the new word is checked again.  So the check and the add are one step.  A
+ * refusal takes effect at the load of the word that was checked.  The model has an atomic sequence for each, and fields
+ * in place of bits.  BUG_check_then_count separates the check from the add.
  *
- *     judge      judge()                 count_in   aio_count_in(), of aio_begin() and aio_enter() too
+ *     judge      judge()                 count_in   aio_count_in(), which aio_begin() and aio_enter() also use
  *     count_out  aio_count_out()         set_word   aio_gate_set() with replaced()
  *     found      aio_foreign_found()
  *
- * The generation does not wrap here: 20 bits do after a million resets, and replaced() compares in a ring.
+ * The generation does not wrap in the model.  In the code it has 20 bits, so it wraps after a million resets, and
+ * replaced() compares generations modulo 2^20.
  */
 #define ENQUEUE 0
 #define WAIT 1
@@ -29,7 +31,7 @@ byte enqueueing, waiting, lifetime;
 byte blocked; /* aio_device.blocked: threads inside a blocking wait */
 
 byte foreign; /* aio_device.foreign: foreign resets that the callback has reported */
-bool gone;    /* the observer's: the device is being torn down, or was not set since */
+bool gone;    /* the observer's: the device is being torn down, or has not been set since */
 
 inline judge(kind, stamp, held, answer) {
     if
@@ -54,7 +56,7 @@ inline add(kind, born) {
     :: kind == WAIT -> waiting++; moving++
     :: kind == LIFETIME -> lifetime++; inside++
     fi;
-    assert(!gone);              /* no call enters C while a reset is in it, or before the device is set again */
+    assert(!gone);              /* no call enters C while a reset is in C, or before the device is set again */
     assert(born == incarnation) /* no handle of an older generation reaches C */
 }
 
@@ -88,7 +90,7 @@ inline count_out(kind) {
     }
 }
 
-/* A foreign reset that was found out: aio_foreign_found(), a compare-and-swap. */
+/* Records a foreign reset that was detected later: aio_foreign_found(), a compare-and-swap. */
 inline found(of_generation) {
     atomic {
         if
@@ -101,7 +103,7 @@ inline found(of_generation) {
     }
 }
 
-/* With the generation that the caller computed from an earlier load: a foreign reset since then is kept. */
+/* The caller computed `new_generation` from an earlier load. The generation of a foreign reset since then is kept. */
 inline set_word(new_state, new_generation) {
     word_state = new_state;
     generation = (generation > new_generation -> generation : new_generation);
