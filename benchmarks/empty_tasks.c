@@ -1,12 +1,13 @@
 /*
- * Empty tasks through one stream, and the same number of items from one thread to another through a plain
- * queue.
+ * Measures the rate of empty tasks through one stream, and the rate of items that one thread passes to another
+ * through a plain queue.
  *
  *     empty_tasks LIBRARY TASKS ROUNDS
  *
- * Prints one JSON object. The library is the simulator; its kernel does nothing, so what is measured is what a
- * task costs from the call that enqueues it to its end on the device's thread. The peer is a bounded ring under
- * a mutex with two condition variables, which is the least that two threads need to hand work over.
+ * Prints a JSON list with one object for each round. LIBRARY is the simulator's library. The kernel does
+ * nothing, so the program measures the cost of a task itself, from the call that enqueues it to its end on the
+ * device's thread. The queue is a bounded ring under a mutex with two condition variables. Two threads need at
+ * least this to pass work on.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -60,7 +61,7 @@ static uint64_t ran;
 static void *symbol(void *library, const char *name) {
     void *found = dlsym(library, name);
     if (found == NULL) {
-        fprintf(stderr, "empty_tasks: there is no %s\n", name);
+        fprintf(stderr, "empty_tasks: expected the function %s, found none\n", name);
         exit(1);
     }
     return found;
@@ -184,7 +185,7 @@ static double cpu_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Per second, and per second of the processor: the two differ when others use the core. */
+/* Prints the rate per second, and per second of processor time. They differ if other programs use the core. */
 static void report(const char *name, double (*measure)(long), long count, const char *after) {
     double cpu = cpu_s();
     double wall = measure(count);
@@ -193,7 +194,7 @@ static void report(const char *name, double (*measure)(long), long count, const 
            (double)count / cpu, after);
 }
 
-/* The rounds take turns, so that what disturbs one disturbs the others. */
+/* The three measurements alternate, so that a disturbance affects all of them. */
 int main(int argc, char **argv) {
     long count = argc == 4 ? strtol(argv[2], NULL, 10) : 0;
     long rounds = argc == 4 ? strtol(argv[3], NULL, 10) : 0;
@@ -203,7 +204,7 @@ int main(int argc, char **argv) {
     }
     open_library(argv[1]);
     prepare();
-    kernels(RING * 4); /* memory is warm and threads are there */
+    kernels(RING * 4); /* a warm-up, which also starts the threads */
     printf("[");
     for (long i = 0; i < rounds; i++) {
         printf(i > 0 ? ", {" : "{");

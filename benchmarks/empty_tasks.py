@@ -1,10 +1,11 @@
-"""How many empty tasks a second go through one stream of the simulator, on one core.
+"""Measures how many empty tasks per second go through one stream of the simulator, on one core.
 
     python benchmarks/empty_tasks.py [--tasks N] [--rounds N] [--core N] [--least RATE]
 
-Builds empty_tasks.c, runs it on one core, and prints one JSON object: the median rates of empty kernels, of event
-records and of a plain queue between two threads, measured in turns in the same process, and the simulator's share of
-the queue's rate. Exits with 1 if the kernels come to less than `--least` per second of the processor.
+Builds empty_tasks.c and runs it on one core. One process measures empty kernels, event records, and a plain queue
+between two threads, alternately. The output is one JSON object. It has the median rates, and the rate of the kernels
+divided by the rate of the queue. Exits with 1 if the rate of the kernels is below `--least` per second of processor
+time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KINDS = ("kernels", "records", "queue")
 
 
 def build(folder: Path) -> Path:
-    """The program."""
+    """Compiles the program, and returns its path."""
     program = folder / "empty_tasks"
     compiler = os.environ.get("CC", "gcc")
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", *INCLUDES]
@@ -38,7 +39,7 @@ def build(folder: Path) -> Path:
 
 
 def measure(tasks: int, rounds: int, core: int) -> list[dict[str, Any]]:
-    """What the program has measured, round by round; it and its threads stay on the core."""
+    """Runs the program on that core, and returns the rates of each round."""
     os.sched_setaffinity(0, {core})
     with tempfile.TemporaryDirectory() as folder:
         command = [str(build(Path(folder))), str(library_path()), str(tasks), str(rounds)]
@@ -48,7 +49,7 @@ def measure(tasks: int, rounds: int, core: int) -> list[dict[str, Any]]:
 
 
 def summary(rates: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians, and what share of the queue's rate the simulator reaches, in each round and in the median."""
+    """Returns the median rates, and the median of the kernels' rate divided by the queue's rate."""
     found: dict[str, Any] = {
         kind: {
             unit: statistics.median(each[kind][unit] for each in rates)
@@ -62,12 +63,12 @@ def summary(rates: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when the rate is reached."""
+    """Returns 0 if the kernels reach the required rate, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tasks", type=int, default=1_000_000, help="of each kind in each round (1000000)")
-    parser.add_argument("--rounds", type=int, default=5, help="of which the median counts (5)")
-    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)), help="where to run")
-    parser.add_argument("--least", type=float, default=1_000_000, help="kernels per second (1000000)")
+    parser.add_argument("--tasks", type=int, default=1_000_000, help="items of each kind in a round (1000000)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; medians are printed (5)")
+    parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)), help="the core to run on")
+    parser.add_argument("--least", type=float, default=1_000_000, help="the required rate (1000000)")
     options = parser.parse_args(arguments)
     found = summary(measure(options.tasks, options.rounds, options.core))
     reached = found["kernels"]["per_cpu_second"] >= options.least

@@ -1,15 +1,15 @@
-"""How many instructions the calling thread executes for one enqueue and for one await of finished work.
+"""Counts the instructions that the calling thread executes for one enqueue and for one await of finished work.
 
     python benchmarks/instructions.py [OLD] NEW [--runs N] [--count N] [--at-most RATIO]
 
-OLD and NEW are checkouts (folders) or git revisions of this repository, which are built in temporary clones with a
-.venv of their own. Each operation runs `count` times and twice as often under valgrind's callgrind; the difference,
-less what the counting itself costs, is divided by `count`. Instructions inside the simulator's library do not count,
-nor do those of other threads. Prints one JSON object. With OLD, it holds the ratios of NEW to OLD, and the exit status
-is 1 if one of them is more than `--at-most`.
+OLD and NEW are each a checkout (a folder) or a git revision of this repository. A revision is built in a temporary
+clone with a .venv of its own. Under valgrind's callgrind, each operation runs `count` times, and then `2 * count` times. The
+difference is divided by `count`, and the cost of the counting itself is subtracted. Instructions inside the simulator's
+library and of other threads do not count. Prints one JSON object. If OLD is given, the object has the ratios of NEW to
+OLD, and the exit status is 1 if a ratio is more than `--at-most`.
 
-Valgrind comes from Debian's package, which is installed if it is missing. A C compiler builds the library that
-switches the counting on and off.
+If valgrind is missing, Debian's package is installed. A C compiler builds the library that switches the counting on and
+off.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ROOT: Final = HERE.parent
 WORK: Final = HERE / "instructions_work.py"
 NOT_OURS: Final = "libascendcl*.so*"
 KINDS: Final = ("enqueue", "await")
-NOTHING: Final = "nothing"  # what the counting itself costs
+NOTHING: Final = "nothing"  # the kind that measures the cost of the counting itself
 COUNT: Final = 128
 RUNS: Final = 3
 AT_MOST: Final = 1.03
 MAIN_THREAD: Final = "01"
 
-Counts = dict[tuple[str, int], int]  # by the kind, and whether it was executed once or twice as often
+Counts = dict[tuple[str, int], int]  # by kind, and by a factor: 1 for `count` operations, 2 for twice as many
 
 MARKS: Final = """
 #include <valgrind/callgrind.h>
@@ -53,17 +53,17 @@ void toggle(void) {
 ENVIRONMENT: Final = 'set -eu; root=$1; . "$root/scripts/environment.sh"; cd "$root"; environment test'
 
 
-# --- what callgrind writes -------------------------------------------------------------------------------------------
+# --- callgrind's files -----------------------------------------------------------------------------------------------
 
 _OBJECT: Final = re.compile(r"(c?)ob=\((\d+)\)(?: (.*))?$")
 _COST: Final = re.compile(r"(?:[+-]?\d+|0x[0-9a-f]+|\*) (\d+)$")
 
 
 def instructions_by_object(lines: Iterable[str]) -> dict[str, int]:
-    """The instructions of each object (program or library), from a file of callgrind that has the event Ir only.
+    """Returns the instructions of each object (program or library), from a file of callgrind with the event Ir only.
 
     Raises:
-        ValueError: the file has other events, or a line of it cannot be read.
+        ValueError: the file has other events, or has a line that cannot be parsed.
     """
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -75,9 +75,9 @@ def instructions_by_object(lines: Iterable[str]) -> dict[str, int]:
             )
         if found := _OBJECT.match(line):
             name = names.setdefault(found[2], found[3] or "")
-            current = current if found[1] else name  # with a c, it is the object of what is called
+            current = current if found[1] else name  # a line with a c names the object of the called function
         elif line.startswith("calls="):
-            inclusive = True  # the next line is what the callee has cost, and is counted there
+            inclusive = True  # the next line has the cost of the callee, which is counted in the callee's own lines
         elif found := _COST.match(line):
             if not inclusive:
                 counts[current] = counts.get(current, 0) + int(found[1])
@@ -90,7 +90,7 @@ def instructions_by_object(lines: Iterable[str]) -> dict[str, int]:
 
 
 def ours(counts: Mapping[str, int]) -> int:
-    """The instructions outside the simulator's library."""
+    """Returns the number of instructions outside the simulator's library."""
     return sum(count for name, count in counts.items() if not fnmatch(Path(name).name, NOT_OURS))
 
 
@@ -98,7 +98,7 @@ def ours(counts: Mapping[str, int]) -> int:
 
 
 def counted(python: Path, marks: Path, kind: str, count: int) -> int:
-    """The instructions of the main thread while it executes the operation so often."""
+    """Runs the operation `count` times. Returns the number of instructions that the main thread executed for it."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         command = [
@@ -125,7 +125,7 @@ def counted(python: Path, marks: Path, kind: str, count: int) -> int:
 
 
 def measure(root: Path, marks: Path, count: int) -> Counts:
-    """One run of a checkout that is built: what each kind executes, `count` times and twice as often."""
+    """Measures a built checkout once. Returns the instructions of `count` and of `2 * count` operations, by kind."""
     python = root / ".venv" / "bin" / "python"
     return {
         (kind, times): counted(python, marks, kind, times * count)
@@ -135,7 +135,7 @@ def measure(root: Path, marks: Path, count: int) -> Counts:
 
 
 def each(counts: Counts, count: int) -> dict[str, float]:
-    """The instructions of one operation of each kind."""
+    """Returns the instructions of one operation, by kind."""
     cost = {kind: (counts[kind, 2] - counts[kind, 1]) / count for kind in (NOTHING, *KINDS)}
     return {kind: cost[kind] - cost[NOTHING] for kind in KINDS}
 
@@ -147,7 +147,7 @@ def build(root: Path) -> None:
 
 @contextmanager
 def checkout(what: str) -> Generator[Path]:
-    """The folder itself, or a temporary clone at that revision; built."""
+    """Yields a built checkout: the folder itself, or a temporary clone at that revision."""
     if Path(what).is_dir():
         root = Path(what).resolve()
         build(root)
@@ -171,10 +171,10 @@ def checkout(what: str) -> Generator[Path]:
 
 
 def need_valgrind() -> None:
-    """Installs it if it is missing.
+    """Installs valgrind if it is missing.
 
     Raises:
-        RuntimeError: it cannot be installed.
+        RuntimeError: valgrind cannot be installed.
     """
     if shutil.which("valgrind"):
         return
@@ -186,7 +186,7 @@ def need_valgrind() -> None:
 
 
 def make_marks(folder: Path) -> Path:
-    """The library whose function switches counting on and off."""
+    """Builds the library whose function switches the counting on and off, and returns its path."""
     source, library = folder / "marks.c", folder / "marks.so"
     source.write_text(MARKS)
     compiler = os.environ.get("CC", "gcc")
@@ -195,9 +195,9 @@ def make_marks(folder: Path) -> Path:
 
 
 def summary(runs: list[Counts], count: int) -> dict[str, dict[str, float]]:
-    """The instructions of one operation, and how far the runs are apart, as a share of it.
+    """Returns the instructions of one operation by kind, and the spread of the runs as a share of that number.
 
-    What disturbs a run, such as a wait for the GIL, adds to its counts: so the lowest of each are taken.
+    A disturbance of a run, such as a wait for the GIL, can only raise its counts. Therefore the lowest count is used.
     """
     lowest = each({key: min(run[key] for run in runs) for key in runs[0]}, count)
     values = [each(run, count) for run in runs]
@@ -211,12 +211,12 @@ def summary(runs: list[Counts], count: int) -> dict[str, dict[str, float]]:
 def ratios(
     old: Mapping[str, Mapping[str, float]], new: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
-    """The instructions of new to those of old."""
+    """Returns the instructions of `new` divided by the instructions of `old`, by kind."""
     return {kind: round(new[kind]["instructions"] / old[kind]["instructions"], 4) for kind in KINDS}
 
 
 def compare(whats: list[str], runs: int, count: int) -> dict[str, Any]:
-    """What is printed: each checkout's numbers, and with two of them the ratios."""
+    """Returns the numbers of each checkout, and the ratios if there are two checkouts."""
     need_valgrind()
     with tempfile.TemporaryDirectory() as folder:
         marks = make_marks(Path(folder))
@@ -231,12 +231,12 @@ def compare(whats: list[str], runs: int, count: int) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures, prints, judges."""
+    """Measures the checkouts and prints the result. Returns 1 if a ratio is too high, else 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "checkouts", nargs="+", metavar="CHECKOUT", help="[OLD] NEW: folders or git revisions"
     )
-    parser.add_argument("--runs", type=int, default=RUNS, help="how often each is measured (%(default)s)")
+    parser.add_argument("--runs", type=int, default=RUNS, help="measurements of each checkout (%(default)s)")
     parser.add_argument("--count", type=int, default=COUNT, help="operations of a measurement (%(default)s)")
     parser.add_argument("--at-most", type=float, default=AT_MOST, help="the highest ratio (%(default)s)")
     options = parser.parse_args(arguments)

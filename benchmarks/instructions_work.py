@@ -1,4 +1,4 @@
-"""The operations that instructions.py counts: it runs this file under valgrind, with the Python of a checkout.
+"""The operations whose instructions are counted. instructions.py runs this file with the Python of a checkout.
 
     python instructions_work.py MARKS KIND COUNT
 
@@ -16,30 +16,30 @@ from typing import Final
 import aioacl
 from aioacl import simulator
 
-BATCH: Final = 16  # fewer than what makes a stream look for finished work
+BATCH: Final = 16  # fewer entries than the number at which a stream checks for finished work
 WARM_UP: Final = 2 * BATCH
 BYTES: Final = 64
 
 
 class Counting:
-    """Counts the instructions of this thread between `on` and `off`."""
+    """Switches the counting of this thread's instructions on and off. Before `begin`, nothing is counted."""
 
     def __init__(self, library: str) -> None:
         self._toggle = ctypes.CDLL(library).toggle
         self._really = False
 
     def begin(self) -> None:
-        """From now on the operations count: what was before them was to warm up."""
+        """Ends the warm-up: from now on, `toggle` has an effect."""
         self._really = True
 
     def toggle(self) -> None:
-        """Switches it on, or off."""
+        """Switches the counting on if it is off, and off if it is on."""
         if self._really:
             self._toggle()
 
 
 async def done(streams: list[aioacl.Stream]) -> None:
-    """Returns once the device has done all work; does not ask the library."""
+    """Waits until the device has done all work, without a call of ACL."""
     while any(simulator.pending(stream) for stream in streams):  # noqa: ASYNC110 - no call signals it
         await asyncio.sleep(0)
 
@@ -47,7 +47,7 @@ async def done(streams: list[aioacl.Stream]) -> None:
 async def nothing(
     counting: Counting, _streams: list[aioacl.Stream], _buffers: list[aioacl.DeviceBuffer]
 ) -> None:
-    """What counting itself costs."""
+    """Counts nothing but the cost of the counting itself."""
     for _ in range(BATCH):
         counting.toggle()
         counting.toggle()
@@ -56,7 +56,7 @@ async def nothing(
 async def enqueue(
     counting: Counting, streams: list[aioacl.Stream], buffers: list[aioacl.DeviceBuffer]
 ) -> None:
-    """One copy on a stream that does not run."""
+    """Counts the enqueue of each copy of a batch, on a held stream."""
     target, source = buffers
     stream = streams[0]
     simulator.hold(stream)
@@ -73,7 +73,7 @@ async def enqueue(
 async def await_(
     counting: Counting, streams: list[aioacl.Stream], buffers: list[aioacl.DeviceBuffer]
 ) -> None:
-    """One await of a copy that is done, on a stream that nothing was awaited on since."""
+    """Counts the await of one finished copy on each stream. Nothing has queried the stream since the copy."""
     target, source = buffers
     tickets = [stream.copy(target, source) for stream in streams]
     await done(streams)
