@@ -1,4 +1,4 @@
-"""A compiler reads the declarations of aioacl and of the vendor's headers together, so they must agree."""
+"""The declarations of aioacl agree with the vendor's headers. A compiler reads both and reports differences."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def start(main):
     anyio.run(awake, main, backend=os.environ["TEST_BACKEND"])
 
 def say_asleep(text, condition=lambda: True):
-    "Prints the text once the condition holds and the loop sleeps. Used for a second Ctrl-C, which is raised at once."
+    "Prints the text once the condition holds and the loop sleeps. Used before a second Ctrl-C, which raises at once."
     # If the second Ctrl-C is raised inside asyncio, a callback that asyncio has taken from its queue can be lost. The
     # task of that callback then never ends. trio protects its own code.
     loop_thread = threading.main_thread().ident

@@ -203,7 +203,7 @@ class TestVisibleDevices:
         assert "device 0 is card 4, device 1 is card 6" in meanings["ASCEND_RT_VISIBLE_DEVICES"]
         assert mistakes({"ASCEND_RT_VISIBLE_DEVICES": "4,6"}, 2) == []
 
-    def test_unset_variable_has_no_trap(self) -> None:
+    def test_unset_variable_has_no_mistake(self) -> None:
         assert mistakes({}, 8) == []
 
     @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ class TestVisibleDevices:
             ("0,9", 1, "unknown card"),
         ],
     )
-    def test_trap_in_the_value_is_named(self, value: str, visible: int | None, what: str) -> None:
+    def test_mistake_in_the_value_is_named(self, value: str, visible: int | None, what: str) -> None:
         assert any(what in mistake for mistake in mistakes({"ASCEND_RT_VISIBLE_DEVICES": value}, visible))
 
     def test_variable_of_the_container_runtime_is_reported_as_ignored(self) -> None:

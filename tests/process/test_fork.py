@@ -1,4 +1,4 @@
-"""Forked children, and spawned children."""
+"""The use of aioacl in forked children and in spawned children."""
 
 from __future__ import annotations
 
@@ -211,8 +211,8 @@ parent(pid)
     assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
-# The state when the parent forks: a held lease, an iteration and a completed wait. In addition, threads hold each lock
-# of the library; the child does not have these threads.
+# The state when the parent forks: a held lease, a listener for events and a finished wait. In addition, threads hold
+# all locks of the library. The child does not have these threads.
 LOCKED = """
 import gc, types
 from aioacl._base import sync as _sync

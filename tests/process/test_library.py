@@ -21,7 +21,7 @@ from tests.support.libraries import compiled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A substitute for a library of CANN, sufficient for the search. Its constructor writes a file, which shows the load.
+# A substitute for a library of CANN, sufficient for the search. Its constructor writes a file if it is loaded.
 SOURCE = """
 #include <fcntl.h>
 #include <stdlib.h>

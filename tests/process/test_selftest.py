@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("wrong_results.c")
 LIMIT = "20"
-SHORT_LIMIT = "6"  # for calls that do not return: a test waits for half of this
+SHORT_LIMIT = "6"  # for calls that do not return: the test waits half of this time for such a call
 
 
 # Runs the command in a forked process. Its children are also forked.

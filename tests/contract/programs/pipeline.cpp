@@ -69,7 +69,7 @@ struct FreeDevice {
 using Stream = std::unique_ptr<void, DestroyStream>;
 using Memory = std::unique_ptr<void, FreeDevice>;
 
-static_assert(std::is_same<aclrtStream, void *>::value, "a stream is a plain pointer");
+static_assert(std::is_same<aclrtStream, void *>::value, "expected aclrtStream to be void *");
 
 Stream make_stream() {
     aclrtStream made = nullptr;
@@ -104,7 +104,7 @@ void in_threads() {
             try {
                 WELL(aclrtSetCurrentContext(context));
                 const std::vector<double> values(1000 + i, static_cast<double>(i) / 3);
-                expect(round_trip(values) == values, "the values come back");
+                expect(round_trip(values) == values, "a round trip on a thread changed the values");
             } catch (const std::exception &error) {
                 failures[i] = error.what();
             }
@@ -122,9 +122,9 @@ void refused() {
     try {
         WELL(aclrtSetDevice(4096));
     } catch (const AclFailure &failure) {
-        expect(failure.code() == 107001, "no such device");
+        expect(failure.code() == 107001, "expected the code 107001 for a device that does not exist");
         const char *text = aclGetRecentErrMsg();
-        expect(text != nullptr && std::strlen(text) > 0, "there is a text");
+        expect(text != nullptr && std::strlen(text) > 0, "expected an error text, got none");
         return;
     }
     throw std::logic_error("aclrtSetDevice accepted a device that does not exist");
@@ -136,7 +136,7 @@ int main() {
     try {
         const Session session(0);
         const std::vector<int> values{1, 2, 3, -4};
-        expect(round_trip(values) == values, "the values come back");
+        expect(round_trip(values) == values, "a round trip changed the values");
         in_threads();
         refused();
     } catch (const std::exception &error) {
