@@ -82,7 +82,7 @@ rejoin() {
     cat "$top/$name/failures" >>"$failures" 2>/dev/null || true
 }
 
-# finish: the table, the failures, and the exit status.
+# finish: prints the table and the failures, and exits with the status.
 finish() {
     printf '\n%s' "$table"
     printf '%d s in all\n' "$SECONDS"

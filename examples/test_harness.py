@@ -1,7 +1,7 @@
 """Tests of asynchronous code without a card: they hold a stream of the simulator, release it, and make a copy fail.
 
-Run it with pytest and pytest-asyncio, with `asyncio_mode = "auto"` in the settings. No test sleeps: a held stream
-starts no task until it is released.
+Run this file with pytest and pytest-asyncio, with `asyncio_mode = "auto"` in the settings. No test sleeps: a held
+stream starts no task until it is released.
 """
 
 import asyncio

@@ -30,7 +30,7 @@ class Uniform:
 
 
 class Pct:
-    """Probabilistic concurrency testing: runs the thread of highest priority, and lowers a priority `depth - 1` times."""
+    """Probabilistic concurrency testing: runs the thread of highest priority; lowers a priority `depth - 1` times."""
 
     def __init__(self, rng: random.Random, depth: int, length: int) -> None:
         self._rng = rng

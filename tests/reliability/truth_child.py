@@ -1,4 +1,4 @@
-"""A process of the truth part: scenarios on several pairs of devices at once, in one mode. Its last line is a tally."""
+"""A process of the truth part: runs scenarios on several pairs of devices, in one mode. The last line is the tally."""
 
 from __future__ import annotations
 

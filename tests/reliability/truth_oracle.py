@@ -1,4 +1,4 @@
-"""The expected result of each await: a model of the streams. The script that enqueues updates it, not the engine.
+"""The expected result of each await, from a model of the streams. The script that enqueues work updates the model.
 
 The script makes a task fail by a rule of the simulator, so the failing task and its code are known. An await covers the
 tasks of its stream up to its place. If one of these is a wait for an event, the await depends on the tasks that the

@@ -283,7 +283,7 @@ class Scenario(Script):
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _exactly(self, failure: Failure) -> bool:
-        """Whether the failure must be reported with its own position, because no slow wait may have its code."""
+        """Whether exactly this failure must be reported. If a wait is slow, the wait may be reported instead."""
         queue = failure.queue
         return self.tally.mode.exact and failure.reported and not queue.slow(queue.placed, NEVER)
 

@@ -29,7 +29,7 @@ class Mode:
 
     @property
     def timeouts(self) -> bool:
-        """Whether waits for events may time out. No callback reports it, so another library may take the code."""
+        """Whether waits for events may time out. Another library may take the code, and no callback reports it."""
         return not self.other
 
     @property

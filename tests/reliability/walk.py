@@ -2,8 +2,8 @@
 
 Threads take turns, one at a time, so the seed determines everything. A step makes one call and compares its result and
 the state with the model. Each device is used in one of three ways. If only lowlevel uses it, lowlevel's counts equal
-the runtime's. If only C uses it, C acts as a foreign library. If both use it, each meets unannounced changes by the
-other.
+the runtime's. If only C uses it, C acts as a foreign library. If both use it, each makes changes without the other's
+knowledge.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Walk:
         own = world.own[device]
         code = world.act(binding, RESET, device)
         self._same("the reset of the close", code, 0)
-        world.own[device] = states.reset_device(own).counts  # only a foreign reset is reported
+        world.own[device] = states.reset_device(own).counts  # lowlevel is notified of foreign resets only
         self._calls[RESET] += 1
         self._compare(device)
         self._compare_calls()

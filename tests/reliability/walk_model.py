@@ -53,7 +53,7 @@ class Binding:
 class Fault:
     """A rule of the simulator: beginning with reset number `first` of the device, `times` resets fail with the code.
 
-    They change nothing. If `works`, they take effect, but return the code nevertheless.
+    These resets change nothing. If `works` is true, they take effect, but return the code nevertheless.
     """
 
     device: int

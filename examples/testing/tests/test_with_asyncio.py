@@ -29,7 +29,7 @@ async def test_get_returns_the_stored_frame(store: FrameStore) -> None:
     assert await store.get("dawn") == b"\x10\x20\x30"
 
 
-async def test_slow_device_raises_a_timeout_and_keeps_the_frame(
+async def test_cancelled_read_from_a_slow_device_keeps_the_frame(
     store: FrameStore, aioacl_simulator: Any
 ) -> None:
     await store.put("noon", b"bright")
