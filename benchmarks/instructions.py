@@ -3,10 +3,10 @@
     python benchmarks/instructions.py [OLD] NEW [--runs N] [--count N] [--at-most RATIO]
 
 OLD and NEW are each a checkout (a folder) or a git revision of this repository. A revision is built in a temporary
-clone with a .venv of its own. Under valgrind's callgrind, each operation runs `count` times, and then `2 * count` times. The
-difference is divided by `count`, and the cost of the counting itself is subtracted. Instructions inside the simulator's
-library and of other threads do not count. Prints one JSON object. If OLD is given, the object has the ratios of NEW to
-OLD, and the exit status is 1 if a ratio is more than `--at-most`.
+clone with a .venv of its own. Under valgrind's callgrind, each operation runs `count` times, and then `2 * count`
+times. The difference is divided by `count`, and the cost of the counting itself is subtracted. Instructions inside the
+simulator's library and of other threads do not count. Prints one JSON object. If OLD is given, the object has the
+ratios of NEW to OLD, and the exit status is 1 if a ratio is more than `--at-most`.
 
 If valgrind is missing, Debian's package is installed. A C compiler builds the library that switches the counting on and
 off.

@@ -21,7 +21,7 @@ TO_DEVICE = 1
 
 
 def rc(function: str, *arguments: Any) -> int:
-    """The code that the function returns."""
+    """Call the function, and return its code."""
     code: int = getattr(lib, f"aio_u_{function}")(*arguments)
     return code
 
@@ -32,7 +32,7 @@ def good(function: str, *arguments: Any) -> None:
 
 
 def made(function: str, kind: str, *arguments: Any) -> Any:
-    """The handle or pointer that a creating function stores through its first argument."""
+    """Create an object, and return the handle or pointer that the function stores through its first argument."""
     place = ffi.new(f"{kind} *")
     good(function, place, *arguments)
     return place[0]
@@ -90,7 +90,7 @@ def opened(opening: Opening[C]) -> Generator[C]:
 
 @contextmanager
 def device(index: int = DEVICE) -> Generator[None]:
-    """Set the device on this thread for the block, by direct calls: `aioacl.lowlevel` counts only its own sets."""
+    """Set the device on this thread for the block, by direct calls, which `aioacl.lowlevel` does not count."""
     runtime.load()
     good("aclrtSetDevice", index)
     try:
