@@ -149,5 +149,5 @@ def test_request_with_too_many_descriptors_is_refused() -> None:
 
 
 def test_request_with_too_large_an_environment_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected arguments and variables of 131072 bytes"):
+    with pytest.raises(ValueError, match="expected at most 131072 bytes of arguments and variables"):
         forkserver.run(command("-c", ""), env={**os.environ, "AIOACL_TEST": "x" * forkserver.REQUEST_BYTES})

@@ -1,4 +1,4 @@
-"""A process of the truth part: runs scenarios on several pairs of devices, in one mode. The last line is the tally."""
+"""A process of the truth part: runs scenarios on several pairs of devices in one mode. The last line is the tally."""
 
 from __future__ import annotations
 

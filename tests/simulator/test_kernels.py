@@ -132,7 +132,7 @@ async def test_kernel_memory_of_the_host_or_arguments_is_reachable(open_device: 
 
 @contextmanager
 def registered(device: Device, size: int) -> Generator[tuple[CData, CData]]:
-    """Registered pinned memory: its host address and its device address."""
+    """Yields the host address and the device address of registered pinned memory."""
     acl, host, seen = on(device), ffi.new("void **"), ffi.new("void **")
     acl.aclrtMallocHost(host, size)
     acl.aclrtHostRegisterV2(host[0], size, MAPPED)

@@ -6,14 +6,14 @@ Theory of operation
 `Forked(command)` and `run(command)` take the command line of a real process, `[sys.executable, *flags, "-c", text,
 ...]`, `-m` with a module, or a file, and behave like `subprocess.Popen` and `subprocess.run`.
 
-A test process has at most one server for each set of flags, and another server for `-m pytest`. A server starts with
-the first request: `python *flags -c BOOT` imports the modules in PRELOADED, then listens on a socket in a private
-folder. The server for pytest runs pytest once, on a test that does nothing, so that pytest and its plugins are
-imported. A server has one thread and has loaded no ACL library, so a fork starts without any ACL state.
+For each set of flags, a test process has at most two servers: one for `-m pytest`, and one for all other programs. A
+server starts with the first request: `python *flags -c BOOT` imports the modules in PRELOADED, then listens on a socket
+in a private folder. The server for pytest runs pytest once, on a test that does nothing, so that pytest and its plugins
+are imported. A server has one thread and has loaded no ACL library, so a fork starts without any ACL state.
 
 For each request the test process connects and sends the arguments, the environment, the folder and the descriptors of
-the child. The server forks and answers with the child's number and a pidfd, and later with the wait status. The test
-process keeps only the connection open, until the `Forked` is closed.
+the child. The server forks and answers with the child's process id and a pidfd, and later with the wait status. The
+test process closes the connection and the pidfd when it has received the wait status.
 
 The child replaces its descriptors, `os.environ`, `sys.argv` and `sys.path[0]`. Then `serve()` returns the program as
 a code object to BOOT, which executes it as `__main__` on the main thread. The only frame of the server that is left
@@ -153,7 +153,7 @@ def _start_server(flags: Sequence[str], kind: str) -> Server:
 
 def _end_server(owner: int, process: subprocess.Popen[bytes], address: str) -> None:
     if os.getpid() != owner:
-        process.returncode = 0  # a child of another process, so this process must not warn about it
+        process.returncode = 0  # the server is a child of another process, so Popen must not warn here
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(address)
@@ -199,7 +199,7 @@ class Forked:
         environ = dict(os.environ if env is None else env)
         found = server(flags, PYTEST if arguments[:2] == ["-m", "pytest"] else PLAIN)
         if _read_at_start(environ) != found.at_start:
-            raise ValueError("expected the server's variables that are read at the start; use a real process")
+            raise ValueError("a variable that is read at the start differs from the server's; use a real process")
         if len(pass_fds) > MOST_DESCRIPTORS - 3:
             raise ValueError(
                 f"expected at most {MOST_DESCRIPTORS - 3} descriptors to pass, got {len(pass_fds)}"
@@ -213,7 +213,7 @@ class Forked:
         }
         text = json.dumps(request).encode()
         if len(text) > REQUEST_BYTES:
-            raise ValueError(f"expected arguments and variables of {REQUEST_BYTES} bytes, got {len(text)}")
+            raise ValueError(f"expected at most {REQUEST_BYTES} bytes of arguments and variables, got {len(text)}")
         theirs: list[int] = []  # closed here after they are sent
         try:
             given = [self._open(name, end, theirs) for name, end in enumerate((stdin, stdout, stderr))]
@@ -337,9 +337,9 @@ class _Request:
     arguments: list[str]
     environ: dict[str, str]
     folder: str
-    descriptors: list[int]  # their numbers in the child
+    descriptors: list[int]  # the numbers that the descriptors must have in the child
     exact_end: bool
-    sent: list[int]  # their numbers in this process
+    sent: list[int]  # the numbers of the same descriptors in this process
 
 
 def serve() -> CodeType:
@@ -427,7 +427,7 @@ class _Children:
             return None
         process = os.fork()
         if process == 0:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # if the server is killed
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the child is killed if the server is killed
             for each in (self._listener, connection, *(other for _, other in self._connections.values())):
                 each.detach()  # the child closes all descriptors by their numbers
             self._connections.clear()
@@ -458,7 +458,7 @@ def _become(request: _Request) -> CodeType:
     if request.exact_end:
         gc.unfreeze()
     _take(request.sent, request.descriptors)
-    vars(threading.main_thread())["_native_id"] = threading.get_native_id()  # else the server's, in 3.11
+    vars(threading.main_thread())["_native_id"] = threading.get_native_id()  # Python 3.11 keeps the server's id
     os.environ.clear()
     os.environ.update(request.environ)
     os.chdir(request.folder)

@@ -1,7 +1,7 @@
-"""`python -m tests.sweep [--codes N] [--of N]` runs the whole sweep in two processes and prints a table.
+"""`python -m tests.sweep [--codes N] [--of N]` runs the sweep in two processes and prints a table.
 
-The exit status is 1 if the sweep found something. `python -m tests.sweep --replay SCENARIO RULE` repeats one injection,
-with the scenario and the rule as the table prints them.
+The exit status is 1 if a check or a process failed, or if a fault never fired. `python -m tests.sweep --replay SCENARIO
+RULE` repeats one injection, with the scenario and the rule as the table prints them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ def words(share: int, of: int, codes: int) -> list[str]:
 
 
 def shares(codes: int, of: int) -> tuple[Tally, list[str]]:
-    """Runs the first shares, each in its own process. Returns the joined tally, and the failed processes as text."""
+    """Runs the first PROCESSES of the `of` shares, each in its own process.
+
+    Returns their joined tally, and one text for each process that failed.
+    """
     whole, troubles = Tally(), list[str]()
     with tempfile.TemporaryDirectory(prefix="aioacl-sweep-") as folder:
         running = [
@@ -45,7 +48,7 @@ def shares(codes: int, of: int) -> tuple[Tally, list[str]]:
             output, _ = process.communicate()
             if process.returncode:
                 last = Path(status).read_text() if Path(status).exists() else "nothing"
-                troubles.append(f"a process ended with {process.returncode} in: {last}")
+                troubles.append(f"a process ended with status {process.returncode} during: {last}")
             else:
                 whole.add(as_tally(output.splitlines()[-1]))
     return whole, troubles
@@ -57,7 +60,7 @@ def table(tally: Tally, seconds: float) -> str:
     lines = [
         f"{tally.injections} injections in {seconds:.0f} s: {ended}",
         "errors: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.errors.items())),
-        f"{len(tally.functions)} functions, each with the faults that fired in it:",
+        f"{len(tally.functions)} functions, each with the number of faults that fired in it:",
     ]
     cells = [f"{name} {count}" for name, count in sorted(tally.functions.items())]
     width = max(map(len, cells), default=0) + 2

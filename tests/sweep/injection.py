@@ -54,8 +54,8 @@ CODES: Final = (
     545601,  # timeout: reset
 )
 
-# The calls that wake the runtime when work makes no progress. A slow run of any scenario makes these calls; the
-# scenarios in CERTAIN always make them.
+# The calls that wake the runtime when work makes no progress. Any scenario may make these calls if it runs slowly. A
+# scenario in CERTAIN always makes the calls that are listed there.
 WAKING: Final = {"aclrtQueryEvent", "aclrtDestroyStreamForce"}
 CERTAIN: Final[Mapping[str, set[str]]] = {
     "task_that_fails": WAKING,
@@ -203,7 +203,7 @@ def take_back_sets(index: int) -> None:
 
 
 class Bed:
-    """Makes injections in one process, with one event loop and one baseline."""
+    """Makes injections in one process, one after another, on one event loop."""
 
     def __init__(self) -> None:
         aioacl.use_library("simulator")

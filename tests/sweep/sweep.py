@@ -1,7 +1,7 @@
 """The sweep: for each scenario, function and code, it makes each call fail in turn, until the fault no longer fires.
 
-It does this with a fault that fires for one call, and with a fault that fires for all later calls. Each share runs in
-its own process.
+It does this with a fault that fires for this call only, and with a fault that also fires for all later calls. Each
+share runs in its own process.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Sweeper:
 
 
 def work(share: int, shares: int, codes: Sequence[int], status: Path | None) -> Tally:
-    """Runs one share: every n-th pair of scenario and function, from a start that depends on the share."""
+    """Runs one of the `shares` shares: every `shares`-th pair of scenario and function, from number `share` on."""
     sweeper = Sweeper(status)
     pairs = [(name, function) for name in SCENARIOS for function in sweeper.bed.calls(name)]
     for scenario, function in pairs[share::shares]:

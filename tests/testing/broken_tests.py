@@ -1,7 +1,7 @@
 """Tests that leave something behind, break a device or violate a rule. The tests that follow must not be affected.
 
-Not collected here: test_plugin.py copies this file into the example project and runs it there. `# here` marks the
-lines that the plugin must name.
+This file is not collected here: test_plugin.py copies it into the example project and runs it there. `# here` marks
+the lines that the plugin must name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tests that leave no leak, although objects outlive them: loops, devices and workers of the session and C libraries.
+"""Tests that leave no leak, although some objects outlive them, such as the loop and the device of the session.
 
-Not collected here: test_plugin.py copies this file into the example project and runs it there. The plugin must report
-no leak in it.
+This file is not collected here: test_plugin.py copies it into the example project and runs it there. The plugin must
+report no leak in it.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_types_of_fixtures_are_those_of_the_plugin() -> None:
     assert returned == {**documented, "aioacl_open": "Generator[Open]"}
     assert (
         documented["aioacl_open"] == "Callable[[int], aioacl.Device]"
-    )  # Open is not importable with its type
+    )  # the page does not name the type `Open`, because users cannot import it
 
 
 @pytest.mark.slow

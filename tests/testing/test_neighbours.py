@@ -1,4 +1,4 @@
-"""The plugin with plugins for asynchronous tests, multiprocessing, tempfile, and pytest's xfail."""
+"""The plugin together with plugins for asynchronous tests, multiprocessing, tempfile, and pytest's xfail."""
 
 from __future__ import annotations
 
