@@ -65,7 +65,7 @@ def summary(rates: list[dict[str, Any]]) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if the kernels reach the required rate, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tasks", type=int, default=1_000_000, help="items of each kind in a round (1000000)")
+    parser.add_argument("--tasks", type=int, default=1_000_000, help="items of a kind in a round (1000000)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds; medians are printed (5)")
     parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)), help="the core to run on")
     parser.add_argument("--least", type=float, default=1_000_000, help="the required rate (1000000)")

@@ -77,7 +77,7 @@ def instructions_by_object(lines: Iterable[str]) -> dict[str, int]:
             name = names.setdefault(found[2], found[3] or "")
             current = current if found[1] else name  # a line with a c names the object of the called function
         elif line.startswith("calls="):
-            inclusive = True  # the next line has the cost of the callee, which is counted in the callee's own lines
+            inclusive = True  # the next line has the callee's cost, which its own lines count
         elif found := _COST.match(line):
             if not inclusive:
                 counts[current] = counts.get(current, 0) + int(found[1])

@@ -47,7 +47,7 @@ class Setup:
     arrive: Callable[[], object] | None = None  # brings the awaits into the phase while their loop is blocked
     check: Callable[[int, int], str] = lambda _, __: (
         ""
-    )  # called before `finish` with two numbers: all awaits, awaits not cancelled; returns an error text or ""
+    )  # called before `finish` with the numbers of all and of uncancelled awaits; returns an error text or ""
     done: Callable[[int, int], str] = lambda _, __: ""  # the same, called after all awaits have ended
     request: Callable[[Callable[[], None]], Awaitable[None]] | None = (
         None  # cancels at a moment that the phase chooses

@@ -36,7 +36,7 @@ MORE: Final = 4  # if the bound is exceeded: at most this many times the usual n
 NAP_SECONDS: Final = 0.001
 WAITS: Final = 8  # waits in each pair, on the device that has a thread for each wait
 JOBS: Final = 3  # jobs on each device
-IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # the calls in a pair of devices, with one call on each maintenance thread
+IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # the calls in a pair of devices; each maintenance thread has one
 MOST_PAIRS: Final = 4
 # The functions that hang. The maintenance threads call the first two, and jobs call the third. aioacl calls
 # aclrtCreateStreamWithConfig only for a stream with a priority.

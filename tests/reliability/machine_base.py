@@ -69,7 +69,7 @@ class Base(RuleBasedStateMachine):
         self._audit = Audit()
         self._audit.begin()
         self.broken = False
-        self.abandoned: set[str] = set()  # kinds of objects that destroyed contexts left in the runtime for ever
+        self.abandoned: set[str] = set()  # kinds of objects that destroyed contexts leave behind
         self.cards = [Card(index, State.CLOSED, manager_of(index).generation) for index in DEVICES]
         self.devices: list[Device] = []
         self.streams: list[Stream] = []

@@ -199,7 +199,9 @@ class Forked:
         environ = dict(os.environ if env is None else env)
         found = server(flags, PYTEST if arguments[:2] == ["-m", "pytest"] else PLAIN)
         if _read_at_start(environ) != found.at_start:
-            raise ValueError("a variable that is read at the start differs from the server's; use a real process")
+            raise ValueError(
+                "a variable that is read at the start differs from the server's; use a real process"
+            )
         if len(pass_fds) > MOST_DESCRIPTORS - 3:
             raise ValueError(
                 f"expected at most {MOST_DESCRIPTORS - 3} descriptors to pass, got {len(pass_fds)}"
@@ -213,7 +215,9 @@ class Forked:
         }
         text = json.dumps(request).encode()
         if len(text) > REQUEST_BYTES:
-            raise ValueError(f"expected at most {REQUEST_BYTES} bytes of arguments and variables, got {len(text)}")
+            raise ValueError(
+                f"expected at most {REQUEST_BYTES} bytes of arguments and variables, got {len(text)}"
+            )
         theirs: list[int] = []  # closed here after they are sent
         try:
             given = [self._open(name, end, theirs) for name, end in enumerate((stdin, stdout, stderr))]
@@ -427,7 +431,8 @@ class _Children:
             return None
         process = os.fork()
         if process == 0:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the child is killed if the server is killed
+            # The child is killed if the server is killed.
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             for each in (self._listener, connection, *(other for _, other in self._connections.values())):
                 each.detach()  # the child closes all descriptors by their numbers
             self._connections.clear()
@@ -458,7 +463,8 @@ def _become(request: _Request) -> CodeType:
     if request.exact_end:
         gc.unfreeze()
     _take(request.sent, request.descriptors)
-    vars(threading.main_thread())["_native_id"] = threading.get_native_id()  # Python 3.11 keeps the server's id
+    # In Python 3.11, the main thread of a forked process still has the id of the server's main thread.
+    vars(threading.main_thread())["_native_id"] = threading.get_native_id()
     os.environ.clear()
     os.environ.update(request.environ)
     os.chdir(request.folder)
