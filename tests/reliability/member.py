@@ -67,7 +67,7 @@ class Plan:
     weights: Mapping[Operation, int]
     faulty: bool = False  # whether faults may fire anywhere
     cancelled: float = 0.08  # the share of operations that are cancelled, some before they begin
-    time_limited: float = 0.15  # the share of the operations accepting a time limit that get one
+    time_limited: float = 0.15  # of the operations that accept a time limit, the share that get one
     outcomes: Counter[str] = field(default_factory=Counter[str])
     kinds: Counter[str] = field(default_factory=Counter[str])
     findings: list[str] = field(default_factory=list[str])

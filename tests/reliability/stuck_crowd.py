@@ -46,7 +46,7 @@ class Crowd:
                 return
 
     async def start_waiters(self, group: TaskGroup, *, maintenance: bool) -> None:
-        """Starts the callers that wait for streams. With `maintenance`, also those that wait for its thread."""
+        """Starts the callers that wait for streams, and with `maintenance` those of the maintenance thread."""
         device, held = self._setup.device, self._setup.held
         ticket, event = held.fill(self._setup.memory, 1), held.record()
         self.in_waits["a ticket"] = Waiting(group, lambda: ticket)
