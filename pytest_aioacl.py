@@ -187,7 +187,7 @@ def aioacl_library(pytestconfig: pytest.Config) -> aioacl.LibraryInfo:
 def aioacl_simulator(aioacl_library: aioacl.LibraryInfo) -> ModuleType:
     """Returns `aioacl.simulator`, the simulator's controls; skips the test on a card.
 
-    After the test, held streams and hung calls are released, and armed failures are removed.
+    After the test, held streams and hung calls are released, and all rules for failures are removed.
     """
     from aioacl import simulator
 

@@ -549,7 +549,7 @@ def open_device(
         LibraryNotFound: no ACL library could be loaded.
         LibraryConflict: other code of the process has loaded another ACL library.
         ParameterError: the device does not exist, it is open with another `waits`, or an argument has a wrong value.
-        DeviceResetting: the device is draining, being reset or closed, and `wait` is False.
+        DeviceResetting: the device is draining, being reset or being closed, and `wait` is False.
         DeviceQuarantined: the device is quarantined.
         DeviceTimeout: the device was not open within `timeout` seconds.
     """

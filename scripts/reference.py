@@ -270,7 +270,7 @@ def uses(found: griffe.Class) -> str:
         for name, word in PROTOCOLS.items()
         if name in names and not (name in refused and "_refuse_block" in final(names[name]).source)
     ]
-    return f"Use it with {', '.join(words)}." if words else ""
+    return f"It supports {', '.join(words)}." if words else ""
 
 
 def remedy(found: griffe.Class) -> str:

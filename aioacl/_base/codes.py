@@ -18,9 +18,9 @@ Action = Literal["retry", "new_stream", "reset", "repair", "replace", "fix_code"
 """The remedy after an error.
 
 retry: repeat the operation, perhaps later. new_stream: one task failed and the device works; continue with a new
-stream, or renew the failed stream. reset: force-reset the device first. repair: first repair something outside the
-program (lost data, a link, a driver). replace: take the card out of service. fix_code: change the program or its
-environment.
+stream, or renew the failed stream. reset: force-reset the device first. repair: first repair the cause outside the
+program, such as damaged memory, a link or a driver. replace: take the card out of service. fix_code: change the program
+or its environment.
 """
 
 DEVICE_ACTIONS: Final[frozenset[Action]] = frozenset({"reset", "repair", "replace"})

@@ -51,8 +51,8 @@ class AclError(Exception):
         message: what happened, at most 8 KiB of text. For an ACL call it is the runtime's own text, if there is one.
         hint: what to do, in one or two sentences.
         action: the remedy, for use by programs. "retry": repeat the operation, perhaps later. "new_stream": continue
-            with a new stream. "reset": reset the device. "repair": repair something outside the program. "replace":
-            take the card out of service. "fix_code": change the program or its environment.
+            with a new stream. "reset": reset the device. "repair": first repair the cause outside the program.
+            "replace": take the card out of service. "fix_code": change the program or its environment.
     """
 
     default_action: ClassVar[Action] = "fix_code"
@@ -324,8 +324,9 @@ class LibraryConflict(_OwnError):
 class AclWarning(RuntimeWarning):
     """The category of warnings about problems that no call can raise as an error.
 
-    There are three causes. A clean-up failed, so a resource stays allocated until a reset. A stream or device was
-    closed with a failed task that nothing awaited. The library does not report failed tasks, so some may be missed.
+    It has one of three causes: (1) a clean-up failed, so a resource stays allocated until a reset; (2) a stream was
+    closed or renewed, or a device was closed, with a failure that was not collected; (3) the library does not report
+    failed tasks, so aioacl may miss some.
     """
 
 

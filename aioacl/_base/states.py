@@ -29,7 +29,7 @@ RELEASED_ALREADY: Final = 507007
 
 
 class State(IntEnum):
-    """The state of a device, which decides which calls the device admits. The gate's word stores the same values.
+    """The state of a device, which decides which calls the device admits.
 
     Attributes:
         CLOSED: the device is not open.
@@ -39,6 +39,7 @@ class State(IntEnum):
         QUARANTINED: the device is closed to work because a reset failed or could not be tried.
     """
 
+    # The gate's word stores the same values.
     CLOSED = 0
     OPEN = 1
     DRAINING = 2

@@ -154,7 +154,7 @@ class Handle(Made):
 
     @property
     def stale(self) -> bool:
-        """Whether the device was reset after the object was made. Calls no ACL function."""
+        """Whether the device was reset or closed after the object was made. Calls no ACL function."""
         return self._generation != self._manager.generation
 
     def _state(self) -> str:

@@ -93,8 +93,8 @@ class Stream(Handle):
         """The failure with which the stream refuses new work, an AclError, or None. Calls no ACL function.
 
         It is the failure of the first task of this stream that failed. If no task of this stream failed, it is the
-        failure of the first failed task on which its work depends. Each read makes a new exception object. The stream
-        is usable again after `await stream.renew()`.
+        failure of the first `wait_event` of this stream whose event has failed. Each read makes a new exception object.
+        The stream is usable again after `await stream.renew()`.
         """
         failed = self._core.error_at(LAST)
         return None if failed is None else self._core.raised(failed)
@@ -525,7 +525,8 @@ class Stream(Handle):
     def close(self) -> Operation[None]:
         """Closes the stream. Its unfinished work runs to its end, then the stream is destroyed (aclrtDestroyStream).
 
-        It emits an AclWarning if a task has failed and no await raised the failure. A second close is not an error.
+        It emits an AclWarning if a task has failed and the failure was not collected: no await, `result()` or enqueue
+        raised it, and `error` was not read. A second close is not an error.
 
         Returns:
             An Operation; await it, or call its `result()`.

@@ -101,6 +101,11 @@ class DeviceExecutor(Unique, Executor):
 
     A job that is submitted during a reset begins when the device is open again. `shutdown` ends the idle threads. A
     thread that runs a job ends after the job.
+
+    A reset of the device waits for running jobs. A job that waits in `.result()` delays the reset by at most the grace
+    time. The call of `.result()` raises DeviceReset when the reset has ended, even if the `timeout` of the call has
+    passed earlier. A job may wait for other jobs by `.result()`. A waiting job does not count towards the limit of
+    threads.
     """
 
     noun = "device executor"
@@ -138,7 +143,7 @@ class DeviceExecutor(Unique, Executor):
             ParameterError: `fn` is not a function, or is an async one. If `fn` returns a coroutine, the future raises
                 this error.
             RuntimeError: the executor was shut down.
-            ForkedProcessError: the executor belongs to the process that was forked.
+            ForkedProcessError: the executor was made in the parent process, before the fork.
         """
         if lib.aio_forked():
             raise ForkedProcessError(

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 functions: Final = Functions()
+"""The ACL functions, called without a device and without a gate."""
 
 
 def on(device: Device) -> Functions:

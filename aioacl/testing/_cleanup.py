@@ -114,7 +114,8 @@ def close_left(things: Collection[Any]) -> None:
 def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
     """Closes all devices that are open in this process, even if other code still uses them. Revokes their leases.
 
-    It blocks: at most 5 seconds for the running procedure of each device, and 5 seconds for all closes.
+    It blocks. For each device, it waits at most 5 seconds for an open, close or reset that is running. Then it waits
+    at most 5 seconds for all closes together.
 
     Args:
         but: the indices of devices to leave open.

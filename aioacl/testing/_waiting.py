@@ -44,7 +44,8 @@ async def wait_until(condition: Callable[[], object], timeout: Seconds = PATIENC
         timeout: the seconds to wait at most.
 
     Raises:
-        TimeoutError: the condition was not true within `timeout` seconds. The error shows its source.
+        TimeoutError: the condition was not true within `timeout` seconds. The error shows the source
+            code of the condition.
         ParameterError: `timeout` is negative or not a finite number, or the condition is async.
     """
     limit = bound_of("timeout", timeout)
@@ -63,7 +64,8 @@ def wait_until_blocking(condition: Callable[[], object], timeout: Seconds = PATI
         timeout: the seconds to wait at most.
 
     Raises:
-        TimeoutError: the condition was not true within `timeout` seconds. The error shows its source.
+        TimeoutError: the condition was not true within `timeout` seconds. The error shows the source
+            code of the condition.
         ParameterError: `timeout` is negative or not a finite number, or the condition is async.
     """
     limit = bound_of("timeout", timeout)
