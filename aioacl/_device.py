@@ -87,7 +87,7 @@ class Device(Made):
     def generation(self) -> int:
         """The generation of the device, an int. Each reset, each foreign reset and the last close raise it.
 
-        It is never set back while the process runs, so a test must compare it with an earlier value.
+        A close does not set it back to its first value, so a test must compare it with an earlier value.
         """
         return self._manager.generation
 
@@ -306,7 +306,10 @@ class Device(Made):
             pass
 
     async def _slice(self, generation: int, deadline: float | None) -> bool:
-        """Waits at most SLICE_MS milliseconds for streams of other libraries. Returns True when all work is done."""
+        """Waits until the device is open, then at most SLICE_MS milliseconds for all its work.
+
+        That includes the work of other libraries. Returns True when all work is done.
+        """
         manager, call = self._manager, "aclrtSynchronizeDeviceWithTimeout"
         await manager.admission.until_open(deadline=deadline)
         if deadline is not None:  # at least one wait runs, even if the deadline has passed
@@ -496,9 +499,9 @@ class Device(Made):
         return Operation("device.close()", self._close, self)
 
     async def _close_at_end(self) -> None:
-        """Waits until the close has ended, even if a cancel scope around the block is cancelled. The wait has a limit.
+        """Waits until the close has ended, even if a cancel scope around the block is cancelled.
 
-        asyncio's own `task.cancel()` still ends the await; the close continues.
+        The wait always ends, because each step of the close has a time limit. asyncio's own `task.cancel()` still ends the await; the close continues.
         """
         with current_port().shield():
             await self._close()

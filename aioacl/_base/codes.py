@@ -480,8 +480,8 @@ def _table(
     """Join rows, hints and sources.
 
     Raises:
-        ValueError: a code, name or text occurs twice, a text has no code, or only one of new_stream and a source is
-            given.
+        ValueError: a code or name occurs twice; a code has two hints or two sources; a hint or source has no code; a
+            new_stream code has no source; or another code has one.
     """
     texts = _unique((code, hint) for hint, codes in hints.items() for code in codes)
     origins = _unique((code, source) for source, codes in sources.items() for code in codes)

@@ -1,9 +1,9 @@
 """The exceptions of aioacl: what went wrong, where, and what to do.
 
-There are two kinds of errors, with one base class. An error of a family has a code of ACL, and `error_for` selects its
-class by the table of codes. An error that aioacl itself raises may have a code as additional information; the class of
-the error decides its action and hint. Every error can be pickled and copied without loss, because services send errors
-across processes.
+There are two kinds of errors, with one base class. `error_for` makes an error from a code that ACL returned: the table
+of codes has the family of the code, and the family decides the class of the error. An error that aioacl itself raises
+may have a code as additional information; the class of the error decides its action and hint. Every error can be
+pickled and copied without loss, because services send errors across processes.
 """
 
 from collections.abc import Mapping
@@ -352,7 +352,8 @@ def error_for(
 ) -> AclError:
     """Make the error for a code that a call returned; `message` is the runtime's own text, if there is one.
 
-    If a call that concerns no task, such as aclrtMalloc, returns the code of a failed task, the device has failed.
+    If a call that concerns no task, such as aclrtMalloc, returns the code of a failed task, the device has failed. Then
+    the error's action is "reset", not "new_stream".
     """
     known = lookup(code)
     kind = _CLASSES[known.family]
@@ -363,7 +364,7 @@ def error_for(
 
 
 def of_device(error: AclError) -> AclError:
-    """Make the same error for a failure that needs a reset of the device; a new stream does not help."""
+    """Return a copy of the error with the action "reset", for a failure after which a new stream does not help."""
     return type(error)(
         error.message,
         code=error.code,

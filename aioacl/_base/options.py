@@ -86,7 +86,7 @@ def _real(value: Any) -> float | None:
 
 
 Seconds: TypeAlias = SupportsFloat | SupportsIndex
-LONGEST_SECONDS = 1e7  # four months; a longer timeout counts as None, because C cannot represent it
+LONGEST_SECONDS = 1e7  # four months; a longer timeout counts as None, so no conversion for C overflows
 
 
 def seconds_of(timeout: Seconds, least: float = 0.0) -> float:
@@ -117,7 +117,7 @@ def deadline_of(timeout: Seconds | None) -> float | None:
 
 
 class DefaultSeconds(float):
-    """The default value of a time. It may exceed the argument that limits it; a value from the caller may not."""
+    """The default of a time argument. The default of `grace` may exceed `timeout`; a value from the caller may not."""
 
     __slots__ = ()
 

@@ -66,7 +66,7 @@ class Backend(Protocol):
         ...
 
     def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
-        """Waits in C for other threads of aioacl. `ask(seconds)` waits at most that long."""
+        """Returns the result of `ask(timeout)`, a function that waits in C for other threads, at most that long."""
         ...
 
 
@@ -159,7 +159,7 @@ def is_owned(held: object) -> bool:
 
 def must_not_own(others: Iterable[object]) -> None:
     """Raises RuntimeError if this thread holds a long-lived lock or one of `others`. Called before a thread blocks."""
-    for lasting in tuple(_lasting):  # inlined, because every `result()` calls this
+    for lasting in tuple(_lasting):  # is_owned is inlined here, because every `result()` calls this function
         held = lasting()
         if held is not None and held._is_owned():
             raise _interrupted()
@@ -191,7 +191,7 @@ def readable(fd: int, timeout: float | None) -> bool:
 
 
 def settled(ask: Callable[[float], bool], timeout: float) -> bool:
-    """Waits in C for other threads of aioacl, with the current backend."""
+    """Returns the result of `ask(timeout)`, which waits in C for other threads, with the current backend."""
     return backend.settled(ask, timeout)
 
 
@@ -203,7 +203,7 @@ class WeakSet(Generic[T]):
         self._lock = lock()
 
     def add(self, member: T) -> None:
-        """Adds a member, which stays until it is garbage-collected."""
+        """Adds a member, which stays until it is discarded or garbage-collected."""
         with self._lock:
             self._members.add(member)
 

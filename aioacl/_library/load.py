@@ -109,7 +109,7 @@ class _Native:
         self._ffi, self._lib = ffi, lib
 
     def open(self, attempt: "_Attempt", key: int, wanted: int) -> int:
-        """Open the library of the attempt and its companions, if none is open; return the key of the open library."""
+        """If no library is open, open that of the attempt and its companions. Return the key of the open library."""
         path = os.fsencode(attempt.candidate.path)
         companions = b"".join(os.fsencode(each.path) + b"\0" for each in attempt.offered)
         error = self._ffi.new("char[]", _ERROR_SIZE_BYTES)
@@ -118,14 +118,14 @@ class _Native:
         return self._lib.aio_library_key()
 
     def key(self) -> int | None:
-        """Return the key of the attempt that opened the library, or None if none is open."""
+        """Return the key of the attempt that opened the library, or None if no library is open."""
         key = self._lib.aio_library_key()
         return None if key < 0 else key
 
     def present(self) -> dict[str, bool]:
         """Return the files from which any code has loaded ACL, and whether each was a simulator when it was loaded."""
         while not self._lib.aio_library_wait(_TURN_US):
-            pass  # Ctrl-C can end this wait for another thread, where the constructor of a library may never return
+            pass  # a loop of short waits, so Ctrl-C can end it: the thread that loads a library may never finish
         paths = self._ffi.new("char[]", _PATHS_SIZE_BYTES)
         size = self._lib.aio_library_present(paths, _PATHS_SIZE_BYTES)
         if size < 0:
@@ -143,7 +143,7 @@ class _Native:
         return self._lib.AIO_WANT_SIMULATOR if request.path == _WORD else self._lib.AIO_WANT_ANY
 
     def part(self, index: int) -> tuple[bool, str]:
-        """Return whether an offered companion is used, and why it was passed over."""
+        """Return whether an offered companion is used, and the reason if it was passed over, or ""."""
         part, lib = self._lib.aio_library_part(index), self._lib
         reasons = {
             lib.AIO_PART_BROKEN: "it cannot be loaded",
@@ -154,7 +154,7 @@ class _Native:
     def borrowed(self) -> bool:
         """Return whether the process got rights from the program's file at its start, for example by setuid.
 
-        The result is also True if the real and effective ids of the process are equal now.
+        The result stays True after the process has made its real and effective ids equal.
         """
         return bool(self._lib.aio_borrowed_rights())
 
@@ -255,7 +255,10 @@ class _Process:
         return info
 
     def _find_chosen(self, choice: str | None) -> LibraryInfo:
-        """Search for the library. Without a choice, uses the choice of a search that is running or interrupted."""
+        """Search for the library. Without a choice, use the choice of a search that has begun and not ended.
+
+        That search may run on another thread, or on this thread if a signal handler has interrupted it.
+        """
         if choice is None:
             return self._find(next(iter([*self._choices.values()]), None))
         key = next(self._keys)

@@ -5,7 +5,8 @@ never finalizes it. Otherwise aioacl finalizes by reference count (aclFinalizeRe
 function. It never calls aclFinalize, because that drops the counts of all callers.
 
 Pinned memory outlives its device and must be freed before ACL is finalized. The last close of a device does not wait
-for views of pinned memory. In that case the close of the last buffer, or a later close of a device, finalizes ACL.
+until pinned memory is freed. If some is left then, the close does not finalize ACL. The close of the last buffer, or a
+later close of a device, finalizes it.
 
 A call that initialises or finalizes may never return. The control thread of a device makes the call, so each device
 waits no longer than its own timeout. `busy()` names the device whose thread is inside such a call.
@@ -63,7 +64,7 @@ def load() -> None:
     """Loads the library, without initialising it."""
     must_not_be_forked()
     if _watching:
-        return  # without the lock, which another thread may hold for a long time while that thread is in C
+        return  # without taking the lock, which another thread may hold for a long time while that thread is in C
     with _lock:
         _load()
 
@@ -145,7 +146,7 @@ def settle(user: object = None) -> None:
     """Finalizes ACL if aioacl initialised it and no user or pinned memory needs it any more."""
     global _owner  # noqa: PLW0603 - there is one library in a process
     if _stays():
-        return  # without the lock, which a thread that opens a device may hold for a long time while it is in C
+        return  # without taking the lock, which a thread that opens a device may hold for a long time while it is in C
     with _call_for(user):
         if _stays():
             return

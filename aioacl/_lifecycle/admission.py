@@ -249,7 +249,10 @@ class Admission:
         )
 
     def may_pass(self, holder: object) -> bool:
-        """Whether this holder may start an operation now. Raises if it may never do so. Call it with the lock held."""
+        """Whether this holder may start an operation now. Call it with the lock held.
+
+        Raises an error if no wait helps: the holder's lease was revoked, or the device is closed or quarantined.
+        """
         if self.leases.lost(holder):
             raise self._revoked()
         if self.state is State.CLOSED:
@@ -262,7 +265,8 @@ class Admission:
     def holds_off(self, holder: object) -> bool:
         """Whether a reset waits for the holder: for its lease or for its job. Call it with the lock held.
 
-        The job is the one that runs on this thread, or the one that submitted the holder's job.
+        If the holder is the JobScope of a job on this device, that job counts. Otherwise the holder's leases count, and
+        the job that runs on this thread.
         """
         if isinstance(holder, JobScope) and holder.index == self.index:
             return not holder.over
@@ -281,7 +285,8 @@ class Admission:
         """Whether the code that a call of that generation returned means a foreign reset.
 
         The gate made aioacl's context current before the call. If the thread has no context now, the context is gone.
-        The state callback reports the reset later, or never if the runtime has no such callback.
+        The reset is then noted in C at once, because the state callback reports it later, or never if the runtime has
+        no such callback.
         """
         if code != CONTEXT_IS_NULL or generation is None or lib.aio_forked():
             return False
@@ -363,6 +368,6 @@ class Admission:
             self.listeners.tell("revoked", self.shown, self.generation, text=text)
 
     def may_enqueue_while_draining(self) -> bool:
-        """Whether the current task holds a lease that is not revoked, or is a job."""
+        """Whether the device is draining and the caller may still enqueue: it holds a lease, or is a job."""
         with self.changed:
             return self.state is State.DRAINING and self.holds_off(current_holder())

@@ -47,7 +47,10 @@ class SetCounts:
         return self.now
 
     def note_set(self, seen: int) -> None:
-        """Counts a set that was made when `seen` foreign resets were reported. If `seen` is new, older sets ended."""
+        """Counts a set. `seen` is the number of foreign resets that had been reported when it was made.
+
+        If `seen` has changed since the last set, a foreign reset has ended all earlier sets.
+        """
         with self._changed:
             if self.foreign_resets_seen != seen:
                 self.change(Counts())
@@ -55,7 +58,7 @@ class SetCounts:
             self.foreign_resets_seen = seen
 
     def note_reset(self, code: int, rule: Callable[[Counts], states.CountResult]) -> None:
-        """Counts a reset of a set by aioacl, from the code that it returned."""
+        """Counts a reset by aioacl that returned `code`. If it succeeded, `rule` gives the new count."""
         with self._changed:
             if code == 0:
                 self.own_sets -= self.own_sets > 0

@@ -99,8 +99,8 @@ class _Item:
 class DeviceExecutor(Unique, Executor):
     """A `concurrent.futures.Executor` whose threads have the device's context bound.
 
-    A job that is submitted during a reset begins when the device is open again. `shutdown` ends the idle threads. A
-    thread that runs a job ends after the job.
+    A job that is submitted during a reset begins when the device is open again. After `shutdown`, idle threads end at
+    once. A busy thread ends when its job has ended and no job is queued.
 
     A reset of the device waits for running jobs. A job that waits in `.result()` delays the reset by at most the grace
     time. The call of `.result()` raises DeviceReset when the reset has ended, even if the `timeout` of the call has
@@ -270,7 +270,7 @@ class DeviceExecutor(Unique, Executor):
         """Takes no more jobs. Does nothing in a forked child.
 
         Args:
-            wait: if True, waits until the running jobs have ended.
+            wait: if True, waits until the running and the queued jobs have ended.
             cancel_futures: if True, cancels the jobs that have not begun.
         """
         if lib.aio_forked():

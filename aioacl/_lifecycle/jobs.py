@@ -45,7 +45,7 @@ class Jobs:
     def executor(self) -> DeviceExecutor:
         """The executor for the user's jobs, made at the first use. Raises ParameterError if the device is closed."""
         with self._admission.changed:
-            if not self._admission.opens:  # the close ends the executor only once
+            if not self._admission.opens:  # no code would end an executor that is made after the last close
                 raise self._admission.closed()
             while True:
                 for executor in [*self._executors]:
@@ -137,7 +137,7 @@ class Jobs:
 
 
 class InsideDevice(JobScope):
-    """A job inside its device. While the job waits, it is outside the device, so a reset may happen during the wait."""
+    """A job that is inside its device, except while it waits. A reset may happen during such a wait."""
 
     def __init__(self, jobs: Jobs, generation: int, waits: Waits) -> None:
         super().__init__(jobs.index)
@@ -155,8 +155,8 @@ class InsideDevice(JobScope):
     def outside(self) -> Generator[None]:
         """The job is outside the device while it waits.
 
-        Raises DeviceReset or DeviceQuarantined if a reset came during the wait. This holds for every wait, because the
-        runtime's own objects that the job uses are gone.
+        Raises DeviceReset or DeviceQuarantined if the device was reset or closed during the wait, even if the wait
+        itself succeeded: the runtime's objects that the job uses are gone.
         """
         before = self.generation
         with self._waits(), self._left(before):

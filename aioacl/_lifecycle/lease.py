@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object | None:
-    """Returns the holder that leaves now.
+    """Removes the holder that leaves now from `entered`, and returns it.
 
     The holder can differ from the caller, because another task may close the generator that entered the lease. Returns
-    None if the caller has no entry here, or has left already. The caller's entries elsewhere stay.
+    None if the caller is not in `entered`: it entered another share of the lease, or has left already.
     """
     holder = current_holder()
     if kind is GeneratorExit and entered and holder not in entered:

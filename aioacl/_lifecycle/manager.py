@@ -308,7 +308,7 @@ class Manager:
     def _on_wake(self) -> None:
         try:
             self.deferred.do_notes()
-        finally:  # a note may raise an exception, and the engine does not kick again for the same reason
+        finally:  # even if a note raises an exception, because the engine does not repeat these kicks
             self._answer(lib.aio_device_kicks(self.index))
 
     def _answer(self, kicks: int) -> None:
@@ -346,7 +346,10 @@ class Manager:
     # --- what follows a transition -------------------------------------------------------------------------------
 
     def _applied(self, event: Trigger, served: bool) -> None:
-        """Called after each transition. Counts a foreign reset that a call found and the callback has not reported."""
+        """Called after each transition. After a failure, ends the waits for the maintenance thread.
+
+        After a foreign reset, sets ACL's count to 0, because the state callback may not have reported that reset yet.
+        """
         if event is Trigger.FAIL:
             # The maintenance thread may be stuck, so the waits for its jobs are ended.
             self.maintenance.fail_all(self.admission.quarantined)

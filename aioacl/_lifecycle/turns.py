@@ -68,7 +68,7 @@ class Turns:
 
 
 class Waiter:
-    """The place of an operation that may have to wait for the device to open. It costs nothing on an open device."""
+    """The place of an operation that may have to wait for the device to open. If it did not wait, leaving is free."""
 
     __slots__ = ("_turns", "taken")
 

@@ -5,7 +5,7 @@ that the thread watches, and kicks from C. The port is never closed, because the
 
 A job belongs to the task that awaits it. If the await ends first, a job that has not begun is withdrawn. The result of
 a job that has begun is passed to `discard` on the thread, so no object that the job made is lost. A clean-up always
-runs. A task that awaits a clean-up only waits for its end, and stops waiting if the device cannot be expected to work.
+runs. An await of a clean-up ends early if the device is quarantined, and after ENDED_SECONDS if the device is closed.
 """
 
 from __future__ import annotations

@@ -117,7 +117,10 @@ class Procedure:
         self._began = sync.monotonic()
 
     def execute(self) -> None:
-        """The body of the thread: runs the procedure, unless it was withdrawn, and wakes every caller in any case."""
+        """The body of the thread. Does nothing if the procedure is not the current one of its device any more.
+
+        Otherwise it runs the procedure, and then wakes every caller, even if the procedure has failed.
+        """
         with self.admission.changed:
             if self.host.procedure is not self:
                 return
@@ -286,8 +289,8 @@ class Procedure:
     def _barrier_is_clear(self, seconds: float) -> bool:
         """Waits until no call is inside C that a reset would crash, or that would block a reset.
 
-        Returns False if the time is over. A blocking wait may stay, but it must be inside its ACL call by then. So all
-        calls first get some time to leave, but never all of `seconds`.
+        Returns False if the time is over. A blocking wait may stay, but only if it is inside its ACL call by then. So
+        first all calls get at most half of `seconds` to leave. Only then may blocking waits stay.
         """
         end = sync.monotonic() + seconds
         if self._all_have_left(EVERY_KIND, min(limits.LEAVE_SECONDS, seconds / 2)):

@@ -237,7 +237,7 @@ class ResetProcedure(Procedure):
     def _attempt(self) -> bool:
         self._attempts += 1
         before = self.host.counts.ended_generation
-        # Set before the call: if the call does not return in time, it may still return at any later moment.
+        # This is noted before the call, because a call that does not return in time may still succeed later.
         self.host.counts.ended_generation = self.admission.generation
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._work["not_aborted"]
         with self._stage("reset"):
