@@ -128,7 +128,7 @@ backend: Backend = Threads()
 
 _lasting: list[
     weakref.ref[Any]
-] = []  # weak references to long-lived locks; a waiting port passes the locks of jobs to must_not_own
+] = []  # weak references to long-lived locks; run_blocking passes the locks of jobs to must_not_own
 
 
 def _watched(made: T) -> T:

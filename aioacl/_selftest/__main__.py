@@ -2,7 +2,7 @@
 
 It writes to the descriptor, one JSON object a line: which library it loaded, and then the start and the result of each
 check. If a check does not return, or ends the process, the parent detects it. The child ends without running the
-runtime's destructors.
+runtime's destructors, unless one of its checks is about the end of the process.
 """
 
 from __future__ import annotations

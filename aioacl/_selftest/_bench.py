@@ -1,8 +1,8 @@
 """The tools of a check.
 
-Each check gets its own bench, on a thread that has set the device and nothing else. What the check makes with it is
-released at the end. A stream is held by a wait for an event that is not recorded yet. This uses only ACL functions,
-so it works on a card too.
+Each check gets its own bench, on a new thread. That thread has set the device, unless the check runs in a process of
+its own. The handles that the check makes with the bench are released at the end. A stream is held by a wait for an
+event that is not recorded yet. This uses only ACL functions, so it works on a card too.
 
 Time is measured as little as possible. To see that a call does not return, a check watches it for a short time only. A
 slow machine can therefore make a broken runtime pass, but never a correct one fail.
@@ -79,7 +79,7 @@ class Patience:
         self.wait_ms = WAIT_MS
 
     def fit(self, limit_seconds: float) -> None:
-        """Shortens the times. A call that hangs is then found before the limit of the check, without a new process."""
+        """Shortens the times, so a call that hangs is found before the parent kills the process at the time limit."""
         self.seconds = min(HANDLE_SECONDS, limit_seconds / 2)
         self.wait_ms = min(WAIT_MS, int(limit_seconds * 400) or 1)
 
@@ -172,7 +172,7 @@ class Bench:
         self._cleanup.close()
 
     def forget(self) -> None:
-        """Discards the handles, because a reset has released them and they must not be released again."""
+        """Discards the handles without releasing them: a reset has released them, or the check has failed."""
         self._cleanup.pop_all()
 
     # --- contexts -------------------------------------------------------------------------------------------------

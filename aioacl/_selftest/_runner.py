@@ -2,7 +2,7 @@
 
 The assumptions of a family share a child; those that must be alone have one each. A child reports which check it
 starts, and the result. A child that reports nothing for too long is killed; a child that crashes is found by its exit
-status. In both cases the assumption under test is broken, and a new child continues with the rest.
+status. In both cases the assumption under test counts as broken, and a new child continues with the rest.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def run(request: Request, assumptions: Iterable[Assumption]) -> Iterator[Verdict
 
 
 def _try(request: Request, assumptions: list[Assumption]) -> Iterator[Verdict]:
-    """Tests assumptions in one child, which tests at least the first one."""
+    """Tests assumptions in one child until the child ends. Yields the result of at least the first assumption."""
     known = {each.id: each for each in assumptions}
     at: Assumption | None = assumptions[0]
     with _child(request, known) as child:
@@ -183,9 +183,12 @@ def _try(request: Request, assumptions: list[Assumption]) -> Iterator[Verdict]:
 
 
 def _last(last: Verdict | None, at: Assumption | None, ending: str) -> Iterator[Verdict]:
-    """Yields the last result when the child has ended, because its check may be about the end of the process."""
+    """Yields the last result, after the child has ended: the check may be about the end of the process.
+
+    If the child ended during a check, that assumption is broken.
+    """
     if last is not None and ending and last.outcome == "held" and last.assumption.leaves:
-        yield Verdict(last.assumption, "broken", f"at its end, the process {ending}")
+        yield Verdict(last.assumption, "broken", f"after the check: {ending}")
     elif last is not None:
         yield last
     if at is not None:

@@ -45,7 +45,7 @@ def _(_: Bench) -> None:
 
 @CONTEXTS.assumes(
     "set",
-    "After aclrtSetDevice the thread has a context, the same as each other thread that has set the device.",
+    "After aclrtSetDevice a thread has the same context as each other thread that has set the device.",
     calls="aclrtSetDevice aclrtGetCurrentContext aclrtGetDevice",
     used_by="_lifecycle/procedures/close",
     mark="H",
@@ -224,7 +224,7 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "destroyed",
-    "A thread whose context another thread destroyed has no context.",
+    "After the current context of a thread was destroyed, the thread has no context.",
     calls="aclrtCreateContext aclrtDestroyContext aclrtGetCurrentContext",
     used_by="_native/gate.c",
     mark="H",

@@ -99,7 +99,7 @@ def _(bench: Bench) -> None:
 
 @COPIES.assumes(
     "pageable",
-    "Pageable memory may be copied on a stream too; such a copy may be slower.",
+    "A copy on a stream may use pageable memory; it may be slower than a copy of pinned memory.",
     calls="aclrtMemcpyAsync",
     used_by=SIMULATOR_ONLY,
     mark="H/D",

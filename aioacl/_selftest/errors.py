@@ -1,7 +1,8 @@
 """Errors of tasks, which are delivered once, and the runtime's text about calls that failed.
 
 A task can be made to fail on the simulator only. The generated functions of the table, which all checks call, read the
-text of a failure at once, and that clears it. The checks of the text therefore call the function by its address.
+text of a failure at once, and that clears it. The checks of the text therefore make the call that fails by the address
+of its function.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ NO_SUCH_DEVICE: Final = 4711
 def fail(bench: Bench, stream: CData, memory: CData) -> None:
     """Enqueues a task that fails, and returns when the stream has passed it, without collecting the error.
 
-    Only a wait that has something to wait for makes the runtime handle a stream that has failed.
+    The runtime handles a failed stream only while a caller waits for work. So this function enqueues and awaits work on
+    another stream until then.
     """
     other = bench.stream()
     bench.fail_next(stream, FAULT)
@@ -135,7 +137,7 @@ def _(bench: Bench) -> None:
 
 @ERRORS.assumes(
     "stop",
-    "In the mode STOP, every wait and every query for a stream of the context returns the error.",
+    "After a failure in the mode STOP, every wait and query for a stream of the context returns the error.",
     calls="aclrtCreateContext aclrtSetStreamFailureMode aclrtSynchronizeStream aclrtStreamQuery",
     used_by="_handles/stream _native/stream.c",
     mark="H",

@@ -46,7 +46,7 @@ def must_be(bench: Bench, event: CData, wanted: int, when: str) -> None:
 def _(bench: Bench) -> None:
     event, stream = bench.event(), bench.stream()
     must_be(bench, event, DONE, "before any record")
-    require_code(0, bench.helper(lambda: call("aclrtSynchronizeEvent", event)).answer("the wait"), "it")
+    require_code(0, bench.helper(lambda: call("aclrtSynchronizeEvent", event)).answer("the wait"), "the wait")
     expect(0, "aclrtStreamWaitEvent", stream, event)
     bench.finish(stream)
 

@@ -19,7 +19,7 @@ HOSTFUNCS: Final = Family("hostfuncs", "functions on the host that a stream call
 
 
 def host_function(work: Callable[[], object]) -> CData:
-    """Returns a C function that calls this one; keep a reference to it while it may be called."""
+    """Returns a C function that calls `work`. Keep a reference to the result while the runtime may call it."""
 
     def enter(_: Any) -> None:
         work()

@@ -75,7 +75,7 @@ def _follow(steps: str) -> Callable[[Bench], None]:
 for _sequence in SEQUENCES:
     RESETS.assumes(
         "counts-" + "".join(step[0] for step in _sequence.split()),
-        f"The counts of {_sequence.replace(' ', ', ')} are those that aioacl expects.",
+        f"The calls {_sequence.replace(' ', ', ')} return the codes that aioacl expects.",
         calls="aclrtSetDevice aclrtResetDevice aclrtResetDeviceForce",
         used_by="_base/states _lifecycle/manager lowlevel",
         mark="H*",
@@ -290,7 +290,7 @@ def _(bench: Bench) -> None:
 
 
 def _wait_through(bench: Bench, function: str, wait: Callable[[CData, CData], int]) -> None:
-    """Resets the device by force while a thread is in that wait for a held stream."""
+    """Resets the device by force while a thread waits for a held stream. The wait must return 0."""
     bench.set_device()
     stream, event, gate = bench.stream(), bench.event(), ffi.new("aclrtEvent *")
     expect(0, "aclrtCreateEventWithFlag", gate, 1)

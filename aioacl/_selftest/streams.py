@@ -119,7 +119,7 @@ def _(bench: Bench) -> None:
 
 @STREAMS.assumes(
     "depth",
-    "A stream takes 2046 entries before a caller is blocked.",
+    "A stream takes 2046 entries without blocking the caller.",
     calls="aclrtMemsetAsync aclrtStreamWaitEvent",
     used_by="_native/internal.h _native/enqueue.c",
     mark="H",
@@ -161,7 +161,7 @@ def _(bench: Bench) -> None:
 
 @STREAMS.assumes(
     "force-destroy",
-    "aclrtDestroyStreamForce destroys a stream after a wait for its work.",
+    "aclrtDestroyStreamForce returns 0 for a stream whose work has been waited for.",
     calls="aclrtCreateStream aclrtDestroyStreamForce",
     used_by="_native/device.c",
     mark="H",

@@ -51,7 +51,7 @@ class _Change(Procedure):
         while not self._try_to_begin(call):
             time.sleep(
                 NAP_SECONDS
-            )  # a Condition that Ctrl-C interrupts may release a lock that it does not hold
+            )  # not Condition.wait, which may release a lock that it does not hold if Ctrl-C interrupts it
 
     def _try_to_begin(self, call: str) -> bool:
         manager = self.host
@@ -82,7 +82,7 @@ class _Change(Procedure):
         made = self.made
         if not made.returned or made.code not in (0, RELEASED_ALREADY):
             return
-        if self._resets_seen != made.foreign_resets:  # a foreign reset has released the earlier counts
+        if self._resets_seen != made.foreign_resets:  # a foreign reset has ended all earlier sets
             self._before = Counts()
             self.host.counts.change(self._before)
         self.host.counts.foreign_resets_seen = made.foreign_resets

@@ -1,4 +1,4 @@
-"""Finds the calls that made resources without an object of aioacl, with their threads, in the simulator's journal."""
+"""Finds calls that made resources without an object of aioacl. The simulator's journal has the calls and threads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _line(entry: dict[str, Any], threads: dict[int | None, str]) -> str:
 
 
 def makers_of(name: str) -> list[str]:
-    """Returns the newest calls in the journal that made such a resource, at most three, with a line for each."""
+    """Returns a line for each of the newest three calls in the journal that made a resource of this kind."""
     maker = _MAKERS.get(name)
     if maker is None:
         return []

@@ -75,7 +75,7 @@ def load(choice: str) -> LibraryInfo:
 
 @contextmanager
 def opener(waits: Literal["watch", "thread"]) -> Generator[Open]:
-    """Returns a context manager with a function that opens devices, for the fixture; it closes them at the end."""
+    """Yields a function that opens devices, for the fixture. Closes these devices at the end of the context."""
     opened: list[Device] = []
 
     def open_one(index: SupportsIndex = 0) -> Device:
@@ -201,7 +201,10 @@ class Hooks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Stores that the test failed: its leaks are printed below the failure. xfail does not cover leaks."""
+        """Stores that the test failed, because its leaks are then printed below the failure.
+
+        Leaks fail a test even if it is marked xfail.
+        """
         report = yield
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             item.stash[_raised] = True

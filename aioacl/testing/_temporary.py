@@ -1,11 +1,11 @@
 """Directories and files that the module tempfile made and that were not removed yet, and its files without a name.
 
-Of the paths with a name, only those in tempfile's own folder are checked. A path in another folder is usually removed
-with that folder, as in pytest's `tmp_path`.
+A TemporaryDirectory is checked in each folder. The other paths with a name are checked only in tempfile's own folder,
+because a path in another folder is usually removed with that folder, as in pytest's `tmp_path`.
 
 A file of `TemporaryFile` has no name with which the line that opened it could be found later. It is identified by its
-descriptor, which exists only after the call has returned. So the descriptor is looked up at the thread's next such
-call, or at the end of the audit.
+descriptor, which exists only after the call has returned. So the descriptor is looked up when the thread opens its next
+file without a name, or when a report needs the line.
 """
 
 from __future__ import annotations

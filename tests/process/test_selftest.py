@@ -293,7 +293,7 @@ class TestCrashes:
         result = tried_in_new_process(
             "--library", wrong_library("CRASH_AT_EXIT"), "--family", "process", status=1
         )
-        assert broken(result) == {"process.exit": "at its end, the process crashed with SIGSEGV"}
+        assert broken(result) == {"process.exit": "after the check: crashed with SIGSEGV"}
 
     def test_crash_at_the_load_runs_no_other_check(self, wrong_library: Callable[[str], str]) -> None:
         result = tried_in_new_process(
