@@ -61,7 +61,7 @@ def needed(path: Path) -> list[str]:
 
 
 def runpath(path: Path) -> list[str]:
-    """Returns the folders in which these libraries are searched first (RUNPATH)."""
+    """Returns the folders that the linker searches first for the libraries that the file needs (RUNPATH)."""
     return [folder for text in _dynamic(path, DT_RUNPATH) for folder in text.split(":")]
 
 

@@ -210,7 +210,7 @@ class Clock(sync.Threads):
         await until(moved)
 
     async def ends_no_wait(self) -> None:
-        """Returns once the waits have read the current time many times and still wait."""
+        """Returns once the clock has been read many times, so each wait has seen that its time is not over."""
         before = self._reads
         await until(lambda: self._reads >= before + MANY_READS)
 

@@ -132,7 +132,7 @@ class Await:
 
 
 def calling(function: str, code: int, begin: Callable[[Setup], Any]) -> Await:
-    """An await that calls that ACL function and ends when it returns."""
+    """An await that calls this ACL function and ends when the function returns."""
     return Await(begin, hang(function), hangs(function), fail(function, code), code)
 
 

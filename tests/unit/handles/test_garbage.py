@@ -140,7 +140,7 @@ def collect_with_the_lock() -> None:
 def test_wait_for_a_reset_in_a_closed_loop_does_not_delay_the_reset(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(limits, "RESET_SECONDS", PATIENCE_SECONDS)  # for slow collections
+    monkeypatch.setattr(limits, "RESET_SECONDS", PATIENCE_SECONDS)  # the collection may be slow
     device = open_device().result()
     begin = {"a stream": lambda: wait_for(device.create_stream()), "a lease": device.lease().__aenter__}[what]
     simulator.hang_call("aclrtResetDeviceForce")

@@ -299,7 +299,7 @@ def test_event_closed_while_it_is_recorded_keeps_no_native_event(
 
 
 def leave_pending(begin: Callable[[], object], call: str) -> None:
-    """Closes an event loop whose task waits for a hung call. Then collects it as garbage while the call ends."""
+    """Closes an event loop whose task waits for a hung call. Then collects the loop while the call ends."""
     simulator.hang_call(call)
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)  # the default one would report the pending task

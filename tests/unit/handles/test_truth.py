@@ -150,7 +150,7 @@ def test_streams_that_wait_for_each_other_are_confirmed_on_a_small_stack(open_de
     memory = device.allocate(8).result()
     for stream in (one, other):
         simulator.hold(stream)
-        on(device).aclrtValueWrite(memory, 1, 0, stream)  # a failure is not reported, so it must be confirmed
+        on(device).aclrtValueWrite(memory, 1, 0, stream)  # its failure would not be reported, so it must be confirmed
     first, second = one.record(), other.record()
     one.wait_event(second)
     other.wait_event(first)
@@ -171,7 +171,7 @@ def test_streams_that_wait_for_each_other_are_confirmed_on_a_small_stack(open_de
 async def test_code_of_a_task_by_hand_after_the_last_position_does_not_fail_earlier_work(
     open_device: OpenDevice,
 ) -> None:
-    """aioacl synchronizes to get the runtime's text. This returns the code of the reported task."""
+    """aioacl synchronizes to get the runtime's text. The call returns the code of the reported task."""
     async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
         ticket = stream.fill(memory, 1)
         simulator.hold(stream)

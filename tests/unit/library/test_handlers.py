@@ -127,7 +127,7 @@ OTHERS: dict[str, Callable[[Things], object]] = {
 def test_enqueue_in_a_handler_that_interrupts_an_enqueue_works(things: Things, what: str) -> None:
     def body() -> None:
         for enqueue in ENQUEUES.values():
-            with suppress(aioacl.QueueFull):  # the loop over the lines is faster than the device
+            with suppress(aioacl.QueueFull):  # the enqueues may be faster than the device
                 enqueue(things)
 
     def operation() -> None:

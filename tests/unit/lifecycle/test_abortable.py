@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Foreign:
-    """A stream that another library has made on the device, with endless work and a wait for this work."""
+    """A stream that another library has made on the device. Its work is held, and `wait` blocks until it is done."""
 
     def __init__(self, device: aioacl.Device, named: bool = True) -> None:
         self._device, self._named = device, named
@@ -93,7 +93,7 @@ async def test_stream_named_before_a_reset_is_not_aborted_by_a_later_one(open_de
     async with open_device() as device:
         foreign, go_on, begun = Foreign(device), threading.Event(), threading.Event()
 
-        def block() -> None:  # a plain thread, for which no reset waits
+        def block() -> None:  # runs on a plain thread, for which no reset waits
             with device.abortable(pointer(foreign.handle)):
                 begun.set()
                 assert go_on.wait(20)

@@ -75,7 +75,7 @@ def test_lease_is_not_granted_if_a_reset_begins_after_the_check(
     manager = device._manager
     lease = Lease(manager.admission, wait=False, timeout=None)
     resets: list[Raised] = []
-    # The lock is held for the check first, then for the grant.
+    # The thread takes the lock for the check, releases it, and takes it again for the grant.
     between = Interleaved(manager, lambda: resets.append(begin_reset(device)), exits=1)
     monkeypatch.setattr(manager.admission, "changed", between)
     with pytest.raises(aioacl.DeviceResetting):
@@ -186,7 +186,7 @@ def test_lease_that_a_finalizer_drops_during_its_exit_is_not_held(
     lease = device.lease().__enter__()
     holder = current_holder()
 
-    def drop() -> None:  # does for the holder what a finalizer on this thread does
+    def drop() -> None:  # removes the holder as a finalizer on this thread would
         device._manager.admission.abandon_lease(lease, holder)
 
     monkeypatch.setattr(device._manager.admission, "changed", Late(device._manager, drop))

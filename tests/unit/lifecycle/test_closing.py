@@ -147,7 +147,7 @@ async def test_last_close_makes_the_reset_that_it_waits_for_end_early(
     monkeypatch.setattr(limits, "BARRIER_SECONDS", 1000)
     monkeypatch.setattr(limits, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.1)
-    # How long the close waits for the thread after the reset.
+    # The close waits only this long for the thread, because the reset has already waited for it.
     monkeypatch.setattr(limits, "HOPELESS_SECONDS", 0.05)
     device = await open_device()
     async with anyio.create_task_group() as group, stuck_maintenance(device) as making:

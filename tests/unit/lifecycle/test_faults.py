@@ -32,7 +32,7 @@ def failing_with_event(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> tuple[aioacl.Ticket, aioacl.Event]:
     """A copy that will fail, and an event recorded after it."""
-    with simulator.held(stream):  # otherwise the record may be too late, and would be refused
+    with simulator.held(stream):  # the stream refuses the record if the copy has failed before
         ticket, event = failing(stream, memory), stream.record()
     return ticket, event
 

@@ -121,7 +121,7 @@ async def test_foreign_reset_after_the_set_is_not_taken_for_one_before_it(
     async with open_device() as device:
         generation = device.generation
         resets = lib.aio_device_foreign(0)
-        lib.aio_foreign_settle(0, resets)  # no reset has happened
+        lib.aio_foreign_settle(0, resets)  # changes nothing, because no reset has happened
         assert (device.generation, lib.aio_gate_foreign(0)) == (generation, 0)
         with device._manager.admission.changed:  # prevents the handling of the reset
             reset_by_other_code()
@@ -167,7 +167,7 @@ class Overtaken:
 async def works_after(device: aioacl.Device, sets: int) -> bool:
     """Whether the device works after that many calls of aclrtSetDevice."""
     await until(lambda: simulator.calls("aclrtSetDevice") == sets and device.health.ready)
-    await until(lambda: lib.aio_stage_free_slots(0, 1) > 0)  # allocated after the set, by another thread
+    await until(lambda: lib.aio_stage_free_slots(0, 1) > 0)  # another thread allocates it after the set
     return await works(device) and simulator.retain_count() == 1
 
 

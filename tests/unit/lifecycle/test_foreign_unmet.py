@@ -29,7 +29,7 @@ def unhandled(device: aioacl.Device) -> Generator[None]:
         go_on.wait(PATIENCE_SECONDS)
 
     try:
-        device._manager.maintenance.submit(Job(block))  # this thread handles foreign resets
+        device._manager.maintenance.submit(Job(block))  # the maintenance thread handles foreign resets
         assert begun.wait(PATIENCE_SECONDS)
         reset_by_other_code()
         yield

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.anyio
 
 @contextmanager
 def given_up(message: str) -> Generator[None]:
-    """A close inside the block stops waiting early for steps that do not end, and warns."""
+    """In the block, the steps of a close have short time limits. A close must emit this warning."""
     warned = pytest.warns(aioacl.AclWarning, match=message)
     with pytest.MonkeyPatch.context() as patch, warned:
         for name in ("CLOSE_SECONDS", "EVENTS_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
@@ -114,7 +114,10 @@ class Looks:
             self._waiting -= 1
 
     async def sleep(self, waiting: int) -> bool:
-        """Waits until that many tasks wait. Returns whether they still wait after earlier changes."""
+        """Waits until that many tasks wait for a change.
+
+        Returns True as soon as no task has begun a new wait for 50 turns, and False after 20 attempts.
+        """
         await until(lambda: self._waiting == waiting)
         for _ in range(20):
             before = self.count
@@ -450,7 +453,7 @@ async def test_note_that_another_thread_has_already_handled_is_skipped(
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
     async with open_device() as device:
         manager = device._manager
-        manager.deferred.notes.append(manager.clean_up)  # a note that was already handled
+        manager.deferred.notes.append(manager.clean_up)  # this note handles the next note too
         manager.deferred.leave_note(lambda: done.append("second"))
         await until(lambda: done)
         async with device.create_stream() as stream:  # created on the same thread after the note
