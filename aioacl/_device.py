@@ -501,7 +501,8 @@ class Device(Made):
     async def _close_at_end(self) -> None:
         """Waits until the close has ended, even if a cancel scope around the block is cancelled.
 
-        The wait always ends, because each step of the close has a time limit. asyncio's own `task.cancel()` still ends the await; the close continues.
+        The wait always ends, because each step of the close has a time limit. asyncio's own `task.cancel()` still ends
+        the await; the close continues.
         """
         with current_port().shield():
             await self._close()

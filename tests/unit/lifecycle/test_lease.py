@@ -485,7 +485,7 @@ async def test_generator_closed_after_the_revocation_does_not_hide_it_from_other
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
             in_thread(holding.close)
             assert len(lease._lost) == 1
-            in_thread(lambda: device._manager.maintenance.call(int, None))  # runs after the note that removes the holder
+            in_thread(lambda: device._manager.maintenance.call(int, None))  # runs after the note of the lease
             with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked"):
                 await device.create_stream()
         async with device.create_stream():
