@@ -382,7 +382,8 @@ int aio_stream_destroy(aio_stream *stream) {
     }
     aio_end(&frame, code > 0 ? code : 0);
     if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail)) {
-        aio_stream_mark_now(stream, atomic_load(&stream->tail) + 1); /* marks the end of work from direct calls */
+        aio_stream_mark_now(stream,
+                            atomic_load(&stream->tail) + 1); /* marks the end of work from direct calls */
     }
     if (gone && !aio_links_are_open(stream)) {
         unlist(stream);

@@ -84,7 +84,9 @@ class TrioPort(Port):
 
 
 _of_run: trio.lowlevel.RunVar[TrioPort | None]
-_first: dict[str, trio.lowlevel.RunVar[TrioPort | None]] = {}  # shared by all threads; the first thread sets it
+_first: dict[
+    str, trio.lowlevel.RunVar[TrioPort | None]
+] = {}  # shared by all threads; the first thread sets it
 _bound = False
 
 
