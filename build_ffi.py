@@ -28,6 +28,7 @@ from typing import Final
 
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "aioacl" / "_native"
+BINDING = ROOT / "aioacl" / "_binding"  # C that uses Python.h, beside the engine
 SIMULATOR = ROOT / "aioacl" / "simulator" / "csrc"
 RUNTIME = ROOT / "aioacl" / "simulator" / "libruntime"  # the sources of the simulator's libruntime.so
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))

@@ -28,6 +28,7 @@ from setuptools.errors import CompileError
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # setuptools loads this file by its path
 
 from build_ffi import (  # after the path is set
+    BINDING,
     GENERATED,
     LIMITED_API,
     NATIVE,
@@ -133,7 +134,7 @@ class Plan:
     def extension(self) -> str:
         """The cffi extension: the engine, the trampolines and cffi's module."""
         flags = [*self._python_includes, *(["-DPy_LIMITED_API=0x030B0000"] if LIMITED_API else [])]
-        sources = [*map(_relative, c_files(NATIVE)), *map(self.generated, GENERATED)]
+        sources = [*map(_relative, [*c_files(NATIVE), *c_files(BINDING)]), *map(self.generated, GENERATED)]
         objects = [self.compiled(source, *flags) for source in sources]
         return self.linked("_acl.so", objects, ["-lpthread", "-ldl"])
 
@@ -230,6 +231,8 @@ class BuildNative(build_ext):
             runtime = _is_runtime(extension)
             folder = RUNTIME if runtime else SIMULATOR if simulator else NATIVE
             extension.sources = [_relative(path) for path in c_files(folder)]
+            if folder == NATIVE:
+                extension.sources += [_relative(path) for path in c_files(BINDING)]
             extension.py_limited_api = LIMITED_API and not (simulator or runtime)
 
     def build_extensions(self) -> None:
@@ -288,7 +291,7 @@ def touch_changed() -> dict[str, str]:
     last: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
     paths = [
         path
-        for root in (NATIVE, SIMULATOR, RUNTIME)
+        for root in (NATIVE, BINDING, SIMULATOR, RUNTIME)
         for path in root.rglob("*.*")
         if path.suffix in SOURCE_SUFFIXES
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,6 +26,9 @@ ELSEWHERE = ROOT / "tests" / "contract" / "programs"  # a test compiles these fi
 def compiles(compiler: str, source: Path) -> bool:
     """Returns whether the file compiles, and shows the compiler's output."""
     folders = [*build_ffi.include_flags(), f"-I{source.parent}"]
+    if source.parent == build_ffi.BINDING:
+        # As system headers: Python's own headers do not compile without warnings.
+        folders += ["-isystem", sysconfig.get_path("include"), "-DPy_LIMITED_API=0x030B0000"]
     command = [compiler, *FLAGS, *folders, "-c", str(source), "-o", "/dev/null"]
     return subprocess.run(command, check=False).returncode == 0
 
@@ -37,6 +41,7 @@ def main(compiler: str) -> int:
         elsewhere = build_ffi.c_files(ELSEWHERE)
         folders = (
             build_ffi.NATIVE,
+            build_ffi.BINDING,
             build_ffi.SIMULATOR,
             build_ffi.RUNTIME,
             ROOT / "benchmarks",

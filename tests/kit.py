@@ -15,6 +15,7 @@ import anyio
 from aioacl import QueueFull, State, open_device, simulator
 from aioacl._base import sync
 from aioacl._base.ffi import lib
+from aioacl._handles import stream as stream_module
 from aioacl._wait.workers import WorkerStuck
 from aioacl.testing._snapshot import open_devices
 from aioacl.testing._waiting import holds_within
@@ -22,6 +23,7 @@ from aioacl.testing._waiting import holds_within
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
+    import pytest
     from anyio.abc import TaskGroup
 
     from aioacl import Device, DeviceBuffer, Opening, ResetReport, Stream
@@ -342,6 +344,12 @@ def no_call_of_mine() -> Generator[None]:
 def hanging(function: str) -> Callable[[], bool]:
     """Returns a condition: a thread hangs in the ACL function."""
     return lambda: simulator.hung(function) > 0
+
+
+def enqueue_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes each enqueue take the path of Python code, which otherwise only unusual calls take."""
+    for name in ("enqueue_copy", "enqueue_fill", "enqueue_record", "enqueue_wait_event"):
+        monkeypatch.setattr(stream_module, name, lambda *_: None)
 
 
 # --- the process's resources -----------------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ READERS = {
 }
 LINES_AT_MOST = 400
 
+COMPILED = ("_acl", "_await")
+
 
 def _sections() -> dict[str, str]:
     """Returns the chapters of ARCHITECTURE.md by their titles."""
@@ -103,8 +105,8 @@ def _imports(path: Path) -> set[str]:
 
 
 def _edges() -> set[tuple[str, str]]:
-    """Returns pairs of a module and a module that it imports. The compiled module is `_acl`."""
-    modules = {*_modules(), "_acl"}
+    """Returns pairs of a module and a module that it imports. The compiled modules are `_acl` and `_await`."""
+    modules = {*_modules(), *COMPILED}
     edges = {
         (module, _row_of(name.removeprefix("aioacl."), modules) or "aioacl")
         for module, path in _modules().items()
@@ -122,7 +124,9 @@ def test_table_of_layers_has_all_modules() -> None:
 
 def test_table_of_c_files_has_all_files() -> None:
     named = re.findall(r"`(\w+\.c)`", _sections()["Layers"].partition("C, in ")[2])
-    assert sorted(named) == sorted(path.name for path in build_ffi.c_files(build_ffi.NATIVE))
+    assert sorted(named) == sorted(
+        path.name for folder in (build_ffi.NATIVE, build_ffi.BINDING) for path in build_ffi.c_files(folder)
+    )
 
 
 def test_imports_are_from_the_same_layer_or_a_lower_one() -> None:
@@ -130,7 +134,7 @@ def test_imports_are_from_the_same_layer_or_a_lower_one() -> None:
 
     def layer(module: str) -> int:
         name = _row_of(module, layers)
-        return 0 if module == "_acl" or name is None else layers[name]
+        return 0 if module in COMPILED or name is None else layers[name]
 
     assert {(low, high) for low, high in _edges() if layer(high) > layer(low)} == set()
 
@@ -144,7 +148,7 @@ def test_imports_have_no_cycle() -> None:
 
 
 def test_one_module_imports_the_compiled_module() -> None:
-    assert {module for module, target in _edges() if target == "_acl"} == {"_base.ffi"}
+    assert {module for module, target in _edges() if target in COMPILED} == {"_base.ffi"}
 
 
 def test_environment_is_read_only_by_the_named_modules() -> None:
@@ -234,8 +238,8 @@ def test_package_has_the_marker_of_types() -> None:
 # --- compiled files ----------------------------------------------------------------------------------------------
 
 
-def test_extension_exports_only_its_init_function() -> None:
-    assert elf.exports(Path(str(_acl.__file__))) == {"PyInit__acl"}
+def test_extension_exports_only_its_init_functions() -> None:
+    assert elf.exports(Path(str(_acl.__file__))) == {"PyInit__acl", "PyInit__await"}
 
 
 def test_simulator_exports_only_acl_and_its_controls() -> None:

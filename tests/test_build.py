@@ -97,7 +97,13 @@ def test_simulators_share_all_objects_but_the_one_that_names_the_release() -> No
 @pytest.mark.process
 def test_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "build" / "native", tmp_path / "build" / "native")
-    for name in (build_ffi.NATIVE, build_ffi.SIMULATOR, build_ffi.RUNTIME, ROOT / "build_ffi.py"):
+    for name in (
+        build_ffi.NATIVE,
+        build_ffi.BINDING,
+        build_ffi.SIMULATOR,
+        build_ffi.RUNTIME,
+        ROOT / "build_ffi.py",
+    ):
         copy = shutil.copytree if name.is_dir() else shutil.copy2
         copy(name, tmp_path / name.relative_to(ROOT))
     plan = str(build_ninja.build_folder() / "build.ninja")
@@ -123,6 +129,7 @@ def test_source_that_is_restored_with_an_older_time_is_built_again(
     for name, value in {
         "ROOT": tmp_path,
         "NATIVE": native,
+        "BINDING": native,
         "SIMULATOR": simulator,
         "RUNTIME": simulator,
     }.items():

@@ -1,4 +1,7 @@
-"""The only module that imports the compiled module, and the functions that decode its results.
+"""The only module that imports the compiled modules, and the functions that decode their results.
+
+`_acl` is made by cffi. `_await` has the Python types and functions of `aioacl/_binding`. Both are in one shared object,
+because both use one engine.
 
 A result of the engine is a position in a stream (positive), or a failure: `FAILED` plus the code as an unsigned
 number. Codes at or below `lib.AIO_LIMIT` are aioacl's own refusals, all others are ACL's.
@@ -7,7 +10,10 @@ number. Codes at or below `lib.AIO_LIMIT` are aioacl's own refusals, all others 
 from __future__ import annotations
 
 import os
+import sys
 import weakref
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from typing import TYPE_CHECKING, Final
 
 from aioacl._acl import ffi, lib
@@ -18,13 +24,47 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
 else:
     CData = ffi.CData
+    _loader = ExtensionFileLoader("aioacl._await", str(sys.modules["aioacl._acl"].__file__))
+    _await = module_from_spec(spec_from_loader("aioacl._await", _loader))
+    _loader.exec_module(_await)
+    sys.modules["aioacl._await"] = _await
+
+from aioacl._await import (  # after the module is loaded
+    Awaitable,
+    Awaits,
+    Core,
+    HandleBase,
+    InFlight,
+    Position,
+    Recorded,
+    bind_enqueue,
+    enqueue_copy,
+    enqueue_fill,
+    enqueue_record,
+    enqueue_wait_event,
+    record_version,
+)
+from aioacl._await import bind as bind_awaits
 
 __all__ = [
     "FAILED",
     "PENDING",
     "WAS_RESET",
+    "Awaitable",
+    "Awaits",
     "CData",
+    "Core",
+    "HandleBase",
+    "InFlight",
+    "Position",
+    "Recorded",
+    "bind_awaits",
+    "bind_enqueue",
     "code_of",
+    "enqueue_copy",
+    "enqueue_fill",
+    "enqueue_record",
+    "enqueue_wait_event",
     "failure",
     "ffi",
     "generation_of",
@@ -34,6 +74,7 @@ __all__ = [
     "next_generation",
     "owner",
     "pointer",
+    "record_version",
     "refused",
     "state_of",
     "text_of",

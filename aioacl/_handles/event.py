@@ -7,10 +7,10 @@ event from the pool, so recording an Event again does not affect a task that awa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import PENDING, ffi, lib, make_pass, owner
+from aioacl._base.ffi import PENDING, Awaitable, Position, ffi, lib, make_pass
 from aioacl._base.options import deadline_of
 from aioacl._base.unique import Unique
 from aioacl._handles.handle import Handle
@@ -21,13 +21,13 @@ from aioacl._wait.current import begun, run_blocking
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from aioacl._base.ffi import CData
+    from aioacl._base.ffi import CData, Recorded
     from aioacl._base.options import Seconds
     from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 
 
-class Ticket(Unique):
+class Ticket(Unique, Position):
     """A position in a stream, returned by each enqueue. `await ticket` returns when the work up to it has succeeded.
 
     A ticket covers the tasks of its stream up to its position, and the work that they depend on through `wait_event`.
@@ -35,16 +35,18 @@ class Ticket(Unique):
     returned, later awaits return too, even after a reset. A ticket may be dropped without being awaited.
     """
 
-    __slots__ = ("_call", "_core", "_position", "_twin")
+    __slots__ = ()
     noun = "ticket"
 
-    def __init__(self, core: StreamCore, position: int, call: str = "", *, twin: bool = False) -> None:
-        self._call = call  # the ACL function that enqueued the task at the position
-        self._core = core
-        self._position = position
-        self._twin = twin  # another ticket has the same position
+    if TYPE_CHECKING:
 
-    def __await__(self) -> Generator[Any, Any, None]:
+        def __init__(self, core: StreamCore, position: int, call: str = "", *, twin: bool = False) -> None:
+            """`call`: the ACL function that enqueued its task. `twin`: another ticket has the same position."""
+
+        @property
+        def _core(self) -> StreamCore: ...
+
+    def _await_in_python(self) -> Generator[Any, Any, None]:
         return (yield from begun(self._arrive))
 
     def result(self, timeout: Seconds | None = None) -> None:
@@ -86,30 +88,15 @@ class Ticket(Unique):
         core.release_done()
         return True
 
-    def __del__(self) -> None:
-        # A mark keeps later work from delaying an await. No code can await this position any more, so the engine does
-        # not have to record one. `_twin` is missing if a Ctrl-C interrupted `__init__`.
-        if not getattr(self, "_twin", True):
-            lib.aio_stream_forget(self._core.handle, self._position)
-
     def __repr__(self) -> str:
         core, stale = self._core, ", stale" if self._core.stale else ""
         where = f"{core.shown}, device {core.manager.index}, generation {core.generation}{stale}"
         return f"<Ticket {self._position} of {where}{of_parent()}{core.outcome(self._position)}>"
 
 
-_own: Final = owner(lib.aio_event_drop)
-
-
-class _Version:
-    """One record of an event."""
-
-    __slots__ = ("core", "native", "position")
-
-    def __init__(self, core: StreamCore, position: int, native: CData) -> None:
-        self.core = core
-        self.position = position
-        self.native = _own(native)
+def native_event(version: Recorded) -> CData:
+    """The native event of a record."""
+    return lib.aio_event_handle(ffi.cast("aio_event *", version.native))
 
 
 class Recorder(Protocol):
@@ -120,22 +107,24 @@ class Recorder(Protocol):
         ...
 
 
-class Event(Handle):
+class Event(Handle, Awaitable):
     """A position in a stream. It can be awaited and queried, other streams can wait for it, and it can measure time.
 
     `stream.record()` makes an Event and records it. `device.create_event()` makes an Event that is not recorded yet. An
     Event can be recorded any number of times. `await event` waits for the newest record.
     """
 
-    __slots__ = ("_timing", "_version")
+    __slots__ = ()
     noun = "event"
+
+    if TYPE_CHECKING:
+        _version: Recorded | None
     factory = "stream.record() or device.create_event()"
     _made_by = "device.create_event()"
 
     def __init__(self, manager: Manager, generation: int, *, timing: bool) -> None:
         super().__init__(manager, generation)
         self._timing = timing
-        self._version: _Version | None = None
 
     @property
     def timing(self) -> bool:
@@ -171,12 +160,7 @@ class Event(Handle):
             )
         return stream.record(self)
 
-    def _set_version(self, core: StreamCore, position: int, native: CData) -> None:
-        self._version = _Version(core, position, native)
-        if self._closed:  # another thread has closed the event after the record
-            self._version = None
-
-    def _recorded_version(self) -> _Version:
+    def _recorded_version(self) -> Recorded:
         self._check()
         version = self._version
         if version is None:
@@ -190,7 +174,11 @@ class Event(Handle):
         version = self._recorded_version()
         await version.core.arrive(version.position, deadline=deadline_of(timeout))
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def _target(self) -> tuple[StreamCore, int, str]:
+        version = self._recorded_version()
+        return version.core, version.position, ""
+
+    def _await_in_python(self) -> Generator[Any, Any, None]:
         return (yield from begun(lambda: self._wait(None)))
 
     def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
@@ -275,9 +263,7 @@ class Event(Handle):
         start, end = other._recorded_version(), self._recorded_version()
         milliseconds = ffi.new("float *")
         shown = make_pass(self._manager.index, self._generation)
-        code = lib.aio_g_aclrtEventElapsedTime(
-            shown, milliseconds, lib.aio_event_handle(start.native), lib.aio_event_handle(end.native)
-        )
+        code = lib.aio_g_aclrtEventElapsedTime(shown, milliseconds, native_event(start), native_event(end))
         if code:
             raise self._error(code, "aclrtEventElapsedTime")
         return float(milliseconds[0]) / 1000.0

@@ -17,7 +17,7 @@ from aioacl._base.errors import (
     ParameterError,
     of_device,
 )
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import HandleBase, lib
 from aioacl._base.options import whole_of
 from aioacl._base.states import State
 from aioacl._base.unique import Unique
@@ -124,28 +124,20 @@ class Made(Unique, metaclass=Owned):
         )
 
 
-class Handle(Made):
+class Handle(Made, HandleBase):
     """An object on a device. It belongs to the generation in which it was made."""
 
-    __slots__ = ("_born", "_closed", "_generation", "_manager", "_owed", "_site")
+    if not TYPE_CHECKING:  # the attributes are fields of HandleBase
+        __slots__ = ()
     noun = "handle"
+    _born: Origin | None
+    _site: Site | None
+    _manager: Manager
 
     def __init__(self, manager: Manager, generation: int) -> None:
-        self._born: Origin | None = None
-        self._site: Site | None = None
         self._manager = manager
+        self._device = manager.index
         self._generation = generation
-        self._closed = False
-        # Holds one item at first. The caller that removes the item must free the native object.
-        self._owed = [True]
-
-    def _claim(self) -> bool:
-        """Whether the caller has to free the native object. Atomic among threads and finalizers."""
-        try:
-            self._owed.pop()
-        except IndexError:
-            return False
-        return True
 
     @property
     def generation(self) -> int:

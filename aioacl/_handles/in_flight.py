@@ -10,7 +10,7 @@ from aioacl._base.states import State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._base.ffi import CData
+    from aioacl._base.ffi import CData, InFlight
     from aioacl._lifecycle.manager import Manager
 
 UNKNOWN: Final = 1 << 62  # the position of work that is being enqueued
@@ -45,22 +45,6 @@ class UsedBuffer(Protocol):
     def _check(self) -> None: ...
 
     def _free_when_unused(self) -> None: ...
-
-
-class InFlight:
-    """The references of one piece of work: the objects that it uses, its stream, and its position.
-
-    The position is UNKNOWN while the work is being enqueued, and 0 if it was refused. A closed buffer stays allocated
-    until the work of each reference to it is done.
-    """
-
-    __slots__ = ("buffers", "core", "held", "position")
-
-    def __init__(self, core: WorkStream, buffers: tuple[UsedBuffer, ...], held: object) -> None:
-        self.core = core
-        self.buffers = buffers
-        self.held = held
-        self.position = UNKNOWN
 
 
 # Closed buffers, by the work that is still being enqueued with them.

@@ -18,11 +18,11 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from aioacl._base.ffi import ffi, lib, make_pass, owner, pointer
+from aioacl._base.ffi import InFlight, ffi, lib, make_pass, owner, pointer
 from aioacl._base.origin import warn_of_drop
 from aioacl._base.states import State
 from aioacl._handles.handle import Handle, warn_of_failure
-from aioacl._handles.in_flight import UNKNOWN, InFlight, leave_until_reset, wait_for_enqueue
+from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
 from aioacl._handles.operation import Operation
 from aioacl._library import runtime
 from aioacl._lifecycle.gate import error_of
@@ -37,13 +37,15 @@ if TYPE_CHECKING:
 class Buffer(Handle):
     """The base of DeviceBuffer and PinnedBuffer."""
 
-    __slots__ = ("_address", "_pointer", "_size", "_uses")
+    __slots__ = ("_pointer",)
     noun = "buffer"
+    _memory = 0  # enum memory_kind of aioacl/_binding/binding.h
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
         super().__init__(manager, generation)
         self._address = address
         self._size = size
+        self._kind = self._memory
         self._pointer = ffi.cast("char *", address)
         self._uses: dict[InFlight, None] = {}
 
@@ -156,6 +158,7 @@ class DeviceBuffer(Buffer, _Refuser):
 
     __slots__ = ()
     noun = "device buffer"
+    _memory = 1
     factory = "device.allocate(nbytes)"
 
     def _can_be_freed(self) -> bool:
@@ -270,6 +273,7 @@ class PinnedBuffer(Buffer, _Exporter):
 
     __slots__ = ("_allocation", "_bytes")
     noun = "pinned buffer"
+    _memory = 2
     factory = "device.pinned(nbytes)"
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:

@@ -6,12 +6,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aioacl._base.errors import AclError, ParameterError
-from aioacl._base.ffi import code_of, ffi, lib, refused
+from aioacl._base.ffi import (
+    Awaitable,
+    InFlight,
+    bind_enqueue,
+    code_of,
+    enqueue_copy,
+    enqueue_fill,
+    enqueue_record,
+    enqueue_wait_event,
+    ffi,
+    lib,
+    pointer,
+    record_version,
+    refused,
+)
 from aioacl._base.options import deadline_of, whole_of
 from aioacl._base.origin import warn_of_drop
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle
-from aioacl._handles.in_flight import InFlight, deferred, free_deferred
+from aioacl._handles.in_flight import deferred, free_deferred
 from aioacl._handles.native_streams import destroy, make_core
 from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, fill_size, operand_of
 from aioacl._handles.operation import Operation
@@ -31,13 +45,16 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 
-class Stream(Handle):
+bind_enqueue(Ticket, Event, deferred, free_deferred)
+
+
+class Stream(Handle, Awaitable):
     """A queue of work on a device, made by `device.create_stream()`.
 
     Tasks run in the order in which they were enqueued. `await stream` waits for all work enqueued so far.
     """
 
-    __slots__ = ("_core", "_on_failure", "_priority")
+    __slots__ = ("_on_failure", "_priority")
     noun = "stream"
     factory = "device.create_stream()"
 
@@ -53,7 +70,11 @@ class Stream(Handle):
         self._check()
         await self._core.arrive(lib.aio_stream_tail(self._core.handle), deadline=deadline_of(timeout))
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def _target(self) -> tuple[StreamCore, int, str]:
+        self._check()
+        return self._core, lib.aio_stream_tail(self._core.handle), ""
+
+    def _await_in_python(self) -> Generator[Any, Any, None]:
         return (yield from begun(lambda: self._wait(None)))
 
     def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
@@ -197,6 +218,9 @@ class Stream(Handle):
             DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
                 `error`.
         """
+        ticket: Ticket | None = enqueue_copy(self, target, source, nbytes)
+        if ticket is not None:
+            return ticket
         self._check()
         to, of = operand_of(target, self._manager, writable=True), operand_of(source, self._manager)
         core, size, kind = self._core, copy_size(to, of, nbytes), copy_kind(to, of)
@@ -264,6 +288,9 @@ class Stream(Handle):
             DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
                 `error`.
         """
+        ticket: Ticket | None = enqueue_fill(self, target, byte, nbytes)
+        if ticket is not None:
+            return ticket
         self._check()
         to = operand_of(target, self._manager, writable=True)
         if to.pageable:
@@ -299,6 +326,9 @@ class Stream(Handle):
             DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
                 `error`.
         """
+        recorded: Event | None = enqueue_record(self, event)
+        if recorded is not None:
+            return recorded
         self._check()
         if event is None:
             event = Event._make(self._manager, self._generation, timing=False)
@@ -315,7 +345,7 @@ class Stream(Handle):
         native = ffi.new("aio_event **")
         core = self._core
         position = self._enqueue(core, "aclrtRecordEvent", lib.aio_record, event.timing, native)
-        event._set_version(core, position, native[0])
+        record_version(event, core, pointer(native[0]), position)
         return event
 
     def wait_event(self, event: Event) -> Ticket:
@@ -337,13 +367,17 @@ class Stream(Handle):
             StaleHandleError: the stream or the event is from an older generation.
             DeviceResetting: the device is draining or being reset.
         """
+        ticket: Ticket | None = enqueue_wait_event(self, event)
+        if ticket is not None:
+            return ticket
         self._check()
         if not isinstance(event, Event):
             raise ParameterError(
                 f"expected an Event, got {event!r}", hint="Pass an Event that stream.record() returned."
             )
         version = event._recorded_version()
-        arguments = (version.native, version.core.handle, version.position)
+        native = ffi.cast("aio_event *", version.native)
+        arguments = (native, version.core.handle, version.position)
         try:
             return self._ticket(
                 self._core, (), version, "aclrtStreamWaitEvent", lib.aio_wait_event, *arguments

@@ -26,10 +26,10 @@ from aioacl._base.errors import (
     StreamAborted,
     TaskTimeout,
 )
-from aioacl._base.ffi import PENDING, code_of, ffi, lib, make_pass, owner
+from aioacl._base.ffi import PENDING, Core, InFlight, code_of, ffi, lib, make_pass, owner, pointer
 from aioacl._base.states import State
 from aioacl._handles.handle import Handle, error_on
-from aioacl._handles.in_flight import UNKNOWN, InFlight, deferred, free_deferred
+from aioacl._handles.in_flight import UNKNOWN, deferred, free_deferred
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.failures import CALL, LAST, Failed, name_of, name_of_stream, warn
 from aioacl._lifecycle.manager import manager_of
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from aioacl._base.origin import Site
     from aioacl._lifecycle.manager import Manager
 
-MANY_IN_FLIGHT: Final = 64
 STREAM_ABORTED: Final = 107023
 # In these states, work of older generations has ended.
 NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)
@@ -61,15 +60,13 @@ def streams_of(manager: Manager) -> list[StreamCore]:
     return [stream for stream in manager.streams.members() if isinstance(stream, StreamCore)]
 
 
-class StreamCore:
+class StreamCore(Core):
     """The engine's record of a stream, and the in-flight references of its work."""
 
     __slots__ = (
         "__weakref__",
         "generation",
-        "gone",
         "handle",
-        "in_flight",
         "made",
         "manager",
         "native",
@@ -82,14 +79,15 @@ class StreamCore:
         if not record:
             raise MemoryError
         self.handle = _own(record)
+        self._attach(pointer(record))
         self.native = native
         self.number = lib.aio_stream_id(record)  # from aclrtStreamGetId; -1 if the runtime lacks it
         self.manager = manager
         self.generation = generation
         self.in_flight: deque[InFlight] = deque()
-        self.waiting: dict[object, None] = {}  # awaits in progress; each change is one dict operation
+        # Waits of Python code in progress; each change is one operation. `awaits` counts those of C.
+        self.waiting: dict[object, None] = {}
         self.made = made  # the line that made the stream
-        self.gone = False  # True once the stream is closed or renewed and the native stream is destroyed
         manager.streams.add(self)
 
     @property
@@ -117,9 +115,7 @@ class StreamCore:
             buffer._uses[reference] = None
             if buffer._closed:
                 buffer._check()
-        if len(self.in_flight) > MANY_IN_FLIGHT and (oldest := self.oldest()):
-            lib.aio_stream_query(self.handle, oldest)
-            self.release_done()
+        self._release_if_many()
 
     def hold(self, reference: InFlight) -> None:
         """Like `keep`, for an operation of several enqueues: it holds the references until `placed` or `forget`.
@@ -146,41 +142,10 @@ class StreamCore:
         if deferred:
             free_deferred(reference)
 
-    def _drop(self, reference: InFlight) -> None:
-        for buffer in reference.buffers:
-            buffer._uses.pop(reference, None)
-        try:
-            self.in_flight.remove(reference)
-        except ValueError:  # another thread, or a call that a signal interrupted, has removed it
-            return
-
-    def release_done(self) -> None:
-        """Drops the references of work that is done."""
-        in_flight = self.in_flight
-        if not in_flight:
-            return
-        dropped = self.stale and self.manager.admission.shown in NOTHING_OLDER_RUNS
-        last = UNKNOWN - 1 if dropped else lib.aio_stream_completed(self.handle)
-        while in_flight:
-            try:
-                reference = in_flight[0]
-            except IndexError:  # another thread has emptied the deque
-                return
-            if reference.position > last:
-                return
-            self._drop(reference)
-
-    def oldest(self) -> int:
-        """The position of the oldest reference that has one, or 0."""
-        in_flight = self.in_flight
-        for index in range(len(in_flight)):
-            try:
-                position = in_flight[index].position
-            except IndexError:  # another thread has emptied the deque
-                return 0
-            if position != UNKNOWN:
-                return position
-        return 0
+    def _release_stale(self) -> int:
+        """The position up to which the work of a stale stream is done: all of it, once a reset or close has ended."""
+        dropped = self.manager.admission.shown in NOTHING_OLDER_RUNS
+        return UNKNOWN - 1 if dropped else lib.aio_stream_completed(self.handle)
 
     async def wait(self, position: int, deadline: float | None = None) -> int:
         """Waits for the work up to the position and returns the engine's result."""
@@ -225,7 +190,7 @@ class StreamCore:
         finally:
             del self.waiting[me]
             if self.gone and not self.waiting:
-                self.warn_of_uncollected("its stream was closed")
+                self.warn_of_closed()
 
     def failure(self, result: int, position: int, call: str = "") -> Exception:
         """The error for a negative result of a wait. `call` is the function that enqueued the task at the position."""
@@ -368,9 +333,18 @@ class StreamCore:
     def uncollected(self) -> Failed | None:
         """The uncollected failure of a task of this stream, or None. A returned failure counts as collected."""
         found: Any = ffi.new("aio_error *")
-        if self.waiting or lib.aio_forked() or not lib.aio_stream_uncollected(self.handle, found):
+        if (
+            self.waiting
+            or self.awaits
+            or lib.aio_forked()
+            or not lib.aio_stream_uncollected(self.handle, found)
+        ):
             return None
         return Failed.read(found)
+
+    def warn_of_closed(self) -> None:
+        """Called when the last wait for a stream that was closed or renewed has ended."""
+        self.warn_of_uncollected("its stream was closed")
 
     def warn_of_uncollected(self, what: str) -> None:
         """Emits an AclWarning for an uncollected failure, at the line that made the stream. `what` names the reason."""

@@ -6,8 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex
 
 from aioacl._base.errors import ParameterError, QueueFull
-from aioacl._base.ffi import code_of, lib
-from aioacl._handles.in_flight import InFlight
+from aioacl._base.ffi import InFlight, code_of, lib
 from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, operand_of
 from aioacl._handles.stream_core import StreamCore, streams_of
 

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from aioacl._base import sync
-from aioacl._base.ffi import failure
+from aioacl._base.ffi import Awaits, failure, pointer
 from aioacl._wait.port import TIMED_OUT, Port
 
 if TYPE_CHECKING:
@@ -18,19 +18,23 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData
 
-QUICK_IN_A_ROW = 64
-QUICK_SECONDS = 0.001
 
-
-class AsyncioPort(Port):
+class AsyncioPort(Awaits, Port):
     """A port whose descriptor an asyncio loop reads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
+        self._attach(pointer(self.handle))
         self._loop = weakref.ref(loop)
-        self._quick = 0
-        self._since = 0.0
         loop.add_reader(self.fd, self.drain)
+
+    def __del__(self) -> None:
+        self._attach(0)
+        super().__del__()
+
+    @property
+    def outstanding(self) -> int:
+        return super().outstanding + self._outstanding
 
     def _running(self) -> asyncio.AbstractEventLoop:
         loop = self._loop()
@@ -64,17 +68,10 @@ class AsyncioPort(Port):
 
     async def breathe(self) -> None:
         """Yields to the loop if 64 awaits in one turn did not wait, or if such awaits took a millisecond."""
-        if self._quick == 0:
-            self._since = sync.monotonic()
-            self._running().call_soon(self._new_turn)
-        self._quick += 1
-        if self._quick >= QUICK_IN_A_ROW or sync.monotonic() - self._since > QUICK_SECONDS:
+        if self._gives_way(self._running()):
             await asyncio.sleep(0)
 
     def shield(self) -> AbstractContextManager[object]:
         # If the caller is in a cancel scope of anyio, anyio's backend is loaded. An import here would take 100 ms.
         loaded = hasattr(sys.modules.get("anyio._backends._asyncio"), "backend_class")
         return sys.modules["anyio"].CancelScope(shield=True) if loaded else nullcontext()
-
-    def _new_turn(self) -> None:
-        self._quick = 0

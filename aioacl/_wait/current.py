@@ -10,8 +10,9 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl._base import sync
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import bind_awaits, lib
 from aioacl._base.options import deadline_of
+from aioacl._library.runtime import must_not_be_forked
 from aioacl._wait.asyncio import AsyncioPort
 from aioacl._wait.thread import ThreadPort, earlier
 from aioacl._wait.trio import port_of_run
@@ -59,6 +60,9 @@ def current_port() -> Port:
         if port is not None:
             return port
     return _asyncio_port(loop)
+
+
+bind_awaits(current_port, must_not_be_forked)
 
 
 def _asyncio_port(loop: asyncio.AbstractEventLoop) -> Port:

@@ -58,6 +58,11 @@ class Port:
         if handle:
             lib.aio_port_close(handle)
 
+    @property
+    def outstanding(self) -> int:
+        """How many waits have no completion yet."""
+        return len(self._waits)
+
     def expect(self, deliver: _Deliver, after: Callable[[], object] | None) -> int:
         """Returns a new key. `deliver` gets the result; `after` is then called, even if no task waits any more."""
         key = next(self._keys)
@@ -73,17 +78,21 @@ class Port:
 
         If Ctrl-C interrupts the drain, the reader's next turn continues it.
         """
-        errors: list[Exception] = []
         try:
             self._take()
-            for key, result in tuple(self._came.items()):
-                try:
-                    self._deliver(key, result)
-                except Exception as error:  # noqa: BLE001 - the other results, which arrive only once, come first
-                    errors.append(error)
+            self._deliver_came()
         except BaseException:
             lib.aio_port_post(self.handle, KICK, 0)
             raise
+
+    def _deliver_came(self) -> None:
+        """Delivers the completions that were taken. After an exception, the caller makes the reader run once more."""
+        errors: list[Exception] = []
+        for key, result in tuple(self._came.items()):
+            try:
+                self._deliver(key, result)
+            except Exception as error:  # noqa: BLE001 - the other results, which arrive only once, come first
+                errors.append(error)
         if errors:
             try:
                 raise errors[0]

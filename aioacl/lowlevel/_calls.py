@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from aioacl._base.errors import AclError, NotSupported, ParameterError, error_for
 from aioacl._base.ffi import ffi, lib, make_pass, text_of
-from aioacl._handles.event import Event
+from aioacl._handles.event import Event, native_event
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.memory import Buffer, PinnedBuffer
 from aioacl._handles.stream import Stream
@@ -77,7 +77,7 @@ def handle(thing: Stream | Event | Buffer) -> CData:
         ParameterError: `thing` is closed, has no raw pointer, or is an event that was never recorded.
     """
     if isinstance(thing, Event):
-        return lib.aio_event_handle(thing._recorded_version().native)
+        return native_event(thing._recorded_version())
     if isinstance(thing, Stream | Buffer):
         thing._check()
         return thing._core.native if isinstance(thing, Stream) else thing._pointer

@@ -164,7 +164,8 @@ def _is_pointer(value: object) -> TypeGuard[CData]:
 def stream_handle(stream: StreamLike) -> CData:
     """Returns the native stream of a Stream, or the given raw handle. Raises ParameterError for every other value."""
     if isinstance(stream, Stream):
-        return stream._core.native
+        native: CData = stream._core.native
+        return native
     address = pointer(stream) if _is_pointer(stream) else whole_of(stream)
     if address is not None and 0 < address < 1 << 64:
         return ffi.cast("void *", address)

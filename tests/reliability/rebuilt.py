@@ -60,12 +60,20 @@ class Engine:
             self._objects = dict(zip((source.stem for source in sources), made, strict=True))
             if len(self._objects) != len(sources):
                 raise SystemExit("two C files of the engine or its tests have the same name; rename one")
-            self._python = list(pool.map(self._generated, ("trampolines", "_acl"))) if extension else []
+            made_of = ("trampolines", "_acl", *build_ffi.c_files(build_ffi.BINDING))
+            self._python = list(pool.map(self._for_python, made_of)) if extension else []
         self.for_python = extension
         self.lists = [name for name in self._objects if name.startswith("test_")]
 
+    def _for_python(self, what: str | Path) -> Path:
+        """Compiles a C file that uses Python.h. A name stands for a file that build_ffi.py generates."""
+        source = self._generated(what) if isinstance(what, str) else what
+        limited = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
+        target = self._folder / f"python_{source.stem}.o"
+        include = f"-I{sysconfig.get_path('include')}"
+        return _compile(source, target, include, *limited, "-fvisibility=default")
+
     def _generated(self, name: str) -> Path:
-        """Generates a C file of the extension with build_ffi.py, and compiles it."""
         source = self._folder / f"{name}.c"
         program = {
             "trampolines": f"import pathlib; pathlib.Path({str(source)!r}).write_text(build_ffi.trampolines())",
@@ -73,14 +81,7 @@ class Engine:
         }[name]
         begin = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import build_ffi; "
         _run([sys.executable, "-c", begin + program])
-        limited = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
-        return _compile(
-            source,
-            self._folder / f"{name}.o",
-            f"-I{sysconfig.get_path('include')}",
-            *limited,
-            "-fvisibility=default",
-        )
+        return source
 
     def changed(self, name: str, text: str, folder: Path) -> dict[str, Path]:
         """Returns the engine's objects, of which one is compiled from the changed text."""

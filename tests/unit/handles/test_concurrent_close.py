@@ -12,7 +12,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._handles import stream as _stream
 from aioacl._wait.workers import call_on
-from tests.kit import Waiting, hanging, in_thread, until
+from tests.kit import Waiting, enqueue_in_python, hanging, in_thread, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,7 @@ async def enqueue(
         things.event = other.record()
         await things.event
         with monkeypatch.context() as patch:
+            enqueue_in_python(patch)
             patch.setattr(_stream, "lib", Meanwhile(function, lambda: act(things)))
             enqueued: Any = call(things)
             if how == "upload":
@@ -115,6 +116,7 @@ async def test_record_of_an_event_that_another_thread_closes_leaves_it_closed(
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.create_event() as event:
         with monkeypatch.context() as patch:
+            enqueue_in_python(patch)
             patch.setattr(_stream, "lib", Meanwhile("aio_record", lambda: event.close().result()))
             assert stream.record(event) is event
         with pytest.raises(aioacl.ParameterError, match="the event is closed"):

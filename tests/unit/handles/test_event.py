@@ -272,4 +272,4 @@ async def test_repr_of_an_event_shows_its_position_and_device(open_device: OpenD
 
 def test_ticket_whose_creation_was_interrupted_is_finalized_without_an_error() -> None:
     ticket = aioacl.Ticket.__new__(aioacl.Ticket)  # the state after a Ctrl-C at the start of __init__
-    ticket.__del__()
+    del ticket

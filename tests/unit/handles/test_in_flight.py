@@ -20,7 +20,7 @@ from aioacl._handles import stream as _stream
 from aioacl._handles.memory import discard
 from aioacl._handles.operand import copy_size
 from aioacl._handles.stream import discard_stream
-from tests.kit import Raised, Waiting, hanging, in_thread, until, until_now, wait_for
+from tests.kit import Raised, Waiting, enqueue_in_python, hanging, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +146,7 @@ def test_buffer_closed_by_another_thread_before_the_call_to_c_is_freed_after_the
         in_thread(lambda: buffer.close().result())
         seen.append(blocks())
 
+    enqueue_in_python(monkeypatch)
     monkeypatch.setattr(_stream, "lib", Between(close))
     ENQUEUES[what](stream, buffer, with_other)
     assert seen == [before]
@@ -155,11 +156,48 @@ def test_buffer_closed_by_another_thread_before_the_call_to_c_is_freed_after_the
 
 
 @BOTH
+@pytest.mark.parametrize("what", ["copy", "copy back", "fill"])
+def test_buffer_closed_by_another_thread_during_the_call_to_c_is_freed_after_the_work(
+    device: aioacl.Device, stream: aioacl.Stream, what: str, kind: str
+) -> None:
+    call = "aclrtMemsetAsync" if what == "fill" else "aclrtMemcpyAsync"
+    with_other = device.allocate(64).result()
+    buffer = getattr(device, kind)(64).result()
+    before = blocks()
+    simulator.hold(stream)
+    simulator.hang_call(call)
+    enqueue = Raised(lambda: ENQUEUES[what](stream, buffer, with_other))
+    assert until_now(hanging(call))
+    buffer.close().result()
+    simulator.unhang(call)
+    enqueue.join()
+    assert blocks() == before
+    simulator.release(stream)
+    stream.result()
+    assert until_now(lambda: blocks() == before - 1)
+    with_other.close().result()
+
+
+def test_event_closed_during_the_call_to_c_keeps_no_native_event(
+    device: aioacl.Device, stream: aioacl.Stream
+) -> None:
+    event = device.create_event().result()
+    simulator.hang_call("aclrtRecordEvent")
+    recording = Raised(lambda: stream.record(event))
+    assert until_now(hanging("aclrtRecordEvent"))
+    event.close().result()
+    simulator.unhang("aclrtRecordEvent")
+    assert recording.join() is event
+    assert event._version is None
+
+
+@BOTH
 def test_buffer_closed_before_a_refused_enqueue_is_freed(
     device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     buffer = getattr(device, kind)(64).result()
     before = blocks()
+    enqueue_in_python(monkeypatch)
     monkeypatch.setattr(_stream, "lib", Between(lambda: in_thread(lambda: buffer.close().result())))
     simulator.fail_call("aclrtMemsetAsync", 107000)
     with pytest.raises(aioacl.AclError):
@@ -179,6 +217,7 @@ def test_copy_whose_buffer_is_closed_after_its_check_is_refused_before_c(
         in_thread(lambda: buffer.close().result())
         return size_of_copy(*arguments)
 
+    enqueue_in_python(monkeypatch)
     monkeypatch.setattr(_stream, "copy_size", close_first)
     with pytest.raises(aioacl.ParameterError, match="is closed"):
         stream.copy(other, buffer)
@@ -290,6 +329,7 @@ def test_event_closed_while_it_is_recorded_keeps_no_native_event(
         in_thread(lambda: event.close().result())
         return enqueue(self, *arguments)
 
+    enqueue_in_python(monkeypatch)
     monkeypatch.setattr(aioacl.Stream, "_enqueue", close_first)
     stream.record(event)
     assert event._version is None

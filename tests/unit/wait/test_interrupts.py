@@ -211,7 +211,9 @@ def test_loop_interrupted_while_its_port_is_drained_loses_no_completion(
     async def begin() -> None:
         for stream in streams:
             simulator.hold(stream)
-        tasks[:] = [asyncio.ensure_future(wait_for(stream.fill(memory, 1))) for stream in streams]
+        for stream in streams:
+            stream.fill(memory, 1)
+        tasks[:] = [asyncio.ensure_future(wait_for(stream.synchronize())) for stream in streams]
         await until(lambda: lib.aio_device_waits(0) == len(streams))
 
     async def end() -> None:
@@ -220,7 +222,7 @@ def test_loop_interrupted_while_its_port_is_drained_loses_no_completion(
     def step_is_interrupted(step: int) -> bool:
         loop.run_until_complete(begin())
         simulator.release_all()
-        has_step = interrupted(step, lambda: loop.run_until_complete(end()), "drain")
+        has_step = interrupted(step, lambda: loop.run_until_complete(end()), "_deliver_came")
         loop.run_until_complete(end())
         return has_step
 

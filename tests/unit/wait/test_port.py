@@ -17,7 +17,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base import sync
 from aioacl._base.ffi import failure, lib
-from aioacl._wait import asyncio as asyncio_port
+from aioacl._wait.asyncio import AsyncioPort
 from aioacl._wait.current import current_holder, current_port, run_blocking, thread_ports
 from aioacl._wait.port import KICK, TIMED_OUT, Port
 from aioacl._wait.thread import ThreadPort
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.every_loop
 
 KINDS = {"asyncio": "AsyncioPort", "uvloop": "AsyncioPort", "trio": "TrioPort"}
+
+
+QUICK_IN_A_ROW = 64
+
+
+def asyncio_port_here() -> AsyncioPort:
+    """The port of the asyncio loop that runs this test."""
+    port = current_port()
+    assert isinstance(port, AsyncioPort)
+    return port
 
 
 def posted(port: CData, key: int) -> int:
@@ -303,7 +313,7 @@ async def test_row_of_awaits_that_need_no_wait_lets_other_tasks_run() -> None:
     others: list[int] = []
     task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
     task.add_done_callback(lambda _: others.append(1))
-    for _ in range(asyncio_port.QUICK_IN_A_ROW):
+    for _ in range(QUICK_IN_A_ROW):
         await port.breathe()
     await port.breathe()
     await turns(2)
@@ -311,16 +321,14 @@ async def test_row_of_awaits_that_need_no_wait_lets_other_tasks_run() -> None:
 
 
 @pytest.mark.asyncio
-async def test_count_of_awaits_that_need_no_wait_restarts_with_each_turn_of_the_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(asyncio_port, "QUICK_SECONDS", 3600.0)
-    port, loop = current_port(), asyncio.get_running_loop()
+async def test_count_of_awaits_that_need_no_wait_restarts_with_each_turn_of_the_loop() -> None:
+    port, loop = asyncio_port_here(), asyncio.get_running_loop()
+    port._quick_us = 3600_000_000
     for _ in range(3):
         others: list[int] = []
         await turns()
         loop.call_soon(others.append, 1)
-        for _ in range(asyncio_port.QUICK_IN_A_ROW - 1):
+        for _ in range(QUICK_IN_A_ROW - 1):
             await port.breathe()
         assert not others
         await port.breathe()
@@ -379,18 +387,15 @@ def test_wait_cancelled_by_a_signal_as_its_result_comes_raises_only_the_cancella
 
 
 @pytest.mark.asyncio
-async def test_await_that_needs_no_wait_yields_after_a_millisecond_in_one_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 1000.0
-    monkeypatch.setattr(sync, "monotonic", lambda: now)
-    port, others = current_port(), list[int]()
+async def test_await_that_needs_no_wait_yields_after_a_time_in_one_turn() -> None:
+    port, others = asyncio_port_here(), list[int]()
+    assert port._quick_us == 1000
+    port._quick_us = 3600_000_000
     await turns()
     asyncio.get_running_loop().call_soon(others.append, 1)
     await port.breathe()
-    now += asyncio_port.QUICK_SECONDS / 2
     await port.breathe()
     assert not others
-    now += asyncio_port.QUICK_SECONDS
+    port._quick_us = -1
     await port.breathe()
     assert others

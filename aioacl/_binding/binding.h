@@ -1,0 +1,125 @@
+/*
+ * The Python types beside the engine, which are the bases of Stream, StreamCore, Ticket, Event, the buffers and
+ * AsyncioPort. They make an enqueue and an await one call of C each, as long as nothing is unusual. Everything
+ * unusual is left to the Python code of the subclasses: refused arguments, errors, leases, trio and plain
+ * threads.
+ *
+ * The GIL is held everywhere except in a call that may reach ACL.
+ */
+#ifndef AIOACL_BINDING_H
+#define AIOACL_BINDING_H
+
+#include <Python.h>
+
+#include <structmember.h>
+
+#include "internal.h"
+
+enum memory_kind { NO_MEMORY = 0, DEVICE_MEMORY = 1, PINNED_MEMORY = 2 };
+
+/* The base of Handle. Fields of one kind of handle are 0 in the others. */
+typedef struct {
+    PyObject_HEAD PyObject *manager;
+    PyObject *born, *site; /* where it was made; NULL: not known */
+    PyObject *core;        /* of a stream: its StreamCore */
+    PyObject *version;     /* of an event: its newest record, a Recorded; NULL or None: it has none */
+    PyObject *uses;        /* of a buffer: a dict whose keys are the InFlight objects that refer to it */
+    unsigned long long address;
+    Py_ssize_t size; /* in bytes */
+    int kind;        /* enum memory_kind */
+    int device;
+    unsigned generation;
+    char timing; /* of an event */
+    char closed;
+    char owed; /* the native object is to be freed */
+} handle_object;
+
+/* The base of StreamCore. */
+typedef struct {
+    PyObject_HEAD aio_stream *stream; /* NULL before `_attach` */
+    PyObject *in_flight;              /* a deque of InFlight objects, in the order of their positions */
+    Py_ssize_t most;                  /* above so many of them, an enqueue asks which are done */
+    Py_ssize_t awaits;                /* Awaits of the stream that are in progress */
+    char gone;                        /* closed or renewed, and the native stream destroyed */
+} core_object;
+
+/* One record of an event. */
+typedef struct {
+    PyObject_HEAD core_object *core;
+    aio_event *native; /* a reference */
+    uint64_t position;
+} recorded_object;
+
+/* The references of one piece of work. */
+typedef struct {
+    PyObject_HEAD PyObject *core;
+    PyObject *buffers; /* a tuple */
+    PyObject *held;
+    uint64_t position;
+} in_flight_object;
+
+#define UNKNOWN_POSITION (UINT64_C(1) << 62) /* the position of work that is being enqueued */
+
+/* The base of Ticket. */
+typedef struct {
+    PyObject_HEAD core_object *core; /* NULL before `__init__` */
+    PyObject *call;                  /* the name of the ACL function that enqueued the task, or "" */
+    uint64_t position;
+    char twin; /* another ticket has the same position */
+} position_object;
+
+#define NAMES(X)                                                                                               \
+    X(_asyncio_future_blocking)                                                                                \
+    X(_await_in_python)                                                                                        \
+    X(_came)                                                                                                   \
+    X(_deliver_came)                                                                                           \
+    X(_new_turn)                                                                                               \
+    X(_release_stale)                                                                                          \
+    X(_target)                                                                                                 \
+    X(aclrtMemcpyAsync)                                                                                        \
+    X(aclrtMemsetAsync)                                                                                        \
+    X(aclrtRecordEvent)                                                                                        \
+    X(aclrtStreamWaitEvent)                                                                                    \
+    X(append)                                                                                                  \
+    X(call_soon)                                                                                               \
+    X(create_future)                                                                                           \
+    X(failure)                                                                                                 \
+    X(popleft)                                                                                                 \
+    X(in_trio_run)                                                                                             \
+    X(lowlevel)                                                                                                \
+    X(refused)                                                                                                 \
+    X(remove)                                                                                                  \
+    X(set_result)                                                                                              \
+    X(trio)                                                                                                    \
+    X(warn_of_closed)
+
+struct binding_names {
+    PyObject *nothing; /* "" */
+#define X(name) PyObject *name;
+    NAMES(X)
+#undef X
+};
+
+extern struct binding_names names;
+extern PyTypeObject *core_type, *handle_type, *in_flight_type, *position_type, *recorded_type;
+
+/* Makes a type and adds it to the module. Returns NULL with an exception if that fails. */
+PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec);
+/* Imports a module and returns a new reference to an attribute of it. */
+PyObject *attribute_of(const char *module, const char *name);
+/* Frees an object of a heap type, after its fields were cleared. */
+void free_object(PyObject *object);
+/* Drops the references of work of the stream that is done. Returns -1 with an exception. */
+int release_done(core_object *core);
+/* The same, above a number of references that grows with the unfinished work; asks the runtime first. */
+int release_if_many(core_object *core);
+/* Drops the references of work that was refused. Returns -1 with an exception. */
+int drop_reference(core_object *core, in_flight_object *reference);
+/* `__await__` of Tickets, Events and Streams. */
+PyObject *awaitable_await(PyObject *self);
+/* Each adds the types and functions of a file. Returns -1 with an exception. */
+int add_handles(PyObject *module);
+int add_enqueue(PyObject *module);
+int add_awaits(PyObject *module);
+
+#endif

@@ -1,0 +1,364 @@
+/*
+ * Enqueueing with one call of C: the checks, the in-flight references, the engine, and the Ticket or Event.
+ *
+ * Each function returns None without an effect if anything is unusual: a handle that is closed, stale or of
+ * another device, pageable memory, sizes that do not fit, a forked child, or a device that drains, where the
+ * holder of a lease may still enqueue. Then the Python code of Stream does the same work step by step, and
+ * raises the error. After the engine was called, the result counts, so a failed call is never repeated.
+ */
+#include "binding.h"
+
+static PyTypeObject *event_type, *ticket_type;
+static PyObject *deferred, *free_deferred;
+
+/* Leaves the work to Python, unless an exception is set. */
+static PyObject *unusual(void) {
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* Returns the handle if it may be used as it is, else NULL without an exception. */
+static handle_object *usable(PyObject *object) {
+    handle_object *self = (handle_object *)object;
+    if (!PyObject_TypeCheck(object, handle_type) || self->closed) {
+        return NULL;
+    }
+    bool lasts = self->kind == PINNED_MEMORY; /* pinned memory outlives a reset */
+    return lasts || aio_word_generation(aio_gate_word(self->device)) == self->generation ? self : NULL;
+}
+
+static handle_object *usable_stream(PyObject *object) {
+    handle_object *self = atomic_load(&aio_in_child) ? NULL : usable(object);
+    bool is_stream = self != NULL && self->core != NULL && PyObject_TypeCheck(self->core, core_type);
+    return is_stream && ((core_object *)self->core)->stream != NULL ? self : NULL;
+}
+
+static handle_object *usable_buffer(PyObject *object, const handle_object *stream) {
+    handle_object *self = usable(object);
+    return self != NULL && self->kind != NO_MEMORY && self->device == stream->device ? self : NULL;
+}
+
+/* The number of bytes for the argument `nbytes`; 0 if it is unusual. */
+static size_t size_of(PyObject *nbytes, const handle_object *source, const handle_object *target) {
+    Py_ssize_t size = source->size;
+    if (nbytes != Py_None) {
+        size = PyLong_CheckExact(nbytes) ? PyLong_AsSsize_t(nbytes) : 0;
+        PyErr_Clear(); /* a number that is too large */
+    }
+    return size > 0 && size <= source->size && size <= target->size ? (size_t)size : 0;
+}
+
+/* 1: it refers to the buffer from now on. 0: the buffer is closed. -1: with an exception. */
+static int use(handle_object *buffer, in_flight_object *reference) {
+    if (buffer == NULL) {
+        return 1;
+    }
+    return PyDict_SetItem(buffer->uses, (PyObject *)reference, Py_None) < 0 ? -1 : !buffer->closed;
+}
+
+static void forget(core_object *core, in_flight_object *reference) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    reference->position = 0;
+    if (drop_reference(core, reference) < 0) {
+        PyErr_WriteUnraisable(NULL);
+    }
+    PyErr_Restore(type, value, traceback);
+    Py_DECREF((PyObject *)reference);
+}
+
+/* Makes the references of work that is about to be enqueued. Returns NULL with an exception, or without one if
+ * a buffer was closed by a finalizer that the allocations have run. */
+static in_flight_object *refer(core_object *core, handle_object *first, handle_object *second, PyObject *held) {
+    PyObject *buffers = second  ? PyTuple_Pack(2, first, second)
+                        : first ? PyTuple_Pack(1, first)
+                                : PyTuple_New(0);
+    in_flight_object *self = buffers ? (in_flight_object *)PyType_GenericAlloc(in_flight_type, 0) : NULL;
+    if (self == NULL) {
+        Py_XDECREF(buffers);
+        return NULL;
+    }
+    Py_INCREF((PyObject *)core);
+    Py_INCREF(held);
+    self->core = (PyObject *)core;
+    self->buffers = buffers;
+    self->held = held;
+    self->position = UNKNOWN_POSITION;
+    PyObject *added = PyObject_CallMethodObjArgs(core->in_flight, names.append, (PyObject *)self, NULL);
+    bool usable = added != NULL && use(first, self) == 1 && use(second, self) == 1;
+    Py_XDECREF(added);
+    if (!usable || release_if_many(core) < 0) {
+        forget(core, self);
+        return NULL;
+    }
+    return self;
+}
+
+static PyObject *new_ticket(core_object *core, uint64_t position, PyObject *call) {
+    PyObject *object = PyType_GenericAlloc(ticket_type, 0);
+    if (object != NULL) {
+        position_object *self = (position_object *)object;
+        Py_INCREF((PyObject *)core);
+        Py_INCREF(call);
+        self->core = core;
+        self->call = call;
+        self->position = position;
+    }
+    return object;
+}
+
+/* Raises the error for a result that is a failure, or returns None: the caller may hold a lease, or the error
+ * is that of an event. */
+static PyObject *raise_refusal(const handle_object *stream, core_object *core, aio_result result,
+                               PyObject *call) {
+    int32_t code = aio_code(result);
+    if (code == AIO_DRAINING_NOW || code == AIO_EVENT_FAILED) { /* refused before ACL; Python has the rest */
+        Py_RETURN_NONE;
+    }
+    PyObject *number = PyLong_FromLong(code);
+    PyObject *error = number ? PyObject_CallMethodObjArgs((PyObject *)core, names.refused, number, call,
+                                                          (PyObject *)stream, NULL)
+                             : NULL;
+    Py_XDECREF(number);
+    if (error != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+        Py_DECREF(error);
+    }
+    return NULL;
+}
+
+/* The position is known. Buffers that were closed during the call are freed later, by the maintenance thread.
+ */
+static int place(in_flight_object *reference, uint64_t position) {
+    reference->position = position;
+    if (PyDict_Size(deferred) <= 0) {
+        return 0;
+    }
+    PyObject *done = PyObject_CallFunctionObjArgs(free_deferred, (PyObject *)reference, NULL);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static PyObject *end(const handle_object *stream, core_object *core, in_flight_object *reference,
+                     aio_result result, PyObject *call) {
+    PyObject *made = NULL;
+    if (result >= 0) {
+        made = place(reference, (uint64_t)result) < 0 ? NULL : new_ticket(core, (uint64_t)result, call);
+    } else if (drop_reference(core, reference) == 0 && place(reference, 0) == 0) {
+        made = raise_refusal(stream, core, result, call);
+    }
+    Py_DECREF((PyObject *)reference);
+    return made;
+}
+
+static PyObject *enqueue_copy(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
+    handle_object *stream = count == 4 ? usable_stream(arguments[0]) : NULL;
+    handle_object *target = stream ? usable_buffer(arguments[1], stream) : NULL;
+    handle_object *source = target ? usable_buffer(arguments[2], stream) : NULL;
+    size_t size = source ? size_of(arguments[3], source, target) : 0;
+    if (size == 0 || (target->kind == PINNED_MEMORY && source->kind == PINNED_MEMORY)) {
+        Py_RETURN_NONE;
+    }
+    int kind = target->kind == source->kind    ? ACL_MEMCPY_DEVICE_TO_DEVICE
+               : target->kind == DEVICE_MEMORY ? ACL_MEMCPY_HOST_TO_DEVICE
+                                               : ACL_MEMCPY_DEVICE_TO_HOST;
+    core_object *core = (core_object *)stream->core;
+    Py_INCREF((PyObject *)core); /* `renew` may replace it */
+    in_flight_object *reference = refer(core, target, source, Py_None);
+    PyObject *made = reference ? NULL : unusual();
+    if (reference != NULL) {
+        void *to = (void *)(uintptr_t)target->address;
+        const void *from = (void *)(uintptr_t)source->address;
+        size_t room = (size_t)target->size;
+        PyThreadState *thread = PyEval_SaveThread();
+        aio_result result = aio_copy(core->stream, 0, to, room, from, size, kind);
+        PyEval_RestoreThread(thread);
+        made = end(stream, core, reference, result, names.aclrtMemcpyAsync);
+    }
+    Py_DECREF((PyObject *)core);
+    return made;
+}
+
+static PyObject *enqueue_fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
+    handle_object *stream = count == 4 ? usable_stream(arguments[0]) : NULL;
+    handle_object *target = stream ? usable_buffer(arguments[1], stream) : NULL;
+    size_t size = target ? size_of(arguments[3], target, target) : 0;
+    long value = size && PyLong_CheckExact(arguments[2]) ? PyLong_AsLong(arguments[2]) : -1;
+    if (value < 0 || value > 255) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    core_object *core = (core_object *)stream->core;
+    Py_INCREF((PyObject *)core);
+    in_flight_object *reference = refer(core, target, NULL, Py_None);
+    PyObject *made = reference ? NULL : unusual();
+    if (reference != NULL) {
+        void *to = (void *)(uintptr_t)target->address;
+        size_t room = (size_t)target->size;
+        PyThreadState *thread = PyEval_SaveThread();
+        aio_result result = aio_fill(core->stream, 0, to, room, (int)value, size);
+        PyEval_RestoreThread(thread);
+        made = end(stream, core, reference, result, names.aclrtMemsetAsync);
+    }
+    Py_DECREF((PyObject *)core);
+    return made;
+}
+
+/* --- events ---------------------------------------------------------------------------------------------- */
+
+/* A new Event of the stream's device. It is what Event.__init__ makes. */
+static handle_object *new_event(const handle_object *stream) {
+    handle_object *event = (handle_object *)PyType_GenericAlloc(event_type, 0);
+    if (event != NULL) {
+        Py_INCREF(stream->manager);
+        event->manager = stream->manager;
+        event->device = stream->device;
+        event->generation = stream->generation;
+        event->owed = 1;
+    }
+    return event;
+}
+
+/* Takes the reference to the native event. */
+static PyObject *new_record(core_object *core, aio_event *native, uint64_t position) {
+    PyObject *object = PyType_GenericAlloc(recorded_type, 0);
+    if (object == NULL) {
+        aio_event_drop(native);
+        return NULL;
+    }
+    recorded_object *self = (recorded_object *)object;
+    Py_INCREF((PyObject *)core);
+    self->core = core;
+    self->native = native;
+    self->position = position;
+    return object;
+}
+
+/* An event that another thread has closed meanwhile has no record. */
+static void set_version(handle_object *event, PyObject *version) {
+    PyObject *old = event->version;
+    if (event->closed) {
+        Py_DECREF(version);
+    } else {
+        event->version = version;
+        Py_XDECREF(old);
+    }
+}
+
+/* For Python: sets the newest record of an event from the engine's event, whose reference it takes. */
+static PyObject *record_version(PyObject *Py_UNUSED(module), PyObject *arguments) {
+    PyObject *event, *core;
+    unsigned long long native, position;
+    if (!PyArg_ParseTuple(arguments, "O!O!KK", handle_type, &event, core_type, &core, &native, &position)) {
+        return NULL;
+    }
+    PyObject *version = new_record((core_object *)core, (aio_event *)(uintptr_t)native, position);
+    if (version == NULL) {
+        return NULL;
+    }
+    set_version((handle_object *)event, version);
+    Py_RETURN_NONE;
+}
+
+static PyObject *record_on(handle_object *stream, handle_object *event) {
+    core_object *core = (core_object *)stream->core;
+    aio_event *native = NULL;
+    int timing = event->timing;
+    Py_INCREF((PyObject *)core);
+    PyThreadState *thread = PyEval_SaveThread();
+    aio_result result = aio_record(core->stream, 0, timing, &native);
+    PyEval_RestoreThread(thread);
+    PyObject *made = NULL;
+    if (result < 0) {
+        made = raise_refusal(stream, core, result, names.aclrtRecordEvent);
+    } else {
+        PyObject *version = new_record(core, native, (uint64_t)result);
+        if (version != NULL) {
+            set_version(event, version);
+            Py_INCREF((PyObject *)event);
+            made = (PyObject *)event;
+        }
+    }
+    Py_DECREF((PyObject *)core);
+    return made;
+}
+
+static PyObject *enqueue_record(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
+    handle_object *stream = count == 2 ? usable_stream(arguments[0]) : NULL;
+    if (stream == NULL) {
+        Py_RETURN_NONE;
+    }
+    if (arguments[1] == Py_None) {
+        handle_object *event = new_event(stream);
+        PyObject *made = event ? record_on(stream, event) : NULL;
+        Py_XDECREF((PyObject *)event);
+        return made;
+    }
+    bool is_event = PyObject_TypeCheck(arguments[1], event_type);
+    handle_object *event = is_event ? usable(arguments[1]) : NULL;
+    if (event == NULL || event->device != stream->device) {
+        Py_RETURN_NONE;
+    }
+    return record_on(stream, event);
+}
+
+static PyObject *enqueue_wait_event(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
+    handle_object *stream = count == 2 ? usable_stream(arguments[0]) : NULL;
+    bool is_event = stream != NULL && PyObject_TypeCheck(arguments[1], event_type);
+    handle_object *event = is_event ? usable(arguments[1]) : NULL;
+    if (event == NULL || event->device != stream->device || event->version == NULL ||
+        event->version == Py_None) {
+        Py_RETURN_NONE;
+    }
+    core_object *core = (core_object *)stream->core;
+    recorded_object *version = (recorded_object *)event->version;
+    Py_INCREF((PyObject *)core);
+    Py_INCREF((PyObject *)version);
+    in_flight_object *reference = refer(core, NULL, NULL, (PyObject *)version);
+    PyObject *made = reference ? NULL : unusual();
+    if (reference != NULL) {
+        aio_stream *source = version->core->stream;
+        PyThreadState *thread = PyEval_SaveThread();
+        aio_result result = aio_wait_event(core->stream, 0, version->native, source, version->position);
+        PyEval_RestoreThread(thread);
+        made = end(stream, core, reference, result, names.aclrtStreamWaitEvent);
+    }
+    Py_DECREF((PyObject *)version);
+    Py_DECREF((PyObject *)core);
+    return made;
+}
+
+/* --- the functions of the module ------------------------------------------------------------------------- */
+
+static PyObject *bind_enqueue(PyObject *Py_UNUSED(module), PyObject *arguments) {
+    PyObject *ticket, *event, *buffers, *function;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!O", &PyType_Type, &ticket, &PyType_Type, &event, &PyDict_Type,
+                          &buffers, &function)) {
+        return NULL;
+    }
+    Py_INCREF(ticket);
+    Py_INCREF(event);
+    Py_INCREF(buffers);
+    Py_INCREF(function);
+    ticket_type = (PyTypeObject *)ticket;
+    event_type = (PyTypeObject *)event;
+    deferred = buffers;
+    free_deferred = function;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"bind_enqueue", bind_enqueue, METH_VARARGS, NULL},
+    {"enqueue_copy", (PyCFunction)(void (*)(void))enqueue_copy, METH_FASTCALL, NULL},
+    {"enqueue_fill", (PyCFunction)(void (*)(void))enqueue_fill, METH_FASTCALL, NULL},
+    {"enqueue_record", (PyCFunction)(void (*)(void))enqueue_record, METH_FASTCALL, NULL},
+    {"enqueue_wait_event", (PyCFunction)(void (*)(void))enqueue_wait_event, METH_FASTCALL, NULL},
+    {"record_version", record_version, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_enqueue(PyObject *module) {
+    return PyModule_AddFunctions(module, functions);
+}

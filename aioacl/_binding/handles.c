@@ -1,0 +1,530 @@
+/*
+ * Handle, StreamCore's base, tickets, and the in-flight references of work.
+ *
+ * An InFlight object refers to the buffers that a piece of work uses. It is in the deque of its stream, and a
+ * key in the dict of each buffer, from before the enqueue until the work is known to be done. A change of these
+ * is one step that holds the GIL, so it needs no lock; see aioacl/_handles/stream_core.py.
+ */
+#include "binding.h"
+
+enum { MANY_IN_FLIGHT = 64 };
+
+PyTypeObject *core_type, *handle_type, *in_flight_type, *position_type, *recorded_type;
+
+void free_object(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+/* --- Handle ---------------------------------------------------------------------------------------------- */
+
+static PyObject *handle_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments), PyObject *Py_UNUSED(keywords)) {
+    PyObject *object = PyType_GenericAlloc(type, 0);
+    if (object != NULL) {
+        ((handle_object *)object)->owed = 1;
+    }
+    return object;
+}
+
+/* Returns whether the caller has to free the native object. Only the first call returns True. */
+static PyObject *handle_claim(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    handle_object *self = (handle_object *)object;
+    char owed = self->owed;
+    self->owed = 0;
+    return PyBool_FromLong(owed);
+}
+
+static int handle_traverse(PyObject *object, visitproc visit, void *arg) {
+    const handle_object *self = (handle_object *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->manager);
+    Py_VISIT(self->born);
+    Py_VISIT(self->site);
+    Py_VISIT(self->core);
+    Py_VISIT(self->version);
+    Py_VISIT(self->uses);
+    return 0;
+}
+
+static int handle_clear(PyObject *object) {
+    handle_object *self = (handle_object *)object;
+    Py_CLEAR(self->manager);
+    Py_CLEAR(self->born);
+    Py_CLEAR(self->site);
+    Py_CLEAR(self->core);
+    Py_CLEAR(self->version);
+    Py_CLEAR(self->uses);
+    return 0;
+}
+
+static void handle_dealloc(PyObject *object) {
+    PyObject_GC_UnTrack(object);
+    handle_clear(object);
+    free_object(object);
+}
+
+static PyMethodDef handle_methods[] = {
+    {"_claim", handle_claim, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef handle_members[] = {
+    {"_manager", T_OBJECT_EX, offsetof(handle_object, manager), 0, NULL},
+    {"_born", T_OBJECT, offsetof(handle_object, born), 0, NULL},
+    {"_site", T_OBJECT, offsetof(handle_object, site), 0, NULL},
+    {"_core", T_OBJECT_EX, offsetof(handle_object, core), 0, NULL},
+    {"_version", T_OBJECT, offsetof(handle_object, version), 0, NULL},
+    {"_uses", T_OBJECT_EX, offsetof(handle_object, uses), 0, NULL},
+    {"_address", T_ULONGLONG, offsetof(handle_object, address), 0, NULL},
+    {"_size", T_PYSSIZET, offsetof(handle_object, size), 0, NULL},
+    {"_kind", T_INT, offsetof(handle_object, kind), 0, NULL},
+    {"_device", T_INT, offsetof(handle_object, device), 0, NULL},
+    {"_generation", T_UINT, offsetof(handle_object, generation), 0, NULL},
+    {"_timing", T_BOOL, offsetof(handle_object, timing), 0, NULL},
+    {"_closed", T_BOOL, offsetof(handle_object, closed), 0, NULL},
+    {"_owed", T_BOOL, offsetof(handle_object, owed), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot handle_slots[] = {
+    {Py_tp_doc, (void *)"The base of Handle: the state of a stream, event or buffer that an enqueue reads."},
+    {Py_tp_new, (void *)handle_new},
+    {Py_tp_dealloc, (void *)handle_dealloc},
+    {Py_tp_traverse, (void *)handle_traverse},
+    {Py_tp_clear, (void *)handle_clear},
+    {Py_tp_methods, handle_methods},
+    {Py_tp_members, handle_members},
+    {0, NULL},
+};
+
+static PyType_Spec handle_spec = {
+    .name = "aioacl._await.HandleBase",
+    .basicsize = sizeof(handle_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .slots = handle_slots,
+};
+
+/* --- InFlight -------------------------------------------------------------------------------------------- */
+
+static int in_flight_init(PyObject *object, PyObject *arguments, PyObject *keywords) {
+    static char *known[] = {"core", "buffers", "held", NULL};
+    in_flight_object *self = (in_flight_object *)object;
+    PyObject *core, *buffers, *held;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO!O", known, &core, &PyTuple_Type, &buffers,
+                                     &held)) {
+        return -1;
+    }
+    if (self->core != NULL) {
+        PyErr_SetString(PyExc_ValueError, "expected a new InFlight");
+        return -1;
+    }
+    Py_INCREF(core);
+    Py_INCREF(buffers);
+    Py_INCREF(held);
+    self->core = core;
+    self->buffers = buffers;
+    self->held = held;
+    self->position = UNKNOWN_POSITION;
+    return 0;
+}
+
+static int in_flight_traverse(PyObject *object, visitproc visit, void *arg) {
+    const in_flight_object *self = (in_flight_object *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->core);
+    Py_VISIT(self->buffers);
+    Py_VISIT(self->held);
+    return 0;
+}
+
+static int in_flight_clear(PyObject *object) {
+    in_flight_object *self = (in_flight_object *)object;
+    Py_CLEAR(self->core);
+    Py_CLEAR(self->buffers);
+    Py_CLEAR(self->held);
+    return 0;
+}
+
+static void in_flight_dealloc(PyObject *object) {
+    PyObject_GC_UnTrack(object);
+    in_flight_clear(object);
+    free_object(object);
+}
+
+static PyMemberDef in_flight_members[] = {
+    {"core", T_OBJECT_EX, offsetof(in_flight_object, core), READONLY, NULL},
+    {"buffers", T_OBJECT_EX, offsetof(in_flight_object, buffers), READONLY, NULL},
+    {"held", T_OBJECT_EX, offsetof(in_flight_object, held), READONLY, NULL},
+    {"position", T_ULONGLONG, offsetof(in_flight_object, position), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot in_flight_slots[] = {
+    {Py_tp_doc,
+     (void *)"The references of one piece of work: the objects that it uses, its stream, and its position."
+             "\n\nThe position is 1 << 62 while the work is being enqueued, and 0 if it was refused. A closed "
+             "buffer stays allocated until the work of each reference to it is done."},
+    {Py_tp_init, (void *)in_flight_init},
+    {Py_tp_dealloc, (void *)in_flight_dealloc},
+    {Py_tp_traverse, (void *)in_flight_traverse},
+    {Py_tp_clear, (void *)in_flight_clear},
+    {Py_tp_members, in_flight_members},
+    {0, NULL},
+};
+
+static PyType_Spec in_flight_spec = {
+    .name = "aioacl._await.InFlight",
+    .basicsize = sizeof(in_flight_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = in_flight_slots,
+};
+
+/* --- Core ------------------------------------------------------------------------------------------------ */
+
+/* The C object has a reference of its own to the engine's record, because the garbage collector may clear the
+ * attribute of the Python object that owns it while tickets still refer to this object. */
+static PyObject *core_attach(PyObject *object, PyObject *address) {
+    core_object *self = (core_object *)object;
+    void *stream = PyLong_AsVoidPtr(address);
+    if (stream == NULL || self->stream != NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "expected the address of a stream, once");
+        }
+        return NULL;
+    }
+    self->stream = stream;
+    self->most = MANY_IN_FLIGHT;
+    aio_stream_hold(self->stream);
+    Py_RETURN_NONE;
+}
+
+/* Removes the reference from the dict of each of its buffers. */
+static int drop_uses(in_flight_object *reference) {
+    Py_ssize_t count = reference->buffers ? PyTuple_Size(reference->buffers) : 0;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *buffer = PyTuple_GetItem(reference->buffers, index);
+        PyObject *uses = PyObject_TypeCheck(buffer, handle_type) ? ((handle_object *)buffer)->uses : NULL;
+        if (uses != NULL && PyDict_DelItem(uses, (PyObject *)reference) < 0) {
+            if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
+                return -1;
+            }
+            PyErr_Clear(); /* another call has removed it */
+        }
+    }
+    return 0;
+}
+
+/* The first reference of the deque, a new reference to it; NULL if there is none, or with an exception. */
+static in_flight_object *reference_at(const core_object *core, Py_ssize_t index) {
+    PyObject *first = PySequence_GetItem(core->in_flight, index);
+    if (first == NULL && PyErr_ExceptionMatches(PyExc_IndexError)) {
+        PyErr_Clear();
+    }
+    return (in_flight_object *)first;
+}
+
+/* Nothing runs between the read of the first reference and its removal. Objects are freed after that, and their
+ * finalizers may call this function. */
+static int release_up_to(core_object *core, uint64_t position) {
+    for (;;) {
+        in_flight_object *first = reference_at(core, 0);
+        if (first == NULL || first->position > position) {
+            Py_XDECREF((PyObject *)first);
+            return PyErr_Occurred() ? -1 : 0;
+        }
+        PyObject *removed = PyObject_CallMethodObjArgs(core->in_flight, names.popleft, NULL);
+        int failed = removed == NULL || drop_uses(first) < 0;
+        Py_XDECREF(removed);
+        Py_DECREF((PyObject *)first);
+        if (failed) {
+            return -1;
+        }
+    }
+}
+
+int release_done(core_object *core) {
+    Py_ssize_t size = core->in_flight ? PyObject_Size(core->in_flight) : 0;
+    if (size <= 0 || core->stream == NULL) {
+        return (int)size;
+    }
+    if (aio_word_generation(aio_gate_word(core->stream->device)) == core->stream->generation) {
+        return release_up_to(core, aio_stream_completed(core->stream));
+    }
+    PyObject *last = PyObject_CallMethodObjArgs((PyObject *)core, names._release_stale, NULL);
+    unsigned long long position = last ? PyLong_AsUnsignedLongLong(last) : 0;
+    Py_XDECREF(last);
+    return PyErr_Occurred() ? -1 : release_up_to(core, position);
+}
+
+static PyObject *core_release_done(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    if (release_done((core_object *)object) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* The position of the oldest reference that has one, or 0. */
+static uint64_t oldest_position(const core_object *core) {
+    uint64_t position = UNKNOWN_POSITION;
+    for (Py_ssize_t index = 0; position == UNKNOWN_POSITION; index++) {
+        in_flight_object *reference = reference_at(core, index);
+        if (reference == NULL) {
+            return 0;
+        }
+        position = reference->position;
+        Py_DECREF((PyObject *)reference);
+    }
+    return position;
+}
+
+static PyObject *core_oldest(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    uint64_t position = oldest_position((core_object *)object);
+    return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(position);
+}
+
+int release_if_many(core_object *core) {
+    Py_ssize_t size = PyObject_Size(core->in_flight);
+    if (size <= core->most) {
+        return size < 0 ? -1 : 0;
+    }
+    uint64_t oldest = oldest_position(core);
+    if (oldest == 0) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyThreadState *thread = PyEval_SaveThread();
+    aio_stream_query(core->stream, oldest);
+    PyEval_RestoreThread(thread);
+    if (release_done(core) < 0) {
+        return -1;
+    }
+    size = 2 * PyObject_Size(core->in_flight);
+    core->most = size < MANY_IN_FLIGHT ? MANY_IN_FLIGHT : size;
+    return 0;
+}
+
+static PyObject *core_release_if_many(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    if (release_if_many((core_object *)object) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+int drop_reference(core_object *core, in_flight_object *reference) {
+    PyObject *removed = drop_uses(reference) < 0 ? NULL
+                                                 : PyObject_CallMethodObjArgs(core->in_flight, names.remove,
+                                                                              (PyObject *)reference, NULL);
+    if (removed == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) {
+        PyErr_Clear(); /* another call has removed it */
+    }
+    Py_XDECREF(removed);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *core_drop(PyObject *object, PyObject *reference) {
+    if (!PyObject_TypeCheck(reference, in_flight_type)) {
+        PyErr_SetString(PyExc_TypeError, "expected an InFlight");
+        return NULL;
+    }
+    if (drop_reference((core_object *)object, (in_flight_object *)reference) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static int core_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((core_object *)object)->in_flight);
+    return 0;
+}
+
+static int core_clear(PyObject *object) {
+    Py_CLEAR(((core_object *)object)->in_flight);
+    return 0;
+}
+
+static void core_dealloc(PyObject *object) {
+    core_object *self = (core_object *)object;
+    PyObject_GC_UnTrack(object);
+    core_clear(object);
+    if (self->stream != NULL && !atomic_load(&aio_in_child)) {
+        aio_stream_unhold(self->stream);
+    }
+    free_object(object);
+}
+
+static PyMethodDef core_methods[] = {
+    {"_attach", core_attach, METH_O, NULL},
+    {"_drop", core_drop, METH_O, NULL},
+    {"_release_if_many", core_release_if_many, METH_NOARGS, NULL},
+    {"oldest", core_oldest, METH_NOARGS, "The position of the oldest reference that has one, or 0."},
+    {"release_done", core_release_done, METH_NOARGS, "Drops the references of work that is done."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef core_members[] = {
+    {"awaits", T_PYSSIZET, offsetof(core_object, awaits), READONLY, NULL},
+    {"gone", T_BOOL, offsetof(core_object, gone), 0, NULL},
+    {"in_flight", T_OBJECT_EX, offsetof(core_object, in_flight), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot core_slots[] = {
+    {Py_tp_doc,
+     (void *)"The base of StreamCore: the engine's record of a stream, and its in-flight references."},
+    {Py_tp_dealloc, (void *)core_dealloc},
+    {Py_tp_traverse, (void *)core_traverse},
+    {Py_tp_clear, (void *)core_clear},
+    {Py_tp_methods, core_methods},
+    {Py_tp_members, core_members},
+    {0, NULL},
+};
+
+static PyType_Spec core_spec = {
+    .name = "aioacl._await.Core",
+    .basicsize = sizeof(core_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .slots = core_slots,
+};
+
+/* --- Recorded -------------------------------------------------------------------------------------------- */
+
+static int recorded_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((recorded_object *)object)->core);
+    return 0;
+}
+
+static int recorded_clear(PyObject *object) {
+    Py_CLEAR(((recorded_object *)object)->core);
+    return 0;
+}
+
+static void recorded_dealloc(PyObject *object) {
+    PyObject_GC_UnTrack(object);
+    recorded_clear(object);
+    if (((recorded_object *)object)->native != NULL) {
+        aio_event_drop(((recorded_object *)object)->native);
+    }
+    free_object(object);
+}
+
+static PyObject *recorded_native(PyObject *object, void *Py_UNUSED(closure)) {
+    return PyLong_FromVoidPtr(((recorded_object *)object)->native);
+}
+
+static PyMemberDef recorded_members[] = {
+    {"core", T_OBJECT_EX, offsetof(recorded_object, core), READONLY, NULL},
+    {"position", T_ULONGLONG, offsetof(recorded_object, position), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef recorded_getters[] = {
+    {"native", recorded_native, NULL, "The address of the engine's event.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot recorded_slots[] = {
+    {Py_tp_doc, (void *)"One record of an event."},
+    {Py_tp_dealloc, (void *)recorded_dealloc},
+    {Py_tp_traverse, (void *)recorded_traverse},
+    {Py_tp_clear, (void *)recorded_clear},
+    {Py_tp_members, recorded_members},
+    {Py_tp_getset, recorded_getters},
+    {0, NULL},
+};
+
+static PyType_Spec recorded_spec = {
+    .name = "aioacl._await.Recorded",
+    .basicsize = sizeof(recorded_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = recorded_slots,
+};
+
+/* --- Position -------------------------------------------------------------------------------------------- */
+
+static int position_init(PyObject *object, PyObject *arguments, PyObject *keywords) {
+    static char *known[] = {"core", "position", "call", "twin", NULL};
+    position_object *self = (position_object *)object;
+    PyObject *core, *call = NULL;
+    unsigned long long position;
+    int twin = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!K|U$p", known, core_type, &core, &position, &call,
+                                     &twin)) {
+        return -1;
+    }
+    if (self->core != NULL || ((core_object *)core)->stream == NULL) {
+        PyErr_SetString(PyExc_ValueError, "expected a new ticket and a stream of the engine");
+        return -1;
+    }
+    if (call == NULL) {
+        call = names.nothing;
+    }
+    Py_INCREF(call);
+    Py_INCREF(core);
+    self->core = (core_object *)core;
+    self->call = call;
+    self->position = position;
+    self->twin = (char)twin;
+    return 0;
+}
+
+static int position_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((position_object *)object)->core);
+    return 0;
+}
+
+/* No code can await this position any more, so the engine need not record a mark to keep later work from
+ * delaying it. */
+static int position_clear(PyObject *object) {
+    position_object *self = (position_object *)object;
+    if (self->core != NULL && !self->twin) {
+        aio_stream_forget(self->core->stream, self->position);
+    }
+    Py_CLEAR(self->core);
+    return 0;
+}
+
+static void position_dealloc(PyObject *object) {
+    PyObject_GC_UnTrack(object);
+    position_clear(object);
+    Py_CLEAR(((position_object *)object)->call);
+    free_object(object);
+}
+
+static PyMemberDef position_members[] = {
+    {"_core", T_OBJECT_EX, offsetof(position_object, core), READONLY, NULL},
+    {"_call", T_OBJECT_EX, offsetof(position_object, call), READONLY, NULL},
+    {"_position", T_ULONGLONG, offsetof(position_object, position), READONLY, NULL},
+    {"_twin", T_BOOL, offsetof(position_object, twin), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot position_slots[] = {
+    {Py_tp_doc, (void *)"The base of Ticket: a position in a stream."},
+    {Py_tp_init, (void *)position_init},
+    {Py_tp_dealloc, (void *)position_dealloc},
+    {Py_tp_traverse, (void *)position_traverse},
+    {Py_tp_clear, (void *)position_clear},
+    {Py_tp_members, position_members},
+    {Py_am_await, (void *)awaitable_await},
+    {0, NULL},
+};
+
+static PyType_Spec position_spec = {
+    .name = "aioacl._await.Position",
+    .basicsize = sizeof(position_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .slots = position_slots,
+};
+
+int add_handles(PyObject *module) {
+    handle_type = add_type(module, "HandleBase", &handle_spec);
+    in_flight_type = handle_type ? add_type(module, "InFlight", &in_flight_spec) : NULL;
+    core_type = in_flight_type ? add_type(module, "Core", &core_spec) : NULL;
+    recorded_type = core_type ? add_type(module, "Recorded", &recorded_spec) : NULL;
+    position_type = recorded_type ? add_type(module, "Position", &position_spec) : NULL;
+    return position_type ? 0 : -1;
+}

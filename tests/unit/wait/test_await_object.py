@@ -1,0 +1,164 @@
+"""The object that `__await__` of a Ticket, Event or Stream returns on an asyncio loop, driven by hand and by tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+import aioacl
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from aioacl._wait.current import current_port
+from tests.kit import TASK_FAULT, turns, until, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.asyncio
+
+
+class Setting:
+    device: aioacl.Device
+    stream: aioacl.Stream
+    memory: aioacl.DeviceBuffer
+
+
+@pytest_asyncio.fixture
+async def setting(open_device: OpenDevice) -> AsyncGenerator[Setting]:
+    made = Setting()
+    async with (
+        open_device() as made.device,
+        made.device.create_stream() as made.stream,
+        made.device.allocate(64) as made.memory,
+    ):
+        yield made
+        simulator.release_all()
+
+
+def begun(ticket: aioacl.Ticket) -> Generator[Any, Any, None]:
+    """Makes the await of a ticket whose work is held, and runs its first step."""
+    steps = ticket.__await__()
+    future = steps.send(None)
+    assert asyncio.isfuture(future)
+    return steps
+
+
+async def test_step_before_the_completion_is_refused_and_leaves_the_await_usable(setting: Setting) -> None:
+    simulator.hold(setting.stream)
+    steps = begun(setting.stream.fill(setting.memory, 1))
+    with pytest.raises(RuntimeError, match="expected a task of the loop to wait for the future"):
+        steps.send(None)
+    simulator.release(setting.stream)
+    await until(lambda: current_port().outstanding == 0)
+    with pytest.raises(StopIteration):
+        steps.send(None)
+    with pytest.raises(RuntimeError, match="got one that has ended"):
+        steps.send(None)
+
+
+async def test_await_that_is_closed_or_dropped_leaves_its_stream_usable(setting: Setting) -> None:
+    simulator.hold(setting.stream)
+    ticket = setting.stream.fill(setting.memory, 1)
+    closed, dropped = begun(ticket), begun(ticket)
+    assert setting.stream._core.awaits == 2
+    closed.close()
+    assert setting.stream._core.awaits == 1
+    del dropped
+    assert current_port().outstanding == 2  # the port refers to both until their completions have come
+    simulator.release(setting.stream)
+    await ticket
+    await until(lambda: current_port().outstanding == 0)
+    assert setting.stream._core.awaits == 0
+
+
+async def test_exception_thrown_into_an_await_is_raised_and_ends_it(setting: Setting) -> None:
+    simulator.hold(setting.stream)
+    ticket = setting.stream.fill(setting.memory, 1)
+    steps = begun(ticket)
+    with pytest.raises(KeyError, match="it"):
+        steps.throw(KeyError("it"))
+    assert setting.stream._core.awaits == 0
+    steps = begun(ticket)
+    with pytest.raises(TypeError, match="expected an exception"):
+        steps.throw("no exception")  # type: ignore[call-overload]
+    simulator.release(setting.stream)
+    await until(lambda: current_port().outstanding == 0)
+
+
+async def test_awaits_of_one_ticket_are_cancelled_alone(setting: Setting) -> None:
+    simulator.hold(setting.stream)
+    ticket = setting.stream.fill(setting.memory, 1)
+    first, second = (asyncio.ensure_future(wait_for(ticket)) for _ in range(2))
+    await turns()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert not second.done()
+    simulator.release(setting.stream)
+    await second
+
+
+async def test_task_that_is_cancelled_as_its_completion_comes_raises_only_the_cancellation(
+    setting: Setting,
+) -> None:
+    simulator.hold(setting.stream)
+    task = asyncio.ensure_future(wait_for(setting.stream.fill(setting.memory, 1)))
+    await until(lambda: lib.aio_device_waits(0) == 1)
+    simulator.release(setting.stream)
+    while lib.aio_device_waits(0):  # blocks the loop until the watcher has published the completion
+        pass
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: current_port().outstanding == 0)
+
+
+async def test_await_that_waits_forms_no_cycle_that_outlives_its_task(setting: Setting) -> None:
+    task = asyncio.ensure_future(wait_for(setting.stream.fill(setting.memory, 1)))
+    await task
+    last = weakref.ref(task)
+    gc.disable()
+    try:
+        del task
+        await asyncio.sleep(0)  # the loop's handle that woke this task refers to the other one
+        assert last() is None
+    finally:
+        gc.enable()
+
+
+async def test_await_of_failed_work_raises_a_new_error_each_time(setting: Setting) -> None:
+    simulator.fail_next(setting.stream, TASK_FAULT)
+    ticket = setting.stream.fill(setting.memory, 1)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(aioacl.DeviceFault) as caught:
+            await ticket
+        errors.append(caught.value)
+    assert errors[0] is not errors[1]
+
+
+async def test_stream_closed_while_an_await_of_failed_work_waits_warns_of_nothing(setting: Setting) -> None:
+    stream = await setting.device.create_stream()
+    simulator.hold(stream)
+    simulator.fail_next(stream, TASK_FAULT)
+    waiting = asyncio.ensure_future(wait_for(stream.fill(setting.memory, 1)))
+    await turns()
+    simulator.release(stream)
+    await stream.close()
+    with pytest.raises(aioacl.DeviceFault):
+        await waiting
+
+
+async def test_tickets_are_made_by_streams_only() -> None:
+    with pytest.raises(TypeError):
+        aioacl.Ticket(object(), 1)  # type: ignore[arg-type]
+    ticket = aioacl.Ticket.__new__(aioacl.Ticket)
+    with pytest.raises(RuntimeError, match="expected a ticket of a stream"):
+        await ticket
