@@ -168,7 +168,8 @@ static void mark(aio_stream *stream) {
 
 static void mark_if_due(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail), last = atomic_load(&stream->last_mark);
-    bool wanted = tail && atomic_load(&stream->wanted) == tail && last < tail;
+    bool unfinished = atomic_load(&stream->finished) < tail;
+    bool wanted = unfinished && atomic_load(&stream->wanted) == tail && last < tail;
     if (wanted || tail - last >= AIO_MARK_EVERY) {
         mark(stream);
     }

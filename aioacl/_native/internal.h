@@ -42,6 +42,7 @@ enum {
     AIO_MARK_EVERY = 256,
     AIO_RING = 2048, /* more than a queue has room for */
     AIO_ABORTS_KEPT = 1024,
+    AIO_WAITS_KEPT = 4,
     AIO_STACK_BYTES = 512 * 1024,
     AIO_ABORTERS = 16,
     AIO_EVENT_SYNC = 0x1 /* the flag of an event that can be waited for */
@@ -208,6 +209,8 @@ struct aio_stream {
     aio_stream *next_active;
     bool active;
     int64_t due_us;
+    int64_t waited_us[AIO_WAITS_KEPT]; /* how long the last waits took */
+    unsigned waits_ended;
 };
 
 /* Whether each failed task of the stream is reported, by a report that can be attributed to the stream. */

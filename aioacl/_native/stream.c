@@ -268,17 +268,33 @@ static bool lost_its_context(const aio_stream *stream, int code) {
     return true;
 }
 
+/* If a reset or an abort is the reason for a query's code, no task has failed. */
+static int answered(aio_stream *stream, int code) {
+    if (code && aio_stream_current(stream) && !lost_its_context(stream, code)) {
+        aio_stream_fail_waits(stream, code);
+    }
+    return code;
+}
+
 /* The end of a position without a mark is known only when the whole stream is idle. */
 static int ask(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
     if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position)) {
         code = ask_stream(stream);
     }
-    /* If a reset or an abort is the reason for the code, no task has failed. */
-    if (code && aio_stream_current(stream) && !lost_its_context(stream, code)) {
-        aio_stream_fail_waits(stream, code);
+    return answered(stream, code);
+}
+
+/* The same with one query, for a caller that does not need to know how far a busy stream is. */
+static int ask_once(aio_stream *stream, uint64_t position) {
+    aio_event *mark = aio_stream_mark_for(stream, position);
+    bool done = false;
+    if (!mark) {
+        return answered(stream, ask_stream(stream));
     }
-    return code;
+    int code = ask_mark(stream, mark, &done);
+    aio_event_drop(mark);
+    return answered(stream, code);
 }
 
 static bool is_known(aio_stream *stream, uint64_t position) {
@@ -393,7 +409,10 @@ int aio_stream_destroy(aio_stream *stream) {
 
 static aio_result poll_inside(aio_stream *stream, uint64_t position) {
     aio_result result;
-    aio_stream_advance(stream, position, false);
+    int code = atomic_load(&stream->finished) < position ? ask_once(stream, position) : 0;
+    if (code == 0 && atomic_load(&stream->finished) >= position) {
+        aio_stream_advance(stream, position, false);
+    }
     if (!aio_stream_has_bytes(stream)) {
         aio_stream_deliver(stream);
     }

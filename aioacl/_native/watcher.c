@@ -4,6 +4,10 @@
  * A blocking wait of the runtime is a busy loop that cannot be stopped. It returns wrong results after a reset
  * and crashes the process at exit, so the watcher never stays in one. Queries never block. The interval between
  * queries is proportional to the age of the wait, so the number of queries grows with the logarithm of the age.
+ * If the last waits of a stream took about the same time, the next wait probably takes it too. Then queries are
+ * rare until shortly before that time and frequent around it. A wait that ends earlier is noticed after at most
+ * half its time more.
+ *
  * Waits of a stream end in order, so only the first is queried. New waits come in through a lock-free list. All
  * other data in this file is used by the watcher only.
  *
@@ -22,6 +26,9 @@
 #include "internal.h"
 
 struct aio_pace aio_pace = {50, 20, 1000};
+
+/* Waits below ALIKE_FROM_US are not predicted. FIRST_US is the age of a predicted wait at its first query. */
+enum { ALIKE_FROM_US = 200, FIRST_US = 50 };
 
 enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000 };
 
@@ -58,6 +65,7 @@ void aio_stream_publish_ended(aio_stream *stream) {
     while (stream->tokens && aio_stream_over(stream, stream->tokens->position, &result)) {
         aio_token *token = stream->tokens;
         stream->tokens = token->next;
+        stream->waited_us[stream->waits_ended++ % AIO_WAITS_KEPT] = aio_now_us() - token->born_us;
         aio_publish(token, result);
     }
 }
@@ -70,8 +78,31 @@ void aio_stream_defer_waits(aio_stream *stream) {
     }
 }
 
+/* The range of the last waits of a stream. */
+typedef struct {
+    int64_t shortest_us, longest_us;
+} waits;
+
+/* Whether the last waits of the stream took about the same time, which is long enough to be worth it. */
+static bool are_alike(const aio_stream *stream, waits *last) {
+    *last = (waits){INT64_MAX, 0};
+    for (int i = 0; i < AIO_WAITS_KEPT; i++) {
+        int64_t took = stream->waited_us[i];
+        last->shortest_us = took < last->shortest_us ? took : last->shortest_us;
+        last->longest_us = took > last->longest_us ? took : last->longest_us;
+    }
+    return stream->waits_ended >= AIO_WAITS_KEPT && last->shortest_us >= ALIKE_FROM_US &&
+           last->longest_us <= last->shortest_us + last->shortest_us / 4;
+}
+
 static void activate(watcher *self, aio_stream *stream) {
-    stream->due_us = 0;
+    waits last;
+    bool known = are_alike(stream, &last);
+    if (!known) {
+        stream->due_us = 0;
+    } else if (!stream->active) {
+        stream->due_us = aio_now_us() + FIRST_US; /* the caller has just asked */
+    }
     if (stream->active) {
         return;
     }
@@ -123,17 +154,36 @@ static int64_t interval(int64_t age_us) {
     return share < shortest ? shortest : share > longest ? longest : share;
 }
 
+/* The time from a query of a wait of that age to the next query. */
+static int64_t pause(const aio_stream *stream, int64_t age_us) {
+    int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
+    waits last;
+    if (!are_alike(stream, &last) || age_us > last.longest_us + last.longest_us / 4) {
+        return interval(age_us);
+    }
+    int64_t around = last.shortest_us - last.shortest_us / 64;
+    if (age_us >= around) {
+        int64_t fine = last.shortest_us / 128;
+        return fine > shortest ? fine : shortest;
+    }
+    int64_t share = age_us < FIRST_US ? FIRST_US : age_us / 2;
+    return share < around - age_us ? share : around - age_us;
+}
+
 static void ask(aio_stream *stream, int64_t now_us) {
     aio_stream_advance(stream, stream->tokens->position, true);
     aio_stream_deliver(stream);
     aio_stream_publish_ended(stream);
     if (stream->tokens) {
-        stream->due_us = now_us + interval(now_us - stream->tokens->born_us);
+        stream->due_us = now_us + pause(stream, now_us - stream->tokens->born_us);
     }
 }
 
 /* A stream is queried early, in this round, if it is due within half of its own interval. */
 static bool is_due(const aio_stream *stream, int64_t now_us) {
+    if (now_us >= stream->due_us) {
+        return true;
+    }
     int64_t early = interval(now_us - stream->tokens->born_us) / 2;
     return stream->due_us - early <= now_us;
 }

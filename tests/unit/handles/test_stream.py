@@ -431,3 +431,13 @@ async def test_upload_has_at_most_four_chunks_in_flight(open_device: OpenDevice)
         simulator.release(stream)
         await uploading.outcome()
         assert simulator.calls("aclrtMemcpyAsync") == before + 6
+
+
+@pytest.mark.anyio
+async def test_work_after_finished_work_records_no_mark(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        before, tickets = simulator.calls("aclrtRecordEvent"), []
+        for _ in range(5):
+            tickets.append(stream.fill(memory, 1))
+            await tickets[-1]
+        assert simulator.calls("aclrtRecordEvent") == before
