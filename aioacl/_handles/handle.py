@@ -127,12 +127,13 @@ class Made(Unique, metaclass=Owned):
 class Handle(Made, HandleBase):
     """An object on a device. It belongs to the generation in which it was made."""
 
-    if not TYPE_CHECKING:  # the attributes are fields of HandleBase
+    if TYPE_CHECKING:
+        _born: Origin | None
+        _site: Site | None
+        _manager: Manager
+    else:  # the attributes are fields of HandleBase, which type checkers do not count as slots
         __slots__ = ()
     noun = "handle"
-    _born: Origin | None
-    _site: Site | None
-    _manager: Manager
 
     def __init__(self, manager: Manager, generation: int) -> None:
         self._manager = manager
