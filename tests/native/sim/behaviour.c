@@ -159,7 +159,7 @@ static void test_device_wait_blocks_creation(void) {
     until_waiting("aclrtCreateStream");
     until_waiting("aclrtDestroyStream");
     until_waiting("aclrtStreamAbort");
-    CHECK_RC(aclrtRecordEvent(setup.mark, setup.other), 107023); /* blocks until its abort gets the lock */
+    CHECK_RC(aclrtRecordEvent(setup.mark, setup.other), 107023); /* returns when the abort gets the lock */
     CHECK_RC(aclrtStreamQuery(setup.stuck, &status), 0);
     CHECK(status == ACL_STREAM_STATUS_NOT_READY && still_waits(&setup));
     CHECK_RC(aclrtRecordEvent(setup.missing, NULL), 0);
@@ -249,8 +249,8 @@ static aclrtStream failing(void *block, aclrtEvent mark) {
     return stream;
 }
 
-/* No stream continues until a call waits for unfinished work. Then only one of the ways of waiting reports the
- * failure. */
+/* The failed stream does not continue until a call waits for its unfinished work. A wait for the stream or the
+ * device returns the failure's code, once. A wait for an event does not return it. */
 static void test_a_failed_task(way_t way) {
     void *block = NULL;
     aclrtStream idle = NULL;

@@ -35,7 +35,7 @@ static void test_a_model_that_switches(void) {
     aclrtStream streams[STREAMS];
     aclrtStream runs = stream_new();
     aclmdlRI model = NULL;
-    int32_t *words = (int32_t *)words_new(4); /* the value, what it is compared with, what is written */
+    int32_t *words = (int32_t *)words_new(4); /* [0] is compared with [1], [2]; [4] or [5] is copied to [6] */
     CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
     for (int i = 0; i < STREAMS; i++) {
         streams[i] = stream_with(PERSISTENT);
@@ -100,8 +100,8 @@ static void test_copies_are_not_part_of_the_model(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* A capture in any mode cannot contain such a copy. A capture of another stream may forbid the copy, and that
- * capture continues. */
+/* A copy of pageable memory cannot be captured in any mode. While one stream is captured, the copy is also
+ * refused on other streams, except in relaxed mode. A refused copy does not end the capture. */
 static void test_captures(void) {
     aclrtStream stream = stream_new();
     aclrtStream other = stream_new();

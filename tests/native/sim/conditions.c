@@ -371,7 +371,7 @@ int main(void) {
     test_a_capture_that_ends_too_early();
     test_a_capture_that_fails_inside();
     test_a_context_that_ends();
-    CHECK(stats().violations == 2); /* the two uses of dead condition handles */
+    CHECK(stats().violations == 2); /* the two uses of destroyed condition handles */
     test_handles_that_are_refused();
     test_tasks_that_are_refused();
     test_a_value_that_is_freed_from_outside();

@@ -187,7 +187,8 @@ static void test_a_dropped_execution(void) {
     setup_end(&setup);
 }
 
-/* Each of the two flags is fixed by its first use, even if the call is refused for another reason. */
+/* An event has one flag for records and one for waits. The first use fixes the flag, even if that call is
+ * refused for another reason. */
 static void test_flags_that_change(void) {
     aclrtStream stream = stream_new();
     aclrtEvent event = event_new(1);
@@ -211,7 +212,8 @@ static void test_flags_that_change(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* Graphs and streams outside can share only events of the new mode with exactly the flag for streams. */
+/* Graphs and streams outside can share only events that aclrtCreateEventExWithFlag has created with exactly the
+ * flag 1. */
 static void test_events_for_one_side(void) {
     static const uint32_t others[] = {0x8, 0x9, 0x3};
     aclrtStream stream = stream_new();

@@ -97,7 +97,8 @@ static void test_one_wake(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* A long callback delays its stream, and a reset waits for the callback. */
+/* While a callback runs, its stream does not continue. Destroying the stream by force waits for the callback.
+ */
 static void test_reset_during_callback(void) {
     char *block = block_made();
     for (int i = 0; i < 20; i++) {

@@ -41,7 +41,8 @@ static void *ask_main(void *failed) {
     return NULL;
 }
 
-/* A rule with a chance fires for the same matches in every order of the threads. */
+/* A rule with a probability counts the calls of all threads. About half of the calls fail, as often as the rule
+ * has fired. Meanwhile other rules are added and removed. */
 static void test_chance_with_several_threads(void) {
     atomic_int failed = 0;
     uint64_t hits = 0;

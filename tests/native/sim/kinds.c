@@ -40,7 +40,8 @@ static aclrtFuncHandle function_made(aclrtBinHandle *binary) {
 
 static atomic_int own_reported;
 
-/* The launch's own callback runs last, on the same thread, while the stream is still stopped. */
+/* The callback of the kernel's binary runs after the other callbacks, on the same thread, while the stream is
+ * still stopped. */
 static void on_kernel(aclrtExceptionInfo *info, void *count) {
     CHECK(aclrtGetErrorCodeFromExceptionInfo(info) == 507015 && aclsim_pending(stream) == 1);
     atomic_store(&own_reported, atomic_load((atomic_int *)count));

@@ -58,7 +58,8 @@ static void check_works(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* While a reset tears down the primary context, its callbacks get neither the device nor a context. */
+/* While a reset tears down the primary context, its callbacks can neither set the device nor create a context.
+ */
 static void test_within_a_reset(action_t action, int at_device, int at_stream) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);

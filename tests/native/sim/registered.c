@@ -208,7 +208,7 @@ static void test_memory_beside_others(void) {
     free(heap);
 }
 
-/* Read-only memory stays read-only, on both sides. */
+/* Read-only memory stays read-only, at the host address and at the device address. */
 static void test_read_only(void) {
     int32_t *host = client_pages(BYTES, MAP_PRIVATE);
     number(host, 1);

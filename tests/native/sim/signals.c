@@ -90,8 +90,8 @@ static void test_wait_sees_copies_and_host(void) {
     CHECK_RC(aclrtDestroyStream(copying), 0);
 }
 
-/* The simulator is not notified of a host thread's writes, and time for polling does not pass on the virtual
- * clock. */
+/* The simulator is not notified when a host thread writes the value, so it polls. It polls in real time, so the
+ * wait ends although the virtual clock is stopped. */
 static void test_wait_sees_the_host_while_the_clock_is_stopped(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = device_words(1);

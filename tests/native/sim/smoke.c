@@ -1,4 +1,5 @@
-/* The controls, the journal and memory of the simulator. No test sleeps; they hold, release and query. */
+/* The controls, the journal and memory of the simulator. No test sleeps. Instead, the tests hold and release
+ * streams, and query them. */
 #include <string.h>
 
 #include "sim_test.h"

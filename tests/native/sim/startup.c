@@ -75,7 +75,7 @@ static void test_good_files(void) {
     CHECK_RC(init_with(text), 0);
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclInit(NULL), 0);
-    /* finalizing does not end live objects */
+    /* finalizing does not destroy objects */
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
@@ -110,7 +110,8 @@ static aclError body_take_text(void *unused) {
     return text != NULL && strstr(text, "devPtr") != NULL ? 0 : 1;
 }
 
-/* Whether an error of another thread is in this thread's text, and whether a third thread can fetch it. */
+/* A call fails on one thread, and a second thread fetches the error text. The second thread gets the text only
+ * if `together` is true. The main thread never gets it. */
 static void test_error_texts(const char *mode, bool together) {
     call_t call;
     char text[64];
@@ -121,7 +122,7 @@ static void test_error_texts(const char *mode, bool together) {
     CHECK(call_join(&call) == 100000);
     call_start(&call, body_take_text, NULL);
     CHECK(call_join(&call) == (together ? 0 : 1));
-    CHECK(aclGetRecentErrMsg() == NULL); /* the text has already been fetched */
+    CHECK(aclGetRecentErrMsg() == NULL); /* the text is another thread's, or has been fetched */
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
 }

@@ -238,7 +238,7 @@ static void test_host_function_holds_reset(void) {
     CHECK(call_join(&reset) == 0);
     CHECK(call_join(&set) == 0);
     CHECK(aclsim_retain_count(0) == 1);
-    CHECK_RC(aclrtSynchronizeStream(NULL), 107002); /* call_start looked up the context in the reset */
+    CHECK_RC(aclrtSynchronizeStream(NULL), 107002); /* call_start looked for a context during the reset */
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtResetDevice(0), 0);
 }

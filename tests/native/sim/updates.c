@@ -82,8 +82,8 @@ static void test_groups_of_everything(void) {
     CHECK_RC(aclrtDestroyStream(updater), 0);
 }
 
-/* The execution waits for the event, so it has not reached the group. It runs the tasks with which the group is
- * updated now. */
+/* The group is updated while the graph's execution waits for the event, so the execution has not reached the
+ * group yet. It then runs the new tasks. */
 static void test_an_update_of_what_runs(void) {
     aclrtStream stream = stream_new();
     aclrtStream updater = stream_new();

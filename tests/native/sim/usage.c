@@ -124,7 +124,7 @@ static void test_nothing_is_called_after_finalize(void) {
     check_quiet();
 }
 
-/* Libraries that have not initialised ACL are not affected. */
+/* After the last reference to ACL has ended, libraries that have not initialised ACL may still call it. */
 static void test_the_last_reference_does_not_affect_other_libraries(void) {
     CHECK_RC(aclInit(NULL), 100002);
     CHECK_RC(aclFinalizeReference(NULL), 0);

@@ -76,7 +76,8 @@ static aclError sync_device_limited(aclrtStream stream) {
     return aclrtSynchronizeDeviceWithTimeout(10000);
 }
 
-/* Synchronizes another stream. The executor may have finished its work, but the host has not seen that yet. */
+/* Synchronizes a stream other than the failed one. In half of the rounds its work is done before, but the host
+ * has not seen that yet. */
 static void test_synchronizing(void) {
     aclError (*const calls[])(aclrtStream) = {aclrtSynchronizeStream, sync_stream_limited, sync_device,
                                               sync_device_limited};
@@ -107,7 +108,7 @@ static void test_events(void) {
         while (i % 2 == 0 && aclsim_pending(other) > 0) {
             sched_yield();
         }
-        wakes_before = aclsim_wakes(0); /* the 64th task of `other` also wakes */
+        wakes_before = aclsim_wakes(0); /* the 64th task of `other` also wakes it */
         CHECK(!old_complete(old));      /* not complete, even if the device has finished */
         check_woken();
     }
@@ -201,7 +202,8 @@ static void launch(aclrtStream stream) {
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &args, sizeof args, NULL, 0), 0);
 }
 
-/* Only a kernel's failure is found without a call. On the virtual clock, one second passes at once. */
+/* Without a call, only the failure of a kernel is found: the monitor finds it one second later. With the
+ * virtual clock, the test lets this second pass at once. */
 static void test_monitor(void) {
     aclrtStream kernels = stream_made();
     stop();
