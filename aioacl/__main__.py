@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
-import json
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aioacl import __version__
 from aioacl._base.errors import AclError, LibraryConflict
 from aioacl._cli import UserError, demo, devices, doctor, selftest, simulator
+from aioacl._cli._screen import OutputError, put, put_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,36 +38,58 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status."""
+    _replace_closed_stderr()
+    if _is_closed(sys.stdout):
+        return _complain(
+            "expected an open stdout, got a closed one; redirect it to a file or to /dev/null", FAILED
+        )
     _let_any_name_be_printed()
+    try:
+        try:
+            return _parse_and_run(argv)
+        finally:
+            put("", flush=True)
+    except OutputError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
+        return PIPE_CLOSED if error.errno == errno.EPIPE else _complain(error.strerror, FAILED)
+
+
+def _parse_and_run(argv: Sequence[str] | None) -> int:
     arguments = make_parser().parse_args(argv)
     if arguments.run is None:
         arguments.parser.print_help(sys.stderr)
         return MISUSED
-    try:
-        return _run(arguments.run, arguments)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+    return _run(arguments.run, arguments)
 
 
 def _run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     try:
-        status = command(arguments)
-        sys.stdout.flush()
+        return command(arguments)
     except (UserError, LibraryConflict) as error:
         if getattr(arguments, "json", False):
-            print(json.dumps({"error": str(error)}))
+            put_json({"error": str(error)})
         return _complain(error, MISUSED)
     except AclError as error:
         return _complain(error, FAILED)
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
-    return status
 
 
 def _complain(problem: object, status: int) -> int:
-    print(f"aioacl: {problem}", file=sys.stderr)
+    with suppress(OSError):  # then the exit status is all that can be reported
+        print(f"aioacl: {problem}", file=sys.stderr)
     return status
+
+
+def _is_closed(stream: object) -> bool:
+    """Whether Python started without the stream's descriptor; it then sets the stream to None."""
+    return stream is None
+
+
+def _replace_closed_stderr() -> None:
+    """Discards what is written to a closed stderr; `print` would write it to stdout instead."""
+    if _is_closed(sys.stderr):
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - it is open until the process ends
 
 
 def _let_any_name_be_printed() -> None:

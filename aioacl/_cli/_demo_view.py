@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
-from aioacl._cli._screen import BOLD, DIM, YELLOW, Screen
+from aioacl._cli._screen import BOLD, DIM, YELLOW, Screen, put
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -109,8 +109,7 @@ class Live:
             for text, style in rows[: lines - 1]
         ]
         text = "".join(f"\033[K{row}\n" for row in shown)
-        self._screen.stream.write(f"{up}\r{text}\033[J")
-        self._screen.stream.flush()
+        put(f"{up}\r{text}\033[J", self._screen.stream, flush=True)
         self._drawn = len(shown)
 
 
@@ -150,8 +149,7 @@ class Lines:
             )
 
     def _line(self, text: str) -> None:
-        self._screen.line(text)
-        self._screen.stream.flush()
+        put(f"{text}\n", self._screen.stream, flush=True)
 
 
 class Silent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -31,7 +32,7 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Writes one line."""
-        print(text.rstrip(), file=self.stream)
+        put(f"{text.rstrip()}\n", self.stream)
 
     def heading(self, text: str) -> None:
         """Writes a title, and a line of dashes below the title."""
@@ -52,6 +53,26 @@ class Screen:
         self.line(self.paint(before, *styles) + lines[0])
         for line in lines[1:]:
             self.line(" " * len(before) + line)
+
+
+class OutputError(OSError):
+    """A write to stdout or stderr failed; any other OSError comes from the work of the command."""
+
+
+def put(text: str, stream: TextIO | None = None, *, flush: bool = False) -> None:
+    """Writes a text, by default to stdout. Raises OutputError if that fails."""
+    stream = sys.stdout if stream is None else stream
+    try:
+        stream.write(text)
+        if flush:
+            stream.flush()
+    except OSError as error:
+        raise OutputError(error.errno, f"{stream.name.strip('<>')}: {error.strerror}") from error
+
+
+def put_json(found: object) -> None:
+    """Writes an object to stdout as JSON on one line."""
+    put(f"{json.dumps(found)}\n")
 
 
 def _can_show(stream: TextIO, text: str) -> bool:
@@ -89,5 +110,4 @@ class Bar:
             self._write("\r\033[K")
 
     def _write(self, text: str) -> None:
-        self._screen.stream.write(text)
-        self._screen.stream.flush()
+        put(text, self._screen.stream, flush=True)

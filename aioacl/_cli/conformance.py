@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from argparse import ArgumentTypeError
 from collections import Counter
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._cli import UserError
 from aioacl._cli._library import add_option
-from aioacl._cli._screen import BOLD, GREEN, RED, YELLOW, Bar, Screen
+from aioacl._cli._screen import BOLD, GREEN, RED, YELLOW, Bar, Screen, put_json
 from aioacl._conformance._runner import run as run_vectors
 from aioacl._conformance._runner import trial
 from aioacl._conformance._vectors import RELEASES, BadVector, Outcome, Vector, load, too_new
@@ -81,7 +80,7 @@ def run(arguments: Namespace) -> int:
     outcomes += _played([each for each in vectors if id(each) not in skipped], library, arguments.jobs)
     counts = {status: sum(outcome.status == status for outcome in outcomes) for status in STATUSES}
     if arguments.json:
-        print(json.dumps({"library": library, **counts, "total": len(outcomes), **_details(outcomes)}))
+        put_json({"library": library, **counts, "total": len(outcomes), **_details(outcomes)})
     else:
         _show(outcomes, counts, Screen())
     return 1 if counts["failed"] else 0

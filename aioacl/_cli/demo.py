@@ -22,7 +22,7 @@ from aioacl._cli._demo_lag import compare
 from aioacl._cli._demo_report import Outcome, as_json, show
 from aioacl._cli._demo_view import REFRESH_SECONDS, view_for
 from aioacl._cli._library import add_option, load_or_explain
-from aioacl._cli._screen import Screen
+from aioacl._cli._screen import OutputError, Screen, put
 from aioacl._device import open_device
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run(arguments: Namespace) -> int:
     with view_for(Screen(sys.stderr), Screen(), json=arguments.json) as view:
         outcome = _unwrapped(lambda: anyio.run(_demonstrate, plan, view))
     if arguments.json:
-        print(as_json(outcome))
+        put(f"{as_json(outcome)}\n")
     else:
         show(outcome, Screen())
     return 0 if outcome.well else 1
@@ -119,7 +119,7 @@ def _unwrapped(work: Callable[[], Outcome]) -> Outcome:
 
 
 def _first_reportable(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    found: BaseException | None = group.subgroup((UserError, AclError))
+    found: BaseException | None = group.subgroup((UserError, AclError, OutputError))
     while isinstance(found, BaseExceptionGroup):
         inner: tuple[BaseException, ...] = found.exceptions
         found = inner[0]

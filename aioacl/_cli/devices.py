@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.codes import lookup
 from aioacl._base.ffi import ffi, lib
 from aioacl._cli._library import add_option, described, load_or_explain
-from aioacl._cli._screen import GREEN, YELLOW, Screen
+from aioacl._cli._screen import GREEN, YELLOW, Screen, put_json
 from aioacl._device import list_devices
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def run(arguments: Namespace) -> int:
         {"index": each.index, "soc": each.soc, "status": status_of(each.index)} for each in list_devices()
     ]
     if arguments.json:
-        print(json.dumps({"backend": info.backend, "path": info.path, "devices": found}))
+        put_json({"backend": info.backend, "path": info.path, "devices": found})
     else:
         _show(described(info), found, Screen())
     return 0

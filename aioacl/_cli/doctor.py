@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from aioacl._base.errors import LibraryNotFound
 from aioacl._cli._doctor_facts import Facts, ask_runtime, look_at_library, look_at_limits, look_at_python
 from aioacl._cli._doctor_visible import meaning, mistakes
 from aioacl._cli._library import add_option, load
-from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Screen
+from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Screen, put_json
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -45,7 +44,7 @@ def run(arguments: Namespace) -> int:
     """Prints the report; returns 0 if devices can be used, else 1."""
     facts = examine(arguments.library)
     if arguments.json:
-        print(json.dumps({"ok": not facts.problems, **asdict(facts)}))
+        put_json({"ok": not facts.problems, **asdict(facts)})
     else:
         _show(facts, Screen())
     return 1 if facts.problems else 0

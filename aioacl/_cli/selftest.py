@@ -6,7 +6,6 @@ runtime that crashes or hangs is reported as a line in the table.
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentTypeError
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base.errors import LibraryNotFound
 from aioacl._cli import UserError
 from aioacl._cli._library import add_option, in_one_line
-from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Bar, Screen
+from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Bar, Screen, put_json
 from aioacl._selftest._records import Assumption, Family, Verdict
 from aioacl._selftest._runner import Library, Request, identify
 from aioacl._selftest._runner import run as run_checks
@@ -89,7 +88,7 @@ def run(arguments: Namespace) -> int:
         _warn(request.device)
     verdicts = _tried(request, chosen) if not library.problem else _not_loaded(library, chosen)
     if arguments.json:
-        print(json.dumps(_record(library, request, verdicts)))
+        put_json(_record(library, request, verdicts))
     else:
         _show(library, request, families, verdicts, Screen())
     return 1 if _count(verdicts, "broken") else 0

@@ -8,7 +8,6 @@ at the same time, even while a program loads from it.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 import stat
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import __version__
 from aioacl._cli import UserError, conformance
-from aioacl._cli._screen import Screen
+from aioacl._cli._screen import Screen, put, put_json
 from aioacl.simulator import include_dir, library_path
 from aioacl.simulator._releases import NEWEST, RELEASES, functions, newer_than, runtime_path
 
@@ -83,13 +82,11 @@ def run(arguments: Namespace) -> int:
     except OSError as error:
         raise UserError(f"{error.filename or 'the cache'}: {error.strerror or error}") from error
     if arguments.json:
-        print(
-            json.dumps({"folder": str(folder), "library": LIBRARY, "links": LINKS, **_extent(arguments.cann)})
-        )
+        put_json({"folder": str(folder), "library": LIBRARY, "links": LINKS, **_extent(arguments.cann)})
         return 0
     if sys.stdout.isatty():
         Screen().line("The folder for the LD_LIBRARY_PATH of any ACL program:")
-    print(folder)
+    put(f"{folder}\n")
     return 0
 
 

@@ -1,0 +1,96 @@
+"""The commands when stdout or stderr cannot be written to: one line, an exit status, and no traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-X", "dev", "-W", "error", "-m", "aioacl"]
+WITH_CLOSED = """
+import os, sys
+os.close(int(sys.argv[1]))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+COMMANDS = [
+    ("demo",),
+    ("demo", "--json"),
+    ("doctor",),
+    ("doctor", "--json"),
+    ("simulator", "dir"),
+    ("--help",),
+]
+
+
+def arguments(command: tuple[str, ...], folder: Path) -> list[str]:
+    """The command; the demo gets one small file."""
+    if command[0] != "demo":
+        return [*COMMAND, *command]
+    (folder / "file").write_bytes(b"x" * 5000)
+    return [*COMMAND, *command, "--input", str(folder / "file"), "--tasks", "2"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "AIOACL_SIM_COPY_LATENCY_US": "50", "XDG_CACHE_HOME": str(folder)}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_full_device_as_stdout_gives_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            arguments(command, tmp_path),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(tmp_path),
+        )
+    assert (done.returncode, done.stderr) == (1, "aioacl: stdout: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each != ("--help",)])
+def test_closed_pipe_as_stdout_gives_no_error(command: tuple[str, ...], tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        done = subprocess.run(
+            arguments(command, tmp_path),
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(tmp_path),
+        )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def with_closed(descriptor: int, command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs a command in a process that starts without a descriptor."""
+    return subprocess.run(
+        [sys.executable, "-c", WITH_CLOSED, str(descriptor), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(folder),
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_closed_stdout_gives_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = with_closed(1, arguments(command, tmp_path), tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("aioacl: expected an open stdout, got a closed one; ")
+
+
+def test_closed_stderr_leaves_only_the_object_on_stdout(tmp_path: Path) -> None:
+    done = with_closed(2, arguments(("demo", "--json"), tmp_path), tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["mismatches"] == 0
+
+
+def test_complaint_is_not_written_to_stdout_instead_of_a_closed_stderr(tmp_path: Path) -> None:
+    done = with_closed(2, [*COMMAND, "demo", "--input", "/nowhere"], tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
