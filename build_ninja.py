@@ -274,10 +274,11 @@ def run_ninja(plan: str, lock: int) -> None:
     write_if_changed(ROOT / file, plan)
     digests = touch_changed()
     command = [ninja(), "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
-    if not sys.stderr.isatty():
+    output = subprocess.DEVNULL if sys.stderr is None else sys.stderr.fileno()  # it is None if it was closed
+    if sys.stderr is None or not sys.stderr.isatty():
         command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
     # The output of ninja goes to stderr: stdout belongs to the command that needed the build.
-    if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock], stdout=sys.stderr.fileno()).returncode:
+    if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock], stdout=output).returncode:
         raise CompileError("ninja failed; see the compiler's or linker's output above")
     (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
 

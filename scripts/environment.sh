@@ -109,10 +109,22 @@ install() {
     installation "$1" >"$installed"
 }
 
+# Python decodes the paths of an installation by the locale, also in its UTF-8 mode. It would not start from .venv.
+must_decode_path() {
+    case $root in
+        *[!\ -~]*) ;;
+        *) return 0 ;;
+    esac
+    charmap=$(locale charmap 2>/dev/null) || return 0
+    [ "$charmap" = UTF-8 ] || die "expected a UTF-8 locale for the path $root, got one of $charmap." \
+        "  Set LC_ALL=C.UTF-8, or move the clone to a path of ASCII characters."
+}
+
 # environment EXTRA: makes sure that .venv has aioacl, built from this tree, and the packages of the extra ("": none).
 # An installation with an extra is also used if no extra is requested. After an edit of C sources only these are built.
 # A second call in the same tree waits for the first, if flock (util-linux) is installed.
 environment() {
+    must_decode_path
     mkdir -p "$root/build"
     exec 9>"$root/build/environment.lock"
     ! command -v flock >/dev/null || flock 9

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,18 @@ def test_source_that_is_restored_with_an_older_time_is_built_again(
     os.utime(simulator / "e.c", ns=(0, 0))
     build_ninja.touch_changed()
     assert (simulator / "e.c").stat().st_mtime_ns == 0
+
+
+@pytest.mark.process
+def test_build_works_with_a_closed_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
+    monkeypatch.setattr(build_ninja, "touch_changed", dict)
+    monkeypatch.setattr(build_ninja, "ninja", lambda: "true")
+    monkeypatch.setattr(sys, "stderr", None)
+    read, write = os.pipe()
+    try:
+        build_ninja.run_ninja("", read)
+    finally:
+        os.close(read)
+        os.close(write)
+    assert (tmp_path / build_ninja.build_folder() / "digests.json").exists()

@@ -1,0 +1,44 @@
+"""scripts/environment.sh, which ./demo and ./test source: what it refuses before it changes anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.process
+
+
+def started(folder: Path, locale: str) -> subprocess.CompletedProcess[str]:
+    """Sources the script of a clone in that folder, with a Python that does not exist, and makes the environment."""
+    (folder / "scripts").mkdir(parents=True)
+    shutil.copy2(ROOT / "scripts" / "environment.sh", folder / "scripts")
+    program = 'root=$1; . "$root/scripts/environment.sh"; environment ""'
+    return subprocess.run(
+        ["sh", "-c", program, "sh", str(folder)],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        env={"PATH": os.environ["PATH"], "LC_ALL": locale, "PYTHON": "no-such-python"},
+    )
+
+
+def test_path_that_the_locale_cannot_decode_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "p\u00e4th"
+    done = started(folder, "C")
+    assert done.returncode == 1
+    assert "expected a UTF-8 locale for the path" in done.stderr
+    assert "Set LC_ALL=C.UTF-8" in done.stderr
+    assert sorted(path.name for path in folder.iterdir()) == ["scripts"]
+
+
+@pytest.mark.parametrize(("name", "locale"), [("path", "C"), ("p\u00e4th", "C.UTF-8")])
+def test_path_that_the_locale_can_decode_is_accepted(tmp_path: Path, name: str, locale: str) -> None:
+    done = started(tmp_path / name, locale)
+    assert "expected a UTF-8 locale" not in done.stderr
+    assert "aioacl needs Python 3.11 or later" in done.stderr
