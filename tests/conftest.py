@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selection.mark(items)
     if config.getoption("--aioacl-waits") == "watch":
         return
-    skip = pytest.mark.skip(reason="the test measures threads and CPU of the watcher")
+    skip = pytest.mark.skip(reason="the test measures the watcher")
     for item in items:
         if item.get_closest_marker("watch_only"):
             item.add_marker(skip)

@@ -61,13 +61,13 @@ class OutputError(OSError):
 
 def put(text: str, stream: TextIO | None = None, *, flush: bool = False) -> None:
     """Writes a text, by default to stdout. Raises OutputError if that fails."""
-    stream = sys.stdout if stream is None else stream
+    output: TextIO = sys.stdout if stream is None else stream
     try:
-        stream.write(text)
+        output.write(text)
         if flush:
-            stream.flush()
+            output.flush()
     except OSError as error:
-        raise OutputError(error.errno, f"{stream.name.strip('<>')}: {error.strerror}") from error
+        raise OutputError(error.errno, f"{output.name.strip('<>')}: {error.strerror}") from error
 
 
 def put_json(found: object) -> None:

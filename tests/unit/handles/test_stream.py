@@ -434,6 +434,7 @@ async def test_upload_has_at_most_four_chunks_in_flight(open_device: OpenDevice)
 
 
 @pytest.mark.anyio
+@pytest.mark.watch_only  # a thread that waits needs a mark for each wait
 async def test_work_after_finished_work_records_no_mark(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         before, tickets = simulator.calls("aclrtRecordEvent"), []
