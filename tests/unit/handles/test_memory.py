@@ -15,7 +15,18 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import FAULT, PATIENCE_SECONDS, Raised, Waiting, hanging, no_call, turns, until, until_now
+from tests.kit import (
+    FAULT,
+    PATIENCE_SECONDS,
+    Raised,
+    Waiting,
+    enqueue_in_python,
+    hanging,
+    no_call,
+    turns,
+    until,
+    until_now,
+)
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -274,8 +285,9 @@ async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_
 
 
 def test_close_waits_for_the_later_of_two_uses_registered_in_reverse_order(
-    open_device: OpenDevice,
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    enqueue_in_python(monkeypatch)  # in C, no handler runs between the call and the position
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
 

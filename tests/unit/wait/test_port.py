@@ -78,7 +78,7 @@ async def test_wait_is_refused_or_completes_or_times_out(anyio_backend_name: str
     await wait_in_turns(answers, late)
     assert (answers, late) == (EXPECTED, [1])
     assert type(current_port()).__name__ == KINDS[anyio_backend_name]
-    assert len(current_port()._waits) == 1  # the endless wait, which may still get its completion
+    assert current_port().outstanding == 1  # the endless wait, which may still get its completion
 
 
 def test_wait_on_a_plain_thread_is_refused_or_completes_or_times_out() -> None:
