@@ -237,5 +237,5 @@ class _Unraisable:
 
 
 def report(error: BaseException) -> None:
-    """Passes an error that no call can raise to sys.unraisablehook."""
+    """Calls sys.unraisablehook with an error that no call can raise."""
     _Unraisable(error)

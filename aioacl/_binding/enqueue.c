@@ -114,7 +114,8 @@ static PyObject *new_ticket(core_object *core, uint64_t position, PyObject *call
 static PyObject *raise_refusal(const handle_object *stream, core_object *core, aio_result result,
                                PyObject *call) {
     int32_t code = aio_code(result);
-    if (code == AIO_DRAINING_NOW || code == AIO_EVENT_FAILED) { /* refused before ACL; Python has the rest */
+    if (code == AIO_DRAINING_NOW ||
+        code == AIO_EVENT_FAILED) { /* ACL was not called; Python repeats the call or raises */
         Py_RETURN_NONE;
     }
     PyObject *number = PyLong_FromLong(code);

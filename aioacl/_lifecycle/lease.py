@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object | None:
-    """Removes the holder that leaves now from `entered`, and returns it.
+    """Finds the holder that is leaving, removes it from `entered` and returns it.
 
     The holder can differ from the caller, because another task may close the generator that entered the lease. Returns
     None if the caller is not in `entered`: it entered another share of the lease, or has left already.

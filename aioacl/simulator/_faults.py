@@ -391,7 +391,7 @@ def set_seed(seed: SupportsIndex) -> None:
 
 
 def release_key(key: str) -> None:
-    """Lets the calls that hang with a key continue.
+    """Ends the hang of each call that hangs under the given key.
 
     Args:
         key: the key of `hang` or `block_record`. A hang without a key has the name of its function as its key.

@@ -79,7 +79,7 @@ class Finding:
 
 
 class AuditFailed(AssertionError):
-    """An audit found resources that were left behind, or violated rules of ACL.
+    """An audit found resources that were left behind, or violations of rules of ACL.
 
     Attributes:
         findings: the problems, each a Finding.

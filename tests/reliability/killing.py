@@ -163,7 +163,10 @@ class Noticed(Exception):
 
 
 def _in_a_thread(error: BaseException) -> bool:
-    """Whether this is an error of a thread that pytest raised at its own end. Such an error belongs to no test."""
+    """Whether pytest raised this error when it ended, because a thread had raised an exception.
+
+    Such an error belongs to no test.
+    """
     warning = pytest.PytestUnhandledThreadExceptionWarning
     return isinstance(error, warning) or (
         isinstance(error, BaseExceptionGroup) and error.subgroup(warning) is not None

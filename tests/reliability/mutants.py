@@ -352,7 +352,7 @@ def bug_job(patch: Patch, copies: Copies, engine: rebuilt.Engine | None, place: 
 
 
 def chosen_bugs(scale: Scale, seed: int) -> dict[str, list[Patch]]:
-    """Returns the bugs with tests of their own that are tried at a scale, by kind."""
+    """Returns, by kind, the bugs to try at a scale. Each of these bugs has its own tests."""
     bugs, small_bugs = patches("bug"), patches("small")
     if scale is Scale.QUICK:
         return {"protocol bugs": [one for one in bugs if one.name in QUICK_BUGS]}

@@ -1,4 +1,4 @@
-/* Numbers of the types that device memory holds. */
+/* Reads and writes numbers in device memory, in the data types of ACL. */
 #ifndef ACLSIM_NUMBER_H
 #define ACLSIM_NUMBER_H
 
