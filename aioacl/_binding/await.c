@@ -19,6 +19,7 @@
 #include "binding.h"
 
 #define KEY_OF_AWAIT (UINT64_C(1) << 63)
+#define KICK 0 /* as in aioacl/_wait/port.py */
 
 enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, LOOPS = 8, TAKEN_AT_ONCE = 256 };
 
@@ -604,7 +605,7 @@ static PyObject *awaits_drain(PyObject *object, PyObject *Py_UNUSED(ignored)) {
         PyObject *done = PyObject_CallMethodObjArgs(object, names._deliver_came, NULL);
         if (done == NULL) { /* Ctrl-C has interrupted it, or a delivery has failed: the reader runs once more */
             keep_error(&first);
-            aio_port_post(((awaits_object *)object)->port, 0, 0);
+            aio_port_post(((awaits_object *)object)->port, KICK, 0);
         }
         Py_XDECREF(done);
     }

@@ -216,7 +216,8 @@ static int drop_uses(in_flight_object *reference) {
     return 0;
 }
 
-/* The first reference of the deque, a new reference to it; NULL if there is none, or with an exception. */
+/* Returns the InFlight object at that index of the deque, as a new reference. Returns NULL without an exception
+ * if the deque is shorter. */
 static in_flight_object *reference_at(const core_object *core, Py_ssize_t index) {
     PyObject *first = PySequence_GetItem(core->in_flight, index);
     if (first == NULL && PyErr_ExceptionMatches(PyExc_IndexError)) {

@@ -3,9 +3,9 @@
 The in-flight references name the objects that the device still uses. A reference is taken before the call to C. So the
 reference can be found at any moment, by `close()` on another thread, by a signal handler, and after a Ctrl-C. A
 reference is dropped when the work that needs it is known to be done. Each wait that ends drops such references. Each
-enqueue does so too if there are more than MANY_IN_FLIGHT references. The maintenance thread drops them after a reset,
-after the close of the device, and when the watcher wakes it. The watcher wakes it at most ten times a second, when work
-that nothing awaits is done.
+enqueue does so too if there are many references (`release_if_many` in aioacl/_binding/handles.c). The maintenance
+thread drops them after a reset, after the close of the device, and when the watcher wakes it. The watcher wakes it at
+most ten times a second, when work that nothing awaits is done.
 
 No lock guards the references. A signal handler that interrupts one of these functions may enqueue too, and would wait
 forever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be
