@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -38,17 +39,22 @@ def environment(folder: Path) -> dict[str, str]:
     return {**inherited, "AIOACL_SIM_COPY_LATENCY_US": "50", "XDG_CACHE_HOME": str(folder)}
 
 
+def with_stdout(file: IO[str], command: tuple[str, ...], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs a command whose stdout is that file."""
+    return subprocess.run(
+        arguments(command, folder),
+        stdout=file,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=environment(folder),
+    )
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_full_device_as_stdout_gives_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            arguments(command, tmp_path),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env=environment(tmp_path),
-        )
+        done = with_stdout(full, command, tmp_path)
     assert (done.returncode, done.stderr) == (1, "aioacl: stdout: No space left on device\n")
 
 
@@ -57,14 +63,7 @@ def test_closed_pipe_as_stdout_gives_no_error(command: tuple[str, ...], tmp_path
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as pipe:
-        done = subprocess.run(
-            arguments(command, tmp_path),
-            stdout=pipe,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env=environment(tmp_path),
-        )
+        done = with_stdout(pipe, command, tmp_path)
     assert (done.returncode, done.stderr) == (141, "")
 
 
