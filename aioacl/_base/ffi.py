@@ -45,6 +45,7 @@ from aioacl._await import (  # after the module is loaded
     enqueue_fill,
     enqueue_record,
     enqueue_wait_event,
+    in_trio,
     record_version,
 )
 from aioacl._await import bind as bind_awaits
@@ -71,6 +72,7 @@ __all__ = [
     "failure",
     "ffi",
     "generation_of",
+    "in_trio",
     "lib",
     "make_pass",
     "name_of_function",

@@ -58,32 +58,45 @@ static struct {
 
 static PyTypeObject *await_type, *awaits_type;
 static PyObject *running_loop, *current_port, *must_not_be_forked, *invalid_state;
+static PyObject *in_run;  /* trio.lowlevel.in_trio_run; NULL: trio is not imported yet */
+static PyObject *library; /* sniffio.thread_local, whose name is "trio" within the turns of a trio run */
 
 /* --- the loop of this thread ----------------------------------------------------------------------------- */
 
-/* Returns 1 in a trio run, 0 elsewhere, -1 with an exception. While another thread imports trio, the module
- * has no attributes yet, and no run exists. */
-static int in_trio(void) {
-    PyObject *trio = PyImport_GetModule(names.trio);
-    if (trio == NULL) {
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    PyObject *lowlevel = PyObject_GetAttr(trio, names.lowlevel);
+/* Sets `in_run` and `library` if trio is imported. While another thread imports trio, the module has no
+ * attributes yet, and no run exists. `library` stays NULL with a release of trio that does not import sniffio.
+ */
+static void find_trio(void) {
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *trio = PyDict_GetItem(modules, names.trio);
+    PyObject *lowlevel = trio ? PyObject_GetAttr(trio, names.lowlevel) : NULL;
     PyObject *function = lowlevel ? PyObject_GetAttr(lowlevel, names.in_trio_run) : NULL;
+    PyObject *sniffio = function ? PyDict_GetItem(modules, names.sniffio) : NULL;
+    library = sniffio ? PyObject_GetAttr(sniffio, names.thread_local) : NULL;
+    in_run = function;
     Py_XDECREF(lowlevel);
-    Py_DECREF(trio);
-    if (function == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
-            return -1;
-        }
-        PyErr_Clear();
+    PyErr_Clear();
+}
+
+/* Returns 1 in a trio run, 0 elsewhere, -1 with an exception. `in_trio_run` also returns True to the tasks of
+ * the host of a run in guest mode. Trio sets the name in `library` only while it runs code of its own tasks. */
+static int in_trio(void) {
+    if (in_run == NULL) {
+        find_trio();
+    }
+    if (in_run == NULL) {
         return 0;
     }
-    PyObject *answer = PyObject_CallNoArgs(function);
-    int in_run = answer ? PyObject_IsTrue(answer) : -1;
-    Py_XDECREF(answer);
-    Py_DECREF(function);
-    return in_run;
+    if (library == NULL) {
+        PyObject *answer = PyObject_CallNoArgs(in_run);
+        int truth = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        return truth;
+    }
+    PyObject *name = PyObject_GetAttr(library, names.name);
+    int is_trio = name == NULL ? -1 : PyUnicode_Check(name) && PyUnicode_Compare(name, names.trio) == 0;
+    Py_XDECREF(name);
+    return is_trio;
 }
 
 /* Returns the asyncio loop that runs on this thread, a new reference. Returns NULL without an exception if none
@@ -707,8 +720,14 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static PyObject *in_trio_now(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
+    int in_run_now = in_trio();
+    return in_run_now < 0 ? NULL : PyBool_FromLong(in_run_now);
+}
+
 static PyMethodDef functions[] = {
     {"bind", bind, METH_VARARGS, NULL},
+    {"in_trio", in_trio_now, METH_NOARGS, "Whether trio runs code on this thread now."},
     {NULL, NULL, 0, NULL},
 };
 

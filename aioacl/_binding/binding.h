@@ -87,9 +87,12 @@ typedef struct {
     X(popleft)                                                                                                 \
     X(in_trio_run)                                                                                             \
     X(lowlevel)                                                                                                \
+    X(name)                                                                                                    \
     X(refused)                                                                                                 \
     X(remove)                                                                                                  \
     X(set_result)                                                                                              \
+    X(sniffio)                                                                                                 \
+    X(thread_local)                                                                                            \
     X(trio)                                                                                                    \
     X(warn_of_closed)
 

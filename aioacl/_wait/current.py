@@ -10,7 +10,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl._base import sync
-from aioacl._base.ffi import bind_awaits, lib
+from aioacl._base.ffi import bind_awaits, in_trio, lib
 from aioacl._base.options import deadline_of
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._wait.asyncio import AsyncioPort
@@ -40,16 +40,9 @@ _ports_lock = threading.RLock()  # re-entrant: a signal handler may need a port 
 _of_threads: weakref.WeakSet[ThreadPort] = weakref.WeakSet()
 
 
-def _in_trio() -> bool:
-    # While another thread imports trio, sys.modules contains trio without its names. Then no trio run exists.
-    lowlevel = getattr(sys.modules.get("trio"), "lowlevel", None)
-    in_run = getattr(lowlevel, "in_trio_run", None)
-    return in_run is not None and bool(in_run())
-
-
 def current_port() -> Port:
     """The port of the event loop that runs on this thread; without a loop, the port of the thread."""
-    if _in_trio():
+    if in_trio():
         return port_of_run()
     try:
         loop = asyncio.get_running_loop()
@@ -92,7 +85,7 @@ def thread_ports() -> list[ThreadPort]:
 
 def current_holder() -> object:
     """The caller, as the holder of leases: the current task, or the thread if no task runs."""
-    if _in_trio():
+    if in_trio():
         return sys.modules["trio"].lowlevel.current_task()
     try:
         return asyncio.current_task() or threading.current_thread()

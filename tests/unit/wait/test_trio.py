@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ PLACE = str(Path(aioacl.__file__).parent)
 OF_WEAK_REFERENCES = {"gone"}  # a nested function that the garbage collector calls
 
 
-async def work(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+async def use(device: aioacl.Device) -> None:
+    async with device.create_stream() as stream, device.allocate(64) as memory:
         await stream.fill(memory, 1)
         async with device.lease():
             await stream.upload(memory, bytes(64))
@@ -30,6 +31,11 @@ async def work(open_device: OpenDevice) -> None:
         await event
         await stream.synchronize()
         await device.run(int)
+
+
+async def work(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        await use(device)
         assert (await device.force_reset(grace=0)).ok
 
 
@@ -63,3 +69,39 @@ def test_search_for_functions_of_a_module_while_a_global_is_bound_finds_them() -
     first = next(found)
     namespace["bound_meanwhile"] = None
     assert {first, *found} >= {trio_port.port_of_run, trio_port.TrioPort.wait}
+
+
+def test_host_and_guest_of_a_guest_run_await_on_their_own_loops(open_device: OpenDevice) -> None:
+    done: list[str] = []
+
+    async def main(device: aioacl.Device) -> None:
+        loop, began = asyncio.get_running_loop(), asyncio.Event()
+        ended: asyncio.Future[Any] = loop.create_future()
+        may_end = trio.Event()
+
+        async def guest() -> None:
+            token.append(trio.lowlevel.current_trio_token())
+            began.set()
+            await use(device)
+            done.append("guest")
+            await may_end.wait()
+
+        token: list[trio.lowlevel.TrioToken] = []
+        trio.lowlevel.start_guest_run(
+            guest,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=ended.set_result,
+            host_uses_signal_set_wakeup_fd=True,
+        )
+        await began.wait()
+        await use(device)
+        done.append("host")
+        token[0].run_sync_soon(may_end.set)
+        (await ended).unwrap()
+
+    async def opened() -> None:
+        async with open_device() as device:
+            await main(device)
+
+    asyncio.run(opened())
+    assert sorted(done) == ["guest", "host"]
