@@ -2,10 +2,9 @@
 
     python benchmarks/empty_tasks.py [--tasks N] [--rounds N] [--core N] [--least RATE]
 
-Builds empty_tasks.c and runs it on one core. One process measures empty kernels, event records, and a plain queue
-between two threads, alternately. The output is one JSON object. It has the median rates, and the rate of the kernels
-divided by the rate of the queue. Exits with 1 if the rate of the kernels is below `--least` per second of processor
-time.
+Builds empty_tasks.c and runs it on one core. The program measures empty kernels, event records, and a plain queue
+between two threads, in turn. Prints one JSON object with the median rates, and with the rate of the kernels divided by
+the rate of the queue. Exits with 1 if the rate of the kernels is below `--least` per second of processor time.
 """
 
 from __future__ import annotations
@@ -65,10 +64,10 @@ def summary(rates: list[dict[str, Any]]) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if the kernels reach the required rate, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tasks", type=int, default=1_000_000, help="items of a kind in a round (1000000)")
+    parser.add_argument("--tasks", type=int, default=1_000_000, help="items of each kind (1000000)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds; medians are printed (5)")
     parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)), help="the core to run on")
-    parser.add_argument("--least", type=float, default=1_000_000, help="the required rate (1000000)")
+    parser.add_argument("--least", type=float, default=1_000_000, help="least rate of kernels (1000000)")
     options = parser.parse_args(arguments)
     found = summary(measure(options.tasks, options.rounds, options.core))
     reached = found["kernels"]["per_cpu_second"] >= options.least

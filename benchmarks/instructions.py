@@ -4,12 +4,12 @@
 
 OLD and NEW are each a checkout (a folder) or a git revision of this repository. A revision is built in a temporary
 clone with a .venv of its own. Under valgrind's callgrind, each operation runs `count` times, and then `2 * count`
-times. The difference is divided by `count`, and the cost of the counting itself is subtracted. Instructions inside the
-simulator's library and of other threads do not count. Prints one JSON object. If OLD is given, the object has the
-ratios of NEW to OLD, and the exit status is 1 if a ratio is more than `--at-most`.
+times. The difference is divided by `count`, and the cost of the counting itself is subtracted. Instructions of other
+threads and of the simulator's library are left out. Prints one JSON object. If OLD is given, the object has the ratios
+of NEW to OLD, and the exit status is 1 if a ratio is more than `--at-most`.
 
-If valgrind is missing, Debian's package is installed. A C compiler builds the library that switches the counting on and
-off.
+If valgrind is missing, the program installs Debian's package. It also needs a C compiler, to build the library that
+switches the counting on and off.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ RUNS: Final = 3
 AT_MOST: Final = 1.03
 MAIN_THREAD: Final = "01"
 
-Counts = dict[tuple[str, int], int]  # by kind, and by a factor: 1 for `count` operations, 2 for twice as many
+Counts = dict[
+    tuple[str, int], int
+]  # instructions by kind and factor: 1 for `count` operations, 2 for `2 * count`
 
 MARKS: Final = """
 #include <valgrind/callgrind.h>
@@ -77,14 +79,14 @@ def instructions_by_object(lines: Iterable[str]) -> dict[str, int]:
             name = names.setdefault(found[2], found[3] or "")
             current = current if found[1] else name  # a line with a c names the object of the called function
         elif line.startswith("calls="):
-            inclusive = True  # the next line has the callee's cost, which its own lines count
+            inclusive = True  # the next line repeats the cost of the callee, which has lines of its own
         elif found := _COST.match(line):
             if not inclusive:
                 counts[current] = counts.get(current, 0) + int(found[1])
             inclusive = False
         elif line[:1] in "0123456789+-*" and line:
             raise ValueError(
-                f"line {number}: expected a position and a cost, got {line!r}; run another valgrind"
+                f"line {number}: expected a position and a cost, got {line!r}; use another version of valgrind"
             )
     return counts
 

@@ -22,14 +22,14 @@ BYTES: Final = 64
 
 
 class Counting:
-    """Switches the counting of this thread's instructions on and off. Before `begin`, nothing is counted."""
+    """Switches the counting of this thread's instructions on and off. Before `begin`, `toggle` has no effect."""
 
     def __init__(self, library: str) -> None:
         self._toggle = ctypes.CDLL(library).toggle
         self._really = False
 
     def begin(self) -> None:
-        """Ends the warm-up: from now on, `toggle` has an effect."""
+        """Ends the warm-up."""
         self._really = True
 
     def toggle(self) -> None:
@@ -47,7 +47,7 @@ async def done(streams: list[aioacl.Stream]) -> None:
 async def nothing(
     counting: Counting, _streams: list[aioacl.Stream], _buffers: list[aioacl.DeviceBuffer]
 ) -> None:
-    """Counts nothing but the cost of the counting itself."""
+    """Counts only the cost of the counting itself."""
     for _ in range(BATCH):
         counting.toggle()
         counting.toggle()
