@@ -81,7 +81,7 @@ class Batch:
         self._void = False
 
     async def run(self, cancel_count: int, other_count: int) -> int:
-        """Returns how many awaits were cancelled in the phase; 0 if the awaits did not reach the phase."""
+        """Runs the batch. Returns how many awaits were cancelled in the phase; 0 if they did not reach the phase."""
         bench, count = self._bench, cancel_count + other_count
         bench.touched, bench.void = [0], False
         async with self._phase.enter(bench, count) as setup:

@@ -126,7 +126,7 @@ class Bench:
         return {"device": repr(device), "inside": inside(device.index), **left, "newest calls": calls}
 
     def _left(self) -> dict[str, Any]:
-        """By name: the counts that must be 0 but are not, and the counts that grew since the bench was entered."""
+        """Returns, by name, the counts that must be 0 but are not, and the counts that grew since `__aenter__`."""
         port = current_port()
         found: dict[str, Any] = {
             "waits in the port": len(port._waits),

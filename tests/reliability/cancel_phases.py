@@ -48,7 +48,7 @@ class Setup:
     check: Callable[[int, int], str] = lambda _, __: (
         ""
     )  # called before `finish` with the numbers of all and of uncancelled awaits; returns an error text or ""
-    done: Callable[[int, int], str] = lambda _, __: ""  # the same, called after all awaits have ended
+    done: Callable[[int, int], str] = lambda _, __: ""  # like `check`, but called after all awaits have ended
     request: Callable[[Callable[[], None]], Awaitable[None]] | None = (
         None  # cancels at a moment that the phase chooses
     )
@@ -161,7 +161,7 @@ def waits(device: Device) -> int:
 
 
 def queued(manager: Manager) -> int:
-    """How many queued jobs of the maintenance thread have a waiter. Its job after a reset has none."""
+    """How many queued jobs of the maintenance thread have a waiter. The job that follows each reset has none."""
     return sum(job._tell is not None for job in tuple(manager.maintenance._jobs))
 
 

@@ -1,9 +1,9 @@
 """The survival curve: back-to-back resets with more and more tasks; no task hangs or waits for more than two resets.
 
-One thread resets the device repeatedly, without a pause. One half of the tasks holds a lease during a whole cycle
-(memory, a stream, verified copies), so no reset may interrupt a cycle. The other half creates a stream and uses it
-until a reset makes it stale. For both, the figure is the number of resets for which a task waited at the gate. The
-count begins when the gate has registered the task, because before that, its thread may be waiting for a processor.
+One thread resets the device repeatedly, without a pause. Half of the tasks hold a lease during a whole cycle (memory,
+a stream, verified copies), so no reset may interrupt a cycle. Each of the other tasks uses a stream until a reset makes
+the stream stale, and then creates another one. The figure is the number of resets for which a task waited at the gate.
+The count begins when the gate has registered the task, because before that, its thread may be waiting for a processor.
 
 A drain waits at most a second for the waiters whose turn it is. If this machine does not run some of them in time, the
 drain gives up on them. In a run with such a drain, a wait for more than two resets is not a finding.

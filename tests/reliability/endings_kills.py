@@ -1,8 +1,8 @@
 """kill -9 of a busy process, at a random moment: it leaves nothing that affects the next open of the device.
 
 Like aioacl, the simulator keeps its state in the process. So on the simulator, a kill cannot make the next open fail.
-Therefore it is also checked that neither of them creates anything that can outlive a process: shared memory, a file or
-a socket.
+Therefore this part also checks that aioacl and the simulator create nothing that can outlive a process: no shared
+memory, no file and no socket.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Campaign:
         self._bench.close()
 
     def _check(self, last: str) -> None:
-        """Checks the counted sets of one device. Checks that the other can be reset, runs a job and fills memory."""
+        """Checks how often one device is set, and that the other device can be reset, runs a job and fills memory."""
         bench = self._bench
         counted, actual = manager_of(BY_HAND).counts.standing().retained, simulator.retain_count(BY_HAND)
         self._outcome.expect(

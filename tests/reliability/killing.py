@@ -1,8 +1,8 @@
 """Runs tests on changed copies of the package, two at a time, and reports which test detected the change.
 
 Each run is a fork of this process, so it needs no new Python process. This process has imported the test tools and
-nothing of aioacl. The child puts its copy first on the path and reports over a pipe which test is running. It is killed
-when a test takes far longer than on the unchanged package. A hang also counts as noticed.
+nothing of aioacl. The child puts its copy first on the path and reports over a pipe which test is running. If a test
+takes far longer than on the unchanged package, the child is killed, and the change counts as noticed.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ class Copies:
 
     @staticmethod
     def _clone(source: Path, target: Path) -> None:
-        """Copies the package with compiled Python files. Links the libraries, which are replaced but never changed."""
+        """Copies the package with compiled Python files. Links the libraries, because a job never writes to them."""
         ignored = shutil.ignore_patterns("csrc", "_native")
         shutil.copytree(source, target, ignore=ignored, copy_function=_link_library)
 

@@ -1,10 +1,11 @@
 """The event loop's lag while 64 calls block in C for half a second, compared with the lag of the same loop when idle.
 
-A probe sleeps a millisecond at a time and notes how late it wakes: first while the calls begin, block and end, then for
-the same time without calls. Both periods are one round. Its figures are the worst lag of each period. The added lag is
-the lowest figure with calls minus the lowest figure without calls. After three rounds, it is compared with the bound.
-If it exceeds the bound, up to nine more rounds follow, because other load on the machine can spoil three rounds. Calls
-that delay the loop would spoil all rounds.
+A round has two periods of the same length. In the first period, the calls begin, block and end; in the second, there
+are no calls. In both, a probe sleeps a millisecond at a time and measures how late it wakes. The result of a period is
+its worst lag. The added lag is the lowest result with calls minus the lowest result without calls.
+
+After three rounds, the added lag is compared with the bound. If the added lag exceeds the bound, up to nine more rounds
+follow: other load on the machine can spoil three rounds, but calls that delay the loop would spoil all rounds.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ MORE: Final = 4  # if the bound is exceeded: at most this many times the usual n
 NAP_SECONDS: Final = 0.001
 WAITS: Final = 8  # waits in each pair, on the device that has a thread for each wait
 JOBS: Final = 3  # jobs on each device
-IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS  # the calls in a pair of devices; each maintenance thread has one
+# The calls in a pair of devices: one on each maintenance thread, the jobs and the waits.
+IN_A_PAIR: Final = 2 + 2 * JOBS + WAITS
 MOST_PAIRS: Final = 4
 # The functions that hang. The maintenance threads call the first two, and jobs call the third. aioacl calls
 # aclrtCreateStreamWithConfig only for a stream with a priority.
@@ -81,7 +83,7 @@ class Load:
         self._synchronized = await opened(2 * MOST_PAIRS, "watch")
 
     async def block(self) -> None:
-        """Begins all calls, keeps them in C at the same time for the load's seconds, and ends them."""
+        """Begins all calls, keeps all of them in C for `seconds`, and ends them."""
         devices = [*self._watched, *self._threaded]
         async with AsyncExitStack() as stack:
             streams = [

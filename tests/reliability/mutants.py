@@ -387,7 +387,7 @@ def try_bugs(
 
 
 def drawn(copies: Copies, count: int, seed: int) -> tuple[list[Mutant], int, int]:
-    """Draws mutants. Returns them, the number of exempt mutants that were drawn and left out, and the number of all."""
+    """Draws mutants. Returns them, the number of exempt mutants that were drawn and left out, and the total."""
     from tests.reliability.mutation import Mutants
 
     modules = [Mutants(name, copies.source(f"{name}.py")) for name in FIRST]

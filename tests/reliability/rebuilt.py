@@ -66,7 +66,7 @@ class Engine:
         self.lists = [name for name in self._objects if name.startswith("test_")]
 
     def _for_python(self, what: str | Path) -> Path:
-        """Compiles a C file that uses Python.h. A name stands for a file that build_ffi.py generates."""
+        """Compiles a C file that uses Python.h. If `what` is a str, build_ffi.py first generates that file."""
         source = self._generated(what) if isinstance(what, str) else what
         limited = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
         target = self._folder / f"python_{source.stem}.o"

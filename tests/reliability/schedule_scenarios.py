@@ -282,7 +282,7 @@ def foreign_close(world: World) -> Bodies:
 
 @scenario()
 def turns(world: World) -> Bodies:
-    """Three resets without a pause, with a waiter at the gate, which has a turn between them."""
+    """Three resets without a pause. A waiter at the gate has a turn between two of the resets."""
     device = world.opened()
     manager = world.manager
     generations: list[int] = []

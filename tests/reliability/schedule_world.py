@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INDEX: Final = 0
-POOL_EVENTS: Final = (
-    2  # fewer than usual: each foreign reset leaves them in the simulator, which can hold 65,536 events
-)
+# Fewer events than usual: each foreign reset leaves them in the simulator, which can hold 65,536 events.
+POOL_EVENTS: Final = 2
 NOTICED: Final = frozenset(
     {
         "aio_enter",
@@ -132,7 +131,7 @@ class World:
         self._changed = scheduler.condition()
         self._flags: dict[str, Any] = {}
         for worker in (self.manager.control, self.manager.maintenance):
-            if worker._port is not None:  # the last run may have left a kick
+            if worker._port is not None:  # the last run may have left a wake-up
                 worker._port.drain()
 
     # --- what threads do --------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class Run:
             await self._clean("waits that cannot be aborted", partial(end_waits_without_abort, bench))
 
     def _wants_more(self, late: list[float]) -> bool:
-        """Whether to repeat a case: also while every report was late, because a busy machine can delay reports."""
+        """Whether to run the case again, also because every report was late: a busy machine can delay a report."""
         spoilt = late and min(late) > ALLOWED_SECONDS and len(late) < TRIES and sum(late) < HOPELESS_SECONDS
         return len(late) < self._times or bool(spoilt)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tests.reliability.stuck_cases import Caller, Case
 
 GRACE_SECONDS: Final = 0.02
-# The grace as a share of a reset's time. If a later stage used the whole time again, the report would be late by this
-# share.
+# `grace` as a share of a reset's `timeout`. The drain takes all of `grace`. If the next stage then started the whole
+# timeout again, the report would be late by this share.
 DRAIN_SHARE: Final = 0.7
 AMPLE_TIMES: Final = 3
 AGAIN_SECONDS: Final = 0.05
@@ -65,7 +65,7 @@ class Bench:
 
 
 class Control:
-    """A plain thread that waits as long as the reset's deadline, to measure how late waits end on this machine."""
+    """A plain thread that waits as long as a reset may take, to measure how late waits end on this machine."""
 
     def __init__(self, seconds: float) -> None:
         self._spent = 0.0
@@ -78,7 +78,7 @@ class Control:
         self._spent = time.monotonic() - began
 
     def late(self, spent: float) -> float:
-        """Returns by how many seconds `spent` is longer than the thread's wait."""
+        """Returns the seconds by which `spent` exceeds the thread's wait."""
         self._thread.join()
         return spent - self._spent
 
@@ -87,7 +87,7 @@ class Control:
 
 
 async def quarantine_and_recover(bench: Bench, case: Case) -> float:
-    """Runs a case: a reset that is impossible, and a later one that succeeds. Returns how late the first report was."""
+    """Runs a case: resets that fail while a call is stuck, then one that succeeds. Returns the first report's delay."""
     async with aioacl.open_device(0, bench.waits) as device:
         held, spare = await device.create_stream(), await device.create_stream()
         setup = Setup(device, held, spare, (await device.allocate(64), await device.allocate(64)))
@@ -96,7 +96,7 @@ async def quarantine_and_recover(bench: Bench, case: Case) -> float:
         try:
             async with anyio.create_task_group() as group:
                 await procedures.run(group)
-                group.cancel_scope.cancel()  # each wait that has not ended is a finding by now
+                group.cancel_scope.cancel()  # a wait that has not ended is already a finding
         finally:
             simulator.clear()
             simulator.release_all()
@@ -139,7 +139,7 @@ class Procedures:
         """Resets the device and measures the time. Two callers reset in one turn of the loop and share the report."""
         device, timeout = self._device, self._bench.timeout
         grace = timeout * DRAIN_SHARE
-        if self._case.begin is None:  # the procedure must reach the call that hangs
+        if self._case.begin is None:  # the procedure needs time to reach the call that hangs
             grace, timeout = GRACE_SECONDS, timeout * AMPLE_TIMES
 
         async def request() -> tuple[ResetReport, float]:
@@ -163,12 +163,12 @@ class Procedures:
         )
         if case.begin is not None:
             stuck = [it for it in report.stuck if it.function not in LEAVING]
-            # Calls that wait or that end waits are left out: they may return late, or not at all.
+            # The calls in LEAVING wait or end waits. They may return late or never, so they are left out.
             fine = [(it.function, it.thread > 0, it.seconds > 0) for it in stuck] == [(case.name, True, True)]
             self._bench.expect(fine, f"the report lists these calls as stuck: {report.stuck}")
 
     def _check_calls(self, resets: int) -> None:
-        """Checks the number of resets. The journal has finished calls; the count has also the calls in progress."""
+        """Checks the number of resets. The journal has only finished calls; the count also has calls in progress."""
         for function, most in (("aclrtResetDeviceForce", resets), ("aclrtResetDevice", 0)):
             journal = [entry for entry in simulator.journal() if entry["call"] == function]
             called = max(simulator.calls(function), len(journal))
@@ -244,7 +244,7 @@ async def _works(bench: Bench, device: Device) -> None:
 
 
 async def end_waits_without_abort(bench: Bench) -> float:
-    """Checks that threads in waits that cannot be aborted do not stop a reset, and that the reset ends the waits."""
+    """Checks that a reset succeeds while threads are in waits that cannot be aborted, and that it ends these waits."""
     simulator.set_abort_supported(supported=False)
     try:
         await _end_waits(bench)

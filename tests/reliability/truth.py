@@ -1,17 +1,21 @@
-"""Truth: every await is compared with an oracle of the tasks that were made to fail; none is missed or misattributed.
+"""Truth: the result of every await is compared with a model; no failure of a task is missed or misattributed.
 
-A round is one await of a ticket, event, stream, device, upload or download, or of an event that the script created
-itself (own event), or a `.result()` on a thread. Each of five processes finds failures in its own way: by one of two
-registrations (two processes), by one of them while another library synchronizes the devices (two processes), or by
-synchronizing. In each process, half of the devices have a thread for each wait. The outcomes are:
+A round is one await of a ticket, event, stream, device, upload or download, or one `.result()` on a thread. An "own
+event" is one that the script created itself and records again and again.
 
-- wrong: the bytes are wrong, or the failure raised is not the first that the await covers or depends on;
+Five processes run, and each finds failures in one way. Two processes use a callback, each by another registration. Two
+more do the same while another library synchronizes the devices. The last process finds failures by synchronizing. In
+each process, half of the devices have a thread for each wait. The outcomes are:
+
+- wrong: the bytes are wrong, or the error raised is none that the await may raise;
 - missed: nothing was raised, although a task that the await covers or depends on failed;
 - spurious: an error was raised, although no such task failed. This is allowed if failures are found by synchronizing;
-- doubtful: a wait for an event on the stream took a second or more, so a later failure may be attributed to the wait.
+- doubtful: a wait for an event took a second or more. It may have timed out, so the await may raise a failure of any
+  task of the scenario.
 
 A failure without a device event is a finding too, and so is an uncollected failure without a warning.
-While another library synchronizes, no wait for an event times out, because the runtime does not report such a time-out.
+While another library synchronizes, the script makes no wait for an event time out: no callback reports a time-out, and
+the other library may take its code.
 Slow: the engine is also built with each bug of `truth_bugs.py`, and each bug must be noticed.
 """
 
@@ -32,13 +36,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 90.0, Scale.DEFAULT: 200.0, Scale.SLOW: 900.0}
-# The required rounds of each kind of await, over all modes.
+# The required rounds of each kind of await, for both strategies and both registrations together.
 ROUNDS: Final = {Scale.QUICK: 400, Scale.DEFAULT: 2_000, Scale.SLOW: 10_000}
 MODES: Final = ("acl", "runtime", "acl, other", "runtime, other", "confirmed")
 AT_ONCE: Final = 2
 COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "spurious", "doubtful")
 SHARE: Final = (
-    0.3  # the share of the limit for one process: five run, two at a time, so all take three times as long
+    0.3  # the share of the limit for each process: five run, two at a time, so three run one after another
 )
 BUG_ROUNDS: Final = 250
 BUG_SEEDS: Final = 20  # about half of the runs find the rarest bug

@@ -28,8 +28,8 @@ BLOBS: Final = (
 )  # sizes in bytes that the streams of a scenario upload and download
 PIECE_BYTES: Final = 1 << 20  # upload() and download() make one copy for each piece of this size
 KERNEL: Final = "nothing"
-# Codes of failed tasks after which a new stream is enough.
 EVENT_TIMEOUT: Final = 507001  # only a wait for an event that times out has this code
+# Codes of failed tasks after which a new stream is enough.
 CODES: Final = (
     507011,
     507014,

@@ -1,4 +1,4 @@
-"""A process of the truth part: runs scenarios on several pairs of devices in one mode. The last line is the tally."""
+"""A process of the truth part: runs scenarios on several pairs of devices in one mode. Its last line is the tally."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MODES: Final = {
 
 
 class Other(threading.Thread):
-    """Acts as another library in the process: synchronizes the devices, which takes the codes of failed tasks."""
+    """Acts as another library of the process: synchronizes the devices, and so takes the codes of failed tasks."""
 
     def __init__(self, benches: list[Bench], seed: str) -> None:
         super().__init__(name="other-library", daemon=True)

@@ -28,7 +28,7 @@ class Failure:
     code: int
     what: str
     reported: bool  # whether the runtime calls a callback for this kind of failure
-    position: int = 0  # its position in the engine's count; 0 if the engine does not count the task
+    position: int = 0  # the task's position; 0 if the engine does not count the task
     collected: int = NO
 
     def __str__(self) -> str:
@@ -41,8 +41,8 @@ class Entry:
 
     place: int
     failure: Failure | None = None
-    source: Queue | None = None  # the stream whose event it waits for
-    at: int = 0  # the place on that stream
+    source: Queue | None = None  # if the entry is a wait for an event: the stream of the event
+    at: int = 0  # the place of the event on that stream
     since: float = 0.0
     done: float = 0.0  # the time when an await that covers the entry returned
     counted: bool = True  # whether the engine counts the entry; it does not if the entry is enqueued by hand
@@ -55,7 +55,7 @@ class Queue:
     name: str
     device: int
     id: int
-    peers: list[Queue]  # the other streams of the scenario
+    peers: list[Queue]  # all streams of the scenario
     entries: list[Entry] = field(default_factory=list[Entry])
     placed: int = 0  # the place of the newest entry that was enqueued
     counted: int = 0  # the place of the newest entry that the engine counts
@@ -89,7 +89,7 @@ class Queue:
         return (entry for entry in self.entries[:place] if entry.source is not None)
 
     def first(self, place: int) -> Failure | None:
-        """Returns what an await up to the place must raise: the first failure of this stream, else of its sources."""
+        """Returns the failure that an await up to the place must raise: this stream's first, else a source's first."""
         found = self.own(place)
         if found is not None:
             return found
@@ -100,7 +100,7 @@ class Queue:
         return None
 
     def all(self, place: int) -> list[Failure]:
-        """Returns every failure up to the place, and every failure on which the entries up to there depend."""
+        """Returns every failure up to the place, and every failure on which an entry up to the place depends."""
         found = {id(e.failure): e.failure for e in self.entries[:place] if e.failure is not None}
         for link in self.links(place):
             if link.source is not None:
@@ -125,8 +125,8 @@ class Queue:
     def doubtful(self, place: int, now: float) -> list[Failure]:
         """Returns the failures that may be attributed to work up to the place, although that work has not failed.
 
-        The code of a stream does not identify the task, and the code of a device does not identify the stream. So if a
-        wait for an event is slow, the failure of any task of the scenario may be attributed to that wait.
+        A code that a stream returns does not identify the task, and a code that a device returns does not identify the
+        stream. So if a wait for an event is slow, the failure of any task of the scenario may be attributed to it.
         """
         if not self.slow(place, now):
             return []
@@ -138,7 +138,7 @@ class Queue:
 
 
 def collect(failures: Iterable[Failure], code: int | None) -> None:
-    """Notes that an await raised the code of one of these failures. If several have the code, each may be meant."""
+    """Notes that an await raised the code of one of the failures. Of several with the same code, any may be the one."""
     candidates = [failure for failure in failures if failure.code == code]
     for failure in candidates:
         failure.collected = max(failure.collected, YES if len(candidates) == 1 else MAYBE)

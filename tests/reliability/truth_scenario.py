@@ -79,7 +79,7 @@ class Scenario(Script):
                 await asyncio.sleep(0.001)
 
     async def _destroyed(self, run: Run) -> None:
-        """Waits until a closed stream is destroyed. Until then, the next scenario's waits for the device cover it."""
+        """Waits until a closed stream is destroyed. Otherwise, later waits for the device would cover the stream."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - no event exists
                 await asyncio.sleep(0.001)
@@ -283,7 +283,7 @@ class Scenario(Script):
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _exactly(self, failure: Failure) -> bool:
-        """Whether exactly this failure must be reported. If a wait is slow, the wait may be reported instead."""
+        """Whether this failure must be reported. If a wait is slow, any reported failure of the stream is enough."""
         queue = failure.queue
         return self.tally.mode.exact and failure.reported and not queue.slow(queue.placed, NEVER)
 
@@ -298,7 +298,7 @@ class Scenario(Script):
 
             unreported = partial(self._unreported, listener, first)
 
-            # A renewed stream may have the id of the old one, so an old report may match a later failure. Therefore
+            # A renewed stream may have the same id as before, so an old report may match a later failure. Therefore
             # the number of failures is checked too.
             def all_reported(
                 unreported: Any = unreported, board: Board = board, least: int = len(first)

@@ -29,12 +29,15 @@ class Mode:
 
     @property
     def timeouts(self) -> bool:
-        """Whether waits for events may time out. Another library may take the code, and no callback reports it."""
+        """Whether the script may make waits for events time out.
+
+        No callback reports a time-out, and another library may take its code.
+        """
         return not self.other
 
     @property
     def exact(self) -> bool:
-        """Whether no failure may be attributed to work that has not failed."""
+        """Whether failures are found by reports. Then no failure may be attributed to work that has not failed."""
         return self.ways != 0
 
 
@@ -75,7 +78,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Row:
-    """A description of the await."""
+    """The description of an await."""
 
     scenario: str
     kind: str
@@ -91,7 +94,7 @@ class Row:
 
 
 class Checker:
-    """Compares the results of awaits with the expected ones."""
+    """Compares the results of awaits with the expected results."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -99,7 +102,10 @@ class Checker:
     def end(
         self, row: Row, spans: Sequence[tuple[Queue, int, int]], error: BaseException | None, data: str = ""
     ) -> None:
-        """Checks an await that ended. `spans`: for each queue, the places up to which it must and may cover."""
+        """Checks an await that ended.
+
+        `spans` has, for each queue, the place up to which the await must cover it, and the place up to which it may.
+        """
         tally, now = self._tally, time.monotonic()
         if error is None:  # an await that raises may end before the work has ended
             for queue, place, _ in spans:
@@ -149,7 +155,7 @@ class Checker:
             tally.note(row, "spurious", f"raised {error!r}, although none of {spans_text(spans)} failed")
 
     def refused(self, row: Row, queue: Queue, source: tuple[Queue, int] | None, error: AclError) -> None:
-        """Checks a refused enqueue: its stream must have failed, or the stream whose event it should wait for."""
+        """Checks a refused enqueue: its stream must have failed, or the stream of the event that it waits for."""
         spans = [(queue, len(queue.entries), len(queue.entries))]
         spans += [(source[0], source[1], source[1])] if source else []
         now = time.monotonic()

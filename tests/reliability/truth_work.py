@@ -117,7 +117,7 @@ class Script:
         counted: bool = True,
         source: Point | None = None,
     ) -> Any:
-        """Enqueues an entry by the call, and notes it. Returns the call's result; None if the call was refused."""
+        """Makes the call, and notes the entry that it enqueues. Returns the call's result; None if it was refused."""
         queue, at = run.queue, source.place if source else 0
         failure = Failure(queue, len(queue.entries) + 1, code, what, reported) if code else None
         entry = queue.add(failure=failure, counted=counted, source=source.queue if source else None, at=at)
@@ -138,7 +138,7 @@ class Script:
         return result if result is not None else True
 
     def _task(self, run: Run, what: str, call: Callable[[], Any], *, counted: bool = True) -> Any:
-        """Enqueues a task that may be made to fail."""
+        """Enqueues a task, which fails by chance."""
         if code := self._code():
             fail_next_task(run.stream, code)
         return self._enqueue(run, what, call, code, counted=counted)
@@ -223,7 +223,7 @@ class Script:
             self._ticket(run, self._enqueue(run, "wait for an event", wait, source=point))
 
     def _wait_that_times_out(self, run: Run) -> None:
-        """Enqueues a wait that times out. Its source is held, because a wait for a complete event cannot time out."""
+        """Enqueues a wait that times out. Holds the event's stream: a wait for a complete event cannot time out."""
         sources = [each for each in self.runs if each is not run and not each.locked and not each.failed]
         if not sources:
             return

@@ -1,4 +1,4 @@
-"""One random walk of sets, resets and queries by several threads, through C and through lowlevel, against the model.
+"""One random walk of sets, resets and queries by several threads, in C and by lowlevel, compared with the model.
 
 Threads take turns, one at a time, so the seed determines everything. A step makes one call and compares its result and
 the state with the model. Each device is used in one of three ways. If only lowlevel uses it, lowlevel's counts equal
@@ -109,7 +109,7 @@ class Walk:
         self._managers = [manager_of(index) for index in range(DEVICES)]
         self._contexts: list[Context] = []
         self._gone: list[Context] = []
-        self._dead = 0  # how often the walk bound a destroyed context, which the usage checker reports
+        self._dead = 0  # how often the walk bound a destroyed context; the usage checker reports each time
         self._violations = simulator.stats().violations
         self._actors: list[Actor] = []
         self._retained = control_function("aclsim_retain_count", "int (*)(int32_t)")
@@ -136,7 +136,7 @@ class Walk:
                 actor.end()
 
     def _learn_primary_contexts(self) -> None:
-        """Queries the primary contexts. Their handles never change, so no explicit context gets one of them."""
+        """Queries the primary contexts. Their handles never change, so no explicit context gets such a handle."""
         for device in range(DEVICES):
             for step in (Walk._set, Walk._get_context, Walk._force):
                 step(self, self._actors[0].binding, device)
@@ -173,7 +173,7 @@ class Walk:
         self._compare_calls()
 
     def _faulty(self, actor: Actor, length: int) -> None:
-        """Runs a turn in which some resets of a device fail, or succeed and return a failure."""
+        """Runs a turn in which some resets of a device fail, or succeed and nevertheless return an error code."""
         rng = self._rng
         fault = Fault(
             rng.randrange(DEVICES),
@@ -274,7 +274,7 @@ class Walk:
         return 0
 
     def _no_device(self, binding: Binding, device: int) -> str:
-        """Makes calls for an index without a device."""
+        """Makes the same call in C and by lowlevel, for an index without a device."""
         act = self._rng.randrange(3)
         missing = DEVICES + device
         self._calls[act] += 1

@@ -1,10 +1,10 @@
 """The expected results of sets, resets and queries. `aioacl._base.states` has the rules of the counts.
 
 The rules of contexts and bindings are ACL's. A thread is bound to a device, if it has set the device, or to a context.
-A thread that is bound to a device finds the device's primary context while the device is set. An explicit context can
-be found until it is destroyed, even if its device is reset. The thread that releases a device loses its binding to any
-device. A query has an effect: if a thread queries its context and finds none, it is bound to nothing from then on. A
-thread that does not query is bound again once the device is set again.
+A thread that is bound to a device finds the device's primary context while the device is set. A thread that is bound to
+an explicit context finds it until it is destroyed, even if its device is reset. The thread that releases a device loses
+its binding to any device. A query has an effect: if a thread queries its context and finds none, it is bound to nothing
+from then on. A thread that does not query is bound again once the device is set again.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class World:
     # --- counts --------------------------------------------------------------------------------------------------
 
     def act(self, binding: Binding, act: int, device: int) -> int:
-        """Returns the runtime's code for a set, a reset or a force reset."""
+        """Makes a set, a reset or a force reset; returns the runtime's code."""
         result = RULES[act](self.counts[device])
         if act == SET:
             self._set(binding, device, result)
@@ -165,7 +165,7 @@ class World:
         return context
 
     def destroyed(self, binding: Binding, context: Context) -> None:
-        """Notes that the thread destroyed a context. It is unbound at once, other threads at their next query."""
+        """Notes that the thread destroyed a context. The thread is unbound at once; others are at their next query."""
         context.alive = False
         if binding.context is context:
             self.query(binding)
