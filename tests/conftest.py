@@ -78,7 +78,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Limits the time of a test, so that an await that hangs fails its own test."""
+    """Limits the time of an asynchronous test, so that an await that hangs fails this test."""
     if pyfuncitem.get_closest_marker("anyio") and inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = _guarded(pyfuncitem.obj)
 
@@ -94,7 +94,7 @@ def _guarded(test: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _simulator() -> None:
-    """Loads the process's library, and creates the objects that are created once per process."""
+    """Loads the simulator, and creates the objects that exist once per process."""
     aioacl.use_library("simulator")
     uvloop.run(asyncio.sleep(0))  # uvloop opens two descriptors and keeps them
     for index in range(len(aioacl.list_devices())):

@@ -64,7 +64,7 @@ def opener(waits: Any) -> OpenDevice:
 
 def live_streams() -> int:
     """The number of native streams in the simulator, without those that the engine uses to wake the runtime."""
-    while True:  # the maintenance thread may make or destroy one between the two reads
+    while True:  # the maintenance thread may create or destroy such a stream between the two reads
         before = lib.aio_equipped()
         streams = simulator.stats().streams
         if lib.aio_equipped() == before:
@@ -82,7 +82,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def until_now(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Blocks until the condition is true. Returns False if it is still false after that time."""
+    """Blocks until the condition is true. Returns False if the condition is still false after `seconds`."""
     return holds_within(condition, seconds)
 
 
@@ -188,9 +188,9 @@ class SlicedCondition(sync.Uninterrupted):
 
 
 class Clock(sync.Threads):
-    """A clock for the library that a test advances, so that a time limit ends without a real wait.
+    """A clock that a test advances, so that a time limit of the library ends without a real wait.
 
-    The time limits of resets, of foreign resets and of calls on the control thread depend on it. The engine in C, the
+    The time limits of resets, of foreign resets and of calls on the control thread use this clock. The engine in C, the
     timers of event loops and the stop of an older thread use the real clock.
     """
 
@@ -235,7 +235,7 @@ class Clock(sync.Threads):
 
 @contextmanager
 def clock_in_place() -> Generator[Clock]:
-    """In the block, the library uses a clock that the test advances."""
+    """Makes the library use a clock that the test advances, inside the block."""
     before, clock = sync.backend, Clock()
     sync.backend = clock
     try:
@@ -307,7 +307,7 @@ class FewThreads(sync.Threads):
 def no_call() -> Generator[None]:
     """Asserts that no thread calls an ACL function inside the block.
 
-    The garbage collector is off in the block, because finalizers of objects of earlier tests would make calls.
+    The garbage collector is off in the block, because finalizers of objects of earlier tests would call ACL.
     """
     settle_maintenance()
     before = simulator.journal()
@@ -323,9 +323,9 @@ def no_call() -> Generator[None]:
 
 
 def settle_maintenance() -> None:
-    """Returns once the maintenance threads have handled earlier wakes, and for example allocated staging memory.
+    """Returns once the maintenance threads have handled earlier wake-ups, and for example allocated staging memory.
 
-    A thread may run queued jobs before it handles a wake, so the wake is handled by a job.
+    A maintenance thread may run queued jobs before it handles a wake-up. So a job calls the handler here.
     """
     for manager in open_devices():
         with suppress(WorkerStuck):  # a test may make the thread hang in a call
@@ -342,12 +342,12 @@ def no_call_of_mine() -> Generator[None]:
 
 
 def hanging(function: str) -> Callable[[], bool]:
-    """Returns a condition: a thread hangs in the ACL function."""
+    """Returns a condition that is true while a thread hangs in the ACL function."""
     return lambda: simulator.hung(function) > 0
 
 
 def enqueue_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes each enqueue take the path of Python code, which otherwise only unusual calls take."""
+    """Makes each enqueue run the Python code that otherwise only unusual calls run."""
     for name in ("enqueue_copy", "enqueue_fill", "enqueue_record", "enqueue_wait_event"):
         monkeypatch.setattr(stream_module, name, lambda *_: None)
 
@@ -395,7 +395,10 @@ async def works(device: Device) -> bool:
 async def runs_out_of_time(
     device: Device, reached: Callable[[], object] | None = None, grace: float = 0
 ) -> ResetReport:
-    """The report of a failed reset. Its time limits end once `reached` returns true (default: state RESETTING)."""
+    """Makes a force reset run out of time once `reached` returns true, and returns its report.
+
+    Without `reached`, the reset runs out of time in the state RESETTING.
+    """
     reports: list[ResetReport] = []
 
     async def reset() -> None:
@@ -411,6 +414,6 @@ async def runs_out_of_time(
 
 
 async def gives_up_in(device: Device, call: str) -> ResetReport:
-    """The report of a reset whose timeout ends while the call hangs."""
+    """Makes a force reset run out of time while the call hangs, and returns its report."""
     simulator.hang_call(call)
     return await runs_out_of_time(device, hanging(call))

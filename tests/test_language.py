@@ -1,7 +1,7 @@
 """Checks a part of the rules for text in CONTRIBUTING.md: phrases that do not belong in technical English.
 
-Each entry of PHRASES was hard to understand at first reading. Its number is how often it occurred in this project.
-This test only keeps these phrases from being used again; it does not replace reading.
+Each entry of PHRASES was hard to understand at first reading. This test only keeps these phrases from being used again;
+it does not replace reading.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ def test_enumerators_have_the_values_of_the_vendor_headers(compiler: str, tmp_pa
         f'_Static_assert((long long){name} == {value}, "{name}");'
         for body in enumerations(types_text()).values()
         for name, value in body.items()
-        if _has(name) and name != "ACL_PROF_ARGS_MAX"  # the count of the other enumerators, which increases
+        if _has(name)
+        and name != "ACL_PROF_ARGS_MAX"  # the number of enumerators, which newer headers increase
     ]
     assert len(checks) > 450
     compile_with(compiler, tmp_path, "\n".join(checks))
@@ -138,11 +139,11 @@ def _members(structure: Any, outer: int = 0) -> Iterator[tuple[str, int, int]]:
 
 
 def _layout(name: str) -> Iterator[str]:
-    structure: Any = _ffi().typeof(name)  # the stubs of cffi accept only values
+    structure: Any = _ffi().typeof(name)  # Any: the stubs of cffi let sizeof() accept only values
     yield f'_Static_assert(sizeof({name}) == {_ffi().sizeof(structure)}, "size of {name}");'
     yield f'_Static_assert(_Alignof({name}) == {_ffi().alignof(structure)}, "alignment of {name}");'
     for member, offset, size in _members(structure):
-        if not _has(member):  # a newer member, in space that is reserved in these headers
+        if not _has(member):  # a member of newer headers, in space that these headers reserve
             continue
         where = f"{name}.{member}"
         yield f'_Static_assert(offsetof({name}, {member}) == {offset}, "offset of {where}");'

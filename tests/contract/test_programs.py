@@ -142,8 +142,7 @@ def test_program_of_the_page_prints_the_output_on_the_page(
     source, target = tmp_path / f"bytes.{suffix}", tmp_path / "bytes"
     source.write_text(text)
     folder = folder_of(NEWEST)
-    # The command on the page has no warning flags. A reader may add -Wall, so the program must compile without a
-    # warning of -Wall.
+    # The command on the page has no warning flags, but a reader may add -Wall. Therefore -Wall must not warn.
     command = [compiler, "-Wall", "-Werror", f"-I{vendor.include_folder()}", f"-I{folder}"]
     subprocess.run([*command, source, "-o", target, f"-L{folder}", "-lascendcl"], check=True)
     assert _run(target, folder).stdout in PAGE.read_text()

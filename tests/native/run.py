@@ -49,10 +49,10 @@ class Sanitizer:
     environment: dict[str, str]
 
 
-# The thread-local memory of a library that is opened late causes two problems. Another thread frees this memory
+# The thread-local memory of a library that dlopen() loads causes two problems. Another thread frees this memory
 # inside the C library, where TSan sees no synchronization. LSan guesses the bounds of the memory from the bytes
 # before it. If the address ends in 0x010, LSan takes these bytes for the C library's own and reads unmapped memory.
-# With initial-exec, the static thread-local block of each thread contains the memory, and both problems are gone.
+# With initial-exec, the memory is part of the static thread-local block of each thread, and both problems are gone.
 INITIAL_EXEC: Final = "-ftls-model=initial-exec"
 SANITIZERS: Final = (
     Sanitizer(
@@ -130,7 +130,10 @@ class Build:
 
 
 def fixed_addresses() -> list[str]:
-    """Returns a command that turns off address space randomization, with which TSan fails on some kernels."""
+    """Returns a command that turns off address space randomization, or [] if this machine has none.
+
+    On some kernels, TSan fails if addresses are randomized.
+    """
     tool = shutil.which("setarch")
     command = [tool, "-R"] if tool else []
     if not command or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
@@ -152,7 +155,7 @@ def matching(pattern: str) -> list[Path]:
 
 
 def plain(made: Path) -> str:
-    """The name of an object's source, without its folders and its suffix."""
+    """The name of the source of an object, without folders and suffix."""
     return made.name.removesuffix(".c.o").rpartition("-")[2]
 
 
@@ -190,7 +193,7 @@ def check(build: Build, seconds: float, rounds: int, match: str) -> None:
             partial(build.start, program, name, limit=limit, AIOACL_ROUNDS=str(rounds)) for name in chosen
         ]
         say(build, f"{program.name}: {len(chosen)} tests", began)
-    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:  # tests wait half of the time
+    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:  # one more: tests wait half of the time
         for ended in [pool.submit(run) for run in runs]:
             ended.result()
     say(build, f"{len(runs)} passed", began)

@@ -42,9 +42,9 @@ def start(main):
     anyio.run(awake, main, backend=os.environ["TEST_BACKEND"])
 
 def say_asleep(text, condition=lambda: True):
-    "Prints the text once the condition holds and the loop sleeps. Used before a second Ctrl-C, which raises at once."
-    # If the second Ctrl-C is raised inside asyncio, a callback that asyncio has taken from its queue can be lost. The
-    # task of that callback then never ends. trio protects its own code.
+    "Prints the text once the condition holds and the loop sleeps. The test then sends the second Ctrl-C."
+    # A second Ctrl-C raises at once. If it raises inside asyncio, a callback that asyncio has taken from its queue can
+    # be lost. The task of that callback then never ends. trio protects its own code.
     loop_thread = threading.main_thread().ident
     def asleep():
         return sys._current_frames()[loop_thread].f_code.co_name == "select"
@@ -88,9 +88,9 @@ class Child:
     ) -> None:
         """Starts the process.
 
-        `strict` turns its warnings into errors. `real` starts a new Python. `stuck` is for programs with a thread that
-        never leaves C: the process then waits less time than usual for that thread at its end. `more` is added to its
-        environment.
+        `strict` turns warnings of the process into errors. `real` starts a new Python. `stuck` is for programs with a
+        thread that never leaves C: at its end, the process then waits less time than usual for that thread. `more` is
+        added to the environment.
         """
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
         environ = {**inherited, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})}

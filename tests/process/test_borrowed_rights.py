@@ -70,7 +70,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def give_group_rights(program: Path) -> None:
-    """Gives the program the rights of a group that this process does not run with."""
+    """Makes the program set-group-id, with a group that is not the group of this process."""
     others = {1} if os.geteuid() == 0 else set(os.getgroups())
     group = next(iter(others - {os.getegid(), os.getgid()}), None)
     if group is None:

@@ -286,7 +286,7 @@ if pid == 0:
                 say("unclear", name, error)
     lease.__exit__(GeneratorExit)
     if device._manager.deferred.notes:
-        say("a note for a thread that this process does not have")
+        say("deferred work for a thread that this process does not have")
     lease.__exit__()
     executor.shutdown()
     for thing in (stream, memory, device):

@@ -99,7 +99,10 @@ def cann(tmp_path: Path) -> Callable[..., Cann]:
 
 
 def outcome(program: str, **environ: str) -> Any:
-    """Runs the program, and returns its report. The program itself sets LD_LIBRARY_PATH, because a server forks it."""
+    """Runs the program, and returns its report.
+
+    The program itself sets the variables, because the fork server refuses a request with another LD_LIBRARY_PATH.
+    """
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
     settings = "".join(f"os.environ[{name!r}] = {value!r}\n" for name, value in environ.items())
     done = forkserver.run([sys.executable, "-W", "error", "-c", PRELUDE + settings + program], env=clean)
@@ -116,14 +119,14 @@ def copied_simulator(path: Path) -> Path:
 
 
 def depending_on_the_simulator(cann: Callable[..., Cann], name: str) -> Cann:
-    """Makes a library that is linked with the simulator but contains none of its code. It has its own linker name."""
+    """Makes a library that is linked with the simulator, contains none of its code, and has the SONAME stub.so."""
     simulator = library_path()
     needs = ["-Wl,--no-as-needed", str(simulator), f"-Wl,-rpath,{simulator.parent}"]
     return cann("stub", name, "-Wl,-soname,stub.so", *needs)
 
 
 def load(path: Path) -> str:
-    """Returns a line of a program in which other code loads a library."""
+    """Returns a line of a program that loads the library without aioacl, as other code would."""
     return f"other = ctypes.CDLL({str(path)!r})\n"
 
 

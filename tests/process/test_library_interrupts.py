@@ -55,7 +55,7 @@ def facts(info):
     return [info.path, info.backend, info.origin, sorted(info.extra_paths)]
 """
 
-# For each line of the loader, an exception interrupts the load there, and the results of later calls are returned.
+# For each line of the loader, interrupts the load at this line by an exception. Prints the results of later calls.
 INTERRUPTED = """
 class Interrupted(Exception):
     pass
@@ -121,7 +121,7 @@ __attribute__((constructor)) static void slow(void) {
 
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
-    """A library that is not the simulator, with a companion library that has the function that the library lacks."""
+    """A library that is not the simulator and lacks aclrtSetDevice, and in its folder a library that has it."""
     compiled("int aclrtSetDevice(int device) { return device; }", tmp_path / "libacl_rt.so")
     return compiled("int aclInit(const char *path) { return !path; }", tmp_path / "libascendcl.so")
 
@@ -168,7 +168,7 @@ def test_signal_handler_that_names_no_library_gets_the_one_that_is_being_loaded(
 
 
 def test_first_load_imports_nothing() -> None:
-    """Otherwise a child could hang: it can never import a module that another thread was importing at the fork."""
+    """A child that is forked while another thread imports a module hangs when it imports that module too."""
     program = """
 import sys
 import aioacl

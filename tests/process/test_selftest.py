@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("wrong_results.c")
 LIMIT = "20"
-SHORT_LIMIT = "6"  # for calls that do not return: the test waits half of this time for such a call
+SHORT_LIMIT = "6"  # for calls that do not return: selftest waits half of this time for such a call
 
 
 # Runs the command in a forked process. Its children are also forked.
@@ -39,7 +39,7 @@ sys.exit(main())
 
 
 def selftest_in_new_process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command and its children as processes that Python starts."""
+    """Runs the command in a new Python process, whose children are new Python processes too."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "aioacl", "selftest", *arguments],
         capture_output=True,
@@ -63,12 +63,12 @@ def _environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def tried(*arguments: str, status: int, limit: str = LIMIT, **environ: str) -> dict[str, Any]:
-    """Returns the output in JSON."""
+    """Runs `selftest --json`, and returns its parsed output. The command must end with the status."""
     return _parsed(selftest(*arguments, "--limit", limit, "--json", **environ), status)
 
 
 def tried_in_new_process(*arguments: str, status: int, **environ: str) -> dict[str, Any]:
-    """Returns the output in JSON, from a process that Python starts."""
+    """Does the same as `tried`, but in a new Python process."""
     return _parsed(selftest_in_new_process(*arguments, "--limit", LIMIT, "--json", **environ), status)
 
 

@@ -21,18 +21,18 @@ TO_DEVICE = 1
 
 
 def rc(function: str, *arguments: Any) -> int:
-    """Call the function, and return its code."""
+    """Calls the function, and returns its code."""
     code: int = getattr(lib, f"aio_u_{function}")(*arguments)
     return code
 
 
 def good(function: str, *arguments: Any) -> None:
-    """Make a call that must return 0."""
+    """Makes a call that must return 0."""
     assert rc(function, *arguments) == 0, function
 
 
 def made(function: str, kind: str, *arguments: Any) -> Any:
-    """Create an object, and return the handle or pointer that the function stores through its first argument."""
+    """Creates an object, and returns the handle or pointer that the function stores through its first argument."""
     place = ffi.new(f"{kind} *")
     good(function, place, *arguments)
     return place[0]
@@ -68,7 +68,7 @@ def fill(memory: Any, stream: Any, value: int = 1) -> int:
 
 
 def query() -> int:
-    """Make a call that needs no device and changes nothing. Returns its code."""
+    """Makes a call that needs no device and changes nothing. Returns its code."""
     return rc("aclrtGetDeviceCount", ffi.new("uint32_t *"))
 
 
@@ -80,7 +80,7 @@ def is_waiting(function: str) -> bool:
 
 @contextmanager
 def opened(opening: Opening[C]) -> Generator[C]:
-    """Open the object without an event loop, and close it at the end of the block."""
+    """Opens the object without an event loop, and closes it at the end of the block."""
     made = opening.result()
     try:
         yield made
@@ -90,7 +90,7 @@ def opened(opening: Opening[C]) -> Generator[C]:
 
 @contextmanager
 def device(index: int = DEVICE) -> Generator[None]:
-    """Set the device on this thread for the block, by direct calls, which `aioacl.lowlevel` does not count."""
+    """Sets the device on this thread for the block, by direct calls, which `aioacl.lowlevel` does not count."""
     runtime.load()
     good("aclrtSetDevice", index)
     try:

@@ -32,14 +32,14 @@ ECHO = 507899
 
 
 def enter_fault_state(memory: Any, stream: Any, effect: str = f"sticky={STICKY}") -> None:
-    """Put the device into a fault state by a call that enqueues a task. The call itself succeeds."""
+    """Puts the device into a fault state by a call that enqueues a task. The call itself succeeds."""
     with simulator.fault(f"copy:nth=1:{effect}") as fault:
         assert fill(memory, stream) == 0
         assert fault.hits == 1
 
 
 def reset_by_force() -> None:
-    """End the fault state as a program does: by a force reset."""
+    """Ends the fault state as a program does: by a force reset."""
     good("aclrtResetDeviceForce", DEVICE)
     good("aclrtSetDevice", DEVICE)
 

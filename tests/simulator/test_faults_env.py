@@ -28,12 +28,12 @@ WHICH_FAIL = CALLS + "print([n for n in range(100) if lib.aio_u_aclrtGetDeviceCo
 
 
 def child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the code in a forked process with these variables, which the library reads when it is loaded."""
+    """Runs the code in a forked process with these variables, which the library reads when it is loaded."""
     return forkserver.run([sys.executable, "-c", code], env=_environment(variables))
 
 
 def real_child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the code in a new Python process with these variables."""
+    """Runs the code in a new Python process with these variables."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env=_environment(variables),

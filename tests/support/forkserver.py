@@ -22,15 +22,14 @@ as in a real process. Only a traceback shows one more frame.
 
 The server freezes its objects (`gc.freeze`), because a collection in a child would copy their pages. Therefore
 modules are cleared one at a time when the child ends. With `exact_end` the child collects everything, as a real
-process does. This makes its end about ten times slower.
+process does. Then its end takes about ten times as long.
 
 The server ends on request, or when the test process ends (a pidfd reports that), and kills the children that are left.
 
 A child inherits from the server everything that the interpreter or the dynamic loader reads when a process starts:
 variables such as PYTHONUTF8 and LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. It also inherits the resource
-limits, the umask and the ignored signals. A request in which such a variable differs is refused, see `serves()`. A
-test of imports, of the start of the interpreter, of inherited limits, or of modules that are missing uses a real
-process.
+limits, the umask and the ignored signals. A request is refused if one of these variables differs, see `serves()`. A
+test of imports, of the start of the interpreter, of inherited limits, or of missing modules uses a real process.
 """
 
 from __future__ import annotations
@@ -77,8 +76,8 @@ PRELOADED: Final = (
     *("aioacl", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
     *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
 )
-# A test file, whose run makes pytest import its plugins. It also imports what tests are likely to import. Plugins
-# must not be imported earlier: pytest warns if it could not rewrite the assertions of a plugin.
+# A test file, whose run makes pytest import its plugins. The file itself imports the modules that tests often import.
+# Plugins must not be imported earlier: pytest warns if it could not rewrite the assertions of a plugin.
 WARM_UP: Final = """
 import unittest
 import aioacl.simulator, aioacl.testing._hooks, anyio._backends._asyncio, anyio._backends._trio, runpy
@@ -115,12 +114,15 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def serves(environ: Mapping[str, str]) -> bool:
-    """Whether a process with these variables can be forked: those that are read at the start must be unchanged."""
+    """Whether a process with these variables can be forked.
+
+    The variables that a process reads at its start must have the same values as in this process.
+    """
     return _read_at_start(environ) == _read_at_start(os.environ)
 
 
 def server(flags: Sequence[str], kind: str) -> Server:
-    """The server of this process for these flags. The first call starts it."""
+    """The server of this process for these flags and this kind. The first call starts the server."""
     with _lock:
         key = (os.getpid(), tuple(flags), kind)
         if key not in _servers:
@@ -129,7 +131,7 @@ def server(flags: Sequence[str], kind: str) -> Server:
 
 
 def use(flags: Sequence[str], kind: str, address: str) -> None:
-    """Sends requests of this process for these flags to a server of another process."""
+    """Makes this process send its requests for these flags to a server that another process has started."""
     _servers[os.getpid(), tuple(flags), kind] = Server(address, _read_at_start(os.environ))
 
 
@@ -153,7 +155,7 @@ def _start_server(flags: Sequence[str], kind: str) -> Server:
 
 def _end_server(owner: int, process: subprocess.Popen[bytes], address: str) -> None:
     if os.getpid() != owner:
-        process.returncode = 0  # the server is a child of another process, so Popen must not warn here
+        process.returncode = 0  # the server is not a child of this process, so Popen must not warn about it
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(address)
@@ -173,7 +175,7 @@ def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class Forked:
-    """A process like `subprocess.Popen`'s, forked from a server. Leaving the block waits for its end."""
+    """A process like `subprocess.Popen`'s, forked from a server. The end of the block waits for its end."""
 
     stdin: TextIO | None
     stdout: TextIO | None
@@ -233,7 +235,7 @@ class Forked:
         self.pid, self._pidfd = int(answer), descriptors[0]
 
     def _open(self, number: int, end: int | IO[bytes] | None, theirs: list[int]) -> int:
-        """The child's descriptor; this process keeps the other end of a pipe as a file."""
+        """Returns the child's descriptor. If it is an end of a new pipe, this process keeps the other end as a file."""
         name = ("stdin", "stdout", "stderr")[number]
         setattr(self, name, None)
         if end == subprocess.PIPE:
@@ -404,7 +406,7 @@ class _Children:
         self._connections: dict[int, tuple[int, socket.socket]] = {}
 
     def serve(self) -> _Request:
-        """Forks for each request, and returns it in the child."""
+        """Forks for each request, and returns the request in the child."""
         while True:
             waited_for = [self._listener.fileno(), self._test_process, *self._connections]
             ready, _, _ = select.select(waited_for, [], [])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @cache
 def beginnings(code: CodeType) -> frozenset[int]:
-    """The offsets of line starts at which a handler can run. A bare `try:` and the end of a `with` are none."""
+    """The offsets of line starts at which a handler can run. None can run at a bare `try:` or the end of a `with`."""
     first: dict[int, int] = {}
     for offset, line in dis.findlinestarts(code):
         first.setdefault(line, offset)

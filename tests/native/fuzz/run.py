@@ -45,7 +45,7 @@ def available() -> bool:
 
 
 def build(folder: Path) -> Path:
-    """Build the fuzzer from the simulator's sources, the harness and the generated calls."""
+    """Builds the fuzzer from the simulator's sources, the harness and the generated calls."""
     calls = folder / "calls.c"
     calls.write_text(source())
     sources = [*c_files(SIMULATOR), *c_files(HERE), calls]
@@ -67,7 +67,7 @@ def build(folder: Path) -> Path:
 
 
 def fuzz(program: Path, options: argparse.Namespace) -> int:
-    """Run the fuzzer. Returns the exit status of libFuzzer."""
+    """Runs the fuzzer. Returns the exit status of libFuzzer."""
     corpus = Path(options.corpus).resolve() if options.corpus else program.parent / "corpus"
     corpus.mkdir(exist_ok=True)
     command = [
@@ -89,7 +89,7 @@ def fuzz(program: Path, options: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build and run the fuzzer. Returns 0 if there was no finding."""
+    """Builds and runs the fuzzer. Returns 0 if there was no finding."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=1_000_000, help="number of programs to run (1000000)")
     parser.add_argument(

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Meanwhile:
-    """The engine's functions. Just before one of them is called, another thread runs `act`."""
+    """Replaces the engine's functions: another thread runs `act` just before `function` is called."""
 
     def __init__(self, function: str, act: Act) -> None:
         self._function = function

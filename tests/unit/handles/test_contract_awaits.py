@@ -475,11 +475,11 @@ async def test_32_close_of_a_stream_whose_work_fails_afterwards_warns(open_devic
         with pytest.warns(aioacl.AclWarning, match=rf"its stream was closed: {TASK_FAULT}"):  # noqa: PT031 - on a thread
             simulator.release(stream)
             await until(lambda: simulator.calls("aclrtDestroyStream") == 1)
-            await device.memory_info()  # runs after the destruction, on the maintenance thread
+            await device.memory_info()  # returns after the maintenance thread has destroyed the stream
 
 
 @anyio_test
-@pytest.mark.leaves("streams")  # the close of the device has released it
+@pytest.mark.leaves("streams")  # the close of the device has released this stream
 async def test_32_close_of_a_device_with_an_uncollected_failure_warns(open_device: OpenDevice) -> None:
     device = await open_device()
     memory, stream = await device.allocate(64), await device.create_stream()

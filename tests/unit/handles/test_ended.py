@@ -56,7 +56,7 @@ async def test_ticket_whose_work_a_reset_drops_raises_the_same_error_at_each_awa
         assert (await device.force_reset()).ok
         later = await error_of_await(ticket)
         assert str(later) == text(generation, "reset", AGAIN)
-        assert later.report is None  # the report is about other work
+        assert later.report is None  # the report of the later reset is not about this work
 
 
 async def test_ticket_whose_work_a_foreign_reset_drops_names_the_reset(open_device: OpenDevice) -> None:

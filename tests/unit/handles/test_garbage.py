@@ -69,7 +69,7 @@ async def test_stream_that_is_garbage_is_destroyed_when_its_work_is_done(open_de
         streams = live_streams()
         simulator.hold(stream)
         Cycle(stream, memory, stream.fill(memory, 1))
-        # Held work makes the engine nudge the runtime. For this it creates a stream.
+        # Held work makes the engine nudge the runtime, for which the engine creates a stream.
         await until(lib.aio_equipped)
         del stream, memory
         gc.collect()
@@ -104,7 +104,7 @@ async def test_memory_that_is_garbage_with_its_stream_stays_until_the_copy_is_do
         await until(lambda: blocks() == before - 2)
 
 
-# --- tasks of closed event loops are garbage, and may be collected on a thread that holds the device's lock ----------
+# --- garbage that is collected on a thread that holds the device's lock, such as tasks of closed event loops ----------
 
 
 def abandoned(
@@ -252,7 +252,7 @@ def test_lease_of_a_generator_that_is_garbage_stays_held_while_it_is_shared(
             assert device.health.leases == 1
             del held
             collect_with_the_lock()
-            device.memory_info().result()  # runs on the maintenance thread after the finalizer's work
+            device.memory_info().result()  # returns after the maintenance thread has done the finalizer's work
             assert device.health.leases == (1 if shared else 0)
 
     in_thread(body)
@@ -284,7 +284,7 @@ def test_pinned_memory_that_is_garbage_after_the_last_close_is_freed_without_oth
     pinned.close().result()
     device.close().result()
     done: list[bool] = []
-    # The note reads the health, which needs the lock.
+    # The deferred work reads the health, which needs the lock.
     device._manager.deferred.leave_note(lambda: done.append(device.health.leases == 0))
     simulator.fail_call("aclrtFreeHost", FAULT)
     with warnings.catch_warnings(record=True) as warned:

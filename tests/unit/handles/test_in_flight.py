@@ -103,7 +103,7 @@ async def test_upload_that_is_cancelled_keeps_its_buffer_until_its_last_chunk_is
 
 
 class Between:
-    """The engine's functions. Before a function enqueues, `act` is called."""
+    """Replaces the engine's functions: calls `act` just before a function enqueues."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act

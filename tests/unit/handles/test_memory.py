@@ -287,12 +287,12 @@ async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_
 def test_close_waits_for_the_later_of_two_uses_registered_in_reverse_order(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enqueue_in_python(monkeypatch)  # in C, no handler runs between the call and the position
+    enqueue_in_python(monkeypatch)  # in C, no handler can run between the call and the count of its position
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
 
     def enqueue_later_work(*_: object) -> None:
-        stream.result()  # after this, the engine has found that the first use is done
+        stream.result()  # the engine now has a record that the first use is done
         simulator.hold(stream)
         stream.fill(memory, 2)
 

@@ -96,7 +96,7 @@ async def test_download_is_reported_done_only_after_its_bytes_are_in_the_target(
             target = bytearray(MEGABYTE)
             ticket = stream.copy(target, memory)
             event = stream.record()
-            kicking = Waiting(group, stream.synchronize)  # `done` becomes true only if something waits
+            kicking = Waiting(group, stream.synchronize)  # `done` stays false if nothing waits for the stream
             await way(stream, ticket, event)
             assert target[0] == target[-1] == 7
             await kicking.outcome()

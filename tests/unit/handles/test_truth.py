@@ -203,7 +203,7 @@ async def test_close_waits_for_a_task_by_hand_after_the_last_position(open_devic
         async with device.create_stream() as stream:
             simulator.hold(stream)
             on(device).aclrtMemsetAsync(memory, 8, 2, 8, stream)
-        # The close records an entry after the task. Without the entry, the stream would be polled repeatedly.
+        # The close enqueues a record after the task. Otherwise aioacl would have to poll the stream.
         await until(lambda: lib.aio_stream_tail(stream._core.handle) == 1)
         simulator.release_all()
         await until(lambda: live_streams() == 0)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Interleaved:
-    """A manager's condition. When this thread releases it for the nth time (`exits`), `act` is called."""
+    """Replaces a manager's condition: calls `act` when this thread releases it for the nth time (`exits`)."""
 
     def __init__(self, manager: Manager, act: Callable[[], object], exits: int) -> None:
         self._inner: Any = manager.admission.changed
@@ -109,11 +109,11 @@ def test_job_does_not_begin_if_a_reset_begins_after_the_check(
     entering.join()
     assert [stay.generation for stay in entered] == [generation + 1]
     entered[0].end()
-    assert until_now(lambda: device.health.in_flight == 0)  # work that the reset has started is counted too
+    assert until_now(lambda: device.health.in_flight == 0)  # also counts work that the reset has started
 
 
 class Overtaken:
-    """The engine. `act` is called once, after a job has entered and before its thread is bound."""
+    """Replaces the engine's functions: calls `act` once, after a job has entered and before its thread is bound."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._acts = [act]
@@ -168,7 +168,7 @@ def test_change_between_the_check_and_the_subscription_is_not_lost(
 
 
 class Late(Interleaved):
-    """A manager's condition. Before it is acquired for the first time, `act` is called."""
+    """Replaces a manager's condition: calls `act` before the condition is acquired for the first time."""
 
     def __init__(self, manager: Manager, act: Callable[[], object]) -> None:
         super().__init__(manager, act, exits=0)
@@ -246,7 +246,7 @@ async def test_task_cancelled_when_the_change_came_before_its_wait_leaves_no_wai
 
 
 class Waited:
-    """A manager's condition that records the names of the threads that wait for it."""
+    """Replaces a manager's condition: records the names of the threads that wait for it."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -317,7 +317,7 @@ def test_reset_waits_for_a_turn_no_longer_than_its_limit(
 
 
 class SeenBetween:
-    """The engine. Records the device's state and generation before and after each write of the gate."""
+    """Replaces the engine's functions: records the device's state and generation around each write of the gate."""
 
     def __init__(self, device: aioacl.Device) -> None:
         self.seen: set[tuple[str, int]] = set()

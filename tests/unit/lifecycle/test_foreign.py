@@ -68,7 +68,7 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
     seen: list[aioacl.State] = []
 
     class Observed:
-        """The engine. Records the device's state when the flag of a foreign reset has been cleared."""
+        """Replaces the engine's functions: records the device's state once a foreign reset's flag was cleared."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(lib, name)

@@ -150,7 +150,7 @@ async def test_foreign_reset_during_the_probe_is_followed_by_another_attempt_and
 
 
 class Overtaken:
-    """The engine. A foreign reset follows each set by aioacl, as many times as aioacl tries."""
+    """Replaces the engine's functions: a foreign reset follows each set by aioacl, as often as aioacl tries to set."""
 
     resets = limits.SETS_TRIED
 

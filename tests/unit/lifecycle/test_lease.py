@@ -50,7 +50,7 @@ async def test_a_drain_waits_for_a_lease_and_its_holder_continues_meanwhile(open
 
 
 class Sweeping:
-    """The engine. `act` is called while a thread searches for staging memory."""
+    """Replaces the engine's functions: calls `act` while a thread searches for staging memory."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -485,7 +485,8 @@ async def test_generator_closed_after_the_revocation_does_not_hide_it_from_other
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
             in_thread(holding.close)
             assert len(lease._lost) == 1
-            in_thread(lambda: device._manager.maintenance.call(int, None))  # runs after the note of the lease
+            # The maintenance thread removes the closed generator's holder before it runs this job.
+            in_thread(lambda: device._manager.maintenance.call(int, None))
             with pytest.raises(aioacl.DeviceResetting, match="the lease was revoked"):
                 await device.create_stream()
         async with device.create_stream():

@@ -24,13 +24,16 @@ pytestmark = pytest.mark.anyio
 
 
 def slots(device: aioacl.Device, *, large: bool) -> int:
-    """The number of free staging slots of that size. A small copy takes a large slot if no small one is free."""
+    """The number of free staging slots, large or small. A small copy takes a large slot if no small slot is free."""
     of_large: int = lib.aio_stage_free_slots(device.index, MEGABYTE)
     return of_large if large else lib.aio_stage_free_slots(device.index, 1) - of_large
 
 
 async def looked_again(device: aioacl.Device) -> None:
-    """Returns once earlier wakes are handled. The maintenance thread handles notes first, then wakes, then jobs."""
+    """Returns once the maintenance thread has handled earlier requests of the engine.
+
+    After each wake-up, the thread first does the deferred work, then what the engine requested, then its jobs.
+    """
     noted = threading.Event()
     device._manager.deferred.leave_note(noted.set)
     await until(noted.is_set)

@@ -73,7 +73,7 @@ async def test_open_with_too_few_threads_leaves_nothing(
 
 
 class Unwatched:
-    """The engine. Starting a watcher fails."""
+    """Replaces the engine's functions: no watcher can be started."""
 
     def aio_device_start(self, *_: object) -> int:
         return int(lib.AIO_NO_THREAD)
@@ -114,9 +114,9 @@ class Looks:
             self._waiting -= 1
 
     async def sleep(self, waiting: int) -> bool:
-        """Waits until that many tasks wait for a change.
+        """Waits until that many tasks wait for a change. Returns whether they then sleep.
 
-        Returns True as soon as no task has begun a new wait for 50 turns, and False after 20 attempts.
+        They sleep if no task begins a new wait during 50 turns of the loop. Returns False after 20 attempts.
         """
         await until(lambda: self._waiting == waiting)
         for _ in range(20):
@@ -453,10 +453,10 @@ async def test_note_that_another_thread_has_already_handled_is_skipped(
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
     async with open_device() as device:
         manager = device._manager
-        manager.deferred.notes.append(manager.clean_up)  # this note handles the next note too
+        manager.deferred.notes.append(manager.clean_up)  # does the work of the next note too
         manager.deferred.leave_note(lambda: done.append("second"))
         await until(lambda: done)
-        async with device.create_stream() as stream:  # created on the same thread after the note
+        async with device.create_stream() as stream:  # the same thread creates the stream afterwards
             await stream
     assert (done, raised) == (["second"], [])
 

@@ -1,4 +1,4 @@
-"""Turns: operations that waited for a reset are tried before the next one, which is woken when their turn ends."""
+"""Turns: operations that waited for a reset are tried before the next reset drains."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_turn_ends_for_the_thread_that_waits_for_it_when_its_owner_waits_again()
             turns.give()
         waiter = Raised(until_all_were_taken)
         waits.wait()
-        with turns.changed:  # the lock is free only while the thread waits
+        with turns.changed:  # the lock is free only while the other thread waits
             turns.wait(place)
         assert waiter.join(2 * PATIENCE_SECONDS)

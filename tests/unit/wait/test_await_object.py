@@ -71,7 +71,7 @@ async def test_await_that_is_closed_or_dropped_leaves_its_stream_usable(setting:
     closed.close()
     assert setting.stream._core.awaits == 1
     del dropped
-    assert current_port().outstanding == 2  # the port refers to both until their completions have come
+    assert current_port().outstanding == 2  # the port keeps both waits until their completions have come
     simulator.release(setting.stream)
     await ticket
     await until(lambda: current_port().outstanding == 0)
@@ -127,7 +127,7 @@ async def test_await_that_waits_forms_no_cycle_that_outlives_its_task(setting: S
     gc.disable()
     try:
         del task
-        await asyncio.sleep(0)  # the loop's handle that woke this task refers to the other one
+        await asyncio.sleep(0)  # the handle in the loop that woke this task refers to the other task
         assert last() is None
     finally:
         gc.enable()

@@ -275,7 +275,7 @@ def test_lowlevel_set_and_reset_that_are_interrupted_leave_the_counts_right() ->
         before = lib.aio_device_foreign(0)
         lib.aio_u_aclrtSetDevice(0)
         lib.aio_u_aclrtResetDeviceForce(0)
-        # A foreign reset by the interrupted thread is counted too.
+        # A reset that does not use lowlevel counts as foreign, even on the thread that was interrupted.
         assert lib.aio_device_foreign(0) == before + 1
         assert manager_of(0).counts.standing().retained == 0
 
