@@ -59,10 +59,8 @@ def add_option(parser: pytest.Parser) -> None:
 def choose(config: pytest.Config) -> None:
     """Sets the marker expression of the run, unless -m is given.
 
-    Raises UsageError for a path that does not exist or a marker that is not registered.
-
-    An xdist worker parses the same arguments, so it computes the same expression. xdist hides pytest's own message
-    about a missing path or marker.
+    Raises UsageError for a path that does not exist or a marker that is not registered, because xdist hides pytest's
+    own message about these. An xdist worker parses the same arguments, so it computes the same expression.
     """
     option = config.option
     named = config.args_source is pytest.Config.ArgsSource.ARGS

@@ -276,7 +276,7 @@ _demo_lag._digest = lambda back, size: b""
 
 
 def test_ctrl_c_ends_the_demo_at_once_without_a_traceback(folder: Path) -> None:
-    """The copies are so slow that the demo still runs when the signal comes. It opens a pipe when a copy starts."""
+    """The demo opens a pipe when a copy starts. The copies are so slow that the demo still runs at the signal."""
     os.mkfifo(started := folder / "started")
     program = f"""
 import signal, sys

@@ -54,7 +54,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def without_frames(text: str) -> str:
-    """Returns the text without frames, because a traceback of a forked process has one more."""
+    """Returns the text without frames, because a traceback of a forked process has one more frame."""
     return "\n".join(line for line in text.splitlines() if not line.startswith("  File"))
 
 

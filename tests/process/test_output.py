@@ -9,7 +9,7 @@ from typing import IO
 
 import pytest
 
-COMMAND = [sys.executable, "-W", "error", "-m", "aioacl"]  # -X dev lets asyncio log slow steps
+COMMAND = [sys.executable, "-W", "error", "-m", "aioacl"]  # without -X dev: asyncio would log slow steps
 WITH_CLOSED = """
 import os, sys
 os.close(int(sys.argv[1]))
@@ -26,7 +26,7 @@ COMMANDS = [
 
 
 def arguments(command: tuple[str, ...], folder: Path) -> list[str]:
-    """The command; the demo gets one small file."""
+    """The command line. The demo gets one small file as its input."""
     if command[0] != "demo":
         return [*COMMAND, *command]
     (folder / "file").write_bytes(b"x" * 5000)
@@ -34,7 +34,7 @@ def arguments(command: tuple[str, ...], folder: Path) -> list[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Without PYTHONUNBUFFERED, with which argparse ignores a failed write of its help."""
+    """The environment, without PYTHONUNBUFFERED: if it is set, argparse ignores a failed write of the help."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return {**inherited, "AIOACL_SIM_COPY_LATENCY_US": "50", "XDG_CACHE_HOME": str(folder)}
 
@@ -92,6 +92,6 @@ def test_closed_stderr_leaves_only_the_object_on_stdout(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["mismatches"] == 0
 
 
-def test_complaint_is_not_written_to_stdout_instead_of_a_closed_stderr(tmp_path: Path) -> None:
+def test_error_is_not_written_to_stdout_if_stderr_is_closed(tmp_path: Path) -> None:
     done = with_closed(2, [*COMMAND, "demo", "--input", "/nowhere"], tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

@@ -42,7 +42,7 @@ WEIGHTS: Final = {**operations.WEIGHTS, operations.synchronize: 1}
 
 
 class FaultedMember(Member):
-    """A member whose operations may fail, but only with the code of an injected fault and that code's error class."""
+    """A member whose operations may fail, but only with the code of an injected fault and the code's error class."""
 
     codes: frozenset[int] = frozenset()
 

@@ -162,7 +162,7 @@ def warmed_up(indices: Sequence[int]) -> None:
 
 
 def idle(devices: Sequence[aioacl.Device]) -> list[str]:
-    """Returns the health of devices that still have leases or calls although the crowd has ended."""
+    """Returns the health of devices that still have leases or work in flight although the crowd has ended."""
 
     def is_idle(device: aioacl.Device) -> bool:
         return until_now(lambda: device.health.leases == device.health.in_flight == 0, SETTLES_SECONDS)

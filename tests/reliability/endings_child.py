@@ -151,7 +151,7 @@ class Case:
     trio: str = ""  # the program on trio, if it differs
     status: int = 0
     output: str = (
-        ""  # its lines of output, separated by commas, without the lines of `leaving` and of the witness
+        ""  # the lines of output, separated by commas, without the lines of `leaving` and of the witness
     )
     stderr: str = ""  # the end of stderr, after the traceback
     destructors_run: bool = True  # the runtime's destructors run: no thread is stuck in a call
@@ -163,7 +163,7 @@ class Case:
     environ: Mapping[str, str] = field(default_factory=dict)
     limit: float = (
         EXIT_GRACE_SECONDS + RUNTIME_SECONDS
-    )  # seconds from `leaving`, or from the last signal, to its end
+    )  # seconds from `leaving`, or from the last signal, to the end of the process
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ with_a_device = precondition(lambda self: self.devices)
 
 
 def _settled(manager: Manager) -> bool:
-    """Whether a foreign reset has been detected, and no procedure is running."""
+    """Whether every foreign reset has been handled, and no procedure is running."""
     with manager.admission.changed:
         return manager.procedure is None and not lib.aio_gate_foreign(manager.index)
 
@@ -68,7 +68,7 @@ class Devices(Base):
     @with_a_device
     @step(pick=PICK, how=st.sampled_from(list(RESETS)), other=st.booleans())
     def force_reset(self, pick: int, how: str, other: bool) -> None:
-        """Resets the device from this thread or another. Only this thread must leave its leases first."""
+        """Resets the device from this thread or another. This thread is refused while it holds a lease."""
         device = self.device(pick)
         card = device.card
         expected: type[BaseException] | None = aioacl.ParameterError if device.closed else None

@@ -279,9 +279,8 @@ class Work(Base):
         points = [point for stream in streams for point in stream.points]
         blocked = any(point.blocked for point in points)
         may_be = [card.refusal(device)]
-        if not device.closed and not all(
-            point.known for point in points
-        ):  # then the wait checks the device's streams first
+        # If the end of some work is not known yet, the wait first checks the device's streams.
+        if not device.closed and not all(point.known for point in points):
             quarantined = card.state is State.QUARANTINED
             may_be = (
                 [aioacl.DeviceQuarantined] if quarantined else [aioacl.DeviceTimeout] if blocked else may_be

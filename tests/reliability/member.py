@@ -60,7 +60,7 @@ class Tools:
 
 @dataclass
 class Plan:
-    """The operations of a crowd and their results. All members share it, on all threads."""
+    """The operations of a crowd and their results. All members of the crowd, on all threads, share one plan."""
 
     operations: int
     resets: int
@@ -114,7 +114,7 @@ class Member:
         self.plan = plan
         self.waits: Strategy = waits
         self.random = random.Random(f"{seed} {self.name}")
-        self._devices = devices  # these stay open; the device with the next index is opened by each user
+        self._devices = devices  # these stay open; each user opens and closes the device with the next index
         self._tools: dict[int, Tools] = {}
         self._has_limit = False
         self._expected = 0

@@ -41,7 +41,7 @@ LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 300
 HERE: Final = Path(__file__).resolve().parent
 QUICK_BUGS: Final = ("two_procedures",)
 DEFAULT_BUGS: Final = (
-    4  # bugs in Python; bugs in C take almost no time once the engine is built, so all are tried
+    4  # bugs in Python; all bugs in C are tried, because these take almost no time once the engine is built
 )
 DEFAULT_SMALL_BUGS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
@@ -272,14 +272,14 @@ def stale_exemptions() -> list[str]:
 
 
 def plan_for(module: str, base: Plan) -> Plan:
-    """Returns the tests for a module, its own tests first."""
+    """Returns the plan for changes of a module: its own tests come first."""
     first = FIRST.get(module, ())
     files = (*first, *(file for file in REST if file not in first))
     return Plan(files, durations=base.durations, kills=base.kills, longest=base.longest, group=module)
 
 
 class Tally:
-    """Counts the changes of one kind that were noticed and that were not."""
+    """Counts the noticed and the unnoticed changes of one kind."""
 
     def __init__(self, what: str) -> None:
         self.what = what

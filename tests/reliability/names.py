@@ -32,12 +32,12 @@ def _lacking(path: Path, test: str) -> str:
 
 
 def unmatched(expression: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Returns a line for each word of a `-k` expression that is in no test's name or file and not in `known`."""
+    """Returns a line for each word of a `-k` expression that no test or file has in its name and `known` lacks."""
     words = set(re.findall(r"\w+", expression)) - {"not", "and", "or", *known}
     files = [file for name in names for file in _files(ROOT / name.partition("::")[0])]
     texts = [f"{file.name} {' '.join(re.findall(r'def (test_[^(]+)', file.read_text()))}" for file in files]
     return [
-        f"-k {word}: expected a test with this in its name, found none; correct the expression"
+        f"-k {word}: expected a test with this word in its name, found none; correct the expression"
         for word in sorted(words)
         if not any(word in text for text in texts)
     ]

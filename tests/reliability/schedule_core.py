@@ -20,7 +20,7 @@ CORE_INDEX: Final = 63  # there is no device with this index; only its gate is u
 
 @scenario(core=True)
 def core_gate(world: World) -> Bodies:
-    """Only the gate: one thread waits for it, one holds nested leases, and one applies each state once."""
+    """Only the gate: one thread waits for the gate, one holds nested leases, and one applies the events of a reset."""
     admission = _gate_alone()
 
     def steps() -> None:

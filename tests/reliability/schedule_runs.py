@@ -135,7 +135,7 @@ class ScheduleProcess:
         return tally
 
     def all_of(self, name: str, bound: int, *, strict: bool) -> Tally:
-        """Runs all schedules with at most that many preemptions; if `strict`, with at most that many deviations."""
+        """Runs all schedules with at most `bound` preemptions; if `strict`, with at most `bound` deviations."""
         scenario, tally, seen = SCENARIOS[name], Tally(name), set[bytes]()
         began = time.perf_counter()
         for strategy in Bounded(bound, strict=strict).schedules():
@@ -163,7 +163,7 @@ class ScheduleProcess:
         return "\n".join([f"{name}: {command} {how}" if how else name, exact, *problems])
 
     def same_twice(self, name: str, seed: int, numbers: range) -> str:
-        """Runs schedules twice, and once more from their decisions. Returns a text about the first that differs."""
+        """Runs each schedule twice, and once more from its decisions. Returns a text about the first that differs."""
         scenario = SCENARIOS[name]
         for number in numbers:
             first = self._decisions(scenario, *self.strategy(scenario, seed, number))

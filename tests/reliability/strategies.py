@@ -91,10 +91,10 @@ class Bounded:
     """Makes all schedules with at most `bound` preemptions, one after another, depth first.
 
     A preemption stops a thread that could go on. When a thread begins to wait, the choice of the next thread costs
-    nothing, so all choices are tried. Therefore the number of schedules grows with the factorial of the waits. With
-    `strict`, only the choice of the oldest thread costs nothing then. Any other choice costs as much as a preemption
-    (delay bounding), so longer scenarios can be tried too. An option that is not a thread costs as much as a
-    preemption.
+    nothing, so all choices are tried. Therefore the number of schedules grows with the factorial of the number of
+    waits. With `strict`, only the oldest thread costs nothing in this case. Any other choice costs as much as a
+    preemption (delay bounding), so longer scenarios can be tried too. An option that is not a thread always costs as
+    much as a preemption.
     """
 
     def __init__(self, bound: int, *, strict: bool) -> None:

@@ -103,7 +103,7 @@ async def test_25_upload_or_download_with_a_failed_chunk_raises(open_device: Ope
 
 
 @anyio_test
-async def test_25_await_returns_if_what_it_depends_on_was_awaited_after_it_was_done(
+async def test_25_await_returns_if_the_work_that_it_depends_on_was_done_and_awaited(
     open_device: OpenDevice,
 ) -> None:
     async with (
@@ -555,7 +555,9 @@ async def test_32_block_that_raises_with_an_uncollected_failure_warns_and_keeps_
 
 
 @anyio_test
-async def test_33_query_and_done_mean_finished_and_error_calls_nothing(open_device: OpenDevice) -> None:
+async def test_33_query_and_done_report_finished_work_and_error_makes_no_call(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with no_call_of_mine():
             assert [stream.error] == [None]

@@ -165,7 +165,7 @@ async def test_lease_shows_whether_it_is_held(open_device: OpenDevice) -> None:
                 assert shown(shared) == f"{where}, held by 2>"
             assert shown(lease.share()) == f"<SharedLease of {where}, held by 1>>"
             assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
-            assert shown(lease) == f"{where}, revoked>"  # shows the generation in which it was entered
+            assert shown(lease) == f"{where}, revoked>"  # the generation in which the lease was entered
         assert shown(lease) == f"{where}, left>"
         waiting = f"<Lease on device 0, generation {device.generation}, not entered>"
         assert shown(device.lease()) == waiting

@@ -166,7 +166,7 @@ class TestOrder:
                 inspect(each, TRUSTING)
 
     @pytest.mark.parametrize(("path", "count"), [("/x/libascendcl.so", 4), ("/x/libacl_rt.so", 3)])
-    def test_companions_lie_in_the_same_folder_and_leave_out_the_library_itself(
+    def test_companions_are_in_the_same_folder_and_exclude_the_library_itself(
         self, path: str, count: int
     ) -> None:
         beside = [each.path for each in companions(named(path))]

@@ -275,7 +275,7 @@ async def test_cancellation_that_ctrl_c_has_interrupted_is_completed_by_the_work
         with simulator.fault("aclrtSetCurrentContext", hang="bind"):
             future = device.executor.submit(int)
             await until(lambda: simulator.hung("aclrtSetCurrentContext"))
-            future._unclaimed.pop()  # only the first step of cancel()
+            future._unclaimed.pop()  # does only the first step of cancel()
             simulator.release_key("bind")
             await until(future.done)
         assert future.cancelled()

@@ -128,7 +128,7 @@ async def test_foreign_reset_after_the_set_is_not_taken_for_one_before_it(
             lib.aio_foreign_settle(0, resets)
             assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 1, 1)
             lib.aio_gate_met(0)
-            lib.aio_foreign_settle(0, resets)  # the count shows the reset, the flag does not
+            lib.aio_foreign_settle(0, resets)  # the count has this reset, but its flag was cleared
             assert (device.generation, lib.aio_gate_foreign(0)) == (generation + 2, 1)
         assert await works(device)
         assert simulator.retain_count() == 1
@@ -167,7 +167,9 @@ class Overtaken:
 async def works_after(device: aioacl.Device, sets: int) -> bool:
     """Whether the device works after that many calls of aclrtSetDevice."""
     await until(lambda: simulator.calls("aclrtSetDevice") == sets and device.health.ready)
-    await until(lambda: lib.aio_stage_free_slots(0, 1) > 0)  # another thread allocates it after the set
+    await until(
+        lambda: lib.aio_stage_free_slots(0, 1) > 0
+    )  # another thread allocates the slots after the set
     return await works(device) and simulator.retain_count() == 1
 
 

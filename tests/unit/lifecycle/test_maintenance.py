@@ -88,7 +88,7 @@ async def test_a_wait_without_progress_wakes_the_runtime_by_a_stream_of_its_own(
         assert live_streams() == 1
 
 
-async def test_maintenance_thread_handles_its_wake_although_a_note_raises(
+async def test_maintenance_thread_handles_its_wake_up_although_deferred_work_raises(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[sys.UnraisableHookArgs] = []

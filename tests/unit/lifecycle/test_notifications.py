@@ -180,7 +180,7 @@ class _Slow(weakref.WeakSet[aioacl.DeviceEvents]):
         for listener in super().__iter__():
             if not self.joins:
                 self.joins.append(Raised(self._join))
-                # If the other thread must wait for this thread, it is still running.
+                # If the other thread must wait for this thread, the other thread is still running.
                 until_now(lambda: not self.joins[0].running, 0.2)
             yield listener
 

@@ -445,7 +445,7 @@ async def test_clean_ups_that_start_each_other_are_each_done_once(open_device: O
         assert not manager.deferred.leftovers
 
 
-async def test_note_that_another_thread_has_already_handled_is_skipped(
+async def test_deferred_work_that_another_thread_has_already_done_is_skipped(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []

@@ -50,7 +50,7 @@ async def test_report_holds_what_the_procedure_did(open_device: OpenDevice) -> N
             report.ok = False  # type: ignore[misc]  # it is frozen
 
 
-async def test_report_of_a_reset_names_the_task_or_thread_that_asked_for_it(
+async def test_report_of_a_reset_names_the_task_or_thread_that_requested_it(
     open_device: OpenDevice, anyio_backend_name: str
 ) -> None:
     async with open_device() as device:
