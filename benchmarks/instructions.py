@@ -41,9 +41,8 @@ RUNS: Final = 3
 AT_MOST: Final = 1.03
 MAIN_THREAD: Final = "01"
 
-Counts = dict[
-    tuple[str, int], int
-]  # instructions by kind and factor: 1 for `count` operations, 2 for `2 * count`
+# Instructions by kind and factor: 1 for `count` operations, 2 for `2 * count`.
+Counts = dict[tuple[str, int], int]
 
 MARKS: Final = """
 #include <valgrind/callgrind.h>

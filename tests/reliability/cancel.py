@@ -194,9 +194,8 @@ class Campaign:
     async def _phase(self, bench: Bench, phase: Phase, number: int) -> None:
         kinds = [kind for kind in KINDS if phase.takes(kind, self._backend)]
         at_once = min(phase.most - 1, max(FEWEST, -(-self._share // len(kinds))))
-        await self._batch(
-            bench, phase, kinds[0], 0, min(phase.most, at_once + 1)
-        )  # a batch without a cancellation is the most likely to show a lost wake-up
+        # A batch without a cancellation is the most likely to show a lost wake-up.
+        await self._batch(bench, phase, kinds[0], 0, min(phase.most, at_once + 1))
         while self.hits[phase.name] < self._share and not bench.findings:
             kind = kinds[(number + self.batches) % len(kinds)]
             cancel_count = min(at_once, self._share - self.hits[phase.name])

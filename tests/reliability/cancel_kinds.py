@@ -31,9 +31,8 @@ class Kind(ABC):
     name: ClassVar[str]
     backends: ClassVar[tuple[str, ...]] = ("asyncio", "trio")
     at_once: ClassVar[bool] = True  # `cancel` cancels in the same turn
-    cancels_finished_wait: ClassVar[bool] = (
-        False  # also cancels a task whose await has a result, if the task has not resumed
-    )
+    # Also cancels a task whose await has a result, if the task has not resumed.
+    cancels_finished_wait: ClassVar[bool] = False
 
     @abstractmethod
     async def run(self, bodies: Sequence[Body]) -> None:

@@ -41,17 +41,14 @@ class Setup:
     begin: Callable[[int], Awaitable[Any]]  # returns the awaitable with that number
     reached: Callable[[int], object]  # whether that many awaits are in the phase
     finish: Callable[[], Awaitable[object]] = _nothing  # releases the awaits that were not cancelled
-    gathered: Callable[[int], object] | None = (
-        None  # whether that many awaits are in the last step before the phase
-    )
+    # Whether that many awaits are in the last step before the phase.
+    gathered: Callable[[int], object] | None = None
     arrive: Callable[[], object] | None = None  # brings the awaits into the phase while their loop is blocked
-    check: Callable[[int, int], str] = lambda _, __: (
-        ""
-    )  # called before `finish` with the numbers of all and of uncancelled awaits; returns an error text or ""
+    # Called before `finish` with the numbers of all and of uncancelled awaits; returns an error text or "".
+    check: Callable[[int, int], str] = lambda _, __: ""
     done: Callable[[int, int], str] = lambda _, __: ""  # like `check`, but called after all awaits have ended
-    request: Callable[[Callable[[], None]], Awaitable[None]] | None = (
-        None  # cancels at a moment that the phase chooses
-    )
+    # Cancels at a moment that the phase chooses.
+    request: Callable[[Callable[[], None]], Awaitable[None]] | None = None
     allowed: tuple[type[Exception], ...] = ()  # errors that awaits may raise if they were not cancelled
 
 

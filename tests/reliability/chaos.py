@@ -77,9 +77,8 @@ class SeedRun:
     rules: dict[str, str] = field(init=False)
     fired: Counter[str] = field(default_factory=Counter[str])
     plan: Plan = field(init=False)
-    needed: list[int] = field(
-        default_factory=list[int]
-    )  # for each device, the number of resets until it worked again
+    # For each device, the number of resets until it worked again.
+    needed: list[int] = field(default_factory=list[int])
 
     def __post_init__(self) -> None:
         self.rules = choose_rules(self.seed)
@@ -168,9 +167,8 @@ class SeedRun:
             self.findings += crowd.idle(devices)
             while devices:
                 self.findings += crowd.at_once([devices.pop().close().result], crowd.SETTLES_SECONDS)
-            self.findings += crowd.left_since(
-                before, "events"
-            )  # after a fault, the engine does not destroy its events
+            # After a fault, the engine does not destroy its events.
+            self.findings += crowd.left_since(before, "events")
             self.findings += crowd.violations()
 
 

@@ -47,9 +47,8 @@ class Point:
     tasks: int
     resets: int
     over: bool = False
-    waiting_since: dict[object, int] = field(
-        default_factory=dict[object, int]
-    )  # for each waiter, the generation in which its wait began
+    # For each waiter, the generation in which its wait began.
+    waiting_since: dict[object, int] = field(default_factory=dict[object, int])
     waited: list[int] = field(default_factory=list[int])  # resets per wait at the gate
     waited_ms: list[float] = field(default_factory=list[float])
     cycles: list[int] = field(default_factory=list[int])  # cycles that each task has completed

@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1500.0}
-AT_ONCE: Final = (
-    2  # trials at once; as many trials with a stuck call run beside them, because these mostly wait
-)
+# Trials at once. The same number of trials with a stuck call runs beside them, because these mostly wait.
+AT_ONCE: Final = 2
 CONTROL_EVERY: Final = 6  # trials for each control; a control is a process in which aioacl does nothing
-CONTROLS: Final = (
-    5  # the limit grows by this many times the slowest control, so that trials pass on a slow machine
-)
+# The limit grows by this many times the slowest control, so that trials pass on a slow machine.
+CONTROLS: Final = 5
 BACKENDS: Final = ("asyncio", "trio")
 DEVICES: Final = 2  # the simulator's default
 LINES: Final = 1200  # the interrupted program runs at least this many lines of aioacl on its main thread

@@ -150,9 +150,8 @@ class Case:
     program: str
     trio: str = ""  # the program on trio, if it differs
     status: int = 0
-    output: str = (
-        ""  # the lines of output, separated by commas, without the lines of `leaving` and of the witness
-    )
+    # The lines of output, separated by commas, without the lines of `leaving` and of the witness.
+    output: str = ""
     stderr: str = ""  # the end of stderr, after the traceback
     destructors_run: bool = True  # the runtime's destructors run: no thread is stuck in a call
     strict: bool = True  # warnings are errors: the program closes everything
@@ -161,9 +160,8 @@ class Case:
         tuple[str, signal.Signals], ...
     ] = ()  # lines of output, and the signal that is sent after each
     environ: Mapping[str, str] = field(default_factory=dict)
-    limit: float = (
-        EXIT_GRACE_SECONDS + RUNTIME_SECONDS
-    )  # seconds from `leaving`, or from the last signal, to the end of the process
+    # Seconds from `leaving`, or from the last signal, to the end of the process.
+    limit: float = EXIT_GRACE_SECONDS + RUNTIME_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,8 @@ KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
 }
 MORE_CODES: Final[dict[str, tuple[int, ...]]] = {  # codes that calls may return besides the code in the rule
     "oom": (207001, 207007, 207008),  # memory, events, streams
-    **dict.fromkeys(
-        ("sticky", "lost", "reset-lies"), (507899, 507046, 507047)
-    ),  # of calls and waits on a device in a fault state
+    # The codes of calls and waits on a device in a fault state.
+    **dict.fromkeys(("sticky", "lost", "reset-lies"), (507899, 507046, 507047)),
 }
 BREAKING: Final = ("sticky", "lost", "reset-lies")  # a false drain has no effect without one of these
 

@@ -153,9 +153,8 @@ class Job:
     name: str
     plan: Plan
     files: dict[str, str] = field(default_factory=dict)  # changed files of the package, with their new text
-    before: Callable[[Path, Reporter], None] | None = (
-        None  # called in the child with the copy's folder; may raise Noticed
-    )
+    # Called in the child with the copy's folder; may raise Noticed.
+    before: Callable[[Path, Reporter], None] | None = None
 
 
 class Noticed(Exception):

@@ -85,9 +85,8 @@ MORE_BUGS: Final = (
 
 def _explorations(scale: Scale) -> Iterable[Exploration]:
     rows = {Scale.QUICK: QUICK, Scale.DEFAULT: DEFAULT, Scale.SLOW: SLOW}[scale]
-    optimise = (
-        "-O2" if scale is Scale.SLOW else "-O0"
-    )  # -O0, because the compiler takes longer than these searches
+    # For short searches -O0, because the compiler would take longer than the search.
+    optimise = "-O2" if scale is Scale.SLOW else "-O0"
     for users, modes in rows:
         for mode in modes.split():
             yield Exploration(DEVICE, tuple(users.split()), mode, optimise)

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
 HERE: Final = Path(__file__).resolve().parent
 QUICK_BUGS: Final = ("two_procedures",)
-DEFAULT_BUGS: Final = (
-    4  # bugs in Python; all bugs in C are tried, because these take almost no time once the engine is built
-)
+# Bugs in Python; all bugs in C are tried, because these take almost no time once the engine is built.
+DEFAULT_BUGS: Final = 4
 DEFAULT_SMALL_BUGS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
 PYTHON_MUTANTS: Final = 160

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-sys.path.append(
-    sys.path.pop(0)
-)  # `python -m` puts the checkout first on the path, but the installed aioacl must be used
+# `python -m` puts the checkout first on the path, but the installed aioacl must be used.
+sys.path.append(sys.path.pop(0))
 
 import argparse
 import os

@@ -57,9 +57,8 @@ class ScheduleProcess:
         self._lengths: dict[str, int] = {}
         self.outcomes: dict[str, int] = {}
         self.once(SCENARIOS["open_close"], Recorded(()), grain=Grain.LOCKS)
-        self._before = (
-            _descriptors()
-        )  # includes the ports of the worker threads, which last as long as the process
+        # Includes the ports of the worker threads, which last as long as the process.
+        self._before = _descriptors()
 
     # --- one schedule -----------------------------------------------------------------------------------------
 

@@ -30,9 +30,8 @@ class Scenario:
     name: str
     build: Callable[[World], Bodies]
     patience: float = 0.0
-    core: bool = (
-        False  # few waits: all schedules with up to a number of preemptions are tried, in all thread orders
-    )
+    # Whether there are few waits: all schedules with few preemptions are then tried, in all thread orders.
+    core: bool = False
 
 
 SCENARIOS: dict[str, Scenario] = {}

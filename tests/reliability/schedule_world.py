@@ -26,6 +26,7 @@ T = TypeVar("T")
 INDEX: Final = 0
 # Fewer events than usual: each foreign reset leaves them in the simulator, which can hold 65,536 events.
 POOL_EVENTS: Final = 2
+# Calls into C that another thread can notice: the gate, the ports, the device's state.
 NOTICED: Final = frozenset(
     {
         "aio_enter",
@@ -57,7 +58,7 @@ NOTICED: Final = frozenset(
         "aio_g_aclrtMalloc",
         "aio_g_aclrtFree",
     }
-)  # calls into C that another thread can notice: the gate, the ports, the device's state
+)
 
 Closed = ParameterError
 Stale = StaleHandleError
@@ -232,9 +233,8 @@ class World:
         self.expect(stats.inside == 0, f"{stats.inside} calls are inside")
         retained = simulator.retain_count(INDEX)
         self.expect(retained == 0, f"the device is set {retained} times at the end")
-        events = (
-            0 if self.foreign else stats.events - self._events
-        )  # a foreign reset leaves events in the runtime
+        # A foreign reset leaves events in the runtime.
+        events = 0 if self.foreign else stats.events - self._events
         left = (stats.contexts, stats.streams, events, stats.device_blocks)
         self.expect(not any(left), f"contexts, streams, events, blocks are left: {left}")
         foreign = ffi.lib.aio_gate_foreign(INDEX)

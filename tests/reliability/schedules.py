@@ -25,21 +25,24 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 240.0, Scale.SLOW: 1800.0}
 RANDOM: Final = (3, 85, 1200)  # random schedules of each scenario
+# Schedules of each scenario that are run three times, and must be the same each time.
 TWICE: Final = (
     1,
     4,
     30,
-)  # schedules of each scenario that are run three times, and must be the same each time
+)
+# A known bug must be found within this many schedules; the first finding ends the batch.
 BUG: Final = (
     400,
     4000,
     10_000,
-)  # a known bug must be found within this many schedules; the first finding ends the batch
+)
 SMALL: Final = ("open_close", "lease_reset", "make_close", "foreign_open", "foreign_reset")
+# Scenarios that are too long to try all schedules with two deviations.
 TOO_LONG: Final = (
     "job_cancelled",
     "foreign_close",
-)  # scenarios that are too long to try all schedules with two deviations
+)
 QUICK_BUGS: Final = ("lost-wake-up", "no-wake-at-last-turn")
 CORE_BOUND: Final = (1, 2, 3)
 FULL_BOUND: Final = (0, 1, 2)
@@ -95,9 +98,8 @@ class _Running:
 
     def next(self) -> Tally | None:
         """Returns the next tally, a tally without a name if there is none yet, or None after the last."""
-        alive = (
-            self.process.is_alive()
-        )  # checked first: if the process has ended, everything it sent is in the pipe
+        # Checked first: if the process has ended, everything that it sent is in the pipe.
+        alive = self.process.is_alive()
         try:
             tally: Tally | None = self.answers.get(timeout=NAP_SECONDS)
         except queue.Empty:

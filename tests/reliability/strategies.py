@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator, Sequence
 
-EVENT_SHARE: Final = (
-    16  # in one of this many decisions, an option that is not a thread (for example the clock) is chosen
-)
+# In one of this many decisions, an option that is not a thread (for example the clock) is chosen.
+EVENT_SHARE: Final = 16
 
 
 class Uniform:
@@ -77,9 +76,8 @@ class _Branch:
         mine = [current] if current in options else []
         self.options = [*mine, *(option for option in options if option != current)]
         threads = sum(option >= 0 for option in options)
-        self.free = (
-            1 if mine or strict else threads
-        )  # this many options cost nothing; each of the others costs one deviation
+        # This many options cost nothing; each of the others costs one deviation.
+        self.free = 1 if mine or strict else threads
         self.spent = spent  # the cost of the earlier decisions
         self.taken = 0
 

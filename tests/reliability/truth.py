@@ -41,9 +41,8 @@ ROUNDS: Final = {Scale.QUICK: 400, Scale.DEFAULT: 2_000, Scale.SLOW: 10_000}
 MODES: Final = ("acl", "runtime", "acl, other", "runtime, other", "confirmed")
 AT_ONCE: Final = 2
 COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "spurious", "doubtful")
-SHARE: Final = (
-    0.3  # the share of the limit for each process: five run, two at a time, so three run one after another
-)
+# The share of the limit for each process: five run, two at a time, so three run one after another.
+SHARE: Final = 0.3
 BUG_ROUNDS: Final = 250
 BUG_SEEDS: Final = 20  # about half of the runs find the rarest bug
 ENDS_SECONDS: Final = 5.0

@@ -40,9 +40,8 @@ class Run:
     value: bytes | None = None  # the bytes of the blob after the last upload
     locked: bool = False  # an operation that enqueues several times is in progress
     failed: bool = False
-    renewing: bool = (
-        False  # the stream is being renewed, so a wait for the device need not cover the old native stream
-    )
+    # The stream is being renewed, so a wait for the device need not cover the old native stream.
+    renewing: bool = False
     held: int = 0  # the number of steps until the held stream is released; 0 if it is not held
 
 
@@ -81,9 +80,8 @@ class Script:
     events: list[Point] = field(default_factory=list[Point])
     own: dict[int, Point] = field(default_factory=dict[int, Point])
     cells: dict[int, int] = field(default_factory=dict[int, int])  # the number of used cells of each device
-    notified: dict[int, int] = field(
-        default_factory=dict[int, int]
-    )  # the number of used notifies of each device
+    # The number of used notifies of each device.
+    notified: dict[int, int] = field(default_factory=dict[int, int])
     written: list[tuple[int, Queue, int, bytes]] = field(default_factory=list[tuple[int, Queue, int, bytes]])
     readers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 

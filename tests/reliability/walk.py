@@ -309,9 +309,8 @@ class Walk:
         self._same("aclrtGetCurrentContext", code, NO_CONTEXT if found is None else 0)
         if found is not None and found.handle is None:
             found.handle = self._found[0]
-        elif (
-            found is not None
-        ):  # holds for a primary context too: a device that is set again has the same one
+        elif found is not None:
+            # This is true for a primary context too: a device that is set again has the same primary context.
             self._same("the context", self._found[0], found.handle)
         return "query the context"
 

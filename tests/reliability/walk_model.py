@@ -150,9 +150,8 @@ class World:
         self.own[device] = own  # lowlevel is not notified of its own reset, only of foreign ones
         if code == 0:
             self.own[device] = result.counts
-        elif (
-            code == states.RELEASED_ALREADY
-        ):  # other code has released the device, so lowlevel's count is void
+        elif code == states.RELEASED_ALREADY:
+            # Other code has released the device, so lowlevel's count no longer applies.
             self.own[device] = Counts()
         return code, True
 

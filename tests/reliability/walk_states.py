@@ -77,9 +77,8 @@ class States:
         return self._seen(rng.choice((ENQUEUE, WAIT, LIFETIME)))
 
     def _refuses(self, event: Trigger) -> bool:
-        if (
-            event is Trigger.FOREIGN and event in LEADS[self.state]
-        ):  # C has raised the generation before Python is notified
+        # C has raised the generation before Python is notified.
+        if event is Trigger.FOREIGN and event in LEADS[self.state]:
             lib.aio_gate_set(self._index, int(self.state), following(self.generation))
         try:
             with self._gate.changed:

@@ -56,9 +56,8 @@ class TestSession:
         async with npu.allocate(64) as memory:
             aioacl_simulator.hold(stream)  # the stream is not released
             waiting = asyncio.ensure_future(self._fill(stream, memory))
-            await wait_until(
-                lambda: aioacl_simulator.pending(stream)
-            )  # the pending entries may include a mark
+            # The pending entries may include a mark.
+            await wait_until(lambda: aioacl_simulator.pending(stream))
             waiting.cancel()
 
     async def _fill(self, stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:

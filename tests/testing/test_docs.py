@@ -51,9 +51,8 @@ def test_types_of_fixtures_are_those_of_the_plugin() -> None:
         and not function.name.startswith("_")
     }
     assert returned == {**documented, "aioacl_open": "Generator[Open]"}
-    assert (
-        documented["aioacl_open"] == "Callable[[int], aioacl.Device]"
-    )  # the page does not name the type `Open`, because users cannot import it
+    # The page does not name the type `Open`, because users cannot import it.
+    assert documented["aioacl_open"] == "Callable[[int], aioacl.Device]"
 
 
 @pytest.mark.slow

@@ -150,9 +150,8 @@ def test_streams_that_wait_for_each_other_are_confirmed_on_a_small_stack(open_de
     memory = device.allocate(8).result()
     for stream in (one, other):
         simulator.hold(stream)
-        on(device).aclrtValueWrite(
-            memory, 1, 0, stream
-        )  # its failure would not be reported, so it must be confirmed
+        # The runtime would not report a failure of this write, so the stream must be confirmed.
+        on(device).aclrtValueWrite(memory, 1, 0, stream)
     first, second = one.record(), other.record()
     one.wait_event(second)
     other.wait_event(first)

@@ -167,9 +167,8 @@ class Overtaken:
 async def works_after(device: aioacl.Device, sets: int) -> bool:
     """Whether the device works after that many calls of aclrtSetDevice."""
     await until(lambda: simulator.calls("aclrtSetDevice") == sets and device.health.ready)
-    await until(
-        lambda: lib.aio_stage_free_slots(0, 1) > 0
-    )  # another thread allocates the slots after the set
+    # Another thread allocates the slots after the set.
+    await until(lambda: lib.aio_stage_free_slots(0, 1) > 0)
     return await works(device) and simulator.retain_count() == 1
 
 

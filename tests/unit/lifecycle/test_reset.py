@@ -94,9 +94,8 @@ async def test_work_that_ends_within_the_grace_time_is_drained(open_device: Open
             # Waits until the reset has found the work.
             await until(lambda: simulator.calls("aclrtStreamQuery") > asked + 1)
             awaited = Waiting(group, lambda: wait_for(ticket))
-            await until(
-                lambda: lib.aio_device_waits(0) == 1
-            )  # a reset may interrupt a wait that begins later
+            # The wait must have begun, because a reset may interrupt a wait that begins later.
+            await until(lambda: lib.aio_device_waits(0) == 1)
             simulator.release(stream)
             await awaited.outcome()
             report = await waiting.outcome()

@@ -207,9 +207,8 @@ async def test_wait_for_a_device_change_that_is_cancelled_or_times_out_removes_i
         async with anyio.create_task_group() as group:
             resetting = Waiting(group, device.force_reset)
             await until(hanging("aclrtResetDeviceForce"))
-            await until(
-                lambda: len(manager.admission._subscribers) == len(waits) == 1
-            )  # the wait of the task that called force_reset
+            # Only the task that called force_reset waits.
+            await until(lambda: len(manager.admission._subscribers) == len(waits) == 1)
             timeout = None if kind == "cancelled" else 0.01
             leaving = [Waiting(group, lambda: device.allocate(64, timeout=timeout)) for _ in range(5)]
             if kind == "cancelled":
