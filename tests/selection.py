@@ -4,9 +4,9 @@
     ./test --all    every test that .ci/run runs; if a path is given, only its tests
     ./test PATH     every test in the path, with any markers
 
-`-m` overrides all three. A test is `quick` unless it has one of the markers in `NOT_QUICK`, is in one of the
-`PROCESS_FOLDERS`, or is the uvloop or trio variant of a test without the marker `every_loop`. The marker `quick` is
-added when the tests are collected. A quick test that starts a process fails.
+`-m` overrides all three. A test is not `quick` if it has one of the markers in `NOT_QUICK`, or is in one of the
+`PROCESS_FOLDERS`. Of the variants of a test for several event loops, only asyncio's is quick, unless the test has the
+marker `every_loop`. The marker `quick` is added when the tests are collected. A quick test that starts a process fails.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The declarations of the simulator and of five releases of CANN: functions with normalised prototypes, enumerators.
 
-`prototypes.tsv` has one line for each prototype. Its columns are the oldest and the newest release whose headers have
-it, the header that declares it, and the prototype without the names of parameters. A function whose prototype changed
-has two lines. `enumerators.tsv` has the releases, enumeration, name and value of each enumerator.
+`prototypes.tsv` has one line for each prototype. Its columns are the oldest and the newest release with the prototype,
+the header that declares it, and the prototype without the names of parameters. A function whose prototype changed has
+two lines. `enumerators.tsv` has the releases, enumeration, name and value of each enumerator.
 """
 
 from __future__ import annotations

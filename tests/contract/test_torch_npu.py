@@ -1,8 +1,8 @@
 """An unmodified torch_npu on the simulator: it imports, and its runtime part works.
 
-The wheels of torch_npu are downloaded from the package index and installed in a virtual environment in the user's
-cache, which is kept. The tests are skipped if the wheels cannot be installed. torch must be a build without CUDA.
-PyPI has no such build, so PyTorch's own index is used too.
+The wheels of torch_npu are downloaded from the package index and installed in a virtual environment, which is kept in
+the user's cache. The tests are skipped if the wheels cannot be installed. torch must be a build without CUDA. PyPI has
+no such build, so PyTorch's own index is used too.
 """
 
 from __future__ import annotations

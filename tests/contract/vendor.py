@@ -1,8 +1,8 @@
 """The vendor's headers, from the torch-npu wheel. They are downloaded once and kept in the user's cache.
 
-aioacl must not distribute them, so a test that needs them downloads them, and is skipped if there is no network. With
-AIOACL_CONTRACT=required, as in .ci/run, it fails instead. The wheel is pinned by its hash. The wheel of one platform is
-used on all platforms, because the headers are the same.
+aioacl must not distribute the headers, so a test that needs them downloads them. Without a network, the test is
+skipped. With AIOACL_CONTRACT=required, as in .ci/run, the test fails instead. The wheel is pinned by its hash. The
+wheel of one platform is used on all platforms, because the headers are the same.
 """
 
 from __future__ import annotations

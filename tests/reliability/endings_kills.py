@@ -86,7 +86,7 @@ def _shared(pid: int) -> Iterator[str]:
     for descriptor in (process / "fd").iterdir():
         try:
             target = str(descriptor.readlink())
-        except OSError:  # it was closed meanwhile
+        except OSError:  # the process has closed the descriptor meanwhile
             continue
         if target.startswith(("/dev/shm/", "/memfd:", "socket:", tempfile.gettempdir())):
             yield target

@@ -3,7 +3,7 @@
 aioacl can recover from each of these faults. The recovery may need a reset, and may lose work and handles. No rule
 makes a call report bytes that it has not copied, or hides an object that a call has created.
 
-    rc, oom       not for calls that free an object: what such a call did not free would stay in the simulator for ever
+    rc, oom       not for calls that free an object: an object that is not freed would stay in the simulator for ever
     rc-after      not for calls that create or enqueue: the caller could not find out what the call has done
     lost          only for a device that stays open: a device that cannot be set can be neither opened nor reset
     foreign reset only for calls without device memory among their arguments, because the reset would free that memory

@@ -64,5 +64,5 @@ class Part(Protocol):
 
     @staticmethod
     def run(scale: Scale, seed: int) -> Outcome:
-        """Runs the part, in a process of its own, in which aioacl has not been used yet."""
+        """Runs the part. The process runs no other part, and has not used aioacl yet."""
         ...

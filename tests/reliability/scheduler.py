@@ -2,10 +2,10 @@
 
 Theory of operation. `Scheduler` is a backend of `aioacl._base.sync`. It schedules every thread that the lifecycle
 starts, and every thread of a scenario. One of these threads runs at a time; each of the others sleeps on a lock of its
-own (`wakeup`). At a *point*, the running thread lists the threads that can go on. There is a point where a lock is
-taken or released, where a thread is started, and where a thread waits for a condition, a descriptor or calls in C.
-`Grain` selects some of these. If more than one thread can go on, the strategy chooses one: a *decision*. The list of
-decisions is the schedule. The same decisions make the same run.
+own (`wakeup`). At a *point*, the running thread lists the threads that can go on. A point is where a lock is taken or
+released, or a thread is started. A wait for a condition, a descriptor or calls in C is a point too. `Grain` selects
+some of these. If more than one thread can go on, the strategy chooses one: a *decision*. The list of decisions is the
+schedule. The same decisions make the same run.
 
 No thread waits in the kernel for its condition. Instead, the condition is evaluated at each point: the lock is free,
 the thread was notified, the descriptor is readable, or no call is inside C (polled with a time of 0).
@@ -16,9 +16,9 @@ the beginning. If no thread can go on and no thread has a deadline, there is a d
 stacks.
 
 The engine's own threads (for instance the watcher) and the simulator's are not scheduled. A call into C is one step,
-even if it waits for them. Their order has no effect in the scenarios, because no stream has work when it is awaited. If
-the engine must still complete an await (`engine_at_work`) and no other thread can go on, the scheduler waits in real
-time for the completion before it moves the clock. Such a schedule may not be replayable.
+even if the call waits for these threads. Their order has no effect in the scenarios, because no stream has work when it
+is awaited. `engine_at_work` returns whether the engine must still complete an await. If so, and no thread can go on,
+the scheduler waits in real time for the completion before it moves the clock. Such a schedule may not be replayable.
 """
 
 from __future__ import annotations

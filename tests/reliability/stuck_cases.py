@@ -22,7 +22,7 @@ ABORT: Final = "aclrtStreamAbort"
 
 
 class Caller(Protocol):
-    """A caller in a task or in a thread, which waits for a result."""
+    """A caller that waits for a result, in a task or in a thread."""
 
     value: Any
 

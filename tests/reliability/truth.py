@@ -1,7 +1,7 @@
 """Truth: the result of every await is compared with a model; no failure of a task is missed or misattributed.
 
 A round is one await of a ticket, event, stream, device, upload or download, or one `.result()` on a thread. An "own
-event" is one that the script created itself and records again and again.
+event" is an event of `create_event()`, which the script records repeatedly.
 
 Five processes run, and each finds failures in one way. Two processes use a callback, each by another registration. Two
 more do the same while another library synchronizes the devices. The last process finds failures by synchronizing. In

@@ -1,4 +1,4 @@
-"""Bugs that are put into a copy of the engine, which the truth part must notice."""
+"""Bugs that are put into a copy of the engine. The truth part must notice each of them."""
 
 from __future__ import annotations
 

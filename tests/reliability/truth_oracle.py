@@ -138,7 +138,7 @@ class Queue:
 
 
 def collect(failures: Iterable[Failure], code: int | None) -> None:
-    """Notes that an await raised the code of one of the failures. Of several with the same code, any may be the one."""
+    """Notes that an await raised this code. If several of the failures have the code, any of them may be collected."""
     candidates = [failure for failure in failures if failure.code == code]
     for failure in candidates:
         failure.collected = max(failure.collected, YES if len(candidates) == 1 else MAYBE)

@@ -136,7 +136,7 @@ class Script:
         return result if result is not None else True
 
     def _task(self, run: Run, what: str, call: Callable[[], Any], *, counted: bool = True) -> Any:
-        """Enqueues a task, which fails by chance."""
+        """Enqueues a task, and by chance makes it fail."""
         if code := self._code():
             fail_next_task(run.stream, code)
         return self._enqueue(run, what, call, code, counted=counted)

@@ -223,7 +223,9 @@ class Walk:
                 way(binding, FORCE, device)
             self._compare(device)
             self._same(
-                "left set", (self._world.counts[device], self._world.own[device]), (states.Counts(),) * 2
+                "counts at the end",
+                (self._world.counts[device], self._world.own[device]),
+                (states.Counts(),) * 2,
             )
         self._compare_calls()
         self._same("contexts left", simulator.stats().contexts, 0)
@@ -284,7 +286,9 @@ class Walk:
         self._calls[act] += calls_runtime
         answer = self._code_by_hand(act, missing)
         self._same(
-            f"{BY_HAND[act].__name__} of none", answer, NO_SUCH_DEVICE if calls_runtime else RELEASED_ALREADY
+            f"{BY_HAND[act].__name__} of no device",
+            answer,
+            NO_SUCH_DEVICE if calls_runtime else RELEASED_ALREADY,
         )
         self._same("lowlevel's count of no device", manager_of(missing).counts.now.retained, 0)
         return "no such device"

@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 
-`Forked(command)` and `run(command)` take the command line of a real process, `[sys.executable, *flags, "-c", text,
-...]`, `-m` with a module, or a file, and behave like `subprocess.Popen` and `subprocess.run`.
+`Forked(command)` and `run(command)` behave like `subprocess.Popen` and `subprocess.run`. They take the command line of
+a real process: `[sys.executable, *flags, "-c", text, ...]`, or `-m` with a module, or a file.
 
 For each set of flags, a test process has at most two servers: one for `-m pytest`, and one for all other programs. A
 server starts with the first request: `python *flags -c BOOT` imports the modules in PRELOADED, then listens on a socket

@@ -1,4 +1,4 @@
-"""Mistakes in a program: each raises at the line that contains it, and the message states what to do."""
+"""Mistakes in a program: each raises an error at its own line, and the message states what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module of each public name is the one that users import it from, in tracebacks, in pickles and for tools."""
+"""Tracebacks, pickles and tools show the module from which users import a public name."""
 
 from __future__ import annotations
 

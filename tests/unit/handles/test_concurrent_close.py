@@ -143,7 +143,8 @@ async def test_enqueue_while_the_last_close_drains_or_resets_raises_that_the_dev
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
     async with anyio.create_task_group() as group:
-        simulator.hang_call("aclrtMalloc")  # hangs the maintenance thread, which the close stops first
+        # The close first stops the maintenance thread, which hangs in this call.
+        simulator.hang_call("aclrtMalloc")
         allocating = Waiting(group, lambda: device.allocate(64))
         await until(hanging("aclrtMalloc"))
         closing = Waiting(group, device.close)

@@ -1,4 +1,4 @@
-"""An enqueue or a wait in a signal handler works or raises at once, whichever line it interrupts."""
+"""An enqueue or a wait in a signal handler works or raises at once, at every line that the signal interrupts."""
 
 from __future__ import annotations
 

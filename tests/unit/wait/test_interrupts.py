@@ -1,4 +1,4 @@
-"""Ctrl-C on a plain thread: aioacl's state stays consistent at each step that it interrupts."""
+"""Ctrl-C on a plain thread: after an interrupt at any step of its code, aioacl's state is consistent."""
 
 from __future__ import annotations
 
