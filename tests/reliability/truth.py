@@ -7,7 +7,7 @@ Five processes run, and each finds failures in one way. Two processes use a call
 more do the same while another library synchronizes the devices. The last process finds failures by synchronizing. In
 each process, half of the devices have a thread for each wait. The outcomes are:
 
-- wrong: the bytes are wrong, or the error raised is none that the await may raise;
+- wrong: the bytes are wrong, or the await raised an error that it must not raise;
 - missed: nothing was raised, although a task that the await covers or depends on failed;
 - spurious: an error was raised, although no such task failed. This is allowed if failures are found by synchronizing;
 - doubtful: a wait for an event took a second or more. It may have timed out, so the await may raise a failure of any
