@@ -1,7 +1,6 @@
 """The types and functions of aioacl/_binding, in the shared object of aioacl._acl."""
 
 from asyncio import AbstractEventLoop
-from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -56,9 +55,13 @@ class Core:
     """The base of StreamCore: the engine's record of a stream, and its in-flight references."""
 
     gone: bool
-    in_flight: deque[InFlight]
     @property
     def awaits(self) -> int: ...
+    @property
+    def in_flight(self) -> list[InFlight]:
+        """The references, as a new list."""
+
+    def _add(self, reference: InFlight, /) -> None: ...
     def _attach(self, stream: int, /) -> None: ...
     def _drop(self, reference: InFlight, /) -> None: ...
     def _release_if_many(self) -> None: ...

@@ -34,11 +34,14 @@ typedef struct {
     char owed; /* the native object is to be freed */
 } handle_object;
 
+typedef struct in_flight_object in_flight_object;
+
 /* The base of StreamCore. */
 typedef struct {
     PyObject_HEAD aio_stream *stream; /* NULL before `_attach` */
-    PyObject *in_flight;              /* a deque of InFlight objects, in the order of their positions */
-    Py_ssize_t most;                  /* above so many of them, an enqueue asks which are done */
+    in_flight_object *first, *last;   /* a list in the order of the positions; each entry is a reference */
+    Py_ssize_t in_flight;             /* the length of the list */
+    Py_ssize_t most;                  /* above so many entries, an enqueue asks which are done */
     Py_ssize_t awaits;                /* Awaits of the stream that are in progress */
     char gone;                        /* closed or renewed, and the native stream destroyed */
 } core_object;
@@ -51,12 +54,14 @@ typedef struct {
 } recorded_object;
 
 /* The references of one piece of work. */
-typedef struct {
+struct in_flight_object {
     PyObject_HEAD PyObject *core;
     PyObject *buffers; /* a tuple */
     PyObject *held;
     uint64_t position;
-} in_flight_object;
+    in_flight_object *next, *before; /* in the list of the stream */
+    char listed;
+};
 
 #define UNKNOWN_POSITION (UINT64_C(1) << 62) /* the position of work that is being enqueued */
 
@@ -80,16 +85,13 @@ typedef struct {
     X(aclrtMemsetAsync)                                                                                        \
     X(aclrtRecordEvent)                                                                                        \
     X(aclrtStreamWaitEvent)                                                                                    \
-    X(append)                                                                                                  \
     X(call_soon)                                                                                               \
     X(create_future)                                                                                           \
     X(failure)                                                                                                 \
-    X(popleft)                                                                                                 \
     X(in_trio_run)                                                                                             \
     X(lowlevel)                                                                                                \
     X(name)                                                                                                    \
     X(refused)                                                                                                 \
-    X(remove)                                                                                                  \
     X(set_result)                                                                                              \
     X(sniffio)                                                                                                 \
     X(thread_local)                                                                                            \
@@ -116,6 +118,8 @@ void free_object(PyObject *object);
 int release_done(core_object *core);
 /* The same, above a number of references that grows with the unfinished work; asks the runtime first. */
 int release_if_many(core_object *core);
+/* Adds a reference to the list of its stream. */
+void add_reference(core_object *core, in_flight_object *reference);
 /* Drops the references of work that was refused. Returns -1 with an exception. */
 int drop_reference(core_object *core, in_flight_object *reference);
 /* `__await__` of Tickets, Events and Streams. */

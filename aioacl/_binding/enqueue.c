@@ -86,9 +86,8 @@ static in_flight_object *refer(core_object *core, handle_object *first, handle_o
     self->buffers = buffers;
     self->held = held;
     self->position = UNKNOWN_POSITION;
-    PyObject *added = PyObject_CallMethodObjArgs(core->in_flight, names.append, (PyObject *)self, NULL);
-    bool usable = added != NULL && use(first, self) == 1 && use(second, self) == 1;
-    Py_XDECREF(added);
+    add_reference(core, self);
+    bool usable = use(first, self) == 1 && use(second, self) == 1;
     if (!usable || release_if_many(core) < 0) {
         forget(core, self);
         return NULL;

@@ -1,7 +1,7 @@
 /*
  * Handle, StreamCore's base, tickets, and the in-flight references of work.
  *
- * An InFlight object refers to the buffers that a piece of work uses. It is in the deque of its stream, and a
+ * An InFlight object refers to the buffers that a piece of work uses. It is in the list of its stream, and a
  * key in the dict of each buffer, from before the enqueue until the work is known to be done. A change of these
  * is one step that holds the GIL, so it needs no lock; see aioacl/_handles/stream_core.py.
  */
@@ -216,39 +216,44 @@ static int drop_uses(in_flight_object *reference) {
     return 0;
 }
 
-/* Returns the InFlight object at that index of the deque, as a new reference. Returns NULL without an exception
- * if the deque is shorter. */
-static in_flight_object *reference_at(const core_object *core, Py_ssize_t index) {
-    PyObject *first = PySequence_GetItem(core->in_flight, index);
-    if (first == NULL && PyErr_ExceptionMatches(PyExc_IndexError)) {
-        PyErr_Clear();
-    }
-    return (in_flight_object *)first;
+void add_reference(core_object *core, in_flight_object *reference) {
+    Py_INCREF((PyObject *)reference);
+    reference->listed = 1;
+    reference->next = NULL;
+    reference->before = core->last;
+    *(core->last ? &core->last->next : &core->first) = reference;
+    core->last = reference;
+    core->in_flight++;
+}
+
+/* The caller gets the list's reference. */
+static void unlist_reference(core_object *core, in_flight_object *reference) {
+    *(reference->before ? &reference->before->next : &core->first) = reference->next;
+    *(reference->next ? &reference->next->before : &core->last) = reference->before;
+    reference->next = NULL;
+    reference->before = NULL;
+    reference->listed = 0;
+    core->in_flight--;
 }
 
 /* Nothing runs between the read of the first reference and its removal. Objects are freed after that, and their
  * finalizers may call this function. */
 static int release_up_to(core_object *core, uint64_t position) {
-    for (;;) {
-        in_flight_object *first = reference_at(core, 0);
-        if (first == NULL || first->position > position) {
-            Py_XDECREF((PyObject *)first);
-            return PyErr_Occurred() ? -1 : 0;
-        }
-        PyObject *removed = PyObject_CallMethodObjArgs(core->in_flight, names.popleft, NULL);
-        int failed = removed == NULL || drop_uses(first) < 0;
-        Py_XDECREF(removed);
+    while (core->first != NULL && core->first->position <= position) {
+        in_flight_object *first = core->first;
+        unlist_reference(core, first);
+        int failed = drop_uses(first);
         Py_DECREF((PyObject *)first);
         if (failed) {
             return -1;
         }
     }
+    return 0;
 }
 
 int release_done(core_object *core) {
-    Py_ssize_t size = core->in_flight ? PyObject_Size(core->in_flight) : 0;
-    if (size <= 0 || core->stream == NULL) {
-        return (int)size;
+    if (core->first == NULL || core->stream == NULL) {
+        return 0;
     }
     if (aio_word_generation(aio_gate_word(core->stream->device)) == core->stream->generation) {
         return release_up_to(core, aio_stream_completed(core->stream));
@@ -268,31 +273,21 @@ static PyObject *core_release_done(PyObject *object, PyObject *Py_UNUSED(ignored
 
 /* The position of the oldest reference that has one, or 0. */
 static uint64_t oldest_position(const core_object *core) {
-    uint64_t position = UNKNOWN_POSITION;
-    for (Py_ssize_t index = 0; position == UNKNOWN_POSITION; index++) {
-        in_flight_object *reference = reference_at(core, index);
-        if (reference == NULL) {
-            return 0;
-        }
-        position = reference->position;
-        Py_DECREF((PyObject *)reference);
+    const in_flight_object *reference = core->first;
+    while (reference != NULL && reference->position == UNKNOWN_POSITION) {
+        reference = reference->next;
     }
-    return position;
+    return reference == NULL ? 0 : reference->position;
 }
 
 static PyObject *core_oldest(PyObject *object, PyObject *Py_UNUSED(ignored)) {
-    uint64_t position = oldest_position((core_object *)object);
-    return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(position);
+    return PyLong_FromUnsignedLongLong(oldest_position((core_object *)object));
 }
 
 int release_if_many(core_object *core) {
-    Py_ssize_t size = PyObject_Size(core->in_flight);
-    if (size <= core->most) {
-        return size < 0 ? -1 : 0;
-    }
-    uint64_t oldest = oldest_position(core);
+    uint64_t oldest = core->in_flight > core->most ? oldest_position(core) : 0;
     if (oldest == 0) {
-        return PyErr_Occurred() ? -1 : 0;
+        return 0;
     }
     PyThreadState *thread = PyEval_SaveThread();
     aio_stream_query(core->stream, oldest);
@@ -300,8 +295,7 @@ int release_if_many(core_object *core) {
     if (release_done(core) < 0) {
         return -1;
     }
-    size = 2 * PyObject_Size(core->in_flight);
-    core->most = size < MANY_IN_FLIGHT ? MANY_IN_FLIGHT : size;
+    core->most = 2 * core->in_flight < MANY_IN_FLIGHT ? MANY_IN_FLIGHT : 2 * core->in_flight;
     return 0;
 }
 
@@ -312,15 +306,31 @@ static PyObject *core_release_if_many(PyObject *object, PyObject *Py_UNUSED(igno
     Py_RETURN_NONE;
 }
 
-int drop_reference(core_object *core, in_flight_object *reference) {
-    PyObject *removed = drop_uses(reference) < 0 ? NULL
-                                                 : PyObject_CallMethodObjArgs(core->in_flight, names.remove,
-                                                                              (PyObject *)reference, NULL);
-    if (removed == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) {
-        PyErr_Clear(); /* another call has removed it */
+static PyObject *core_add(PyObject *object, PyObject *reference) {
+    if (!PyObject_TypeCheck(reference, in_flight_type) || ((in_flight_object *)reference)->listed) {
+        PyErr_SetString(PyExc_ValueError, "expected an InFlight that is in no list");
+        return NULL;
     }
-    Py_XDECREF(removed);
-    return PyErr_Occurred() ? -1 : 0;
+    add_reference((core_object *)object, (in_flight_object *)reference);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_in_flight(PyObject *object, void *Py_UNUSED(closure)) {
+    PyObject *all = PyList_New(0);
+    for (in_flight_object *each = ((core_object *)object)->first; all != NULL && each; each = each->next) {
+        if (PyList_Append(all, (PyObject *)each) < 0) {
+            Py_CLEAR(all);
+        }
+    }
+    return all;
+}
+
+int drop_reference(core_object *core, in_flight_object *reference) {
+    if (reference->listed) { /* no other call has removed it */
+        unlist_reference(core, reference);
+        Py_DECREF((PyObject *)reference);
+    }
+    return drop_uses(reference);
 }
 
 static PyObject *core_drop(PyObject *object, PyObject *reference) {
@@ -336,12 +346,19 @@ static PyObject *core_drop(PyObject *object, PyObject *reference) {
 
 static int core_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(((core_object *)object)->in_flight);
+    for (in_flight_object *each = ((core_object *)object)->first; each; each = each->next) {
+        Py_VISIT(each);
+    }
     return 0;
 }
 
 static int core_clear(PyObject *object) {
-    Py_CLEAR(((core_object *)object)->in_flight);
+    core_object *self = (core_object *)object;
+    while (self->first != NULL) {
+        in_flight_object *first = self->first;
+        unlist_reference(self, first);
+        Py_DECREF((PyObject *)first);
+    }
     return 0;
 }
 
@@ -356,6 +373,7 @@ static void core_dealloc(PyObject *object) {
 }
 
 static PyMethodDef core_methods[] = {
+    {"_add", core_add, METH_O, NULL},
     {"_attach", core_attach, METH_O, NULL},
     {"_drop", core_drop, METH_O, NULL},
     {"_release_if_many", core_release_if_many, METH_NOARGS, NULL},
@@ -367,8 +385,12 @@ static PyMethodDef core_methods[] = {
 static PyMemberDef core_members[] = {
     {"awaits", T_PYSSIZET, offsetof(core_object, awaits), READONLY, NULL},
     {"gone", T_BOOL, offsetof(core_object, gone), 0, NULL},
-    {"in_flight", T_OBJECT_EX, offsetof(core_object, in_flight), 0, NULL},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef core_getters[] = {
+    {"in_flight", core_in_flight, NULL, "The references, as a new list.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot core_slots[] = {
@@ -379,6 +401,7 @@ static PyType_Slot core_slots[] = {
     {Py_tp_clear, (void *)core_clear},
     {Py_tp_methods, core_methods},
     {Py_tp_members, core_members},
+    {Py_tp_getset, core_getters},
     {0, NULL},
 };
 

@@ -8,13 +8,12 @@ thread drops them after a reset, after the close of the device, and when the wat
 most ten times a second, when work that nothing awaits is done.
 
 No lock guards the references. A signal handler that interrupts one of these functions may enqueue too, and would wait
-forever for a lock that the interrupted function holds. Each step is one operation of a deque or dict, and can be
-repeated.
+forever for a lock that the interrupted function holds. Each step is one operation of a dict or of the list
+in C, and can be repeated.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from aioacl._base.errors import (
@@ -84,7 +83,6 @@ class StreamCore(Core):
         self.number = lib.aio_stream_id(record)  # from aclrtStreamGetId; -1 if the runtime lacks it
         self.manager = manager
         self.generation = generation
-        self.in_flight: deque[InFlight] = deque()
         # Waits of Python code in progress; each change is one operation. `awaits` counts those of C.
         self.waiting: dict[object, None] = {}
         self.made = made  # the line that made the stream
@@ -110,7 +108,7 @@ class StreamCore(Core):
         It adds the reference first and reads `_closed` second. `close()` sets `_closed` first and reads the references
         second. So at least one of the two functions sees what the other has written.
         """
-        self.in_flight.append(reference)
+        self._add(reference)
         for buffer in reference.buffers:
             buffer._uses[reference] = None
             if buffer._closed:
@@ -120,7 +118,7 @@ class StreamCore(Core):
     def hold(self, reference: InFlight) -> None:
         """Like `keep`, for an operation of several enqueues: it holds the references until `placed` or `forget`.
 
-        They are not added to the deque, because the references after them would stay there until the operation ends.
+        They are not added to the list, because the references after them would stay there until the operation ends.
         """
         for buffer in reference.buffers:
             buffer._uses[reference] = None
@@ -130,7 +128,7 @@ class StreamCore(Core):
     def placed(self, reference: InFlight) -> None:
         """Ends `hold` for an operation whose enqueued work may be unfinished."""
         reference.position = lib.aio_stream_tail(self.handle)
-        self.in_flight.append(reference)
+        self._add(reference)
         if deferred:
             free_deferred(reference)
         self.release_done()
