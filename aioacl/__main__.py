@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             put("", flush=True)
     except OutputError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
+        # At exit, Python writes the output that is still buffered.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED if error.errno == errno.EPIPE else _complain(error.strerror, FAILED)
 
 
@@ -76,24 +77,24 @@ def _run(command: Callable[[argparse.Namespace], int], arguments: argparse.Names
 
 
 def _complain(problem: object, status: int) -> int:
-    with suppress(OSError):  # then the exit status is all that can be reported
+    with suppress(OSError):  # without a usable stderr, only the exit status reports the problem
         print(f"aioacl: {problem}", file=sys.stderr)
     return status
 
 
 def _is_closed(stream: object) -> bool:
-    """Whether Python started without the stream's descriptor; it then sets the stream to None."""
+    """Whether the stream's descriptor was closed when Python started; Python then sets the stream to None."""
     return stream is None
 
 
 def _replace_closed_stderr() -> None:
-    """Discards what is written to a closed stderr; `print` would write it to stdout instead."""
+    """Discards the output to a closed stderr. Without this, `print` would write that output to stdout."""
     if _is_closed(sys.stderr):
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - it is open until the process ends
 
 
 def _let_any_name_be_printed() -> None:
-    """Lets stdout print any file name, including bytes that are not text and characters that it cannot encode."""
+    """Makes stdout accept every file name, even bytes that are not text and characters that stdout cannot encode."""
     out: object = sys.stdout
     if isinstance(out, io.TextIOWrapper):
         utf8 = out.encoding.lower() == "utf-8"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 class HandleBase:
-    """The base of Handle: the state of a stream, event or buffer that an enqueue reads."""
+    """The base of Handle. It has the fields of streams, events and buffers that an enqueue reads."""
 
     _manager: Any
     _born: Any
@@ -47,12 +47,12 @@ class Recorded:
     def native(self) -> int: ...
 
 class Awaitable:
-    """The base of objects that are awaited. Subclasses have `_target` and `_await_in_python`."""
+    """The base of objects that are awaited. Subclasses define `_target` and `_await_in_python`."""
 
     def __await__(self) -> Generator[Any, Any, None]: ...
 
 class Core:
-    """The base of StreamCore: the engine's record of a stream, and its in-flight references."""
+    """The base of StreamCore: the engine's record of a stream, and the stream's in-flight references."""
 
     gone: bool
     @property
@@ -83,7 +83,7 @@ class Position:
     def _twin(self) -> bool: ...
 
 class Awaits:
-    """The base of AsyncioPort: the awaits of a loop."""
+    """The base of AsyncioPort: the awaits of an asyncio loop."""
 
     _quick_us: int
     @property

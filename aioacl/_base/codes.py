@@ -1,8 +1,8 @@
 """The table of ACL's codes: the name and family of each, and what to do about it.
 
-It is one table, used by the errors and by all code that counts or prints codes. A number keeps its meaning in every
-release of CANN; later releases only add numbers. A code that is not in the table is classified by its range:
-1xxxxx is an error of the caller, 2xxxxx of a resource, 3xxxxx of the service, 5xxxxx of the device or its software.
+The errors and all code that counts or prints codes use this table. A number keeps its meaning in every release of CANN;
+later releases only add numbers. A code that is not in the table is classified by its range: 1xxxxx is an error of the
+caller, 2xxxxx of a resource, 3xxxxx of the service, 5xxxxx of the device or its software.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,8 +47,8 @@ class Family(StrEnum):
 class Code:
     """One code of ACL. If `hint` is empty, the hint of the family's error class applies.
 
-    `source` names the evidence that the code is the result of one task, after which the runtime continues. Each code
-    with the action new_stream has a source.
+    `source` names the evidence that the code reports one failed task, and that the runtime continues after the failure.
+    Each code with the action new_stream has a source.
     """
 
     code: int
@@ -332,7 +332,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "ACL is already initialised: continue, and leave finalizing to the code that initialised it.": (100002,),
     "Check that the path names a readable file of the expected size.": (100003, 100005),
     "Check the syntax and the keys of the JSON file.": (100006, 100007, 100008),
-    "Use the id that the load of the model returned, and only until the model is unloaded.": (100011,),
+    "Use the id that loading the model returned; it is valid until the model is unloaded.": (100011,),
     "Convert the model again with the ATC of this CANN release.": (100012, 100013, 100014, 100015, 100016),
     "Pass as many buffers as the model describes, each at least as large as described.": (100017, 100018),
     "Finalize ACL only once, and only in a process that has initialised it.": (100037,),
@@ -389,7 +389,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Move the work to another card, and have this card examined.": (345102,),
     "Look for the exception of the user function in the log of that function.": (345103,),
     "If aclInit returns this code, other libraries of CANN were not found: `source set_env.sh`.": (500000,),
-    "If all calls return this, other CANN libraries were not found: `source set_env.sh`; otherwise reset.": (
+    "If all calls return this code, CANN libraries are missing: `source set_env.sh`; otherwise reset.": (
         507000,
     ),
     "A copy, an event wait or another task failed: make a new stream, or `await stream.renew()`.": (507001,),
@@ -481,14 +481,16 @@ def _table(
 
     Raises:
         ValueError: a code or name occurs twice; a code has two hints or two sources; a hint or source has no code; a
-            new_stream code has no source; or another code has one.
+            new_stream code has no source; or a code with another action has a source.
     """
     texts = _unique((code, hint) for hint, codes in hints.items() for code in codes)
     origins = _unique((code, source) for source, codes in sources.items() for code in codes)
     records = [Code(*row, hint=texts.pop(row[0], ""), source=origins.pop(row[0], "")) for row in rows]
     _unique((record.name, record) for record in records)
     if texts or origins:
-        raise ValueError(f"texts for codes that are not in the table: {sorted(texts | origins)}")
+        raise ValueError(
+            f"expected hints and sources only for codes of the table, got {sorted(texts | origins)}"
+        )
     unproven = [record.code for record in records if (record.action == "new_stream") != bool(record.source)]
     if unproven:
         raise ValueError(f"expected a source for each new_stream code and for no other code, got {unproven}")

@@ -133,7 +133,7 @@ class OutOfMemoryError(AclError, MemoryError):
 
 
 class ResourceExhausted(AclError):
-    """A limited resource is used up, such as streams, events or calls in flight; close some."""
+    """A limited resource, such as streams or events, is used up; close handles, or let running work finish."""
 
     default_action = "retry"
     default_hint = "Close handles that are no longer used, or let work in flight finish, then try again."
@@ -150,7 +150,7 @@ class QueueFull(AclError):
 
 
 class DeviceTimeout(AclError, TimeoutError):
-    """A wait reached its timeout, and its work may still be running; wait again, or abort the stream."""
+    """A wait reached its timeout, and the work may still be running; wait again, or abort the stream."""
 
     default_action = "retry"
     default_hint = (
@@ -160,7 +160,7 @@ class DeviceTimeout(AclError, TimeoutError):
 
 
 class StreamAborted(AclError):
-    """An abort dropped the work, or work on which it depends; enqueue it again if it is still needed."""
+    """An abort dropped the awaited work, or work on which it depends; enqueue the work again if it is still needed."""
 
     default_action = "retry"
     default_hint = "The stream can be used again: enqueue the work once more if it is still needed."
@@ -180,7 +180,7 @@ class DeviceFault(AclError):
 class TaskTimeout(DeviceFault):
     """A task failed because it ran longer on the device than the runtime allows; use a new stream.
 
-    It is different from DeviceTimeout, where only the caller's wait timed out and the work may still end.
+    After a DeviceTimeout, in contrast, only the caller's wait has timed out, and the work may still end.
     """
 
     default_action: ClassVar[Action] = "new_stream"
@@ -241,7 +241,7 @@ class _ReportedError(_OwnError):
 
 
 class DeviceReset(_ReportedError):
-    """A reset dropped the work that the call waited for; repeat it with new handles of the device that was reset.
+    """A reset dropped the work that the call waited for; repeat the work with new handles of the device.
 
     Attributes:
         report: the ResetReport of that reset, or None if there is none.
@@ -256,7 +256,7 @@ class DeviceResetting(_OwnError):
 
     default_action = "retry"
     default_hint = (
-        "Try again with new handles. Calls that open or make handles wait for the end of the reset."
+        "Try again with new handles. Calls that open a device or make handles wait until the reset ends."
     )
 
 
@@ -275,7 +275,7 @@ class DeviceQuarantined(_ReportedError):
 
 
 class LeaseHeldError(_OwnError):
-    """A task or job requested a reset that would wait for that task or job; leave the lease or return first."""
+    """A task or job requested a reset that would wait for that task or job; first leave the lease or end the job."""
 
     default_hint = "Leave the `async with device.lease()` block before the reset."
 
@@ -316,7 +316,7 @@ class LibraryNotFound(_OwnError):
 
 
 class LibraryConflict(_OwnError):
-    """The caller requested a different ACL library from the one in use; a process uses one library until it ends."""
+    """The caller requested an ACL library other than the one in use; a process uses one library until it ends."""
 
     default_hint = "Call `use_library()` once, before the first open, or start a new process."
 
@@ -324,9 +324,9 @@ class LibraryConflict(_OwnError):
 class AclWarning(RuntimeWarning):
     """The category of warnings about problems that no call can raise as an error.
 
-    It has one of three causes: (1) a clean-up failed, so a resource stays allocated until a reset; (2) a stream was
-    closed or renewed, or a device was closed, with a failure that was not collected; (3) the library does not report
-    failed tasks, so aioacl may miss some.
+    The problem has one of three causes: (1) a clean-up failed, so a resource stays allocated until a reset; (2) a
+    stream was closed or renewed, or a device was closed, with a failure that was not collected; (3) the library does
+    not report failed tasks, so aioacl may miss some.
     """
 
 

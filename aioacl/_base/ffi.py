@@ -127,7 +127,7 @@ def generation_of(device: int) -> int:
 
 
 def next_generation(generation: int) -> int:
-    """Returns the next generation. It has 20 bits in the gate's word. It is never 0, which means "was never open"."""
+    """Returns the generation after this one, in the gate's 20 bits. It is never 0: 0 means "was never open"."""
     return (generation + 1) & 0xFFFFF or 1
 
 
@@ -152,19 +152,19 @@ def name_of_function(index: int) -> str:
 
 
 class _Last(weakref.ref["CData"]):
-    """A weak reference to a pointer's object, with the address that is needed after the object is gone."""
+    """A weak reference to the Python object of a pointer. It stores the address, which `free` needs afterwards."""
 
     __slots__ = ("address",)
     address: CData
 
 
 def owner(free: Callable[[CData], object]) -> Callable[[CData], CData]:
-    """Returns a function that makes a pointer own its target: `free` runs when the pointer's object is gone.
+    """Returns a function that makes a pointer own its target: `free` runs when the Python object is gone.
 
     `ffi.gc` would call `free` too early. The garbage collector finalizes all objects of a cycle, in no fixed order,
-    before it checks whether a finalizer has made one of them reachable again. Such an object could still use a target
-    that was already freed. The collector does not track a plain pointer, so a plain pointer lives until the last
-    reference to it is gone.
+    before it checks whether a finalizer has made one of them reachable again. An object that is reachable again could
+    then use a target that was already freed. The collector does not track a plain pointer, so a plain pointer lives
+    until the last reference to it is gone.
     """
     alive: dict[int, _Last] = {}
 

@@ -50,9 +50,8 @@ def _whole(value: Any) -> int | None:
         return None
 
 
-REAL_KINDS: Final = (
-    "iuf"  # numpy's integers and floats; numpy's bools, complex numbers and durations have `__float__` too
-)
+# numpy's integers and floats. numpy's bools, complex numbers and durations have `__float__` too, but are refused.
+REAL_KINDS: Final = "iuf"
 
 
 def real_of(value: Any) -> float | None:
@@ -93,7 +92,7 @@ def seconds_of(timeout: Seconds, least: float = 0.0) -> float:
     """Returns the seconds of a timeout.
 
     Raises:
-        ParameterError: the timeout is not a number of seconds, at least `least`.
+        ParameterError: the timeout is not a number, or is less than `least`.
     """
     seconds = real_of(timeout)
     if seconds is None or not seconds >= least:
@@ -108,7 +107,7 @@ def deadline_of(timeout: Seconds | None) -> float | None:
     """Returns the time on the monotonic clock at which a timeout ends, or None if the wait has no limit.
 
     Raises:
-        ParameterError: the timeout is neither None nor a number of seconds, at least 0.
+        ParameterError: the timeout is neither None nor a number of at least 0.
     """
     if timeout is None:
         return None
@@ -130,7 +129,7 @@ def bound_of(name: str, value: Seconds, least: float = 0.0) -> float:
     """Returns the seconds of a time that must be finite.
 
     Raises:
-        ParameterError: the time is not a finite number of seconds, at least `least`.
+        ParameterError: the time is not a finite number, or is less than `least`.
     """
     seconds = real_of(value)
     if seconds is None or not least <= seconds < float("inf"):
@@ -145,13 +144,14 @@ def limits_of_reset(grace: Seconds, timeout: Seconds) -> tuple[float, float]:
     """Returns the grace time and the timeout of a reset, in seconds.
 
     Raises:
-        ParameterError: one of them is not a finite number of seconds, or the caller's grace is above the timeout.
+        ParameterError: `grace` or `timeout` is not a finite number or is too small, or the caller's `grace` is above
+            `timeout`.
     """
     drain, whole = bound_of("grace", grace), bound_of("timeout", timeout, LEAST_RESET_SECONDS)
     if drain > whole and not isinstance(grace, DefaultSeconds):
         raise ParameterError(
             f"grace must not be above timeout, got grace={grace!r} and timeout={timeout!r}",
-            hint=f"Pass timeout={2 * drain:g}: the grace time is at most half of it, and the reset needs the rest.",
+            hint=f"Pass timeout={2 * drain:g}: the grace time is at most half of timeout; the reset needs the rest.",
         )
     return drain, whole
 

@@ -97,7 +97,7 @@ class Origin:
         name: the name of the object's kind in `Snapshot.counts`.
         dropped: whether the last reference to the object is gone although the object was not closed.
         outlived: whether the object's device was closed before the object.
-        memory: a weak reference to the bytes of a pinned buffer, which the buffer and its views keep alive.
+        memory: a weak reference to the bytes of a pinned buffer. The buffer and its views keep the bytes alive.
         owner: the fixture that made the object, if that fixture outlives the test.
     """
 
@@ -118,7 +118,7 @@ class Keeper(Protocol):
     """The recorder of origins."""
 
     def follow(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Called before an object is made. Returns a coroutine function that makes it and records its origin."""
+        """Called before an object is made. Returns a coroutine function that makes it and records where it was made."""
         ...
 
     def lent(self, lease: Any) -> None:

@@ -10,7 +10,7 @@ from aioacl._base.unique import record
 @record
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A call that was still inside C when a reset needed the device to be empty.
+    """A call that was still inside C when an open, a close or a reset of the device failed.
 
     Attributes:
         function: the ACL function, or "a job on device.executor".
@@ -41,7 +41,7 @@ class ResetReport:
         not_aborted: the number of streams that could not be aborted; the reset dropped their work.
         attempts: how often reset, set and probe were tried.
         codes: the calls of this reset that failed, each with its code.
-        stuck: the calls that were still inside C when the reset needed the device to be empty.
+        stuck: the calls that were still inside C when the reset failed.
         stages: the milliseconds spent in each stage, in order.
         problem: why the device is quarantined, in a sentence; "" if it is not quarantined.
     """
@@ -116,7 +116,7 @@ class DeviceEvent:
     code: int = 0
 
     def after(self, missed: int) -> "DeviceEvent":
-        """The same event for a listener that missed this many events before it."""
+        """Returns this event for a listener that missed `missed` events before it."""
         return replace(self, missed=missed) if missed else self
 
 

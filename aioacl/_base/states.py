@@ -6,8 +6,8 @@ ACL keeps one count per device, for the whole process:
     reset          n -> n - 1; 1 -> 0 releases the device; at 0 it returns 507007
     force reset    n -> 0 releases the device; at 0 it returns 507007
 
-The states belong to aioacl. If the table has no row for a state and an event, nothing changes and TransitionError names
-both. "Generation + 1" means that the generation is raised.
+The states belong to aioacl. If the table has no row for a state and an event, `step` raises TransitionError and nothing
+changes. "Generation + 1" means that the generation is raised.
 
     CLOSED --open--> OPEN --drain--> DRAINING --seize--> RESETTING --revive--> OPEN, generation + 1
                       |                                    |  `--fail--> QUARANTINED --seize--> RESETTING
@@ -15,8 +15,8 @@ both. "Generation + 1" means that the generation is raised.
                       `----------close, from OPEN----------+--release--> CLOSED, generation + 1
     CLOSED --fail--> QUARANTINED: a call of the first open, or of the last close, did not return
 
-In each state except CLOSED, noticing a foreign reset raises the generation, which makes older handles stale. Setting
-the device again afterwards (retake) keeps that generation.
+In each state except CLOSED, a foreign reset raises the generation, which makes older handles stale. The retake that
+follows sets the device again and does not raise the generation.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class CountResult:
-    """The code that the runtime returns for a call, the counts after it, and whether it releases the device."""
+    """The code that the runtime returns for a call, the counts after the call, and whether it releases the device."""
 
     code: int
     counts: Counts

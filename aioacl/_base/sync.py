@@ -1,7 +1,7 @@
-"""Locks, conditions, the clock, threads, and the waits for a descriptor and in C. Tests replace them.
+"""Locks, conditions, threads, the clock, and two waits: for a descriptor, and in C. Tests replace them.
 
-All code of the lifecycle that waits, takes a lock or starts a thread uses `backend`. A test installs a backend of its
-own, which decides which thread runs next.
+All code of the lifecycle that waits, takes a lock or starts a thread uses `backend`. A test may install another
+backend, which decides which thread runs next.
 
 A signal handler or finalizer may interrupt a function that holds one of these locks, on the same thread. The locks are
 re-entrant, so the handler may read the data that they guard. The handler must not block, because the thread that would
@@ -66,21 +66,19 @@ class Backend(Protocol):
         ...
 
     def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
-        """Returns the result of `ask(timeout)`, a function that waits in C for other threads, at most that long."""
+        """Returns `ask(timeout)`. The function `ask` waits in C for other threads, for at most `timeout` seconds."""
         ...
 
 
 class Uninterrupted(threading.Condition):
-    """A condition variable that Ctrl-C cannot leave locked: `with` calls its lock's own methods, which are in C.
+    """A condition variable that Ctrl-C cannot leave locked: `with` calls the methods of its lock, which are in C.
 
     `threading.Condition` implements these methods in Python. An interrupt between two of their lines leaves the lock
     held for ever.
     """
 
-    __slots__ = (
-        "__enter__",
-        "__exit__",
-    )  # slot descriptors: `with` calls these methods without a Python frame
+    # These are slot descriptors, so `with` calls the methods without a Python frame.
+    __slots__ = ("__enter__", "__exit__")
 
     def __init__(self, lock: Any = None) -> None:
         lock = lock or threading.RLock()
@@ -90,7 +88,7 @@ class Uninterrupted(threading.Condition):
 
 
 def _begin(thread: threading.Thread, body: Callable[[], object]) -> None:
-    """Starts `thread`, or runs `body` on this thread if the start fails. Runs on a thread without signal handlers."""
+    """Starts `thread`, or calls `body` if the start fails. Runs on a new thread, where no signal handler runs."""
     try:
         thread.start()
     except RuntimeError:
@@ -126,9 +124,8 @@ class Threads:
 backend: Backend = Threads()
 
 
-_lasting: list[
-    weakref.ref[Any]
-] = []  # weak references to long-lived locks; run_blocking passes the locks of jobs to must_not_own
+# Weak references to long-lived locks. run_blocking passes the locks of jobs to must_not_own.
+_lasting: list[weakref.ref[Any]] = []
 
 
 def _watched(made: T) -> T:
@@ -191,7 +188,7 @@ def readable(fd: int, timeout: float | None) -> bool:
 
 
 def settled(ask: Callable[[float], bool], timeout: float) -> bool:
-    """Returns the result of `ask(timeout)`, which waits in C for other threads, with the current backend."""
+    """Returns `ask(timeout)`, with the current backend. The function `ask` waits in C for other threads."""
     return backend.settled(ask, timeout)
 
 

@@ -36,7 +36,7 @@ def _refuse(self: object, name: str, _: object = None) -> NoReturn:
 def record(made: type[T]) -> type[T]:
     """Makes a frozen dataclass with slots raise the same error for every attribute name.
 
-    Before Python 3.14, setting an attribute that such a class lacks raises a TypeError about super() (gh-90562).
+    Before Python 3.14, setting an unknown attribute of such a class raises a TypeError about super() (gh-90562).
     """
     made.__setattr__ = made.__delattr__ = _refuse  # type: ignore[method-assign]  # for all instances of the class
     return made

@@ -172,7 +172,7 @@ async def test_force_reset_with_grace_above_timeout_raises_and_resets_nothing(
         with pytest.raises(
             aioacl.ParameterError,
             match=rf"grace must not be above timeout, got grace={grace} and timeout={timeout}. "
-            rf"Pass timeout={2 * grace:g}: the grace time is at most half of it",
+            rf"Pass timeout={2 * grace:g}: the grace time is at most half of timeout",
         ):
             device.force_reset(grace=grace, timeout=timeout)
         assert simulator.calls("aclrtResetDeviceForce") == 0

@@ -148,7 +148,7 @@ ROW: Row = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
             "ACL_ERROR_ONE is in the table of codes twice",
         ),
         ([ROW], {"Wait.": (1,), "Hurry.": (1,)}, "1 is in the table of codes twice"),
-        ([ROW], {"Wait.": (1, 7)}, r"not in the table: \[7\]"),
+        ([ROW], {"Wait.": (1, 7)}, r"only for codes of the table, got \[7\]"),
         ([(*ROW[:3], "new_stream")], {}, r"a source for each new_stream code.*\[1\]"),
     ],
 )
@@ -167,7 +167,7 @@ def test_source_for_a_code_with_another_action_is_refused() -> None:
 
 
 def test_source_for_a_code_that_is_not_in_the_table_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"not in the table: \[7\]"):
+    with pytest.raises(ValueError, match=r"only for codes of the table, got \[7\]"):
         _table([ROW], {}, {"runtime source": (7,)})
 
 
