@@ -87,7 +87,7 @@ class Device(Made):
     def generation(self) -> int:
         """The generation of the device, an int. Each reset, each foreign reset and the last close raise it.
 
-        A close does not set it back to its first value, so a test must compare it with an earlier value.
+        A close does not set the generation back to its first value, so a test must compare it with an earlier value.
         """
         return self._manager.generation
 
@@ -103,9 +103,9 @@ class Device(Made):
 
     @property
     def executor(self) -> DeviceExecutor:
-        """A DeviceExecutor. The context of the device is current on its threads (aclrtSetCurrentContext).
+        """A DeviceExecutor. On its threads, the context of the device is current (aclrtSetCurrentContext).
 
-        `loop.run_in_executor(device.executor, fn)` runs `fn` on one of these threads.
+        `loop.run_in_executor(device.executor, fn)` runs `fn` on a thread of the executor.
 
         Raises:
             ParameterError: the device is closed.
@@ -306,9 +306,9 @@ class Device(Made):
             pass
 
     async def _slice(self, generation: int, deadline: float | None) -> bool:
-        """Waits until the device is open, then at most SLICE_MS milliseconds for all its work.
+        """Waits until the device is open, then at most SLICE_MS milliseconds for the work on the device.
 
-        That includes the work of other libraries. Returns True when all work is done.
+        The work includes that of other libraries. Returns True when all work is done.
         """
         manager, call = self._manager, "aclrtSynchronizeDeviceWithTimeout"
         await manager.admission.until_open(deadline=deadline)
@@ -407,14 +407,14 @@ class Device(Made):
     ) -> Operation[ResetReport]:
         """Drains the device, resets it (aclrtResetDeviceForce), sets it again (aclrtSetDevice) and probes it.
 
-        The device is reset when no other call is inside C. A `force_reset` call that is made while a reset is in
-        progress joins that reset, and the arguments of the first call apply. Cancelling the await does not stop the
-        reset.
+        aclrtResetDeviceForce is called only when no call is inside C that it would crash or that would block it. A
+        `force_reset` call that is made while a reset is in progress joins that reset, and the arguments of the first
+        call apply. Cancelling the await does not stop the reset.
 
         Args:
             grace: the time in seconds for leases and work in flight to end by themselves. A `grace` above half of
-                `timeout` counts as half of `timeout`: `grace=4, timeout=5` gives them 2.5 seconds.
-            timeout: the time in seconds for the whole reset, at least 0.05. When it has passed, the device is
+                `timeout` counts as half of `timeout`: with `grace=4, timeout=5` the grace time is 2.5 seconds.
+            timeout: the time in seconds for the whole reset, at least 0.05. If the reset takes longer, the device is
                 quarantined, and the report gives the reason. The device is also quarantined if a thread is inside C,
                 or in a job, for more than 10 seconds after the grace time.
             reason: a text for the report.
@@ -541,8 +541,8 @@ def open_device(
 
     Args:
         index: the index of the device among the visible devices, an int from 0.
-        waits: "watch": one native thread of the device polls for all waits. "thread": each wait blocks a thread in a
-            call of ACL. Later opens of an open device must pass the same value.
+        waits: "watch": one native thread of the device polls for all waits. "thread": each wait blocks a thread in an
+            ACL function. Later opens of an open device must pass the same value.
         wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
         timeout: the longest wait in seconds; None waits without a limit.
 

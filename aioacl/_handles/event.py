@@ -1,8 +1,8 @@
 """Events and tickets: positions in a stream.
 
-A Ticket is only a position. An Event is a position at which a native event is recorded. Other streams can wait for
-the Event on the device, and later work on its own stream never delays a wait for it. Each record takes its own native
-event from the pool, so recording an Event again does not affect a task that awaits its older record.
+A Ticket is only a position. An Event is a position at which a native event is recorded. Other streams can wait for an
+Event on the device. Later work on the Event's own stream never delays a wait for the Event. Each record takes another
+native event from the pool, so recording an Event again does not affect a task that awaits an older record.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class Ticket(Unique, Position):
-    """A position in a stream, returned by each enqueue. `await ticket` returns when the work up to it has succeeded.
+    """A position in a stream, returned by each enqueue. `await ticket` waits for the work up to the position.
 
-    A ticket covers the tasks of its stream up to its position, and the work that they depend on through `wait_event`.
-    If one of them failed, each await raises that failure, even an await that starts much later. Once an await has
-    returned, later awaits return too, even after a reset. A ticket may be dropped without being awaited.
+    A ticket covers the tasks of its stream up to its position. It depends on the work that its stream waited for by
+    `wait_event`. If any of these tasks failed, each await raises the failure, even an await that starts much later.
+    Once an await has returned, later awaits return too, even after a reset. A ticket need not be awaited.
     """
 
     __slots__ = ()
@@ -108,10 +108,11 @@ class Recorder(Protocol):
 
 
 class Event(Handle, Awaitable):
-    """A position in a stream. It can be awaited and queried, other streams can wait for it, and it can measure time.
+    """A position in a stream that tasks can await and query, and that other streams can wait for.
 
     `stream.record()` makes an Event and records it. `device.create_event()` makes an Event that is not recorded yet. An
-    Event can be recorded any number of times. `await event` waits for the newest record.
+    Event can be recorded any number of times. `await event` waits for the newest record. `elapsed_since` measures the
+    time between two events.
     """
 
     __slots__ = ()
@@ -195,8 +196,8 @@ class Event(Handle, Awaitable):
             ParameterError: the event was never recorded, or is closed.
             DeviceReset: the device was reset or closed during the wait.
             StaleHandleError: the device was reset or closed before the wait.
-            DeviceFault: a task up to the record failed, or a task that it depends on. The code of the failure may
-                select another subclass of AclError.
+            DeviceFault: a task that the record covers or depends on failed. The code of the failure may select another
+                subclass of AclError.
         """
         return Operation("event.synchronize()", lambda: self._wait(timeout), self)
 

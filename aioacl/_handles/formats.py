@@ -22,7 +22,7 @@ _POINTER_CODES: Final = "OPzZX"
 def format_holds_pointers(layout: str) -> bool:
     """Whether a PEP 3118 format contains a pointer, at any depth.
 
-    A field name that contains a colon counts as a pointer, because it may hide one.
+    A field name that contains a colon counts as a pointer, because such a name may hide the code of a pointer.
     """
     return "::" in layout or _POINTER.search(_FIELD_NAME.sub(";", layout)) is not None
 
@@ -42,7 +42,7 @@ def type_holds_pointers(kind: Any) -> bool:
 
 
 def view_of(thing: Any) -> tuple[Any, str]:
-    """Returns the object to take the buffer from, and the format if it contains pointers, else "".
+    """Returns the object to take the buffer from, and the buffer's format if the format contains pointers, else "".
 
     The buffer is requested only once, because a second call of a user's `__buffer__` may return a buffer that was not
     checked.

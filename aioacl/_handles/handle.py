@@ -61,10 +61,10 @@ def error_on(
     told: bool = False,
     stops: bool | None = None,
 ) -> AclError:
-    """The error for a code that a call on a device returned.
+    """Returns the error for a code that a call on a device returned.
 
     The error of a reset has the report of the reset. A fault of the device is stored. If a stream of the device stops
-    on failure, a failed task stops the whole context until a reset, so its failure counts as a device fault.
+    on failure, a failed task stops the whole context until a reset. The failure then counts as a device fault.
     `told=True` means that the engine has already reported the failure to the listeners.
     """
     if manager.admission.found_reset(generation, code):
@@ -93,7 +93,7 @@ def concerns_device(error: AclError) -> bool:
 
 
 def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> None:
-    """Stores a fault. If a signal handler has interrupted the lock's owner, the maintenance thread does it later."""
+    """Stores a fault. If a signal handler has interrupted the lock's owner, the maintenance thread stores it later."""
     if sync.is_owned(manager.admission.changed):
         manager.deferred.leave_note(partial(manager.failures.note_fault, copy.copy(error), told=told))
     else:
@@ -208,9 +208,9 @@ class Handle(Made, HandleBase):
 
 
 def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
-    """Emits an AclWarning for a failed clean-up, because no caller can receive an exception. Stores a device fault."""
+    """Emits an AclWarning for a failed clean-up, because no caller can get an exception. Stores a device fault."""
     error = error_of(code, call, manager.index, manager.generation)
-    # Without the maintenance thread, a finalizer may run this on a thread that holds the lock.
+    # Without the maintenance thread, a finalizer may run this function on a thread that holds the lock.
     if concerns_device(error) and manager.maintenance.running:
         manager.failures.note_fault(error)
     sentence = f"{call} returned {code} on device {manager.index}: {what} is not freed until a reset"

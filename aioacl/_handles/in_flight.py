@@ -47,7 +47,7 @@ class UsedBuffer(Protocol):
     def _free_when_unused(self) -> None: ...
 
 
-# Closed buffers, by the work that is still being enqueued with them.
+# For each piece of work that is being enqueued: the buffers that it uses and that were closed meanwhile.
 deferred: Final[dict[InFlight, deque[UsedBuffer]]] = {}
 
 
@@ -71,7 +71,7 @@ def wait_for_enqueue(reference: InFlight, buffer: UsedBuffer) -> bool:
 def free_deferred(reference: InFlight) -> None:
     """Makes the maintenance thread check the buffers that were closed during an enqueue.
 
-    Runs once the position is known.
+    Called when the position of the enqueued work is known.
     """
     waiting = deferred.pop(reference, None)
     while waiting:
@@ -89,7 +89,7 @@ def free_deferred(reference: InFlight) -> None:
 def leave_until_reset(manager: Manager, clean_up: Callable[[], object]) -> None:
     """Runs the clean-up after the next reset or close.
 
-    If the device is closed and its own clean-up has ended, runs it at once.
+    If the device is closed and its own clean-up has ended, `clean_up` runs at once.
     """
     manager.deferred.leftovers.append(clean_up)
     if manager.admission.state is State.CLOSED:

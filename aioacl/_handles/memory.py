@@ -1,9 +1,9 @@
 """Device memory, and pinned host memory.
 
 A buffer has references to the work that uses it. If the buffer is closed while copies run, the maintenance thread frees
-it when the copies are done. If another thread is enqueueing a copy at that moment, the end of that call passes the
-buffer to the maintenance thread. The end of an upload or download does the same. The right to free is one item of a
-list. The function that takes the item frees the memory, so no memory is freed twice.
+the memory when the copies are done. If another thread is enqueueing a copy when the buffer is closed, the enqueue
+passes the buffer to the maintenance thread when it ends. An upload or download does so too. No memory is freed twice:
+`_claim` returns True only once, and the list `_owed` of pinned memory has only one item to take.
 
 A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. A ctypes array owns the
 pinned memory. The buffer refers to the array until the buffer is closed, and each view refers to the array while the
@@ -68,7 +68,7 @@ class Buffer(Handle):
         raise NotImplementedError
 
     def _free_once(self) -> None:
-        """Frees the memory once no work uses it. Runs on the maintenance thread; later calls do nothing."""
+        """Frees the memory when no work uses it. Runs on the maintenance thread; later calls do nothing."""
         if self._claim():
             self._free_when_unused()
 
@@ -178,7 +178,7 @@ class DeviceBuffer(Buffer, _Refuser):
             self._leave()
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        """For NumPy, which would otherwise make an array that holds this object."""
+        """Called by NumPy. Without this method, NumPy would make an array that holds this object."""
         raise TypeError(
             "expected memory of the host, got a DeviceBuffer; copy its bytes to an array or a bytearray with "
             "`await stream.download(array, buffer)`"
@@ -199,9 +199,8 @@ class _Allocation:
     def __init__(self, manager: Manager, address: int) -> None:
         self._manager = manager
         self._pointer = ffi.cast("char *", address)
-        self._owed: list[
-            bool
-        ] = []  # one item once nothing refers to the memory; the function that takes the item frees the memory
+        # Gets one item when nothing refers to the memory any more. The call that takes the item frees the memory.
+        self._owed: list[bool] = []
         runtime.keep(self)
 
     def unreferenced(self) -> None:
@@ -302,7 +301,7 @@ class PinnedBuffer(Buffer, _Exporter):
         return memoryview(self).cast("B")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Called by NumPy if it gets no buffer. Otherwise NumPy would make an array that holds this object."""
+        """Called by NumPy if it gets no buffer. Without this, NumPy would make an array that holds this object."""
         self._check()
         numpy = import_module("numpy")  # the caller has imported it; aioacl does not need it
         return numpy.array(memoryview(self), dtype=dtype, copy=copy)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 SYNC_TIMEOUT: Final = 507046
-NOT_A_FAILURE: Final = (SYNC_TIMEOUT, STREAM_ABORTED)  # an abort records by itself which work it dropped
+# The engine itself records which work an abort has dropped.
+NOT_A_FAILURE: Final = (SYNC_TIMEOUT, STREAM_ABORTED)
 
 
 def destroy(core: StreamCore) -> None:
@@ -28,7 +29,7 @@ def destroy(core: StreamCore) -> None:
     code = 0 if left else lib.aio_stream_destroy(core.handle)
     core.release_done()
     if code == lib.AIO_PENDING:
-        # The weak reference to the core was removed if the core was garbage, even for a moment. So it is added again.
+        # If the garbage collector has found the core as garbage, `streams` has dropped its weak reference to the core.
         manager.streams.add(core)
         tail = lib.aio_stream_tail(core.handle)
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
@@ -70,7 +71,7 @@ def make_core(
 
 
 def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclError | None:
-    """Waits for the device once, for at most `slice_ms`. Runs on the maintenance thread.
+    """Waits for the device once, for at most `slice_ms` milliseconds. Runs on the maintenance thread.
 
     Returns None when all work is done, else the error. The call may consume the error code of one of aioacl's streams,
     so the code is passed to the engine.

@@ -42,7 +42,7 @@ _READABLE = (
 
 @dataclass(frozen=True, slots=True)
 class CopyOperand:
-    """One end of a copy: its address, its size in bytes, its kind of memory, and the object that keeps it alive."""
+    """One end of a copy: the address, the size in bytes, the kind of memory, and the object that keeps it alive."""
 
     address: CData
     size: int
@@ -57,7 +57,7 @@ class CopyOperand:
 
 
 def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> CopyOperand:
-    """Returns the operand for an argument of a copy. Raises ParameterError if it is not memory that can be copied."""
+    """Returns the operand for an argument of a copy. Raises ParameterError if the argument cannot be copied."""
     if isinstance(thing, DeviceBuffer | PinnedBuffer):
         return _buffer(thing, manager)
     source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
@@ -98,7 +98,7 @@ def _size(of: CopyOperand, nbytes: SupportsIndex | None) -> int:
 
 
 def fill_size(to: CopyOperand, nbytes: SupportsIndex | None) -> int:
-    """The number of bytes that a fill writes. Raises ParameterError if they do not fit."""
+    """Returns the number of bytes that a fill writes. Raises ParameterError if the target is smaller."""
     size = _size(to, nbytes)
     if size > to.size:
         raise ParameterError(
@@ -109,7 +109,7 @@ def fill_size(to: CopyOperand, nbytes: SupportsIndex | None) -> int:
 
 
 def copy_size(to: CopyOperand, of: CopyOperand, nbytes: SupportsIndex | None) -> int:
-    """The number of bytes that a copy moves. Raises ParameterError if they do not fit."""
+    """Returns the number of bytes to copy. Raises ParameterError if the source or the target is smaller."""
     size = _size(of, nbytes)
     if size > of.size or size > to.size:
         raise ParameterError(

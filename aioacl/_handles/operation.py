@@ -1,8 +1,6 @@
 """Operation and Opening: awaitables whose `result()` a plain thread can call.
 
-An `Operation` starts nothing until it is awaited, entered, or its `result()` is called. An `Opening` is an Operation
-that makes an object, and it is also a context manager. An Operation or Opening that is never used emits a
-RuntimeWarning.
+An `Opening` is an Operation that makes an object, and it is also a context manager.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ REFUSED: Final = "refused"
 
 
 class Operation(Unique, Generic[T_co]):
-    """An awaitable. A thread without a running event loop calls `result()` instead of awaiting it.
+    """An awaitable. A thread without a running event loop calls `result()` instead of using `await`.
 
     An Operation starts nothing until it is awaited or its `result()` is called. If it is dropped unused, it emits a
     RuntimeWarning.
@@ -103,7 +101,7 @@ class Operation(Unique, Generic[T_co]):
 
 
 class Closable(Protocol):
-    """The object that an Opening makes. It has a `close()`."""
+    """The object that an Opening makes."""
 
     _site: Site | None
 

@@ -91,7 +91,7 @@ class Stream(Handle, Awaitable):
             DeviceReset: the device was reset or closed during the wait.
             StaleHandleError: the device was reset or closed before the wait.
             StreamAborted: an abort dropped the work, or work that it depends on.
-            DeviceFault: a task of the stream failed, or a task that its work depends on. The code of the failure may
+            DeviceFault: a task of the stream, or a task on which its work depends, failed. The code of the failure may
                 select another subclass of AclError.
             ParameterError: the stream is closed.
         """
@@ -124,7 +124,7 @@ class Stream(Handle, Awaitable):
         """Returns whether all work enqueued so far is done (aclrtStreamQuery). Never waits.
 
         Returns:
-            True if all of it is finished, successfully or not.
+            True if all of that work is finished, successfully or not.
 
         Raises:
             ParameterError: the stream is closed.
@@ -171,9 +171,9 @@ class Stream(Handle, Awaitable):
         function: Callable[..., int],
         *arguments: object,
     ) -> Ticket:
-        """Enqueues work, and keeps the objects that the work uses alive until it is done.
+        """Enqueues work, and keeps the objects that the work uses alive until the work is done.
 
-        This holds even if a Ctrl-C interrupts the function after the call to C.
+        It keeps them even if a Ctrl-C interrupts this function after the call to C.
         """
         reference = InFlight(core, buffers, held)
         try:
@@ -193,13 +193,13 @@ class Stream(Handle, Awaitable):
     def copy(self, target: Memory, source: Memory, *, nbytes: SupportsIndex | None = None) -> Ticket:
         """Enqueues a copy to the start of the target (aclrtMemcpyAsync). Never waits.
 
-        At least one of the two is a DeviceBuffer. The other is a DeviceBuffer, a PinnedBuffer, or pageable memory: any
-        object with a contiguous buffer. A copy of pageable memory goes through staging memory, at most 1 MiB per copy;
-        `upload` and `download` copy more. A copy of 0 bytes calls no ACL function.
+        At least one of `target` and `source` is a DeviceBuffer. The other may also be a PinnedBuffer, or pageable
+        memory: any object with a contiguous buffer. A copy of pageable memory goes through staging memory, at most
+        1 MiB per copy; `upload` and `download` copy more. A copy of 0 bytes calls no ACL function.
 
         The stream refers to the target and the source until the copy is done. It does not refer to a pageable source,
         because the bytes of such a source are taken at once. If nothing awaits the copy, the references are dropped
-        within about 0.1 seconds of its end.
+        within about 0.1 seconds after the copy is done.
 
         Args:
             target: the memory to write to.
@@ -231,9 +231,9 @@ class Stream(Handle, Awaitable):
         return self._copy_directly(core, to, of, size, kind, (to.owner, of.owner))
 
     def _at_tail(self, core: StreamCore) -> Ticket:
-        """The ticket of a copy or fill of 0 bytes, for which no ACL function is called.
+        """Returns the ticket of a copy or fill of 0 bytes, for which no ACL function is called.
 
-        It is done when the earlier work is done.
+        The ticket is done when the earlier work is done.
         """
         return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
 
@@ -269,7 +269,7 @@ class Stream(Handle, Awaitable):
     ) -> Ticket:
         """Enqueues a fill of a buffer with one byte value (aclrtMemsetAsync). Never waits.
 
-        With `nbytes=0`, it calls no ACL function, and the ticket is done when the earlier work is done.
+        A fill of 0 bytes calls no ACL function, and its ticket is done when the earlier work is done.
 
         Args:
             target: the DeviceBuffer or PinnedBuffer to fill.
@@ -360,8 +360,8 @@ class Stream(Handle, Awaitable):
             A Ticket. It may be dropped without being awaited.
 
         Raises:
-            DeviceFault: a task before the event has failed, and this stream stays usable. Or this stream has failed;
-                see `error`. The code of the failure may select another subclass of AclError.
+            DeviceFault: a task that the event covers or depends on has failed, and this stream stays usable. Or this
+                stream has failed; see `error`. The code of the failure may select another subclass of AclError.
             ParameterError: `event` is not an Event, was never recorded, or is closed; or the stream is closed.
             QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
             StaleHandleError: the stream or the event is from an older generation.
@@ -468,11 +468,11 @@ class Stream(Handle, Awaitable):
     # --- a failed stream ---------------------------------------------------------------------------------------
 
     def renew(self, *, timeout: Seconds | None = None, abort: bool = False) -> Operation[None]:
-        """Replaces the native stream once it is idle, so that a failed stream is usable again.
+        """Replaces the native stream when it is idle, so that a failed stream is usable again.
 
-        It calls aclrtCreateStream or aclrtCreateStreamWithConfig, then aclrtDestroyStream. The Stream object stays the
-        same for all code that shares it. Earlier tickets and events keep their outcome. A stream that has not failed
-        may be renewed too.
+        The operation calls aclrtCreateStream or aclrtCreateStreamWithConfig, then aclrtDestroyStream. All code that
+        shares the Stream object can use it as before. Earlier tickets and events keep their outcome. A stream that has
+        not failed may be renewed too.
 
         Args:
             timeout: the longest wait in seconds for the work that still runs; None waits without a limit.
@@ -552,15 +552,15 @@ class Stream(Handle, Awaitable):
         return self._destroy_once if wanted else None
 
     def _destroy_once(self) -> None:
-        """Destroys the native stream once its work is done. Runs on the maintenance thread; later calls do nothing."""
+        """Destroys the native stream when its work is done. Runs on the maintenance thread; later calls do nothing."""
         if self._claim():
             destroy(self._core)
 
     def close(self) -> Operation[None]:
         """Closes the stream. Its unfinished work runs to its end, then the stream is destroyed (aclrtDestroyStream).
 
-        It emits an AclWarning if a task has failed and the failure was not collected: no await, `result()` or enqueue
-        raised it, and `error` was not read. A second close is not an error.
+        The close emits an AclWarning if a task has failed and the failure was not collected: no await, `result()` or
+        enqueue raised it, and `error` was not read. A second close is not an error.
 
         Returns:
             An Operation; await it, or call its `result()`.

@@ -4,8 +4,8 @@ The in-flight references name the objects that the device still uses. A referenc
 reference can be found at any moment, by `close()` on another thread, by a signal handler, and after a Ctrl-C. A
 reference is dropped when the work that needs it is known to be done. Each wait that ends drops such references. Each
 enqueue does so too if there are many references (`release_if_many` in aioacl/_binding/handles.c). The maintenance
-thread drops them after a reset, after the close of the device, and when the watcher wakes it. The watcher wakes it at
-most ten times a second, when work that nothing awaits is done.
+thread drops them after a reset, after the close of the device, and when the watcher wakes that thread. The watcher does
+so at most ten times a second, when work that nothing awaits is done.
 
 No lock guards the references. A signal handler that interrupts one of these functions may enqueue too, and would wait
 forever for a lock that the interrupted function holds. Each step is one operation of a dict or of the list
@@ -83,14 +83,15 @@ class StreamCore(Core):
         self.number = lib.aio_stream_id(record)  # from aclrtStreamGetId; -1 if the runtime lacks it
         self.manager = manager
         self.generation = generation
-        # Waits of Python code in progress; each change is one operation. `awaits` counts those of C.
+        # The waits of Python code that are in progress; `awaits` counts the waits of C. Each change is one dict
+        # operation, so no lock is needed.
         self.waiting: dict[object, None] = {}
         self.made = made  # the line that made the stream
         manager.streams.add(self)
 
     @property
     def stale(self) -> bool:
-        """Whether the device was reset after the stream was made."""
+        """Whether the device was reset or closed after the stream was made."""
         return self.generation != self.manager.generation
 
     @property
@@ -116,9 +117,10 @@ class StreamCore(Core):
         self._release_if_many()
 
     def hold(self, reference: InFlight) -> None:
-        """Like `keep`, for an operation of several enqueues: it holds the references until `placed` or `forget`.
+        """Takes references as `keep` does, for an operation of several enqueues. `placed` or `forget` ends it.
 
-        They are not added to the list, because the references after them would stay there until the operation ends.
+        The references are not added to the list, because later references would stay in the list until the operation
+        ends.
         """
         for buffer in reference.buffers:
             buffer._uses[reference] = None
@@ -141,7 +143,7 @@ class StreamCore(Core):
             free_deferred(reference)
 
     def _release_stale(self) -> int:
-        """The position up to which the work of a stale stream is done: all of it, once a reset or close has ended."""
+        """The position up to which the work of a stale stream is done: all work, once the reset or close has ended."""
         dropped = self.manager.admission.shown in NOTHING_OLDER_RUNS
         return UNKNOWN - 1 if dropped else lib.aio_stream_completed(self.handle)
 
@@ -209,7 +211,7 @@ class StreamCore(Core):
         return self.refusal(code)
 
     def error_at(self, position: int) -> Failed | None:
-        """The failure of the work up to the position or of its dependencies, or None. It then counts as collected."""
+        """The failure of work that the position covers or depends on, or None. It then counts as collected."""
         found: Any = ffi.new("aio_error *")
         code = lib.aio_stream_error(self.handle, position, found)
         return Failed.read(found) if code else None
@@ -262,7 +264,7 @@ class StreamCore(Core):
         )
 
     def _dropped(self, failed: Failed) -> AclError:
-        """The error for work that was dropped by an abort or by a reset of another device, or that depends on it."""
+        """The error for work that an abort or the reset of another device dropped, or that depends on dropped work."""
         where: _Where = {"device": self.manager.index, "generation": self.generation}
         if failed.code == lib.AIO_WAS_RESET:
             return DeviceReset(
@@ -307,7 +309,7 @@ class StreamCore(Core):
 
     @property
     def stranded(self) -> bool:
-        """Whether some work of the stream depends on dropped work, so that it never ends."""
+        """Whether some work of the stream depends on dropped work and therefore never ends."""
         return lib.aio_stream_stranded(self.handle) <= lib.aio_stream_tail(self.handle)
 
     def outcome(self, position: int | None = None) -> str:

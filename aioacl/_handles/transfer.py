@@ -54,7 +54,7 @@ class TransferStream(Protocol):
 async def pump(
     stream: TransferStream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
 ) -> None:
-    """Copies in chunks, to the device or from it. The buffers are in use from the start to the end."""
+    """Copies in chunks, to the device or from it. The buffers count as used until the whole transfer is done."""
     stream._check()
     to, of = operand_of(target, stream._manager, writable=True), operand_of(source, stream._manager)
     if to.device is not up or of.device is up:
