@@ -1,7 +1,7 @@
 """How failed tasks are found: by the runtime's callback for each of them, or by synchronizing.
 
-aioacl relies on the callback only if the runtime calls it before the work after the failed task continues. That holds
-on chips with the hardware scheduler STARS. On older chips an event may read as complete before the callback has run.
+aioacl relies on the callback only if the runtime calls it before the work after the failed task continues. The runtime
+does so on chips with the hardware scheduler STARS. On older chips, an event may be complete before the callback runs.
 """
 
 from __future__ import annotations

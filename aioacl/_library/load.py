@@ -23,10 +23,8 @@ _ERROR_SIZE_BYTES: Final = 1024
 _PATHS_SIZE_BYTES: Final = 1 << 16
 _TURN_US: Final = 100_000
 _WORD: Final = "simulator"
-_MAY_BE_SIMULATED: Final = (
-    *locate.ON_REQUEST,
-    "loaded",
-)  # C reports whether a loaded library is the simulator
+# The origins whose file may be the simulator. For a library that other code has loaded, C reports whether it is one.
+_MAY_BE_SIMULATED: Final = (*locate.ON_REQUEST, "loaded")
 
 Backend = Literal["simulator", "ascend"]
 
@@ -100,7 +98,7 @@ def search(
 
 
 class _Native:
-    """The loader's interface to the native table: it passes text in and out, and raises Unusable for a failure."""
+    """The loader's interface to the native table: it converts text for C, and raises Unusable for a failure."""
 
     def __init__(self) -> None:
         # Not imported at the top: the part of this file that loads nothing must work without the compiled module.

@@ -5,9 +5,9 @@ it, can run code in this process. Therefore every candidate is an absolute path,
 it is inspected before the library is loaded by that path. The folders of the dynamic linker are searched here. A dlopen
 of a bare name would inspect nothing, and would treat an empty element of LD_LIBRARY_PATH as the current directory.
 
-There is no silent fallback. A choice, by argument or by AIOACL_LIBRARY, is the only candidate. The simulator is used
-only on request, because its results would look right and be wrong. Two things cannot be checked here: the dependencies
-of a library are found by LD_LIBRARY_PATH, and a file may change between the inspection and the load.
+A choice, by argument or by AIOACL_LIBRARY, is the only candidate: no other library is tried. The simulator is used
+only on request, because its results would look right and be wrong. Two things are not checked: the dependencies of a
+library, which the linker finds by LD_LIBRARY_PATH, and a change of a file between the inspection and the load.
 """
 
 import errno
@@ -145,7 +145,7 @@ def _matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def companions(candidate: Candidate) -> list[Candidate]:
-    """List the files beside a library that have some of its functions in CANN 8.5 and later."""
+    """List the files beside a library that have some of the library's functions in CANN 8.5 and later."""
     path = Path(candidate.path)
     return [replace(candidate, path=str(path.with_name(name))) for name in _COMPANIONS if name != path.name]
 
@@ -249,7 +249,7 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def _is_cut_off(file: BinaryIO, header: bytes) -> bool:
-    """Return whether the end of a segment is missing. The dynamic linker would cause a SIGBUS when reading it."""
+    """Return whether the end of a segment is missing. The dynamic linker would get a SIGBUS when it reads the end."""
     if not header.startswith(_ELF64) or len(header) < _HEADER.size:
         return False  # dlopen refuses such a file without a crash
     table, entry_bytes, count = _HEADER.unpack(header)

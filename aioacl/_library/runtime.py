@@ -5,8 +5,8 @@ never finalizes it. Otherwise aioacl finalizes by reference count (aclFinalizeRe
 function. It never calls aclFinalize, because that drops the counts of all callers.
 
 Pinned memory outlives its device and must be freed before ACL is finalized. The last close of a device does not wait
-until pinned memory is freed. If some is left then, the close does not finalize ACL. The close of the last buffer, or a
-later close of a device, finalizes it.
+until pinned memory is freed. If some pinned memory is left, that close does not finalize ACL. The close of the last
+pinned buffer, or a later close of a device, finalizes ACL.
 
 A call that initialises or finalizes may never return. The control thread of a device makes the call, so each device
 waits no longer than its own timeout. `busy()` names the device whose thread is inside such a call.
@@ -33,7 +33,8 @@ EXIT_GRACE_SECONDS: Final = 2.0
 
 _lock = sync.lock()
 _users: set[object] = set()
-_busy: list[object] = []  # the user for which such a call runs; None if the call runs only for pinned memory
+# The user for which ACL is being initialised or finalized; None if the last pinned buffer was freed.
+_busy: list[object] = []
 _owner = False
 _debt = 0  # the number of finalizes that failed: ACL still counts these initialisations
 _watching = False
@@ -130,10 +131,7 @@ def let_go(memory: object) -> None:
 
 
 def release(user: object) -> None:
-    """Removes a user, if it was added. After the last user, finalizes ACL if aioacl initialised it.
-
-    It finalizes with aclFinalizeReference.
-    """
+    """Removes a user, if it was added. After the last user, finalizes ACL as `settle` does."""
     _users.discard(user)
     settle(user)
 
@@ -143,7 +141,7 @@ def _stays() -> bool:
 
 
 def settle(user: object = None) -> None:
-    """Finalizes ACL if aioacl initialised it and no user or pinned memory needs it any more."""
+    """Finalizes ACL (aclFinalizeReference) if aioacl initialised it and no user or pinned memory needs it any more."""
     global _owner  # noqa: PLW0603 - there is one library in a process
     if _stays():
         return  # without taking the lock, which a thread that opens a device may hold for a long time while it is in C

@@ -60,7 +60,7 @@ class _InAJob:
 
         def __aenter__(self, *_: object) -> NoReturn:
             raise TypeError(
-                "expected a job, got `async with`; write `with device.abortable(stream):` in the function that "
+                "expected `with`, got `async with`; write `with device.abortable(stream):` in the function that "
                 "device.run() calls"
             )
 
@@ -68,7 +68,7 @@ class _InAJob:
 
 
 class Named:
-    """The native streams that were passed to `abortable()` of one device. Guarded by the lock of its admission."""
+    """The native streams that were passed to `abortable()` of one device. Guarded by the lock of the admission."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -106,7 +106,7 @@ class Named:
             self._all[token] = (admission.generation, streams)
 
     def _remove(self, token: object) -> None:
-        """Removes the streams. Waits until a running abort has ended, because the caller may then destroy them."""
+        """Removes the streams. Waits for a running abort to end, because the caller may destroy the streams next."""
         if lib.aio_forked():
             return
         with self._admission.changed:

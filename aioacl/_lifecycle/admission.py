@@ -1,8 +1,9 @@
 """The state of a device, the waits for a change of it, and the rights that leases and turns give.
 
-`apply` makes the transitions of the state table. It writes the state to the gate's word under the lock of the
-admission, so C and Python always use the same state. An operation that waits for a change takes that lock, checks the
-version again, and subscribes for the next change. So no wake-up is lost on any thread or event loop.
+`apply` makes the transitions of the state table. It changes the state here and in the gate's word, under the lock of
+the admission. Only a foreign reset closes the gate in C before the state changes here. An operation that waits for a
+change takes the lock, checks the version again, and subscribes for the next change. So no wake-up is lost on any thread
+or event loop.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def _nothing(*_: object) -> None:
 class Admission:
     """The Python side of a device's gate.
 
-    The lock `changed` is held to write the attributes that `__init__` sets after it, except `stop_generation`. Reading
-    a single attribute needs no lock.
+    The attributes that `__init__` sets after `changed` are written only with the lock `changed` held, except
+    `stop_generation`. Reading a single attribute needs no lock.
 
     `defer` leaves work to the maintenance thread. `applied` is called after each transition, with the lock held. Its
     arguments are the event, and whether the device was OPEN or DRAINING before.
@@ -282,11 +283,11 @@ class Admission:
         )
 
     def found_reset(self, generation: int | None, code: int | None) -> bool:
-        """Whether the code that a call of that generation returned means a foreign reset.
+        """Whether a foreign reset is the reason for `code`, which a call of `generation` returned.
 
-        The gate made aioacl's context current before the call. If the thread has no context now, the context is gone.
-        The reset is then noted in C at once, because the state callback reports it later, or never if the runtime has
-        no such callback.
+        The gate made aioacl's context current before the call. So the code 107002 means that the context is gone,
+        unless the generation is the same and the device is still set. The reset is noted in C at once, because the
+        state callback reports it later, or never if the runtime has no such callback.
         """
         if code != CONTEXT_IS_NULL or generation is None or lib.aio_forked():
             return False
@@ -323,7 +324,7 @@ class Admission:
             self.leases.join(shared, holder)
 
     def _entered(self, lease: Lease, holder: object) -> bool:
-        """Whether the holder has the lease or has lost it to a revocation. Takes no lock."""
+        """Whether the holder has the lease, or had it when it was revoked. Takes no lock."""
         return not lib.aio_forked() and self.leases.concerns(lease, holder)
 
     def entered(self, lease: Lease, holder: object) -> int:

@@ -1,11 +1,11 @@
-"""`device.executor`: threads with the device bound, for the user's own blocking jobs.
+"""`device.executor`: threads on which the device's context is current, for the user's blocking jobs.
 
 The jobs do not use the maintenance thread, because jobs that wait for each other must not block the creation of a
 stream.
 
 A job is inside the device while it runs, so a drain waits for it. While the job waits through aioacl, with `result()`,
-it is outside the device, because it may wait for the end of a reset that waits for the job. During such a wait its
-thread does not count against the limit, because the job may wait for another job that is queued after it.
+it is outside the device, because that wait may end only after a reset, and a reset needs all jobs to be outside. During
+such a wait, the thread of the job does not count against the limit, because the job may wait for a job that is queued.
 
 The threads are daemons, so a thread that is stuck in C does not keep the process from ending.
 """
@@ -137,7 +137,7 @@ class DeviceExecutor(Unique, Executor):
         return f"<DeviceExecutor of device {self._index}, {threads}{ended}{of_parent()}>"
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
-        """Queues `fn(*args, **kwargs)`, which sees the caller's context variables. Returns the job's future.
+        """Queues `fn(*args, **kwargs)`, to run in a copy of the caller's context. Returns the job's future.
 
         Raises:
             ParameterError: `fn` is not a function, or is an async one. If `fn` returns a coroutine, the future raises
@@ -147,7 +147,7 @@ class DeviceExecutor(Unique, Executor):
         """
         if lib.aio_forked():
             raise ForkedProcessError(
-                "expected an executor of this process, got one of the process that was forked"
+                "expected an executor of this process, got an executor of the parent process, from before the fork"
             )
         must_be_plain(fn)
         future: JobFuture[T] = JobFuture()

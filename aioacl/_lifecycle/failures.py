@@ -35,7 +35,7 @@ def name_of(code: int) -> str:
 
 
 def name_of_stream(number: int) -> str:
-    """A stream by its number, if the runtime has one."""
+    """A stream in a sentence, with its number. A negative number means that the runtime gives no number."""
     return "a stream" if number < 0 else f"stream {number}"
 
 
@@ -181,7 +181,7 @@ class Failures:
                 admission.announce()
 
     def poison(self, error: AclError) -> bool:
-        """Stores a copy of the fault, without the traceback, which would keep its frames. Call it with the lock held.
+        """Stores a copy of the fault without the traceback, which would keep frames alive. Call it with the lock held.
 
         Returns False if the fault is from before a reset. Such a fault no longer matters.
         """

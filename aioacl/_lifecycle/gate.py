@@ -138,7 +138,7 @@ def _crowded(call: str, index: int, generation: int) -> AclError:
 @_refusal(lib.AIO_FORKED)
 def _forked(call: str, index: int, generation: int) -> AclError:
     return ForkedProcessError(
-        "expected a handle of this process, got one of the process that was forked",
+        "expected a handle of this process, got a handle of the parent process, from before the fork",
         call=call,
         device=index,
         generation=generation,

@@ -32,7 +32,8 @@ CONTROL: Final = (
 def _stuck_for(manager: Manager) -> float:
     """How long the longest call has been inside, in seconds; 0.0 if no call is stuck.
 
-    Calls that may take long are left out. While a procedure runs, its own calls are left out too: they have limits.
+    Calls that may take long are left out. While a procedure runs, its calls are left out too, because they have time
+    limits.
     """
     exempt = MAY_TAKE_LONG if manager.procedure is None else MAY_TAKE_LONG + CONTROL
     calls = (call.seconds for call in inside(manager.index) if call.function not in exempt)

@@ -123,7 +123,7 @@ class Jobs:
                     entered = make_pass(self.index, generation)
                     if open_still and lib.aio_enter(entered, lib.AIO_LIFETIME, USER_JOB) == 0:
                         return generation
-                    self._meet_foreign()  # usually the maintenance thread does this, but it may be in a call
+                    self._meet_foreign()  # usually the maintenance thread does this, but a call may block that thread
                     self._admission.changed.wait()
                 return None
             finally:
@@ -153,10 +153,10 @@ class InsideDevice(JobScope):
 
     @contextmanager
     def outside(self) -> Generator[None]:
-        """The job is outside the device while it waits.
+        """Returns the context of one wait. The job is outside the device in it.
 
         Raises DeviceReset or DeviceQuarantined if the device was reset or closed during the wait, even if the wait
-        itself succeeded: the runtime's objects that the job uses are gone.
+        itself succeeded: the runtime's objects that the job uses no longer exist.
         """
         before = self.generation
         with self._waits(), self._left(before):

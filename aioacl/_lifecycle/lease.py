@@ -104,7 +104,7 @@ class Lease(Unique):
         self._wait = wait
         self._timeout = timeout
         self._holders: list[object] = []  # one item for each entry
-        self._lost: list[object] = []  # the holders when it was revoked, until they leave
+        self._lost: list[object] = []  # the holders when the lease was revoked, until they leave it
         self._entered: list[object] = []  # holders that entered the lease itself, not a share of it
         self._generation = 0  # the generation of the entry; 0: not entered yet
         self._born: Origin | None = None
@@ -132,7 +132,7 @@ class Lease(Unique):
         self._leave(kind, self._entered)
 
     def __enter__(self) -> Self:
-        """For a thread without a running event loop. The thread is the holder."""
+        """Enters the lease on a thread without a running event loop. The thread is the holder."""
         before = self._grantor.entered(self, current_holder())
         try:
             run_blocking(self.__aenter__, None, "enter the lease with `async with`")
@@ -276,7 +276,7 @@ class Leases:
         self._held.add(lease)
 
     def join(self, shared: SharedLease, holder: object) -> None:
-        """Adds a holder to a lease that is held. Raises ParameterError if it is not."""
+        """Adds a holder to a held lease. Raises ParameterError if the lease is not held."""
         if shared._lease not in self._held:
             raise ParameterError(
                 "expected a lease that a task holds, got one that no task holds",

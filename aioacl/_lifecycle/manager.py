@@ -1,9 +1,9 @@
 """The manager of a device: one per device and process. It starts the procedures that open, reset and close the device.
 
 An operation that takes time runs as a *procedure* on a thread of its own. Each device runs one procedure at a time.
-Callers that request the same operation while it runs share the procedure. The procedure continues when its callers
-leave. Procedures use the two threads of the device: the control thread keeps ACL's per-thread state, and the
-maintenance thread creates and destroys native objects.
+Callers that request the same operation while it runs share the procedure. The procedure continues even if all its
+callers are cancelled. Procedures use the two threads of the device: the control thread keeps ACL's per-thread state,
+and the maintenance thread creates and destroys native objects.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Manager:
     """The lifecycle of one device: owns an object for each concern, and runs one procedure at a time.
 
     Attributes:
-        admission: the state, admission, leases and turns. Its lock is held to write any of the others.
-        counts: how often ACL's device is set.
+        admission: the state, admission, leases and turns. Its lock is held to write the other attributes.
+        counts: how often the device is set in ACL.
         jobs: the user's jobs.
         failures: faults and failed tasks.
         deferred: work that is left to the maintenance thread.
@@ -115,7 +115,7 @@ class Manager:
             await self.admission.change(seen, deadline, CloseProcedure.goes_on if closing else NOTHING_BEGUN)
 
     def _count_in(self, user: object, strategy: Strategy) -> bool:
-        """Adds the user if the device is open or opening. Returns True if it is open; starts a procedure if needed."""
+        """Adds the user if the device is open or opening; starts a procedure if needed. Returns True if it is open."""
         closed = self.procedure is None and self.admission.state is State.CLOSED
         if self.admission.opens and strategy != self.strategy and not closed:
             raise ParameterError(
@@ -157,7 +157,7 @@ class Manager:
             closing.raise_error()
 
     def left(self) -> bool:
-        """Whether a user that was removed need not wait: others have the device open, or the last close has ended."""
+        """Whether a removed user need not wait: other users have the device open, or the last close has ended."""
         over = self.procedure is None or self.procedure.manual
         return self.admission.opens > 0 or (
             over and self.admission.state in (State.CLOSED, State.QUARANTINED)
@@ -172,7 +172,7 @@ class Manager:
                 return self._leave(user)
             except AclError:
                 raise
-            except BaseException:  # Ctrl-C interrupted it: repeat it from the start
+            except BaseException:  # Ctrl-C interrupted the removal: repeat it from the start
                 self._leave(user)
                 raise
 
@@ -186,7 +186,7 @@ class Manager:
         if self.admission.opens or self.procedure is not None or self.admission.state not in states:
             return None
         if self.admission.state is State.OPEN:
-            # Now, not in the procedure: no user may be added while the thread starts.
+            # The drain begins here, not in the procedure: no user may be added while the thread starts.
             self.admission.apply(Trigger.DRAIN)
         procedure = CloseProcedure(self, hopeless=self.admission.state is State.QUARANTINED)
         self.start_procedure(procedure)
@@ -351,7 +351,7 @@ class Manager:
         After a foreign reset, sets ACL's count to 0, because the state callback may not have reported that reset yet.
         """
         if event is Trigger.FAIL:
-            # The maintenance thread may be stuck, so the waits for its jobs are ended.
+            # The maintenance thread may be stuck.
             self.maintenance.fail_all(self.admission.quarantined)
         unserved = event is Trigger.FOREIGN or (event is Trigger.SEIZE and lib.aio_gate_foreign(self.index))
         if served and unserved:  # from now on no call can find a foreign reset

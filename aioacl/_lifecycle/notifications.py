@@ -1,7 +1,7 @@
-"""The events of a device, as a stream of records: `async for event in device.events():`.
+"""The events of a device, as an iterator over records: `async for event in device.events():`.
 
 Each listener has a queue of its own, which is filled under the lock of the device's admission. If a listener is too
-slow, the oldest records are dropped, and the next record contains their number.
+slow, the oldest records are dropped, and the next record contains the number of dropped records.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Watched(Protocol):
 
 
 class DeviceEvents(Unique):
-    """The events of a device from now on. Ends when the device is closed.
+    """An iterator over the events of a device from now on. It ends when the device is closed.
 
     `async for event in device.events():`, or `for` on a thread without a running event loop. If several tasks iterate
     over one listener, each event goes to one of them. At most 64 events are kept. If there are more, the oldest are
-    dropped, and `missed` of the next event is their number.
+    dropped, and `missed` of the next event is the number of dropped events.
     """
 
     __slots__ = ("__weakref__", "_is_over", "_missed", "_queue", "_watched")
@@ -76,7 +76,7 @@ class DeviceEvents(Unique):
         self._is_over = is_over
         self._queue: deque[DeviceEvent] = deque()
         self._missed = 0
-        with watched.changed:  # `tell` goes through all listeners
+        with watched.changed:  # `tell` iterates over the listeners with this lock held
             listeners.add(self)
 
     def __aiter__(self) -> Self:

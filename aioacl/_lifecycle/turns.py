@@ -1,9 +1,9 @@
 """Fair alternation of resets and work.
 
-A constant flow of work cannot delay a reset forever: while a device drains, no new operation starts. Back-to-back
-resets cannot block work forever: each operation that was waiting when the device opened has a turn. The next drain
-starts when no turn is left. A turn ends when its operation has been tried or has been given up. A reset waits at most a
-second for turns, because some of them may belong to event loops that have stopped.
+A constant flow of work cannot delay a reset forever: while a device drains, no new operation starts. Repeated resets
+cannot block work forever: each operation that was waiting when the device opened has a turn. The next drain starts when
+no turn is left. A turn ends when its operation has been tried or has been given up. A reset waits at most a second for
+turns, because some of them may belong to event loops that have stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Turns:
         self._due: set[Waiter] = set()
 
     def place(self) -> Waiter:
-        """A place for one operation. Enter it with `with` around all attempts of the operation."""
+        """Returns a place for one operation. Enter it with `with` around all attempts of the operation."""
         return Waiter(self)
 
     def wait(self, place: Waiter) -> None:
@@ -46,7 +46,7 @@ class Turns:
             self._end_turn(place)
 
     def abandon(self, place: Waiter) -> None:
-        """For finalizers: ends a turn without the lock. This wakes no reset, so a reset may wait the full second."""
+        """For finalizers: ends a turn without the lock. It wakes no reset, so a reset may wait TURN_SECONDS."""
         self._waiting.discard(place)  # first: `give` moves waiting places to `_due`
         self._due.discard(place)
 
@@ -68,7 +68,7 @@ class Turns:
 
 
 class Waiter:
-    """The place of an operation that may have to wait for the device to open. If it did not wait, leaving is free."""
+    """The place of an operation that may wait for the device to open. If it did not wait, leaving does nothing."""
 
     __slots__ = ("_turns", "taken")
 

@@ -72,6 +72,6 @@ class AsyncioPort(Awaits, Port):
             await asyncio.sleep(0)
 
     def shield(self) -> AbstractContextManager[object]:
-        # If the caller is in a cancel scope of anyio, anyio's backend is loaded. An import here would take 100 ms.
+        # If the caller is in a cancel scope of anyio, anyio's backend is loaded. Importing it here would take 100 ms.
         loaded = hasattr(sys.modules.get("anyio._backends._asyncio"), "backend_class")
         return sys.modules["anyio"].CancelScope(shield=True) if loaded else nullcontext()

@@ -1,4 +1,4 @@
-"""Finds the port that a wait uses: the port of the running event loop, or of this thread. Finds the caller too."""
+"""Finds the port that a wait uses: that of the running event loop, or of this thread. Also finds the current task."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ else:  # type checkers accept the result of `coroutine` only in an await
 
     @coroutine
     def begun(begin: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
-        """Makes a coroutine and begins it in one step. A Ctrl-C between two steps would leave it without an await."""
+        """Makes and begins a coroutine in one step. A Ctrl-C between two steps would leave a coroutine unawaited."""
         return (yield from begin())
 
 
@@ -114,7 +114,8 @@ def run_blocking(
 ) -> T:
     """Runs a coroutine that waits only on ports, on a thread without a running loop.
 
-    In a forked child no wait would end. So there the coroutine raises if it has to wait, and returns if it does not.
+    In a forked child no wait would end. So a coroutine that has to wait raises ForkedProcessError there; any other
+    coroutine returns.
     """
     if lib.aio_forked():
         return _run(begun(begin))

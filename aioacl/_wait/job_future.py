@@ -103,9 +103,9 @@ class JobFuture(Future[T]):
         return super().exception(self._wait(timeout))
 
     def _wait(self, timeout: Seconds | None) -> float | None:
-        """Waits on the thread's port. Returns the seconds that the base class still waits.
+        """Waits on the thread's port, if the port can be used. Returns the timeout for the wait of the base class.
 
-        These are 0 after a wait on the port, and the whole timeout if there is no such wait.
+        The timeout is 0 after a wait on the port. Otherwise it is the timeout of the caller.
         """
         # Every Future treats a negative timeout as 0.
         limit = None if timeout is None else max(0.0, seconds_of(timeout, -math.inf))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class JobScope:
-    """The time from the beginning to the end of a job, in which the job is inside its device.
+    """A job from its beginning to its end. The job is inside its device, except while it waits.
 
     Attributes:
         index: the index of the device.

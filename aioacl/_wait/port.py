@@ -91,7 +91,7 @@ class Port:
         for key, result in tuple(self._came.items()):
             try:
                 self._deliver(key, result)
-            except Exception as error:  # noqa: BLE001 - the other results, which arrive only once, come first
+            except Exception as error:  # noqa: BLE001 - the other results are delivered first: they arrive only once
                 errors.append(error)
         if errors:
             try:
@@ -125,7 +125,7 @@ class Port:
             deliver(result)
         finally:
             if after is not None:
-                # A signal handler that drains during `after` must not call `after` again, which would take its locks.
+                # A signal handler that drains during `after` must not call `after` again, because `after` takes locks.
                 self._waits[key] = (deliver, None)
                 after()
 

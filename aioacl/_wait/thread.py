@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LONGEST_POLL_SECONDS = 86400.0  # poll takes milliseconds as an int
 # Only the main thread handles signals. A signal just before the main thread's poll, or on another thread, does not end
-# that poll. So no poll of the main thread is longer than this.
+# that poll. So each poll of the main thread ends after this time.
 SIGNAL_SECONDS = 0.5
 
 

@@ -1,7 +1,7 @@
 """The port of a trio run.
 
 This module does not import trio at the top. `_bind` imports it when a run needs its first port. trio is loaded by then,
-so the import reads no files, which would block the run's event loop.
+so the import does not read files. Reading files would block the run's event loop.
 
 Ctrl-C: trio raises KeyboardInterrupt in the main task at any line, unless a frame on the stack is protected. Inside
 aioacl the interrupt could separate steps that belong together. For example, C would have begun a wait that no task
@@ -84,14 +84,13 @@ class TrioPort(Port):
 
 
 _of_run: trio.lowlevel.RunVar[TrioPort | None]
-_first: dict[
-    str, trio.lowlevel.RunVar[TrioPort | None]
-] = {}  # shared by all threads; the first thread sets it
+# All threads share the first RunVar: the first thread stores it here.
+_first: dict[str, trio.lowlevel.RunVar[TrioPort | None]] = {}
 _bound = False
 
 
 def _bind() -> None:
-    """Binds trio's modules, which the running trio has loaded. May run on several threads, and be interrupted."""
+    """Binds trio's modules, which the running trio has loaded. Several threads may run it at once or be interrupted."""
     global outcome, trio, _of_run, _bound  # noqa: PLW0603 - the names of this module
     import outcome  # noqa: PLC0415 - trio has imported it
     import trio  # noqa: PLC0415 - see the docstring of this module

@@ -1,6 +1,6 @@
 """The threads of a device. Each runs jobs one after another, and wakes for completions and for kicks from the engine.
 
-A worker thread sleeps on the descriptor of its own port. So one wait serves jobs from Python, completions of streams
+A worker thread waits on the descriptor of its own port. So one wait serves jobs from Python, completions of streams
 that the thread watches, and kicks from C. The port is never closed, because the engine may kick it at any time.
 
 A job belongs to the task that awaits it. If the await ends first, a job that has not begun is withdrawn. The result of
@@ -99,9 +99,9 @@ class Job(Generic[T]):
             worker.entrust(CleanUp(lambda: discard(result)))
 
     def outcome(self) -> T:
-        """Returns the result or raises the error, and drops the reference to it.
+        """Returns the result or raises the error, and drops the job's reference to the result or error.
 
-        To be called once, after the job has ended.
+        Call it once, after the job has ended.
         """
         if self._error is not None:
             try:
@@ -168,7 +168,7 @@ class WorkerThread:
     ) -> None:
         self._name = name
         self._on_wake = on_wake
-        self._refusal = refusal  # the error for jobs if no task may wait for the thread now, or None
+        self._refusal = refusal  # the error for new jobs, or None if jobs are accepted
         self._jobs: deque[Job[Any]] = deque()
         self._unawaited: deque[Job[Any]] = deque()
         self._changed = sync.condition()
@@ -249,7 +249,10 @@ class WorkerThread:
             job.run()
 
     def entrust(self, job: Job[Any]) -> None:
-        """Queues a job for a caller that must not block. If the thread has ended, a new thread runs the job."""
+        """Queues a job for a caller that must not block. If the thread has ended, a new thread runs the job.
+
+        If no thread can be started, the caller runs the job and may block.
+        """
         if self._queue(job):
             return
         try:
@@ -367,7 +370,7 @@ async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None)
     if result == TIMED_OUT:
         job.abandon(worker)
         raise DeviceTimeout(
-            "the device's thread was not done in time",
+            "the work on the device's maintenance thread was not done in time",
             hint="A call inside C continues. `device.health` shows its duration; if it is stuck, call `force_reset()`.",
         )
     return job.outcome()

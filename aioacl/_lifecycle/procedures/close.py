@@ -73,7 +73,7 @@ class CloseProcedure(Procedure):
     def _reset_all(self) -> int:
         """Calls aclrtResetDevice once for each set by aioacl.
 
-        These are the set of this open, and the sets that remain from failed closes.
+        The sets are that of this open, and those that remain from failed closes.
         """
         code = 0
         while code == 0:

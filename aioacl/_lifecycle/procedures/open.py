@@ -1,7 +1,7 @@
 """The first open of a device: a procedure on a thread of its own.
 
 Each step that calls ACL runs on one of the device's two threads and has a time limit. If a call does not return in
-time, the device is quarantined, with a report. Its thread continues when the call returns, and the next open releases
+time, the device is quarantined, with a report. The thread continues when the call returns, and the next open releases
 what the call acquired.
 """
 
@@ -71,4 +71,4 @@ class OpenProcedure(Procedure):
             self._give_up()
         self.host.control.stop(limits.CLOSE_SECONDS)
         self.host.maintenance.stop(limits.CLOSE_SECONDS)
-        self.host.clean_up()  # finalizers leave notes, and the thread that does them has ended
+        self.host.clean_up()  # does the notes of finalizers, because the maintenance thread has ended

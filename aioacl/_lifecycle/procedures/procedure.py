@@ -140,7 +140,7 @@ class Procedure:
             self.host.close_if_unused(*self.closed_after)
 
     def run(self) -> None:
-        """The steps of the procedure."""
+        """Runs the steps of the procedure."""
         raise NotImplementedError
 
     async def wait(self, deadline: float | None) -> None:
@@ -201,7 +201,7 @@ class Procedure:
             raise error_of(code, "aclrtSetDevice", self.index, self.admission.generation)
 
     def _reset_plain(self) -> int:
-        """Undoes one set, unless a foreign reset has ended that set: the present sets may belong to other code."""
+        """Undoes one set, unless a foreign reset has ended it: the sets that exist then may belong to other code."""
         with self.admission.changed:
             self.host.counts.standing()
             if not self.host.counts.own_sets:
@@ -218,7 +218,7 @@ class Procedure:
         return code
 
     def _destroy_events(self) -> int:
-        """Destroys the native events. The runtime does not free them with the device, and aioacl cannot do it later."""
+        """Destroys the native events. A reset does not free them, and aioacl cannot destroy them after a reset."""
         if self.host.counts.ended_generation != self.admission.generation:
             lib.aio_device_destroy_events(self.index)
         return 0
@@ -233,8 +233,7 @@ class Procedure:
         runtime.acquire(self.host)
 
     def _stuck(self) -> tuple[Stuck, ...]:
-        """The calls that are still inside. If there are none, the calls of another device that block this device in
-        ACL.
+        """The calls that are still inside. If there are none, the calls of other devices that block this one in ACL.
 
         The gate is closed first. Calls that are about to return then get half a second to do so.
         """
@@ -279,7 +278,7 @@ class Procedure:
                 lib.aio_stage_grow(self.index, large)
 
     def _all_have_left(self, kinds: int, seconds: float) -> bool:
-        """Waits until no call of these kinds is inside C. Returns False if the time is over."""
+        """Waits until no call of these kinds is inside C. Returns False after `seconds`."""
         return sync.settled(lambda left: bool(lib.aio_gate_wait(self.index, kinds, int(left * 1e6))), seconds)
 
     def _must_be_empty(self) -> int:
@@ -289,8 +288,8 @@ class Procedure:
     def _barrier_is_clear(self, seconds: float) -> bool:
         """Waits until no call is inside C that a reset would crash, or that would block a reset.
 
-        Returns False if the time is over. A blocking wait may stay, but only if it is inside its ACL call by then. So
-        first all calls get at most half of `seconds` to leave. Only then may blocking waits stay.
+        Returns False after `seconds`. A blocking wait may stay, but only once it is inside its ACL function. So all
+        calls first get at most half of `seconds` to leave. After that, blocking waits may stay.
         """
         end = sync.monotonic() + seconds
         if self._all_have_left(EVERY_KIND, min(limits.LEAVE_SECONDS, seconds / 2)):

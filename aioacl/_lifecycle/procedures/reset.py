@@ -46,9 +46,9 @@ class _Failed(Exception):
 
 
 def name_of(holder: object) -> str:
-    """A name of a task or a thread that is short enough for a report.
+    """Returns a short name of a task or a thread, for a report.
 
-    It adds the function of an asyncio task, because the names of most of these tasks are only numbers.
+    The name of an asyncio task includes its function, because the names of most asyncio tasks are only numbers.
     """
     if isinstance(holder, threading.Thread):
         return f"thread {holder.name}"
