@@ -1,9 +1,9 @@
 """All ACL functions in Python, for tasks that the rest of aioacl does not support.
 
-`on(device)` has every function of the runtime as a method. Its calls pass the device's gate, so no force reset happens
-during a call. `functions` has the same functions without a device and without the gate. If ACL returns an error code,
-the call raises AclError. Set and reset affect the whole process, so they are separate functions, for programs that keep
-ACL's counts themselves.
+`on(device)` returns an object with every ACL function as a method. Its calls pass the device's gate, so no force reset
+happens during a call. `functions` has the same functions without a device and without the gate. If ACL returns an error
+code, the call raises AclError. Set and reset affect the whole process, so they are separate functions, for programs
+that keep ACL's counts themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ functions: Final = Functions()
 
 
 def on(device: Device) -> Functions:
-    """Returns ACL's functions for an open device: each call passes its gate, with the device's context current.
+    """Returns ACL's functions for an open device. Each call passes the device's gate and runs in the device's context.
 
     A force reset waits for calls that are inside C. The result belongs to the device's present generation, as do the
     raw pointers that its calls return. After a reset, its calls raise StaleHandleError. Functions that need no device

@@ -1,9 +1,9 @@
 """The path of a call from Python to ACL.
 
 An unguarded call goes through the table's trampoline `aio_u_NAME`. A call on a device goes through `aio_g_NAME`, which
-enters the gate with a pass. The gate counts the call as inside while it runs, with the device's context current, and
-refuses a pass of an older generation. So `on(device)` stores the generation in which it was called. The
-functions of its result, and the raw pointers that they return, are valid in that generation only.
+enters the gate with a pass. While the call runs, the gate counts it as inside, and the device's context is current. The
+gate refuses a pass of an older generation. So `on(device)` stores the generation in which it was called. The functions
+that it returns, and their raw pointers, are valid in that generation only.
 
 A handle of aioacl may be an argument in place of its raw pointer. The handle is checked before the call. If a reset
 happens between the check and the call, the gate refuses the call.
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 # These return the thread's last error, not an error of their own.
 _ANSWERS: Final = frozenset({"aclrtPeekAtLastError", "aclrtGetLastError"})
 
-# Functions whose tasks cannot fail, or whose failures the runtime reports. It does not report failures of tasks of
-# other functions.
+# Functions whose tasks cannot fail, or whose failed tasks the runtime reports. It does not report failed tasks of other
+# functions.
 _REPORTED: Final = re.compile(
     r"acl(mdl|rt(Memcpy|Memset|LaunchKernel|Reduce|RandomNum|WaitAndResetNotify|CntNotifyWait))"
     r"|aclrt(RecordEvent|ResetEvent|LaunchCallback|LaunchHostFunc)"
@@ -73,7 +73,7 @@ def handle(thing: Stream | Event | Buffer) -> CData:
         An aclrtStream, an aclrtEvent or a `void *`.
 
     Raises:
-        StaleHandleError: the device was reset after the handle was made.
+        StaleHandleError: the device was reset or closed after the handle was made.
         ParameterError: `thing` is closed, has no raw pointer, or is an event that was never recorded.
     """
     if isinstance(thing, Event):

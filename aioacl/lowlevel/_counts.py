@@ -49,9 +49,8 @@ class _Change(Procedure):
         Raises an error, without calling C, if the counts refuse the change.
         """
         while not self._try_to_begin(call):
-            time.sleep(
-                NAP_SECONDS
-            )  # not Condition.wait, which may release a lock that it does not hold if Ctrl-C interrupts it
+            # Condition.wait is not used here: if Ctrl-C interrupts it, it may release a lock that it does not hold.
+            time.sleep(NAP_SECONDS)
 
     def _try_to_begin(self, call: str) -> bool:
         manager = self.host
@@ -135,7 +134,7 @@ def set_device(index: SupportsIndex) -> None:
         index: the index of the device.
 
     Raises:
-        ParameterError: there is no such device (107001), or `open_device` has it open.
+        ParameterError: there is no such device (107001), or it is open through `open_device`.
         AclError: the runtime returned another code.
     """
     _perform(index, "aclrtSetDevice", states.set_device, lib.aio_count_set)
@@ -149,7 +148,7 @@ def reset_device(index: SupportsIndex) -> None:
 
     Raises:
         AclError: the device is not set (507007), or the runtime returned another code.
-        ParameterError: there is no such device, or `open_device` has it open.
+        ParameterError: there is no such device, or it is open through `open_device`.
     """
     _perform(index, "aclrtResetDevice", states.reset_device, _reset)
 
@@ -162,6 +161,6 @@ def reset_device_force(index: SupportsIndex) -> None:
 
     Raises:
         AclError: the device is not set (507007), or the runtime returned another code.
-        ParameterError: there is no such device, or `open_device` has it open.
+        ParameterError: there is no such device, or it is open through `open_device`.
     """
     _perform(index, "aclrtResetDeviceForce", states.reset_device_force, _reset_force)

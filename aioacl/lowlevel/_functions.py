@@ -8,8 +8,8 @@ from aioacl.lowlevel._calls import Namespace
 class Functions(Namespace):
     """ACL's functions as methods with the C names of their parameters.
 
-    `lowlevel.functions` calls them directly: a reset may happen during a call, and the calling thread's own context is
-    used. The calls of `lowlevel.on(device)` pass the device's gate. Each call checks its arguments first.
+    `lowlevel.functions` calls them directly: a reset may happen during a call, and the call uses the context of the
+    calling thread. The calls of `lowlevel.on(device)` pass the device's gate. Each call checks its arguments first.
 
     A function that returns an aclError returns None for the code 0, and raises AclError for every other code. Only
     aclrtPeekAtLastError and aclrtGetLastError return their code instead. Other functions return their value.

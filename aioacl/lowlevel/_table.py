@@ -32,7 +32,7 @@ class Parameter:
 
     @property
     def writable(self) -> bool:
-        """Whether it is a pointer through which the function may write."""
+        """Whether the parameter is a pointer through which the function may write."""
         return "*" in self.c_type and not self.c_type.startswith("const")
 
 
@@ -50,12 +50,12 @@ class Row:
 
     @property
     def prototype(self) -> str:
-        """Its declaration in C."""
+        """The declaration of the function in C."""
         return f"{self.returns} {self.name}{self.declared}"
 
     @property
     def signature(self) -> inspect.Signature:
-        """Its parameters, as Python binds them."""
+        """The parameters of the function, as Python binds them."""
         return inspect.Signature([Argument(p.name, Argument.POSITIONAL_OR_KEYWORD) for p in self.parameters])
 
 

@@ -10,9 +10,7 @@ from aioacl.lowlevel._table import like
 
 
 def _is_theirs(name: str) -> bool:
-    """Returns whether an enumerator of the compiled module is from ACL's headers; the engine's own enumerators begin
-    with AIO_.
-    """
+    """Returns whether an enumerator of the compiled module is from ACL's headers; the engine's begin with AIO_."""
     return name.isupper() and not name.startswith("AIO_")
 
 

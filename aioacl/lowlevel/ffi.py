@@ -2,7 +2,7 @@
 
 `new("int32_t *")` makes a value that `value[0]` reads. `cast("aclrtStream", 0)` makes a handle from a number. NULL is
 the null pointer. `string(pointer)` copies a C string into bytes, and `buffer(pointer, size)` gives access to memory.
-Python must keep a reference to the result of `new` or `callback` for as long as C uses it.
+The program must keep a reference to the result of `new` or `callback` for as long as C uses that result.
 """
 
 from __future__ import annotations

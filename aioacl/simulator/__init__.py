@@ -1,7 +1,7 @@
 """The simulator: a C library with the ABI of libascendcl.so, and its controls.
 
-`use_library("simulator")` or `AIOACL_LIBRARY=simulator` selects it; aioacl never selects it silently. Controls act on
-the simulator that this process has loaded. If no ACL library is loaded yet, a control loads one by the usual search.
+Only `use_library("simulator")` or `AIOACL_LIBRARY=simulator` selects it. Controls act on the simulator that this
+process has loaded. If no ACL library is loaded yet, a control loads one by the usual search.
 A control raises ParameterError if the loaded library is not the simulator. `library_path` and `include_dir` work
 without a loaded library.
 """

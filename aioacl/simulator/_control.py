@@ -379,8 +379,8 @@ def set_ipc_event_supported(supported: bool) -> None:
 def check_memory() -> int:
     """Checks all live blocks for writes outside their bounds. Each damaged block is reported as a violation once.
 
-    Frees and resets make the same check. It covers 64 bytes before a block and at least 64 bytes after the requested
-    size.
+    Frees and resets make the same check. The check covers 64 bytes before a block and at least 64 bytes after the
+    requested size.
 
     Returns:
         The number of live blocks that have been written outside their bounds.
@@ -435,7 +435,7 @@ def resets(device: SupportsIndex = 0) -> int:
 def violations() -> list[str]:
     """Returns the misuse of ACL that the usage checker has reported, oldest first.
 
-    The newest 256 texts are kept; `Stats.violations` counts all violations. `forget()` drops both.
+    The newest 256 texts are kept; `Stats.violations` counts all violations. `forget()` drops the texts and the count.
     """
     read = control_function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
     text = ffi.new("char[]", TEXT_BYTES)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TEXT_BYTES: Final = 1024
 LONGEST_SECONDS: Final = 1 << 33  # fits into 64 bits as nanoseconds
 WORD_MOST: Final = (1 << 63) - 1
-HANDLE_LEAST: Final = 4096  # no address is below this number, and every stream id is
+HANDLE_LEAST: Final = 4096  # stream ids are below this number, and addresses are not
 CODE_LEAST: Final = -(1 << 31)
 CODE_MOST: Final = (1 << 31) - 1
 
@@ -345,10 +345,10 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
 
     Args:
         which: names of functions (with `*` and `?` as in a shell) or groups of functions, separated by bars:
-            `"alloc|aclrtCreateStream"`. It may also be the whole text of a rule.
-        options: see `FaultOptions`. Those up to `size_max` select calls, those up to `per_thread` select when the rule
-            fires, and the others are its effects. Times are in milliseconds of the simulator's clock. `aclsim.h`, in
-            the folder `include_dir()`, describes each option and lists the groups.
+            `"alloc|aclrtCreateStream"`. `which` may also be the whole text of a rule.
+        options: see `FaultOptions`. The options up to `size_max` select calls, those up to `per_thread` select when the
+            rule fires, and the others are the rule's effects. Times are in milliseconds of the simulator's clock.
+            `aclsim.h`, in the folder `include_dir()`, describes each option and lists the groups.
 
     Raises:
         ParameterError: an option is unknown, or its value is not valid. Entering the block raises it too, if the

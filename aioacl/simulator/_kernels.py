@@ -1,7 +1,8 @@
 """Kernels in Python: functions that a launch calls in place of AI Core code.
 
-The function runs on the simulated device's thread, in the order of the stream. It holds the GIL while
-it runs, so it must not wait with the GIL held for a thread that needs the GIL. It holds no lock of the simulator.
+The function runs on the simulated device's thread, in the order of the stream. The thread holds the GIL during the
+call, so the function must not wait with the GIL held for a thread that needs the GIL. The thread holds no lock of the
+simulator.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LAYOUT: Final = struct.Struct("@PPN7IxxxxNixxxxPP")  # aclsim_launch_t
 @record
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a kernel. While the kernel runs, it reaches device memory through `memory()`.
+    """One launch of a kernel. While the kernel runs, it reads and writes device memory through `memory()`.
 
     Attributes:
         name: the name of the kernel.
@@ -77,7 +78,7 @@ class Launch:
             size: the number of bytes.
 
         Raises:
-            ParameterError: the bytes do not lie in one live block that the kernel's device reaches.
+            ParameterError: the bytes are not all in one live block that the kernel's device can access.
         """
         address, size = operator.index(address), operator.index(size)
         offset = address - self._args_at
