@@ -109,7 +109,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _try_environment() -> None:
     """Tries the AIOACL_SIM_* variables in a child process.
 
-    The simulator ends a process if it cannot read one of them. In this process, pytest would hide the reason.
+    The simulator ends its process if one of the variables is invalid. In this process, pytest would hide the reason.
     """
     if not any(name.startswith("AIOACL_SIM_") for name in os.environ):
         return
@@ -198,7 +198,7 @@ def aioacl_simulator(aioacl_library: aioacl.LibraryInfo) -> ModuleType:
 
 @pytest.fixture
 def aioacl_waits() -> Literal["watch", "thread"]:
-    """Returns the `waits` of `aioacl_open` and `aioacl_device`: override it to test with "thread", or with both."""
+    """Returns `waits` for `aioacl_open` and `aioacl_device`. Override it to test with "thread" or with both."""
     return "watch"
 
 

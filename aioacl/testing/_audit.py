@@ -1,10 +1,10 @@
 """An audit reports the resources that a part of a program has left behind, and the line that made each of them.
 
-There are two sources. Origins cover every device, stream and buffer made through aioacl, with its line and how it was
-closed or dropped. Counts (of the simulator, of threads, of descriptors) cover all resources, but have no lines. So the
-audit first checks the origins, and closes the objects that are still open. If a count is still higher after that, no
-object of aioacl made the resource, and the audit reports the call that made it. An open device keeps pools that grow,
-so pooled resources are not counted while a device is open.
+An audit uses origins and counts. Origins cover every device, stream and buffer made through aioacl. An origin has the
+line that made the object, and how the object was closed or dropped. Counts (of the simulator, of threads, of
+descriptors) cover all resources, but have no lines. So the audit first checks the origins, and closes the objects that
+are still open. If a count is still higher after that, no object of aioacl made the resource, and the audit reports the
+call that made it. An open device keeps pools that grow, so pooled resources are not counted while a device is open.
 
 Resources are not released at once: threads need time to end, and busy streams are destroyed when their work is done. So
 a count that has grown is checked again, for a limited time, before it is reported.
@@ -200,7 +200,7 @@ class Audit:
             kept = {number: it for number, it in kept.items() if each.descriptors.get(number) != it}
             threads, devices = threads - each.threads, devices - each.devices
             directories, files = directories - each.directories, files - each.files
-        # A count must not become negative: a reset, for example, may already have released some of it.
+        # A count must not become negative: a reset, for example, may already have released some of the resources.
         left_over = {name: max(0, count) for name, count in counts.items()}
         self.before = Snapshot(left_over, kept, threads, devices, directories, files)
         self._close(left)
@@ -275,9 +275,8 @@ class Audit:
         if not is_simulated():
             return []
         simulator.check_memory()  # a write out of bounds is a violation too
-        seen = (
-            self._violations if times_forgotten() == self._forgotten else 0
-        )  # simulator.forget() sets the count to 0
+        # simulator.forget() sets the count to 0.
+        seen = self._violations if times_forgotten() == self._forgotten else 0
         new = max(0, simulator.stats().violations - seen)
         kept = simulator.violations()
         texts = [f"a rule of ACL was violated: {text}" for text in kept[max(0, len(kept) - new) :]]

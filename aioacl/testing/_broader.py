@@ -40,7 +40,7 @@ class Broader:
             book().owner = outer
 
     def _attribute(self, fixture: object) -> None:
-        """Attributes the resources that were made since the last call to the fixture."""
+        """Attributes to the fixture the resources that were made since this function was last called."""
         before, self._seen = self._seen, snapshot()
         if fixture is None or before is None:
             return
@@ -50,7 +50,7 @@ class Broader:
             self.audit.expect(grown)
 
     def gone(self, fixture: pytest.FixtureDef[Any]) -> None:
-        """Called after the fixture's teardown: reports the resources that it left. They do not count for the test."""
+        """Called after the fixture's teardown: reports what the fixture left. These leaks do not count for the test."""
         grown = self._grown.pop(fixture, [])
         left = [origin for origin in book().origins if origin.owner is fixture]
         for origin in left:

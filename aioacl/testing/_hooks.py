@@ -6,7 +6,7 @@ whether that loop still runs, because all code here is synchronous. The simulato
 torn down, because a fixture that closes a stream must not wait for work that the test held.
 
 A fixture of a broader scope may be set up within the first test that uses it. The fixture, not the test, owns the
-resources that it makes. They are checked when the fixture is torn down, which is within the teardown of the last test.
+resources that it makes. The resources are checked when the fixture is torn down, after the last test that uses it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 HELD_BY_A_TRACEBACK: Final = ("descriptors", "directories")
 TRIO_ON_ASYNCIO: Final = (
-    "expected a test that runs on trio, got a test that pytest-asyncio runs on asyncio. It does so for each test with "
-    'the marker asyncio, and with asyncio_mode = "auto" for each asynchronous test; set asyncio_mode = "strict" in '
-    "pytest's settings, and use the marker asyncio only for tests that run on asyncio"
+    "expected this test to run on trio, but pytest-asyncio would run it on asyncio, because the test has the marker "
+    'asyncio. With asyncio_mode = "auto", pytest-asyncio gives this marker to each async test; '
+    'set asyncio_mode = "strict" in pytest\'s settings, and remove the marker asyncio from tests for trio'
 )
 
 _audits: Final = pytest.StashKey[Audit]()
@@ -89,7 +89,7 @@ def opener(waits: Literal["watch", "thread"]) -> Generator[Open]:
 
 
 class Watchdog:
-    """Releases the held streams and hung calls of a test that makes no progress, so that it ends."""
+    """Releases the held streams and hung calls of a test that does not end in time, so that the test can end."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -201,9 +201,9 @@ class Hooks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Stores that the test failed, because its leaks are then printed below the failure.
+        """Stores whether the test failed, because the leaks of a failed test are printed below its failure.
 
-        Leaks fail a test even if it is marked xfail.
+        Leaks fail a test even if the test is marked xfail.
         """
         report = yield
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
@@ -233,7 +233,7 @@ class Hooks:
 
     def _end(self, item: pytest.Item, audit: Audit) -> None:
         raised = item.stash.get(_raised, False)
-        release_everything()  # a fixture may have held a stream or call since then
+        release_everything()  # the teardown of a fixture may have held a stream or a call
         left = [*item.stash[_watchdogs].stop(), *self._broader.findings(), *audit.left()]
         recovered = recover_all() if raised or left else []  # a reset frees blocked resources too
         counted = audit.counted(*(HELD_BY_A_TRACEBACK if raised else ()))

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 FRAMES_AT_MOST: Final = 4
-OUTERMOST: Final = frozenset(
-    {"_pytest", "pluggy", "unittest", "xdist"}
-)  # the callers of a test; frames outside them are not recorded
+# The packages that call a test. Their frames, and the frames that call them, are not recorded.
+OUTERMOST: Final = frozenset({"_pytest", "pluggy", "unittest", "xdist"})
 BETWEEN: Final = frozenset(
     {"aioacl", "pytest_aioacl", "pytest", "pytest_asyncio", "anyio", "trio", "outcome"}
 )

@@ -24,12 +24,10 @@ from aioacl.testing import _temporary
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-NOT_LIVING: Final = frozenset(
-    {"calls", "tasks", "violations", "inside", "device_bytes", "host_bytes"}
-)  # counters of calls, and sizes of blocks that are counted
-POOLED: Final = frozenset(
-    {"events", "host_blocks", "native_threads"}
-)  # an open device keeps a pool of these, which may grow
+# Counters of calls, and the sizes of blocks: the number of blocks is counted instead.
+NOT_LIVING: Final = frozenset({"calls", "tasks", "violations", "inside", "device_bytes", "host_bytes"})
+# An open device keeps a pool of each of these resources, which may grow.
+POOLED: Final = frozenset({"events", "host_blocks", "native_threads"})
 LIVING: Final = frozenset(field.name for field in fields(simulator.Stats)) - NOT_LIVING
 KNOWN: Final = LIVING | {
     "set_counts",
@@ -45,11 +43,8 @@ KNOWN: Final = LIVING | {
 }
 STDERR: Final = 2  # pytest replaces the descriptors 0 to 2, and restores them
 OUR_THREADS: Final = "aioacl-"
-THEIR_THREADS: Final = (
-    "asyncio_",
-    "Trio thread",
-    "AnyIO worker thread",
-)  # idle workers of event loops; the loops end them
+# The names of the idle workers of event loops. The loops end these threads.
+THEIR_THREADS: Final = ("asyncio_", "Trio thread", "AnyIO worker thread")
 
 
 def refuse_unknown(names: Iterable[object], place: str) -> None:
@@ -224,13 +219,13 @@ def open_devices() -> list[_lifecycle.Manager]:
 
 
 def _threads(*, ours: bool) -> frozenset[threading.Thread]:
-    """Returns the threads, without workers of event loops, and aioacl's own threads only if `ours`."""
+    """Returns the threads, without workers of event loops. aioacl's own threads are included only if `ours` is True."""
     passed = THEIR_THREADS if ours else (*THEIR_THREADS, OUR_THREADS)
     return frozenset(thread for thread in threading.enumerate() if not thread.name.startswith(passed))
 
 
 def _kept_for_life() -> set[int]:
-    """Returns the descriptors of the ports of devices' threads and of plain threads, and of multiprocessing."""
+    """Returns the descriptors of ports of device threads and of plain threads, and those of multiprocessing."""
     managers = list(_lifecycle._managers.values())
     workers = [worker._port for manager in managers for worker in (manager.control, manager.maintenance)]
     return {port.fd for port in (*workers, *thread_ports()) if port is not None} | _kept_by_multiprocessing()

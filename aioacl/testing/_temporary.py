@@ -1,4 +1,4 @@
-"""Directories and files that the module tempfile made and that were not removed yet, and its files without a name.
+"""Directories and files that `tempfile` made and that were not removed yet, and files of `tempfile` without a name.
 
 A TemporaryDirectory is checked in each folder. The other paths with a name are checked only in tempfile's own folder,
 because a path in another folder is usually removed with that folder, as in pytest's `tmp_path`.
@@ -65,7 +65,7 @@ class Nameless:
         return frozenset(target for target in self._descriptors() if target.endswith(UNLINKED))
 
     def opening(self, lines: Lines) -> None:
-        """Records that this thread is about to open such a file."""
+        """Records that this thread is about to open a file without a name."""
         thread = threading.get_ident()
         self._find(thread)
         self._pending[thread] = self._open(), lines

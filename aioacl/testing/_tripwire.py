@@ -42,7 +42,7 @@ class Tripwire:
         self._audits += 1
 
     def shut(self) -> None:
-        """Ends an audit. The last audit removes the records of files; other records end with their objects."""
+        """Ends an audit. The last audit removes the records of files; other records are dropped with their objects."""
         self._audits -= 1
         if not self._audits:
             self._files.clear()

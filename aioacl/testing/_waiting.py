@@ -74,7 +74,7 @@ def wait_until_blocking(condition: Callable[[], object], timeout: Seconds = PATI
 
 
 def holds_within(condition: Callable[[], object], seconds: float) -> bool:
-    """Blocks until the condition is true; returns False if it is not true in time."""
+    """Blocks until the condition is true; returns False if it is not true within `seconds`."""
     end = time.monotonic() + seconds
     while not plain(condition, condition(), SYNCHRONOUS):
         if time.monotonic() > end:
