@@ -7,11 +7,12 @@ stubs, and build_ninja.py builds the libraries.
     python build_ffi.py --stub            writes the stubs
     python build_ffi.py --generate FILE   writes one generated source; the build calls this
 
-C files and headers are found in nested folders. A folder without any is an error, so a move does not drop sources
-without notice.
+C files and headers are also searched in nested folders. A folder without any C file or header is an error, because a
+move of files would otherwise drop sources without a message.
 
-A trampoline is the C function that Python calls for an ACL function: `aio_u_NAME` only calls it, `aio_g_NAME` enters
-the gate of a device first. After a failure, both save the runtime's error text at once, on the calling thread.
+A trampoline is the C function that Python calls for an ACL function: `aio_u_NAME` only calls the ACL function,
+`aio_g_NAME` enters the gate of a device first. After a failure, both trampolines save the runtime's error text at once,
+on the calling thread.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LIMITED_API = not FREE_THREADED  # there is no stable ABI for free-threaded buil
 
 
 def c_files(folder: Path) -> list[Path]:
-    """The C files in a folder and the folders below it, sorted; SystemExit if there are none."""
+    """The C files in a folder and the folders below it, sorted. Raises SystemExit if there are none."""
     found = sorted(folder.rglob("*.c"))
     if not found:
         raise SystemExit(f"expected C files in {folder}, found none; correct the path")
@@ -47,9 +48,10 @@ def c_files(folder: Path) -> list[Path]:
 
 
 def header_folders(*roots: Path) -> list[Path]:
-    """The folders at and below the roots that hold headers, sorted, for the compiler's -I options.
+    """The folders at and below the roots that contain headers, sorted, for the compiler's -I options.
 
-    SystemExit if a root has none, or if two headers have the same name: the order of -I would decide which is used.
+    Raises SystemExit if a root has no headers. It also does so if two headers have the same name, because the order of
+    the -I options would decide which header is used.
     """
     headers = [sorted(root.rglob("*.h")) for root in roots]
     for root, found in zip(roots, headers, strict=True):
@@ -64,7 +66,7 @@ def header_folders(*roots: Path) -> list[Path]:
 
 
 def include_flags(*more: Path) -> list[str]:
-    """The -I options for the engine's headers, the simulator's, and those in `more`."""
+    """The -I options for the headers of the engine, of the simulator, and in the folders `more`."""
     return [f"-I{folder}" for folder in header_folders(NATIVE, SIMULATOR, *more)]
 
 
@@ -256,7 +258,7 @@ GENERATED: Final = ("_acl.c", "trampolines.c")
 
 
 def generate(target: Path) -> None:
-    """Writes the generated source of that name if its text has changed. SystemExit for an unknown name."""
+    """Writes the generated source of that name if its text has changed. Raises SystemExit for an unknown name."""
     if target.name == "_acl.c":
         made = target.with_suffix(".new")
         extension_source(made)
@@ -276,7 +278,7 @@ def generate(target: Path) -> None:
 
 
 def write_if_changed(target: Path, text: str) -> None:
-    """Writes the file, unless it has this text already: then ninja sees no change."""
+    """Writes the file, unless it has this text already. A write without a change would make ninja build again."""
     if not target.exists() or target.read_text() != text:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)

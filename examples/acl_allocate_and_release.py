@@ -1,7 +1,6 @@
 """Resources of the runtime: allocate and release them. The comment on a line names the ACL function.
 
-C programs release resources by hand, in the opposite order, and on every return. Here the end of
-the block releases them.
+C programs must release resources in the opposite order, before every return. Here the end of the block releases them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Wait between streams: the second continues when the first has reached an event. The host does not wait for it."""
+"""Wait between streams: the second continues when the first has reached an event. The host does not wait."""
 
 import asyncio
 

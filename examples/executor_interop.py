@@ -1,7 +1,7 @@
 """Blocking code that uses a device: `device.executor` is a concurrent.futures.Executor like any other.
 
-Its threads have the device's context current, so calls of other libraries use the device. A force reset waits for
-running jobs. Jobs that are submitted during a reset begin after it.
+The device's context is current on its threads, so calls of other libraries use the device. A force reset waits for
+running jobs. Jobs that are submitted during a reset begin after the reset.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ BLOCKS = [bytes([number]) * (1 << 20) for number in range(8)]
 
 
 def digest(block: bytes) -> str:
-    """A blocking job; hashing lets other Python threads run."""
+    """A blocking job. Hashing releases the GIL, so other Python threads run meanwhile."""
     return hashlib.sha256(block).hexdigest()
 
 
@@ -40,7 +40,7 @@ async def main() -> None:
 
 
 def without_asyncio(device: aioacl.Device) -> list[str]:
-    """The same jobs without asyncio."""
+    """Runs the same jobs without asyncio."""
     return list(device.executor.map(digest, BLOCKS))
 
 

@@ -1,7 +1,7 @@
 """Upload, work and download overlap: events order three streams, and results keep the order of the items.
 
-If a task fails, the await of its result raises. The program then makes new streams and
-continues with the first item that has no result.
+If a task fails, the await of its result raises the error. The program then makes new streams and continues with the
+first item that has no result.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ async def overlapped(device: aioacl.Device, items: Sequence[bytes]) -> AsyncIter
 
 
 async def new_slot(device: aioacl.Device, stack: AsyncExitStack) -> Slot:
-    """Allocates the memory for one more item in flight. The stack closes it."""
+    """Allocates the memory for one more item in flight. The stack closes the memory."""
     source, result = [await stack.enter_async_context(device.pinned(SIZE)) for _ in range(2)]
     before, after = [await stack.enter_async_context(device.allocate(SIZE)) for _ in range(2)]
     return Slot(source, before, after, result)

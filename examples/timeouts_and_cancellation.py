@@ -1,4 +1,4 @@
-"""A device that makes no progress: three ways to stop waiting. None of them stops its work.
+"""A device that makes no progress: three ways to stop waiting. None of them stops the work.
 
 A timeout or a cancellation ends the await, not the copy. Only `stream.abort()` or a reset stops work on the device.
 The example holds a stream of the simulator, so it runs on the simulator only.

@@ -1,6 +1,6 @@
 """One stream writes a buffer, another reads it, and events order the two.
 
-The whole exchange is enqueued before anything is awaited. The device waits for the events, and the program does not.
+The whole exchange is enqueued before anything is awaited. The device waits for the events; the program does not.
 """
 
 import asyncio

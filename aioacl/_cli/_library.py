@@ -31,7 +31,7 @@ def load(choice: str | None) -> LibraryInfo:
 
 
 def load_or_explain(choice: str | None) -> LibraryInfo:
-    """Like `load`, but raises a UserError of one line if there is no library."""
+    """Loads the library as `load` does. Raises a UserError of one line if there is no library."""
     try:
         return load(choice)
     except LibraryNotFound as error:

@@ -71,7 +71,7 @@ def add(commands: Any) -> None:
 def _at_most(most: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
-            raise ArgumentTypeError(f"{text!r} is not a number from 1 to {most}")
+            raise ArgumentTypeError(f"expected a whole number from 1 to {most}, got {text!r}")
         return int(text)
 
     return number
@@ -111,7 +111,7 @@ def _load(choice: str) -> LibraryInfo:
 
 
 def _unwrapped(work: Callable[[], Outcome]) -> Outcome:
-    """Runs `work`. Raises an error that one line can report without the exception group of the tasks."""
+    """Runs `work`. If one line can report an error of an exception group, raises that error without the group."""
     try:
         return work()
     except BaseExceptionGroup as group:

@@ -129,7 +129,7 @@ def _tried(request: Request, chosen: list[Assumption]) -> list[Verdict]:
 
 
 def _not_loaded(library: Library, chosen: list[Assumption]) -> list[Verdict]:
-    """The verdicts for a library that cannot be loaded: that assumption is broken, all others are not testable."""
+    """The verdicts for a library that cannot be loaded: `loads` is broken, all other assumptions are not testable."""
     (loads,) = (each for each in FAMILIES[0].members if each.name == "loads")
     others = [each for each in chosen if each is not loads]
     reason = "the library cannot be loaded"

@@ -91,14 +91,14 @@ def run(arguments: Namespace) -> int:
 
 
 def _extent(cann: Release) -> dict[str, object]:
-    """Returns the number of functions in a release, and the names of later ones, which are missing."""
+    """Returns the number of functions in a release, and the names of the functions of later releases."""
     known = functions()
     missing = sorted(name for name, since in known.items() if newer_than(cann, since))
     return {"cann": cann, "functions": len(known) - len(missing), "missing": missing}
 
 
 def _cache() -> Path:
-    """Returns the user's cache. A relative XDG_CACHE_HOME is ignored, as its specification requires."""
+    """Returns the user's cache. A relative XDG_CACHE_HOME is ignored, as the XDG specification requires."""
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if chosen.is_absolute():
         return chosen / "aioacl"
@@ -136,7 +136,7 @@ def _files(cann: Release) -> dict[str, bytes]:
 
 
 def _must_be_ours(folder: Path) -> None:
-    """Raises UserError if other users can write to the folder, and so run code in programs that load from it."""
+    """Raises UserError if other users can write to the folder: they could run code in programs that load from it."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise UserError(f"{folder}: it is not a folder that you own; remove it, or set XDG_CACHE_HOME")

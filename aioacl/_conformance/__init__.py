@@ -6,6 +6,6 @@
     _player     runs one vector, in its own process: logical threads, calls, a watchdog
     _runner     the parent: forks a process for each vector, several at the same time
 
-All of it is plain Python with ctypes, so an installed wheel needs no compiler. The command is
+The package is plain Python with ctypes, so an installed wheel needs no compiler. The command is
 `python -m aioacl simulator conformance`.
 """

@@ -56,7 +56,7 @@ class _Worker:
         self._steps.put(step)
 
     def done(self, seconds: float) -> bool:
-        """Waits until the thread has no step to run. Returns False if the time has passed."""
+        """Waits until the thread has no step to run. Returns False after `seconds`."""
         if self._busy:
             try:
                 self.answer = self._answers.get(timeout=seconds)
@@ -66,7 +66,7 @@ class _Worker:
         return True
 
     def end(self) -> None:
-        """Ends the thread, and waits until the library's thread-exit work is done too."""
+        """Ends the thread, and waits until the library's work at the end of a thread is done too."""
         there = Path(f"/proc/self/task/{self._thread.native_id}")
         del self._callbacks.threads[self.ident]
         self._steps.put(None)
@@ -86,7 +86,7 @@ class Player:
         self._arguments = Arguments(self._symbols, self._callbacks, lambda number: self._worker(number).ident)
 
     def begin(self) -> None:
-        """Lets the simulator read its settings, as a first call would. An invalid setting ends the process."""
+        """Makes the simulator read its settings, as the first call does. An invalid setting ends the process."""
         if hasattr(self._library, "aclsim_release_all"):
             self._library.aclsim_release_all()
 
@@ -128,7 +128,7 @@ class Player:
             return self._call(step) if step.call.startswith("acl") else self._pseudo(step)
         except Unbound as name:
             return {"unbound": f"{name} is not bound"}
-        except Exception as error:  # noqa: BLE001 - a thread that ended would look like one that blocks
+        except Exception as error:  # noqa: BLE001 - a thread that has ended would be reported as blocked
             return {"unbound": f"the step is invalid: {error!r}"}
 
     def _call(self, step: Step) -> Answer:
@@ -203,7 +203,7 @@ class Player:
         if kind == "t":
             return {"positive": int(number > 0)}
         if spec.same_as == "i":
-            return self._same("i", name, number + 1000, next(binds, ""))  # no symbol may be zero
+            return self._same("i", name, number + 1000, next(binds, ""))  # no symbol may have the value zero
         return {name: number}
 
     def _handle(self, name: str, value: int, spec: Spec, bind: str) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _play(vector: Vector, library: str, descriptor: int) -> None:
 
 
 def _ended(going: selectors.BaseSelector) -> list[_Child]:
-    """Reads what is available. Returns the children that have reported everything or have used up their time."""
+    """Reads what is available. Returns the children that have reported everything or have passed their time limit."""
     ready = {key.fd for key, _ in going.select(timeout=1.0)}
     ended: list[_Child] = []
     for key in list(going.get_map().values()):

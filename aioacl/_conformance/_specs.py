@@ -2,7 +2,7 @@
 
 A vector lists inputs only. Whether a parameter is an output follows from its type in the table of functions: a pointer
 to a number, an enumeration or a handle is an output; each other parameter is one machine word that the vector gives.
-The exceptions are outputs that vectors name differently, or do not compare because the hardware decides them.
+The exceptions are outputs that vectors name differently, or that are not compared because they depend on the hardware.
 
 The kind of an output is a letter: H a handle, P memory (both can be bound to a symbol), i and u 32 bits with and
 without a sign, l 64 bits, f a time of which only the sign is compared, t a clock that must not be zero, - not compared.

@@ -143,7 +143,7 @@ class Arguments:
         raise Unbound(f"{kind}:{rest}")
 
     def keep(self, content: bytes) -> int:
-        """Returns the address of memory that holds these bytes from now on, aligned to 64."""
+        """Copies the bytes to memory that is kept, and returns its address, a multiple of 64."""
         memory = ctypes.create_string_buffer(len(content) + 64)
         address = -(-ctypes.addressof(memory) // 64) * 64
         ctypes.memmove(address, content, len(content))

@@ -1,11 +1,11 @@
 """The tools of a check.
 
 Each check gets its own bench, on a new thread. That thread has set the device, unless the check runs in a process of
-its own. The handles that the check makes with the bench are released at the end. A stream is held by a wait for an
-event that is not recorded yet. This uses only ACL functions, so it works on a card too.
+its own. The handles that the check makes with the bench are released at the end. To hold a stream, the bench makes it
+wait for an event that is not recorded yet. This needs only ACL functions, so it works on a card too.
 
-Time is measured as little as possible. To see that a call does not return, a check watches it for a short time only. A
-slow machine can therefore make a broken runtime pass, but never a correct one fail.
+Time is measured as little as possible. To see that a call does not return, a check watches it for a short time only. So
+a slow machine may make a broken runtime pass. A correct runtime fails only if a call takes many seconds.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Bench:
         return context
 
     def is_active(self) -> bool:
-        """Returns whether the device has a primary context now. Passes NULL for its flags, as aioacl does."""
+        """Returns whether the device has a primary context now. Passes NULL for the flags, as aioacl does."""
         active = ffi.new("int32_t *", -1)
         expect(0, "aclrtGetPrimaryCtxState", self.device, ffi.NULL, active)
         return int(active[0]) == 1

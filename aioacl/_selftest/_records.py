@@ -51,9 +51,7 @@ class Assumption:
     needs: frozenset[Needs] = frozenset()
     alone: bool = False  # tested in its own process, in which nothing has set the device yet
     begins: bool = True  # ACL is initialised before the check
-    leaves: bool = (
-        False  # the check is about the end of its process, which must be the usual one with status 0
-    )
+    leaves: bool = False  # the check is about the end of its process, which must end normally, with status 0
 
     @property
     def id(self) -> str:

@@ -1,8 +1,9 @@
-"""The parent of the checks. It loads no library itself, so a crash of a library does not end it.
+"""The parent of the checks. It loads no library itself, so a crash of a library does not end the parent.
 
-The assumptions of a family share a child; those that must be alone have one each. A child reports which check it
-starts, and the result. A child that reports nothing for too long is killed; a child that crashes is found by its exit
-status. In both cases the assumption under test counts as broken, and a new child continues with the rest.
+The assumptions of a family share a child; an assumption that must be tested alone has its own child. A child reports
+which check it starts, and the result. A child that reports nothing for too long is killed; a child that crashes is
+found by its exit status. In both cases the assumption under test counts as broken, and a new child continues with the
+rest.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class _Child:
             os.close(theirs)
 
     def facts(self, limit_seconds: float) -> Iterator[dict[str, Any]]:
-        """Yields its reports, until the process closes the pipe or reports nothing within the limit."""
+        """Yields the reports of the child, until it closes the pipe or reports nothing within the limit."""
         end = time.monotonic() + limit_seconds
         while chunk := self._read(end):
             *lines, self._rest = (self._rest + chunk).split(b"\n")

@@ -111,7 +111,7 @@ def _(bench: Bench) -> None:
 
 
 def _reported() -> int:
-    """Returns how many failed tasks were reported that the engine did not enqueue, such as those of this file."""
+    """Returns how many reported tasks the engine did not enqueue. It does not enqueue the tasks of this file."""
     return int(lib.aio_device_unattributed(0))
 
 

@@ -135,7 +135,7 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "reset",
-    "A reset that releases the device reports RESET_PRE and RESET_POST, on its thread; other resets report nothing.",
+    "A reset that releases the device reports RESET_PRE and RESET_POST, on the calling thread; other resets do not.",
     calls="aclrtRegDeviceStateCallback aclrtResetDevice aclrtResetDeviceForce",
     used_by="_native/abort.c",
     mark="H",

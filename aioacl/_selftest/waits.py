@@ -164,7 +164,7 @@ def _(bench: Bench) -> None:
 
 @WAITS.assumes(
     "entry",
-    "A wait covers the work that was enqueued before it started, and returns even if more was enqueued since.",
+    "A wait covers the work that was enqueued before the wait started; later work does not make it longer.",
     calls="aclrtSynchronizeStream",
     used_by="_native/waiters.c",
     mark="H",

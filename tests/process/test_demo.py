@@ -158,7 +158,7 @@ def test_file_that_cannot_be_read_is_named(folder: Path) -> None:
 def test_invalid_numbers_are_refused(arguments: tuple[str, str]) -> None:
     done = demo(*arguments)
     assert done.returncode == 2
-    assert "is not a number from 1 to" in done.stderr
+    assert "expected a whole number from 1 to" in done.stderr
 
 
 def test_missing_library_is_refused_in_one_line(tmp_path: Path) -> None:
