@@ -1,6 +1,6 @@
 """The exceptions of aioacl: what went wrong, where, and what to do.
 
-There are two kinds of errors, with one base class. `error_for` makes an error from a code that ACL returned: the table
+There are two kinds of errors, with one base class. `error_for` makes an error from a code that ACL returned. The table
 of codes has the family of the code, and the family decides the class of the error. An error that aioacl itself raises
 may have a code as additional information; the class of the error decides its action and hint. Every error can be
 pickled and copied without loss, because services send errors across processes.
@@ -222,7 +222,7 @@ class _OwnError(AclError):
 
 
 class StaleHandleError(_OwnError):
-    """The handle is stale: it was made before a reset of its device and cannot be used; make a new handle."""
+    """The handle is stale: it was made before a reset or the last close of its device. Make a new handle."""
 
     default_action = "retry"
     default_hint = "Make a new handle from the device, then repeat the operation with it."

@@ -1,8 +1,7 @@
 """The line of the user's code that made each device, stream, buffer and lease.
 
 If an object is not closed, its ResourceWarning names the line that made the object (a Site). The line that drops the
-object would not help, because that line is often in the standard library, or in other code that the garbage collector
-interrupts.
+object does not help: it is often in the standard library, or in other code that the garbage collector interrupts.
 
 A Site is one frame. An Origin records more of the stack, and how the object was closed or dropped. Origins are
 recorded only while `aioacl.testing` has installed a keeper; otherwise `keeper` is None.

@@ -1,7 +1,7 @@
 """Sets `__module__` of public names to the module from which users import them.
 
-As a result, tracebacks, pickles and documentation do not name the private file of a class, and a pickle can be read
-after the class has moved. The annotations of a class are evaluated first, because typing looks up their names in the
+So tracebacks, pickles and documentation do not name the private file of a class. A pickle can be read after the class
+has moved to another file. The annotations of a class are evaluated first, because typing looks up their names in the
 module that `__module__` names. `inspect.getsource` searches that module too, so it fails for public classes, as it does
 in trio and anyio.
 """

@@ -127,11 +127,11 @@ class Health:
 
     Attributes:
         status: "ok", "poisoned" (quarantined, or a fault that only a reset clears) or "stuck" (a call has been inside
-            C for more than a second).
+            C for more than a second). Jobs, blocking waits, and calls of a running procedure do not count as stuck.
         state: the device's state, which decides which calls the device admits now.
         generation: the device's generation; every reset raises it.
         last_fault: the newest device fault of this generation, with its hint, or "".
-        stuck_for: the seconds that the longest call has been inside C; 0.0 if no call is inside C.
+        stuck_for: the seconds that the longest stuck call has been inside C; 0.0 if no call is stuck.
         leases: the number of leases that are held.
         in_flight: the number of calls inside C and of waits that have not ended.
         problem: why the device is quarantined, or "".

@@ -1,9 +1,9 @@
 """Device memory, and pinned host memory.
 
 A buffer has references to the work that uses it. If the buffer is closed while copies run, the maintenance thread frees
-the memory when the copies are done. If another thread is enqueueing a copy when the buffer is closed, the enqueue
-passes the buffer to the maintenance thread when it ends. An upload or download does so too. No memory is freed twice:
-`_claim` returns True only once, and the list `_owed` of pinned memory has only one item to take.
+the memory when the copies are done. If another thread is enqueueing a copy when the buffer is closed, the end of the
+enqueue passes the buffer to the maintenance thread. The end of an upload or download does so too. No memory is freed
+twice: `_claim` returns True only once, and the list `_owed` of pinned memory has only one item to take.
 
 A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. A ctypes array owns the
 pinned memory. The buffer refers to the array until the buffer is closed, and each view refers to the array while the

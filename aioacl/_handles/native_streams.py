@@ -29,7 +29,8 @@ def destroy(core: StreamCore) -> None:
     code = 0 if left else lib.aio_stream_destroy(core.handle)
     core.release_done()
     if code == lib.AIO_PENDING:
-        # If the garbage collector has found the core as garbage, `streams` has dropped its weak reference to the core.
+        # If the core was garbage, `streams` has lost its weak reference to the core. The wait keeps the core alive, so
+        # the core is added again.
         manager.streams.add(core)
         tail = lib.aio_stream_tail(core.handle)
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))

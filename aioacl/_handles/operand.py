@@ -65,7 +65,7 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
         raise ParameterError(
             f"expected a buffer of plain values, got {type(thing).__name__} of the format {pointers!r}, which holds "
             "pointers",
-            hint="Pass a buffer of the values that they point to: array.astype(float), or a bytearray, for instance.",
+            hint="Pass a buffer of the values that the pointers refer to, for instance array.astype(float).",
         )
     try:
         held = ffi.from_buffer("char[]", source, writable)

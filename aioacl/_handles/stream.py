@@ -388,7 +388,7 @@ class Stream(Handle, Awaitable):
                 raise
         refusal = version.core.raised(failed, "aclrtStreamWaitEvent")
         refusal.hint = (
-            "Repeat the work before the event on a stream that has not failed. This stream stays usable."
+            "On a stream that has not failed, repeat the work before the event. This stream stays usable."
         )
         raise refusal
 

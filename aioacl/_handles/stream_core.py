@@ -252,15 +252,15 @@ class StreamCore(Core):
         if action not in ("new_stream", "reset"):
             return ""
         if self.stale:
-            return "The device was reset or closed since then: repeat the work with new handles."
+            return "The device was reset or closed after the failure: repeat the work with new handles."
         if self.gone:
-            return "The stream was renewed or closed since then: repeat the work on a stream that has not failed."
+            return "The stream was renewed or closed after it failed: repeat the work on a stream that has not failed."
         if failed.own or action == "reset":
             return ""
         other = f"{name_of_stream(failed.stream)} on device {failed.device}"
         return (
             f"Make a new stream, or renew {self._place}: `await stream.renew()`. "
-            f"To renew only {other}, where the task failed, does not help."
+            f"Renewing only {other}, where the task failed, does not help."
         )
 
     def _dropped(self, failed: Failed) -> AclError:

@@ -115,7 +115,7 @@ def test_failure_raised_after_a_reset_does_not_advise_to_renew_or_reset(
     ticket = stream.fill(memory, 1)
     error_of(ticket)
     assert device.force_reset().result().ok
-    hint = "The device was reset or closed since then: repeat the work with new handles."
+    hint = "The device was reset or closed after the failure: repeat the work with new handles."
     assert error_of(ticket).hint == hint
 
 
@@ -127,7 +127,7 @@ def test_failure_raised_after_a_renewal_does_not_advise_to_renew(
     error_of(ticket)
     stream.renew().result()
     assert error_of(ticket).hint == (
-        "The stream was renewed or closed since then: repeat the work on a stream that has not failed."
+        "The stream was renewed or closed after it failed: repeat the work on a stream that has not failed."
     )
 
 
@@ -144,7 +144,7 @@ def test_inherited_failure_names_both_streams_and_which_one_to_renew(
         mine, its = f"stream {stream._core.number} on device 0", other._core.number
         assert f"the work of {mine} depends on the task at {place(failed)}, which failed" in str(error)
         assert error.hint == (
-            f"Make a new stream, or renew {mine}: `await stream.renew()`. To renew only "
+            f"Make a new stream, or renew {mine}: `await stream.renew()`. Renewing only "
             f"stream {its} on device 0, where the task failed, does not help."
         )
         other.renew().result()
