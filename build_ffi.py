@@ -10,7 +10,7 @@ stubs, and build_ninja.py builds the libraries.
 C files and headers are also searched in nested folders. A folder without any C file or header is an error, because a
 move of files would otherwise drop sources without a message.
 
-A trampoline is the C function that Python calls for an ACL function: `aio_u_NAME` only calls the ACL function,
+A trampoline is the C function that Python calls for an ACL function. `aio_u_NAME` only calls the ACL function;
 `aio_g_NAME` enters the gate of a device first. After a failure, both trampolines save the runtime's error text at once,
 on the calling thread.
 """

@@ -1,7 +1,8 @@
 """Which parameters of a function are outputs.
 
-A vector lists inputs only. Whether a parameter is an output follows from its type in the table of functions: a pointer
-to a number, an enumeration or a handle is an output; each other parameter is one machine word that the vector gives.
+A vector lists inputs only. The type of a parameter in the table of functions decides whether the parameter is an
+output. A pointer to a number, an enumeration or a handle is an output. Each other parameter is one machine word that
+the vector gives.
 The exceptions are outputs that vectors name differently, or that are not compared because they depend on the hardware.
 
 The kind of an output is a letter: H a handle, P memory (both can be bound to a symbol), i and u 32 bits with and

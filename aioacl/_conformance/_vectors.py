@@ -150,7 +150,7 @@ def _step(fields: dict[str, Any]) -> Step:
 
 
 def compare(vector: Vector, answers: list[Answer], ending: str) -> Outcome:
-    """Compares the results of a library with a vector. `ending` states how the process crashed; "" if it did not."""
+    """Compares the results of a library with a vector. `ending` states why the process ended early, or is ""."""
     for index, step in enumerate(vector.steps):
         if index == len(answers):
             return Outcome(vector, "failed", index, _text(step.expected), ending or "the process ended")

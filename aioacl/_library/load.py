@@ -107,7 +107,7 @@ class _Native:
         self._ffi, self._lib = ffi, lib
 
     def open(self, attempt: "_Attempt", key: int, wanted: int) -> int:
-        """If no library is open, open that of the attempt and its companions. Return the key of the open library."""
+        """Open the library of the attempt and its companions, if no library is open. Return the open library's key."""
         path = os.fsencode(attempt.candidate.path)
         companions = b"".join(os.fsencode(each.path) + b"\0" for each in attempt.offered)
         error = self._ffi.new("char[]", _ERROR_SIZE_BYTES)

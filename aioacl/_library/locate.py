@@ -1,13 +1,14 @@
 """Where the ACL library may be, and whether the files on the path to it can be trusted. This module loads nothing.
 
 A library runs its constructors when it is loaded. So a user who can write to the library, or to a folder on the path to
-it, can run code in this process. Therefore every candidate is an absolute path, and each folder and link that leads to
-it is inspected before the library is loaded by that path. The folders of the dynamic linker are searched here. A dlopen
-of a bare name would inspect nothing, and would treat an empty element of LD_LIBRARY_PATH as the current directory.
+it, can run code in this process. Therefore every candidate is an absolute path. Each folder and link on that path is
+inspected before the library is loaded by the path. This module searches the folders of the dynamic linker itself. A
+dlopen of a bare name would inspect nothing, and would treat an empty element of LD_LIBRARY_PATH as the current
+directory.
 
 A choice, by argument or by AIOACL_LIBRARY, is the only candidate: no other library is tried. The simulator is used
-only on request, because its results would look right and be wrong. Two things are not checked: the dependencies of a
-library, which the linker finds by LD_LIBRARY_PATH, and a change of a file between the inspection and the load.
+only on request, because its results would look right and be wrong. Two things are not checked. The linker finds the
+dependencies of a library by LD_LIBRARY_PATH, and a file may change between the inspection and the load.
 """
 
 import errno

@@ -195,7 +195,7 @@ class Admission:
     def _how_ended(self, generation: int) -> str:
         """Returns how a generation ended, or is about to end.
 
-        This is not known for generations before the newest close.
+        For generations before the newest close, the result is "reset or closed".
         """
         if generation == self.generation:
             return "reset" if self.opens else "closed"

@@ -30,7 +30,7 @@ CONTROL: Final = (
 
 
 def _stuck_for(manager: Manager) -> float:
-    """How long the longest call has been inside, in seconds; 0.0 if no call is stuck.
+    """How long the longest stuck call has been inside, in seconds; 0.0 if no call is stuck.
 
     Calls that may take long are left out. While a procedure runs, its calls are left out too, because they have time
     limits.

@@ -155,8 +155,8 @@ class InsideDevice(JobScope):
     def outside(self) -> Generator[None]:
         """Returns the context of one wait. The job is outside the device in it.
 
-        Raises DeviceReset or DeviceQuarantined if the device was reset or closed during the wait, even if the wait
-        itself succeeded: the runtime's objects that the job uses no longer exist.
+        Raises DeviceReset or DeviceQuarantined if the device was reset or closed during the wait. It does so even if
+        the wait itself succeeded, because the runtime's objects that the job uses no longer exist.
         """
         before = self.generation
         with self._waits(), self._left(before):

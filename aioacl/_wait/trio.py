@@ -90,7 +90,7 @@ _bound = False
 
 
 def _bind() -> None:
-    """Binds trio's modules, which the running trio has loaded. Several threads may run it at once or be interrupted."""
+    """Binds trio's modules, which the running trio has loaded. Several threads may call it at once."""
     global outcome, trio, _of_run, _bound  # noqa: PLW0603 - the names of this module
     import outcome  # noqa: PLC0415 - trio has imported it
     import trio  # noqa: PLC0415 - see the docstring of this module

@@ -120,7 +120,7 @@ def _reset_force(index: int, made: CData) -> None:
 def _must_be_closed(host: Host) -> None:
     if host.admission.opens or host.procedure is not None or host.admission.state is not State.CLOSED:
         raise ParameterError(
-            f"expected a closed device, got device {host.index}, which is open by `open_device`",
+            f"expected a closed device, got device {host.index}, which is open through `open_device`",
             hint="Close it first, or use device.force_reset().",
         )
 

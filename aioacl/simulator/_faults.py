@@ -351,9 +351,9 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
             `aclsim.h`, in the folder `include_dir()`, describes each option and lists the groups.
 
     Raises:
-        ParameterError: an option is unknown, or its value is not valid. Entering the block raises it too, if the
-            options exclude each other, no function has that name, the effect does not apply to any of the functions, or
-            the process does not use the simulator.
+        ParameterError: an option is unknown, or its value is not valid. When the block is entered: the options exclude
+            each other, no function has that name, the effect does not apply to any of the functions, or the process
+            does not use the simulator.
     """
     given = {name: value for name, value in options.items() if value is not False or name not in _FLAGS}
     unknown = given.keys() - FaultOptions.__annotations__.keys()

@@ -3,8 +3,9 @@
 An audit uses origins and counts. Origins cover every device, stream and buffer made through aioacl. An origin has the
 line that made the object, and how the object was closed or dropped. Counts (of the simulator, of threads, of
 descriptors) cover all resources, but have no lines. So the audit first checks the origins, and closes the objects that
-are still open. If a count is still higher after that, no object of aioacl made the resource, and the audit reports the
-call that made it. An open device keeps pools that grow, so pooled resources are not counted while a device is open.
+are still open. If a count is still higher after that, no object of aioacl made the resource. On the simulator, the
+audit then reports the newest calls that made such resources. An open device keeps pools that grow, so pooled resources
+are not counted while a device is open.
 
 Resources are not released at once: threads need time to end, and busy streams are destroyed when their work is done. So
 a count that has grown is checked again, for a limited time, before it is reported.

@@ -26,7 +26,7 @@ class Broader:
 
     @contextmanager
     def making(self, fixture: pytest.FixtureDef[Any]) -> Generator[None]:
-        """Attributes the resources that are made in the block to the fixture.
+        """Attributes to the fixture the resources that are made in the block.
 
         Blocks may be nested, because a fixture can request other fixtures.
         """

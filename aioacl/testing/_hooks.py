@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HELD_BY_A_TRACEBACK: Final = ("descriptors", "directories")
 TRIO_ON_ASYNCIO: Final = (
     "expected this test to run on trio, but pytest-asyncio would run it on asyncio, because the test has the marker "
-    'asyncio. With asyncio_mode = "auto", pytest-asyncio gives this marker to each async test; '
+    'asyncio (asyncio_mode = "auto" gives this marker to each async test); '
     'set asyncio_mode = "strict" in pytest\'s settings, and remove the marker asyncio from tests for trio'
 )
 
@@ -118,7 +118,7 @@ class Watchdog:
 
 
 def wants_trio_on_asyncio(item: pytest.Item) -> bool:
-    """Whether a test for trio (of anyio's plugin or pytest-trio) will be run on asyncio by pytest-asyncio."""
+    """Whether pytest-asyncio will run a test for trio (of anyio's plugin or pytest-trio) on asyncio."""
     backend: Any = getattr(item, "funcargs", {}).get("anyio_backend")
     marked = item.get_closest_marker("trio") is not None  # the marker of pytest-trio
     on_trio = marked or backend == "trio" or (isinstance(backend, tuple) and "trio" in backend)
@@ -249,14 +249,14 @@ class Hooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
-        """Attributes the resources that a broader fixture makes to that fixture."""
+        """Attributes to a fixture of a broader scope the resources that it makes."""
         if fixturedef.scope == "function":
             return (yield)
         with self._broader.making(fixturedef):
             return (yield)
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
-        """Checks the resources that a broader fixture has not closed."""
+        """Checks the resources that a fixture of a broader scope has not closed."""
         if fixturedef.scope != "function":
             self._broader.gone(fixturedef)
 

@@ -1,7 +1,7 @@
 """The keeper of origins: it records the user's line that makes each object.
 
-The lines are taken from the stack of the request (`device.create_stream()`), not from the stack of the await, which may
-contain only a separate task. Coroutines that await each other are on the stack, so the callers are recorded too.
+The lines are taken from the stack of the request (`device.create_stream()`). The stack of the await may contain only a
+separate task. Coroutines that await each other are on the stack, so the callers are recorded too.
 Each record has the file, the line and the function; the line's text is read only for a report.
 """
 

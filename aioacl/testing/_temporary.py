@@ -1,7 +1,7 @@
 """Directories and files that `tempfile` made and that were not removed yet, and files of `tempfile` without a name.
 
-A TemporaryDirectory is checked in each folder. The other paths with a name are checked only in tempfile's own folder,
-because a path in another folder is usually removed with that folder, as in pytest's `tmp_path`.
+A TemporaryDirectory is checked in each folder. The other paths with a name are checked only in tempfile's own folder. A
+path in another folder is usually removed with that folder, as in pytest's `tmp_path`.
 
 A file of `TemporaryFile` has no name with which the line that opened it could be found later. It is identified by its
 descriptor, which exists only after the call has returned. So the descriptor is looked up when the thread opens its next
