@@ -154,7 +154,7 @@ def test_torch_npu_running_an_operator_raises_not_supported(
     python: Path, folder: str, tmp_path: Path
 ) -> None:
     found = json.loads(_run(python, folder, tmp_path, OPERATOR))["found"]
-    assert "This is not supported here." in found
+    assert "The simulator does not support this call with these arguments." in found
     assert "Argument: aclopCompileAndExecute. Result: 207000." in found
 
 

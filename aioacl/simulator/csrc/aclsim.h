@@ -15,8 +15,7 @@ extern "C" {
 
 #define ACLSIM_CONTROL_VERSION 1
 
-/* The numbers of objects that are alive now, and the counters. `violations` are counted since the start or the
- * last aclsim_forget(). */
+/* The numbers of live objects, and counters. `violations` counts from the start or the last aclsim_forget(). */
 typedef struct {
     uint64_t contexts; /* explicit contexts */
     uint64_t streams;  /* made by a create call; default streams are not counted */
@@ -48,15 +47,15 @@ typedef struct {
 int aclsim_control_version(void);
 /* The release of CANN that the library imitates: "8.1", "8.5", "9.0", "9.1" or "master". */
 const char *aclsim_cann(void);
-/* Returns the name of ACL function number `index`, or NULL after the last one, and stores the release that
- * added the function in `since`. A library that imitates an older release does not export functions of newer
+/* Returns the name of ACL function number `index`, or NULL after the last one, and stores in `since` the
+ * release that added the function. A library that imitates an older release does not export functions of newer
  * releases. */
 const char *aclsim_function(int index, const char **since);
 void aclsim_stats(aclsim_stats_t *stats);
 
-/* Returns the retain count of the device: 0 if it is not set, -1 if there is no such device. */
+/* Returns the retain count of the device: 0 if the device is not set, -1 if there is no such device. */
 int aclsim_retain_count(int32_t device);
-/* Returns the number of resets since the start that released the device; 0 if there is no such device. */
+/* Returns how many resets have released the device since the start; 0 if there is no such device. */
 uint64_t aclsim_resets(int32_t device);
 
 /* Streams. */
@@ -66,33 +65,35 @@ int aclsim_release(void *stream);
 /* Releases all held streams, and all calls that a rule hangs or delays. Unlocks a process that is locked for a
  * snapshot. */
 void aclsim_release_all(void);
-/* The next task enqueued on the stream (not an event record, wait or host function) fails with that code. */
+/* The next task enqueued on the stream (not an event record, wait or host function) fails with `code`. */
 int aclsim_fail_next(void *stream, int32_t code);
 /*
- * The next task that the stream reaches fails there with that code (507015: an exception of an AI core). Only
- * tasks that compute or move data count. The task may be in the queue already.
+ * The next task that the stream reaches, and that computes or moves data, fails with `code` (507015: an
+ * exception of an AI core). The task may be in the queue already.
  */
 int aclsim_trap_next(void *stream, int32_t code);
 /* Returns the number of tasks that are enqueued on the stream and not done. A failed task counts until it is
  * handled. -1: no such stream. */
 int64_t aclsim_pending(void *stream);
-/* The next task enqueued on the stream gets that id. Later tasks get the ids that follow it, modulo 2^32. */
+/* The next task enqueued on the stream gets the id `id`. Each later task gets the next id, modulo 2^32. */
 int aclsim_set_next_task(void *stream, uint32_t id);
 
 /* Failed tasks.
  *
- * A task that fails stops its stream. The recycle thread of the device handles the failure once it is woken. It
- * sets the stream's error code. Then it calls the exception callbacks, if this kind of task has them. Then it
- * lets the stream continue. One wake serves all streams of the device. The following wake the thread:
+ * A task that fails stops its stream. When the recycle thread of the device is woken, it handles the failure.
+ * It sets the stream's error code. Then it calls the exception callbacks, if this kind of task has them. Then
+ * it lets the stream continue. One wake handles the failures of all streams of the device. The following events
+ * wake the recycle thread:
  *
- * - synchronizing a stream or device with work to wait for, for as long as the call waits;
- * - synchronizing an event, even if it is complete;
- * - aclrtQueryEvent of an event of aclrtCreateEventWithFlag(ACL_EVENT_SYNC) that the host still sees as
- * pending, and of a complete event with ACL_EVENT_TIME_LINE. The host sees a record as complete only after a
- * wake that follows the end of the record. So the first query after a record always wakes the thread;
- * - every 64th task enqueued on a stream, and a call that waits for room in a full queue;
- * - destroying a stream or resetting a device, because both wait for work;
- * - for kernels, the monitor, one second after the failure.
+ * - a call synchronizes a stream or device that has unfinished work. The thread stays awake while the call
+ * waits;
+ * - a call synchronizes an event, even if the event is complete;
+ * - aclrtQueryEvent queries an event of aclrtCreateEventWithFlag(ACL_EVENT_SYNC) that the host still sees as
+ * pending, or a complete event with ACL_EVENT_TIME_LINE. The host sees a record as complete only after a wake
+ * that follows the end of the record. So the first query after a record always wakes the thread;
+ * - a call enqueues the 64th, 128th, ... task on a stream, or waits for room in a full queue;
+ * - a call destroys a stream or resets a device, because both wait for work;
+ * - a kernel failed one second ago. The runtime's monitor then wakes the thread.
  *
  * These kinds of task have callbacks: copies, fills, reductions, kernels, waits for notifies, and executions of
  * models. For a model, the callback gets the ids of the inner stream, and the thread that enqueued the
@@ -115,16 +116,16 @@ void aclsim_set_sync_livelock(int on);
 void aclsim_set_reset_crash(int on);
 
 /* Calls. */
-/* The next `times` calls of the named function (-1: all) do nothing and return that code. A new setting
- * replaces an earlier one of the same function. */
+/* The next `times` calls of the named function (-1: all) do nothing and return `code`. A new setting replaces
+ * an earlier setting of the same function. */
 int aclsim_fail_call(const char *function, int32_t code, int32_t times);
 /* The next call of the named function hangs until aclsim_unhang(function) or aclsim_release_all(). */
 int aclsim_hang_call(const char *function);
 int aclsim_unhang(const char *function);
 /* Returns the number of calls that hang inside the named function now. */
 int aclsim_hung(const char *function);
-/* Returns the number of calls that are blocked inside the named function now. They wait for work, an event,
- * room or a lock, or a rule delays them. Calls that a rule hangs do not count. */
+/* Returns the number of calls that are blocked inside the named function now: calls that wait for work, an
+ * event, room or a lock, and calls that a rule delays. Calls that hang because of a rule do not count. */
 int aclsim_waiting(const char *function);
 /* Returns the number of calls of the named function since the start or the last aclsim_forget(). */
 uint64_t aclsim_calls(const char *function);
@@ -139,7 +140,7 @@ void aclsim_clear(void);
  *         The groups: alloc copy memory stream event notify context device create destroy sync query reset init
  *         launch callback model graph op enqueue wait lifetime control free *   (group.c describes each)
  *
- *         These fields match only some of the calls:
+ *         These fields select among the calls of WHICH:
  *         dev=N  stream=ID|0xHANDLE  thread=N  tid=N  size>=N  size<=N
  *         Threads are numbered from 1, in the order of their first call that is checked against rules.
  *
@@ -155,7 +156,7 @@ void aclsim_clear(void);
  * WHAT    rc=CODE             does nothing and returns the code, which may be 0
  *         rc-after=CODE       does its work and returns the code
  *         oom                 fails as if the memory or resource that the function takes had run out
- *         latency=MS[+-J]     takes that much longer: before the work (at=before, the default), during it
+ *         latency=MS[+-J]     takes MS milliseconds longer: before the work (at=before, the default), during it
  *                             (at=during: a task takes longer on the device, any other call waits before its
  *                             work), or after it (at=after)
  *         hang[=KEY]          hangs until the key is released; the default key is the function's name. A wait
@@ -181,16 +182,18 @@ void aclsim_clear(void);
  *                             what the thread's next aclGetRecentErrMsg returns: no text, a very long text, a
  *                             text that is not UTF-8, or the previous text
  *
- * If several rules fire on a call, the first rule with a code decides the code, and their latencies are added.
- * A rule does not apply to functions that cannot show its effect. If it applies to no function, it is refused.
+ * If several rules fire on a call, the first of them with a code decides the code, and the latencies of all of
+ * them are added. A rule does not apply to functions that cannot show its effect. A rule that applies to no
+ * function is refused.
  *
  * These environment variables have the same effect: AIOACL_SIM_FAULTS (rules and seed=N, separated by
  * semicolons), AIOACL_SIM_SEED, AIOACL_SIM_LIMITS, AIOACL_SIM_CLOCK (real or virtual) and AIOACL_SIM_TRACE (a
- * file for the journal and for every fault). They are read once; a mistake in them ends the process.
+ * file for the journal and for every injected fault). The simulator reads them once, and a mistake in them ends
+ * the process.
  */
 int aclsim_fault_add(const char *rule, uint32_t *id);
-/* Copies the text that describes the mistake in the last refused rule or limit, and its place. Returns the
- * text's length. */
+/* Copies the text that describes the mistake in the last refused rule or limit, and the place of the mistake.
+ * Returns the text's length. */
 int aclsim_fault_error(char *text, size_t size);
 int aclsim_fault_remove(uint32_t id);
 /* Drops all rules, and ends the fault state of every device. */
@@ -198,7 +201,7 @@ void aclsim_fault_clear(void);
 /* Stores how often the rule has fired, and how many calls have matched it. */
 int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches);
 void aclsim_set_seed(uint64_t seed);
-/* Lets the calls that hang with that key continue. */
+/* Lets the calls that hang with the key `key` continue. */
 int aclsim_release_key(const char *key);
 /* Limits the number of objects and the bytes of memory of a device:
  * "stream=8,event=16,notify=4,context=2,mem=64M". "host=32M" limits the pinned, managed and physical memory of
@@ -207,10 +210,10 @@ int aclsim_set_limits(const char *limits);
 
 /* Clock.
  *
- * A virtual clock moves in two cases only. aclsim_clock_advance() advances it. When a wait with a time-out has
- * lasted ten real seconds, the clock jumps to the earliest time at which a wait is due, so that no such wait
- * hangs for ever. Time-outs, latencies and due times follow the virtual clock. Polling uses real time. A wait
- * for an event also lasts at least one second of real time before it fails.
+ * A virtual clock moves in two cases only. aclsim_clock_advance() advances it. And when a wait with a time-out
+ * has lasted ten real seconds, the clock jumps to the earliest time at which a wait is due. So no wait with a
+ * time-out hangs for ever. Time-outs, latencies and due times follow the virtual clock. Polling uses real time.
+ * A wait for an event also lasts at least one second of real time before it fails.
  */
 void aclsim_clock_virtual(int on);
 /* Returns -1 if the clock is not virtual, or `ns` is negative or too large. */
@@ -219,11 +222,12 @@ int64_t aclsim_clock_now(void);
 
 /* Kernels.
  *
- * AI Core code cannot be simulated. A client registers C functions by name in place of its kernels.
+ * The simulator cannot run AI Core code. Instead, a client registers a C function for the name of each of its
+ * kernels.
  */
 typedef struct {
     const char *name;
-    const void *args; /* the arguments of the kernel, which may dereference addresses of device memory */
+    const void *args; /* the arguments; the kernel may dereference addresses of device memory in them */
     size_t args_size;
     uint32_t num_blocks;
     uint32_t grid[3];  /* the grid of a SIMT launch; otherwise num_blocks, 1, 1 */
@@ -235,14 +239,14 @@ typedef struct {
 } aclsim_launch_t;
 
 /*
- * Each launch of the kernel calls the function once for all its blocks, in the order of the stream, on the
- * device's thread. If the function does not return 0, the task fails: with the returned value if it is an error
- * code, otherwise with 507015. An earlier function of that name is replaced. NULL ends the registration;
- * launches that are queued then fail.
+ * Each launch of the kernel calls the function once for all blocks, in the order of the stream, on the device's
+ * thread. If the function returns a value other than 0, the task fails: with the returned value if this value
+ * is an error code, otherwise with 507015. The function replaces an earlier function of the same name. NULL
+ * ends the registration; launches that are queued then fail.
  */
 int aclsim_register_kernel(const char *name, int (*function)(const aclsim_launch_t *launch), void *user);
-/* Sets the sizes of a registered kernel's parameters in bytes, each from 1 to 512, at most 128 of them.
- * Launches with an array of arguments need them. */
+/* Sets the sizes of a registered kernel's parameters in bytes: at most 128 sizes, each from 1 to 512. Launches
+ * with an array of arguments need these sizes. */
 int aclsim_kernel_parameters(const char *name, const size_t *sizes, size_t count);
 /* Sets the host address that stands for a registered kernel in aclrtGetFuncBySymbol and in launches. */
 int aclsim_kernel_symbol(const char *name, const void *symbol);
@@ -251,16 +255,16 @@ int aclsim_kernel_symbol(const char *name, const void *symbol);
 void aclsim_explain(const char *why);
 
 /* Memory. */
-/* Returns how many live blocks have been written outside their bounds. Each of them is reported as a violation
- * once. Frees and resets make the same check. It covers 64 bytes before a block and at least 64 bytes after the
- * requested size. */
+/* Returns for how many live blocks bytes outside their bounds were written. Each such block is reported as a
+ * violation once. Frees and resets make the same check. The check covers 64 bytes before a block and at least
+ * 64 bytes after the requested size. */
 int64_t aclsim_check_memory(void);
-/* Returns the access that kernels of the device have to the bytes: 1 read, 2 write, 3 both. 0: the bytes do not
- * lie in one live block that the device reaches. Registered memory may be given by its host address or by its
- * device address. */
+/* Returns the access that kernels of the device have to the bytes: 1 read, 2 write, 3 read and write, or 0 if
+ * the bytes are not in one live block that the device reaches. Registered memory may be given by its host
+ * address or by its device address. */
 int aclsim_reach(int32_t device, const void *address, size_t size);
-/* With 1, it is a violation to read bytes that were never written, in device memory that is allocated after
- * this call. With 0, memory that is allocated after this call is not checked. */
+/* Applies to device memory that is allocated after this call. With 1, a read of bytes that were never written
+ * is a violation. With 0, such reads are not checked. */
 void aclsim_watch_uninitialised(int on);
 
 /* Firmware. */
@@ -268,8 +272,8 @@ void aclsim_watch_uninitialised(int on);
 void aclsim_set_abort_supported(int supported);
 /* With 1, count notifies work, as on newer chips; with 0, their functions return 207000. */
 void aclsim_set_count_notify_supported(int supported);
-/* With 1, events can be made for other processes, as with newer drivers. Their handles work within this process
- * only. With 0, the functions that share events return 207000. */
+/* With 1, events can be made for other processes, as with newer drivers. The handles of such events work within
+ * this process only. With 0, the functions that share events return 207000. */
 void aclsim_set_ipc_event_supported(int supported);
 
 /* Usage checker and journal. */

@@ -1,6 +1,6 @@
 /*
- * The functions outside libascendcl.so that torch_npu links with. In CANN they are in libruntime.so and
- * libprofapi.so, which CANN's libascendcl.so loads. No public header of CANN declares them.
+ * Functions outside of libascendcl.so that torch_npu links with. In CANN, these functions are in libruntime.so
+ * and libprofapi.so, which CANN's libascendcl.so loads. No public header of CANN declares them.
  *
  * Kernels by address are refused, because the simulator finds kernels by their names only. Reports to the
  * profiler are accepted and dropped.
@@ -64,7 +64,7 @@ API int32_t MsprofReportAdditionalInfo(uint32_t agingFlag, const void *data, uin
 API uint64_t MsprofGetHashId(const char *hashInfo, size_t length);
 API uint64_t MsprofSysCycleTime(void);
 
-/* The callback would receive commands that start and stop a profile. The simulator sends none. */
+/* The runtime calls the callback to start and stop a profile. The simulator never calls it. */
 int32_t MsprofRegisterCallback(uint32_t moduleId, command_t handle) {
     (void)moduleId;
     (void)handle;

@@ -1,7 +1,7 @@
 /*
- * libruntime.so: the function of CANN's runtime layer that clients look up outside libascendcl.so. The
- * functions that they link with are in clients.c. Registrations are never freed, and a delivery takes no lock,
- * so a callback may register another one.
+ * libruntime.so: the function of CANN's runtime layer that clients look up in this library. The functions that
+ * clients link with are in clients.c. Registrations are never freed, and a delivery takes no lock, so a
+ * callback may register another callback.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -61,7 +61,7 @@ static void test_a_stream_is_used_in_its_own_context_only(void) {
 static void test_a_dead_context_is_a_dead_handle(void) {
     aclrtContext context = NULL;
     aclrtContext primary = NULL;
-    static const char what[] = "passes a dead or foreign context handle";
+    static const char what[] = "expected a live handle of kind context, got a dead or foreign handle";
     CHECK_RC(aclrtGetCurrentContext(&primary), 0);
     CHECK_RC(aclrtCreateContext(&context, 0), 0);
     CHECK_RC(aclrtDestroyContext(context), 0);
@@ -89,7 +89,7 @@ static void test_a_stream_in_a_wait_outlives_its_context(void) {
     call_start(&call, body_sync, stream);
     until_waiting("aclrtSynchronizeStream");
     CHECK_RC(aclrtDestroyContext(context), 0);
-    check_reported("aclrtDestroyContext: thread", "synchronises it", stream);
+    check_reported("aclrtDestroyContext: thread", "synchronizes it", stream);
     call_join(&call);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtFree(block), 0);

@@ -1,4 +1,4 @@
-/* Data buffers, which describe the address and length of data; and the sizes of data types. */
+/* Data buffers, which describe the address and length of data, and the sizes of data types. */
 #include "described.h"
 
 aclDataBuffer *do_aclCreateDataBuffer(void *data, size_t size) {

@@ -6,7 +6,7 @@ void *described_find(object_kind_t kind, const void *handle, const char *what) {
     if (found == NULL) {
         error_quiet(ACL_INVALID_PARAM, what);
         if (handle != NULL) {
-            usage_note("passes %p, which is not a live %s", handle, object_kind_name(kind));
+            usage_dead(kind, handle);
         }
     }
     return found;

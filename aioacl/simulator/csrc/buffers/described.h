@@ -1,7 +1,7 @@
 /*
  * Objects of the host that only describe other objects. They belong to no device, and a reset does not change
- * them. Their handles are looked up in slabs like all others. The ACL layer refuses a dead or foreign handle as
- * an argument, and the usage checker notes it.
+ * them. Their handles are looked up in slabs, like all other handles. The ACL layer refuses a dead or foreign
+ * handle as an argument, and the usage checker notes the handle.
  */
 #ifndef ACLSIM_DESCRIBED_H
 #define ACLSIM_DESCRIBED_H
@@ -76,7 +76,7 @@ typedef struct {
     allocator_functions_t functions;
 } allocator_t;
 
-/* A set of attributes. Their values are checked and not stored: see operator.c. */
+/* A set of attributes. The values of the attributes are checked and not stored: see operator.c. */
 typedef struct {
     object_t object;
 } operator_attr_t;
@@ -93,8 +93,8 @@ typedef struct {
     int *pipe; /* for subscriptions: the client's variable for the write end of the pipe */
 } profile_t;
 
-/* Returns the object of a handle, or keeps the error and returns NULL. `what` names the argument. Called with
- * sim.lock held. */
+/* Returns the object of a handle, or adds an error text and returns NULL. `what` names the argument. Called
+ * with sim.lock held. */
 void *described_find(object_kind_t kind, const void *handle, const char *what);
 /* Returns the number of live objects of all kinds. Called with sim.lock held. */
 uint64_t described_count(void);

@@ -1,6 +1,7 @@
 /*
- * Chained buffers. A handle is one reference to a buffer. Its copies share data, length and user data. Handles
- * can be joined to a chain, which its head represents. Freeing the head frees the whole chain.
+ * Chained buffers. A handle is one reference to a buffer. All references to a buffer share its data, length and
+ * user data. Handles can be joined to a chain. The handle at the head represents the chain, and freeing the
+ * head frees the whole chain.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -137,7 +137,7 @@ aclError do_aclSetTensorPlaceMent(aclTensorDesc *desc, aclMemType memType) {
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
-/* Only a model returns descriptions in arrays, and only such descriptions have an address. */
+/* Only models return arrays of descriptions, and only a description in such an array has an address. */
 aclTensorDesc *do_aclGetTensorDescByIndex(aclTensorDesc *desc, size_t index) {
     sim_lock();
     tensor_desc_t *found = tensor_find(desc);

@@ -193,7 +193,8 @@ static const char *letters_of(aclFormat format) {
     }
 }
 
-/* Puts the dimensions into another order. False: the formats are not orders of the same four dimensions. */
+/* Stores the dimensions in the order of `format`. False: the two formats are not orders of the same four
+ * dimensions. */
 static bool reorder(const tensor_shape_t *from, aclFormat format, int64_t *dims) {
     const char *source = letters_of(from->format);
     const char *target = letters_of(format);

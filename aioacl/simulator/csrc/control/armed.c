@@ -1,4 +1,4 @@
-/* Counts of calls, and the short forms of two rules: a function fails, a function hangs. */
+/* Counts of calls, and the short forms of two rules: one makes a function fail, the other makes it hang. */
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static rule_t *add(const char *text) {
     return rule;
 }
 
-/* A new setting replaces an earlier one of the same function. */
+/* A new setting replaces an earlier setting of the same function. */
 API int aclsim_fail_call(const char *function, int32_t code, int32_t times) {
     int index = function_find(function);
     if (index < 0 || times < -1) {

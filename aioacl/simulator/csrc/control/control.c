@@ -1,4 +1,4 @@
-/* The controls for tests. They hold sim.lock only briefly, and do not wait. */
+/* The controls for tests. The controls hold sim.lock only briefly, and do not wait. */
 #include <string.h>
 
 #include "described.h"

@@ -1,4 +1,4 @@
-/* Error texts that replace the real one: no text, a very long text, a text that is not UTF-8, or the previous
+/* Error texts that replace the real text: no text, a very long text, a text that is not UTF-8, or the previous
  * text. */
 #include <string.h>
 

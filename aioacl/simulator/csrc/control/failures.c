@@ -93,8 +93,8 @@ static void find_syncing(thread_t *thread, void *arg) {
     }
 }
 
-/* Restores the default action, because a signal handler of the program, such as that of faulthandler, must not
- * change the crash. */
+/* Restores the default action of the signal, because a signal handler of the program, such as the handler of
+ * faulthandler, must not change the crash. */
 void sync_crash(const device_t *device) {
     const device_t *found = device;
     if (sim.reset_crash && device != NULL) {

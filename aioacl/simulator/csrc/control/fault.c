@@ -49,7 +49,7 @@ static void want_time(const rule_t *rule, injection_t *injection) {
     }
 }
 
-/* If several rules have a code, the first rule decides. */
+/* If several fired rules have a code, the first of them decides the code. */
 static void want_code(const rule_t *rule, injection_t *injection) {
     aclError code = wants(rule, EFFECT_OOM) ? out_of(injection->function) : rule->rc;
     bool resets = wants(rule, EFFECT_RESET_FAIL) && !wants(rule, EFFECT_STICKY | EFFECT_LOST);
@@ -124,7 +124,7 @@ static void *foreign_main(void *arg) {
     return NULL;
 }
 
-/* Resets the device as another library of the process would, while this call is inside. */
+/* Resets the device as another library of the process would, while the caller's ACL call is in progress. */
 static void reset_by_others(const injection_t *injection) {
     foreign_t foreign = {.device = injection->device != NULL ? injection->device->id : -1};
     waiter_t waiter;
@@ -139,7 +139,8 @@ static bool enqueues(const injection_t *injection) {
     return function_info[injection->function].kind == CALL_ENQUEUE && role_has_stream(injection->function);
 }
 
-/* An enqueueing call is accepted, and a later call reports the fault. Any other call reports the fault itself.
+/* A call that enqueues on a stream succeeds, and a later call reports the fault. Any other call reports the
+ * fault itself.
  */
 static void enter_fault_state(injection_t *injection) {
     if (injection->fault_state == HEALTH_WELL || injection->device == NULL) {
@@ -234,7 +235,7 @@ void fault_teardown(void) {
     }
 }
 
-/* A reset that begins and fails: the client gets the callback that precedes a reset, and the device stays
+/* Begins a reset, which then fails: the client gets the callback that precedes a reset, and the device stays
  * unchanged. */
 static aclError take_back(device_t *device, aclError code) {
     bool outer = device_begin_change(device);

@@ -2,21 +2,22 @@
  * Theory of operation of the fault engine
  *
  * A rule (rule.h) defines which calls it matches, when it fires, and its effects. entry.c calls fault_before()
- * in every ACL function. Without rules and without a device in a fault state, this costs one relaxed load.
- * Otherwise fault_before() checks the rules under sim.lock, in the order in which they were added. It collects
- * the effects of the rules that fire in the call's injection_t. Effects before the work happen in
+ * in every ACL function. If there is no rule, and no device in a fault state, fault_before() is one relaxed
+ * load. Otherwise fault_before() checks the rules under sim.lock, in the order in which they were added. It
+ * stores the effects of the rules that fire in the call's injection_t. Effects before the work happen in
  * fault_before(). Effects during the work happen in the hooks below, which read the calling thread's injection.
  * Effects after the work happen in fault_after().
  *
  * A rule decides by its own count of matching calls. Chance is a hash of the seed, the rule's number since the
- * seed was set, and that count. So the k-th decision is the same in each run, whichever thread makes the call.
+ * seed was set, and that count. So the k-th decision of a rule is the same in each run, whichever thread makes
+ * the call.
  *
  * The engine itself changes no object of the client. A call does its normal work, or does nothing, or does its
  * work and returns another code. So a fault can make a client lose a handle, but the simulator never loses one.
  *
  * A device enters a fault state (health.c) when a `sticky` or `lost` rule fires on it, and after a reset on
- * which a `reset-lies` rule has fired. Its tasks stop, and its calls return the same codes as those of a card
- * after a fault. A force reset or dropping all rules ends the state.
+ * which a `reset-lies` rule has fired. Its tasks stop, and calls for the device return the codes that a card
+ * returns after a fault. A force reset, or dropping all rules, ends the fault state.
  */
 #ifndef ACLSIM_FAULT_H
 #define ACLSIM_FAULT_H
@@ -90,26 +91,27 @@ static inline long fault_after(injection_t *injection, long rc) {
 struct task;
 /* Called when the calling thread is about to append a task. */
 void fault_enqueue(struct task *task);
-/* The code that a copy inside the call must return; 0: none. */
+/* Returns the code that an immediate copy must return; 0: none. */
 aclError fault_copy(void);
 /* Called while the calling thread ends a stream or a context, with its lock held. */
 void fault_teardown(void);
-/* Called before a reset that would release the device. If it returns a code other than 0, the reset has failed
+/* Called before a reset that would release the device. A result other than 0 means that the reset has failed
  * and changed nothing. */
 aclError fault_reset(device_t *device);
-/* Called after a reset has released the device. */
 void fault_was_reset(device_t *device, bool force);
-/* The text that aclGetRecentErrMsg returns instead of `text`, which may be NULL. */
+/* Returns the text that aclGetRecentErrMsg returns instead of `text`, which may be NULL. */
 const char *fault_text(thread_t *thread, const char *text);
 
 /* Functions that only the files of the engine use. */
 void fault_refresh(void);
 /* Reads AIOACL_SIM_FAULTS and AIOACL_SIM_SEED; a mistake ends the process. */
 void fault_read_environment(void);
-/* Releases sim.lock and waits for that time on the simulator's clock, or until all calls are released. */
+/* Releases sim.lock, and waits for `ns` nanoseconds of the simulator's clock, or until all calls are
+ * released. */
 void fault_pause(int64_t ns);
 void fault_release_all(void);
-/* Waits until the key is released (returns true), or until the call's own time-out (returns false). */
+/* Waits until the call's key is released, and returns true. Returns false if the call's own time-out ends the
+ * wait. */
 bool fault_hang(injection_t *injection);
 /* Releases the hung waits that a reset of the device ends. */
 void fault_release_device(const device_t *device);
@@ -121,7 +123,7 @@ void health_enter_fault_state(device_t *device, fault_state_t fault_state, aclEr
 void health_heal(device_t *device);
 void health_heal_all(void);
 bool health_any_faulty(void);
-/* Sets what a call returns because its device is in a fault state. */
+/* Sets the code that a call returns because its device is in a fault state. */
 void health_inject(injection_t *injection);
 
 /* limits.c: limits on objects and memory. */

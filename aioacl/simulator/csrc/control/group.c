@@ -1,6 +1,6 @@
 /*
- * The groups of functions that a rule can name. The name of a function or its kind in the table decides its
- * groups. So a new line of the table is in its groups without a change here.
+ * The groups of functions that a rule can name. The name of a function, or its kind in the table, decides its
+ * groups. So a function that is added to the table needs no change here.
  *
  *   alloc     allocates memory of a device or of the host
  *   copy      moves or fills bytes

@@ -7,7 +7,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* The waiter is the first member, so that a waiter of the list can be cast to this type. */
+/* `waiter` must be the first member, because a waiter of the list is cast to this type. */
 typedef struct {
     waiter_t waiter;
     const injection_t *injection;
@@ -24,7 +24,8 @@ void fault_pause(int64_t ns) {
     }
 }
 
-/* Whether aclsim_hang_call has hung the call. Only a test releases such a call, not its time-out or a reset. */
+/* Whether the call hangs because of aclsim_hang_call. Only a control releases such a call: its time-out and a
+ * reset do not. */
 static bool is_own(const injection_t *injection) {
     return *injection->key == OWN_KEY[0];
 }
@@ -57,7 +58,7 @@ static bool has_function(const injection_t *injection, const void *function) {
     return injection->function == *(const function_t *)function;
 }
 
-/* Whether the call is one that a reset of the device ends in the real runtime. */
+/* Whether a reset of the device ends the call in the real runtime. */
 static bool waits_for(const injection_t *injection, const void *device) {
     bool wait = group_has("sync", 4, injection->function);
     return injection->device == device && wait && !is_own(injection);

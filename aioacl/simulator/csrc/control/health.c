@@ -1,8 +1,8 @@
 /*
  * Devices in a fault state. Calls that query the device's work return the code of the fault. Calls that wait
- * for the work return it until a wait or query has returned it, and then return a time-out. Calls that create
- * or enqueue fail. Calls that destroy or free do their work on the host, and return an error. The device can
- * still be set and reset, but a lost device cannot be set.
+ * for the work also return the code, until a wait or query has returned it. After that, they return a time-out.
+ * Calls that create or enqueue fail. Calls that destroy or free something do so, and return an error. The
+ * device can still be set and reset, but a lost device cannot be set.
  */
 #include <string.h>
 

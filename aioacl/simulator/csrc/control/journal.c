@@ -1,7 +1,7 @@
 /*
  * The ring of the newest calls. A writer claims an entry with one atomic addition and then stores atomic words.
- * A reader compares the stamp before and after reading, to detect an entry that has changed. The words become
- * text when the journal is read.
+ * A reader compares the stamp before and after it reads an entry, to detect that a writer has changed the
+ * entry. The words are formatted as text when the journal is read.
  */
 #include <inttypes.h>
 #include <stdio.h>

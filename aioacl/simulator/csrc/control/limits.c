@@ -1,5 +1,5 @@
 /* Limits on the contexts, streams, events and notifies of a device, and on the memory of devices and the host.
- * They let tests use up these resources quickly. */
+ * With a low limit, a test quickly reaches the state in which a resource has run out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

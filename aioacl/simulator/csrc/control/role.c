@@ -1,6 +1,6 @@
 /*
- * The roles of a call's arguments: stream, device, size, time-out. They are read from the prototypes of the
- * table, so a new function needs no change here.
+ * The roles of a call's arguments: stream, device, size, time-out. The roles are read from the prototypes in
+ * the table, so a new function needs no change here.
  */
 #include <string.h>
 
@@ -176,8 +176,8 @@ static stream_t *stream_at(function_t function, const uint64_t *words) {
     return current != NULL ? current->default_stream : NULL;
 }
 
-/* Returns the device whose number is an argument. Without such an argument, returns the device of an object
- * among the arguments, or else the caller's device. */
+/* Returns the device whose number is an argument. If no argument is a device number, returns the device of an
+ * object among the arguments, or else the caller's device. */
 static device_t *device_at(function_t function, const uint64_t *words, const stream_t *stream) {
     int place = place_of(function, ROLE_DEVICE);
     if (place >= 0) {

@@ -83,7 +83,7 @@ typedef struct rule {
     tally_t tally;
 } rule_t;
 
-/* The properties of a call that a rule compares. */
+/* The properties of a call that rules are compared with. */
 typedef struct {
     function_t function;
     device_t *device; /* the device of the call; NULL: none */

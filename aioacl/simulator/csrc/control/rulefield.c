@@ -1,4 +1,5 @@
-/* The fields of a rule's text, `name=value` or `name`. The table at the end has one line for each. */
+/* The fields of a rule's text, `name=value` or `name`. The table at the end of this file has one line for each
+ * field. */
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
@@ -9,8 +10,8 @@
 
 enum { LIE_BY_DEFAULT = RT_AICPU_EXCEPTION, VALUE_BYTES = 96 };
 
-/* Whether the text begins with a number. The functions of libc that read numbers also accept white space and a
- * plus sign before it. */
+/* Whether the text begins with a number. The functions of libc that read numbers would also accept white space
+ * or a plus sign before the number. */
 static bool begins(const char *text) {
     return (*text >= '0' && *text <= '9') || (*text == '-' && text[1] >= '0' && text[1] <= '9');
 }

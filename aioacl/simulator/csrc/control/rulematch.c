@@ -48,7 +48,8 @@ static bool matches(const rule_t *rule, const call_info_t *call_info) {
     return rule->picks[call_info->function] && device && thread && tid && size && stream_fits(rule, call_info);
 }
 
-/* Returns the number of matching calls so far, including this call. It counts all threads, or only this thread.
+/* Returns the number of matching calls so far, including this call. A rule counts the calls of all threads, or
+ * of each thread separately.
  */
 static uint64_t count_match(rule_t *rule, uint32_t thread) {
     rule->matches++;
@@ -68,7 +69,7 @@ static uint64_t count_match(rule_t *rule, uint32_t thread) {
 }
 
 /* nth=k without times=, once and every= fires only on the k-th match (of each thread, if the rule counts by
- * thread). With one of these fields, it fires on the k-th match and on later matches. */
+ * thread). With one of these fields, the rule fires on the k-th match and on later matches. */
 static bool is_due(const rule_t *rule, uint64_t count) {
     if (rule->exact) {
         return count == rule->first;

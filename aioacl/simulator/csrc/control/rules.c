@@ -1,4 +1,4 @@
-/* The list of rules, and the ways to set rules: from C and by the environment. */
+/* The list of rules, and the functions that set rules from C and from the environment. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,8 +24,8 @@ void trace_read_environment(void) {
     }
 }
 
-/* Writes each line with one write, so that lines of threads and processes do not mix. Other errors are ignored,
- * because a full disk must not end the test. */
+/* Writes each line with one write(), so that the lines of different threads and processes do not mix. Errors
+ * other than EINTR are ignored, because a full disk must not end the test. */
 void trace_write(const char *text, size_t length) {
     while (write(trace_file, text, length) < 0 && errno == EINTR) {
     }

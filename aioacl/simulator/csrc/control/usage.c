@@ -46,8 +46,9 @@ static const char *kind_of_handle(const void *handle) {
 
 void usage_dead(object_kind_t kind, const void *handle) {
     const char *other = kind_of_handle(handle);
-    usage_note("passes a %s%s%s handle %p", other != NULL ? other : "dead or foreign",
-               other != NULL ? " as a " : " ", object_kind_name(kind), handle);
+    usage_note("passes handle %p: expected a live handle of kind %s, got a %s%s", handle,
+               object_kind_name(kind), other != NULL ? "handle of kind " : "dead or foreign handle",
+               other != NULL ? other : "");
 }
 
 aclError usage_bad_handle(object_kind_t kind, const void *handle) {
@@ -62,7 +63,7 @@ aclError usage_wrong_context(const stream_t *stream) {
 }
 
 /* Whether a thread may be inside the function while the device is reset. The runtime's waits are designed to
- * survive a reset. The runtime also handles sets, resets and calls that use no device. */
+ * survive a reset. The runtime also permits sets, resets and calls that use no device. */
 static bool may_be_inside(int function) {
     switch (function) {
     case FN_aclrtSynchronizeStream:
@@ -97,7 +98,7 @@ void usage_reset(const device_t *device) {
 
 static void check_syncing(thread_t *thread, void *arg) {
     if (thread != thread_self() && atomic_load(&thread->syncing) == arg) {
-        usage_note("destroys stream %p while thread %d synchronises it", arg, thread->tid);
+        usage_note("destroys stream %p while thread %d synchronizes it", arg, thread->tid);
     }
 }
 
@@ -105,8 +106,8 @@ void usage_destroy(const stream_t *stream) {
     thread_each(check_syncing, (void *)(uintptr_t)stream);
 }
 
-/* A thread that the teardown has woken may still be inside its call. It must not count as synchronizing the
- * next stream with the same handle. */
+/* A thread that the teardown has woken may still be inside its synchronizing call. The thread must not count as
+ * synchronizing a new stream that gets the same handle. */
 static void forget_syncing(thread_t *thread, void *arg) {
     void *stream = arg;
     atomic_compare_exchange_strong(&thread->syncing, &stream, NULL);

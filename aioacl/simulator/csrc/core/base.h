@@ -29,7 +29,7 @@ enum {
 
 #define SIM_FOREVER INT64_MAX
 
-/* Why a key of another process cannot be imported. */
+/* The end of the error texts for keys and handles of other processes. */
 #define SIM_SHARES_NOTHING "this simulator shares nothing between processes"
 
 /* Functions (entry.c). */
@@ -58,7 +58,7 @@ typedef struct {
 
 extern const function_info_t function_info[FN_COUNT];
 
-/* The call that the thread is inside, or "device task" on a thread of the simulator. */
+/* Returns the name of the call that the thread is inside, or "device task" on a thread of the simulator. */
 const char *call_name(void);
 /* Returns -1 if there is no such function. */
 int function_find(const char *name);
@@ -158,7 +158,7 @@ int64_t now_ns(void);
 /* clock.c: sleeps until the condition is signalled or the simulator's clock reaches the time. It may also wake
  * up without a reason. Called with sim.lock held, which is released during the sleep. */
 void clock_wait(pthread_cond_t *cond, int64_t deadline_ns);
-/* The same, but at most until the given real time. A virtual clock does not jump to that time. */
+/* The same, but waits at most until the real time `poll_ns`. A virtual clock does not jump to this time. */
 void clock_wait_polling(pthread_cond_t *cond, int64_t deadline_ns, int64_t poll_ns);
 int64_t real_ns(void);
 bool clock_is_virtual(void);
@@ -167,7 +167,7 @@ void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target);
 /* Releases sim.lock while it waits. True: the waiter is done. False: the deadline has passed, and the waiter
  * was removed from its list. */
 bool wait_for(waiter_t *waiter, int64_t deadline_ns);
-/* The same for a call that a rule hangs. Such a call does not count as waiting. */
+/* The same for a call that hangs because of a rule. The call does not count as waiting. */
 bool wait_unseen(waiter_t *waiter, int64_t deadline_ns);
 void wait_finish(waiter_t *waiter, aclError rc);
 void wait_finish_all(wait_list_t *list, aclError rc);
@@ -217,17 +217,17 @@ void thread_renumber(void);
 void thread_each(void (*visit)(thread_t *thread, void *arg), void *arg);
 void thread_bind_context(context_t *context);
 void thread_bind_slot(int device);
-/* Returns the thread's context. If the binding is stale, the result is NULL, and the binding is detached. But
- * older releases keep a stale binding to a device, and it is valid again when the device is set again. */
+/* Returns the thread's context. If the binding is stale, detaches it and returns NULL. But older releases keep
+ * a stale binding to a device. The binding is valid again when the device is set again. */
 context_t *thread_context(void);
-/* Returns the thread's device; -1: none. Unlike the runtime, it does not look up the context, so no stale
- * binding is detached. */
+/* Returns the thread's device; -1: none. Does not look up the context, as the runtime would, so it detaches no
+ * stale binding. */
 int thread_device_peek(void);
-/* Keeps the library loaded, because a dlclose must not unmap code that threads still run. */
+/* Keeps the library loaded, because dlclose must not unmap code that threads still run. */
 void thread_pin_library(void);
 /* Starts a detached thread with all signals blocked. */
 bool thread_start(const char *name, void *(*body)(void *), void *arg);
-/* The running call uses this device. */
+/* Records that the running call uses this device. */
 void thread_uses(const device_t *device);
 void thread_list_lock(void);
 void thread_list_unlock(void);
@@ -237,14 +237,15 @@ void fork_watch(void);
 bool process_forked(void);
 
 /* Errors (error.c). */
-/* Keeps the code as the last error and adds its text, which names `what`; returns the code. */
+/* Stores the code as the thread's last error. Adds the code's text, which names `what`, to the error text.
+ * Returns the code. */
 aclError error_set(aclError code, const char *what);
-/* Called without sim.lock at the end of a call. The runtime also keeps an error in the thread's context. So it
- * looks up the context, which detaches a stale binding. */
+/* Called without sim.lock at the end of a call. If the call set the last error, looks up the context, which
+ * detaches a stale binding. The runtime does this because it also keeps the error in the context. */
 void error_leave(thread_t *thread);
 /* Adds the code's text, which names `what`, but does not set the last error. Returns the code. */
 aclError error_quiet(aclError code, const char *what);
-/* Adds the reason of a task's failure to the text, if it is known. */
+/* Adds the reason of a task's failure to the error text, if the reason is known. */
 void error_explain(aclError code, const char *why);
 /* True: all threads share one text, which any of them may fetch. False: each thread has its own text. */
 void error_keep_together(bool together);

@@ -1,9 +1,9 @@
 /*
- * The simulator's clock. By default it is the monotonic clock. Time-outs, latencies and due times follow this
- * clock. A virtual clock moves when it is advanced. Polling and the least time of a wait for an event use real
- * time.
+ * The simulator's clock. By default it is the monotonic clock. Time-outs, latencies and due times follow the
+ * simulator's clock. A virtual clock moves when it is advanced. Polling and the least time of a wait for an
+ * event use real time.
  *
- * If a virtual clock is not advanced, a wait with a time-out would never end. So there is a limit: when such a
+ * If no call advances a virtual clock, a wait with a time-out would never end. So there is a limit: when such a
  * wait has lasted `patience_ns` of real time, the clock jumps to the earliest time at which a wait is due.
  */
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The exported functions: one wrapper per line of the table, around the do_<name> of the families. */
+/* The exported functions. Each line of the table gets one wrapper, which calls do_<name>. */
 #include <string.h>
 
 #include "initcb.h"
@@ -86,7 +86,8 @@ static long call_leave(frame_t *frame, long rc) {
     return rc;
 }
 
-/* The value truncated to a whole number; NaN counts as 0. The macro WORD passes the address of any argument. */
+/* Returns the float truncated to a whole number; NaN counts as 0. The parameter has no type, because the macro
+ * WORD passes the address of any argument. */
 static uint64_t float_word(const void *address) {
     const float most = 9e18F;
     float value = 0;
@@ -97,7 +98,7 @@ static uint64_t float_word(const void *address) {
     return (uint64_t)(int64_t)(value > most ? most : value < -most ? -most : value);
 }
 
-/* Stores arguments as words. One letter for each argument defines how the journal prints it. */
+/* WORD stores an argument as a word. LETTER defines how the journal prints the argument. */
 #define WORD(x) _Generic((x), float: float_word(&(x)), default: (uint64_t)(uintptr_t)(x))
 #define LETTER(x)                                                                                              \
     _Generic((x), int: 'i', long: 'i', float: 'i', unsigned int: 'u', unsigned long: 'u', default: 'p')

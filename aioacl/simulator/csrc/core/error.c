@@ -12,7 +12,7 @@ typedef struct {
     const char *sentence;
 } error_text_t;
 
-/* Codes that are not listed leave no text. */
+/* Codes that are not listed add no text. */
 static const error_text_t texts[] = {
     {ACL_INVALID_PARAM, "EH0008",
      "The argument is not valid: it is NULL, zero or not one of the listed values."},
@@ -25,12 +25,12 @@ static const error_text_t texts[] = {
     {RT_INVALID_HANDLE, "EE1017", "The handle does not belong to a live object of the expected kind."},
     {RT_STREAM_ABORT, "EE9999", "The stream was aborted."},
     {RT_DEVICE_TASK_ABORT, "EE9999", "The tasks of the device are being aborted."},
-    {RT_FEATURE_NOT_SUPPORT, "EE1005", "This is not supported here."},
+    {RT_FEATURE_NOT_SUPPORT, "EE1005", "The simulator does not support this call with these arguments."},
     {RT_INTERNAL_ERROR, "EE9999", "The runtime cannot do this in the present state."},
     {RT_TASK_ERROR, "EE9999", "A task of the stream failed on the device."},
     {RT_CONTEXT_RELEASE_ERROR, "EE9999", "There is nothing to release: the count is zero already."},
-    {RT_STREAM_SYNC_TIMEOUT, "EE1002", "The work did not end in the time allowed."},
-    {RT_EVENT_SYNC_TIMEOUT, "EE1002", "The event was not reached in the time allowed."},
+    {RT_STREAM_SYNC_TIMEOUT, "EE1002", "The work did not end before the time-out."},
+    {RT_EVENT_SYNC_TIMEOUT, "EE1002", "The device did not reach the event before the time-out."},
     {RT_DRIVER_ERROR, "EE9999", "The driver refuses the address."},
     {RT_HOST_MEMORY_ALREADY_REGISTERED, "EE1018", "All or part of the memory is registered already."},
     {RT_HOST_MEMORY_NOT_REGISTERED, "EE1018", "The memory is not registered."},
@@ -133,7 +133,7 @@ void error_leave(thread_t *thread) {
     }
 }
 
-/* Moves the new text to where the client reads it. False: there is no new text. */
+/* Copies the new text to the buffer that the client reads. False: there is no new text. */
 static bool show(thread_t *thread, bool no_context) {
     said_t *said = said_enter(thread);
     if (no_context) {
@@ -148,8 +148,8 @@ static bool show(thread_t *thread, bool no_context) {
     return length > 0;
 }
 
-/* If the thread has no context, an error about the missing context is added before the text is returned, and
- * the text is not cleared. */
+/* If the thread has no context, the call adds an error about the missing context to the text, and does not
+ * clear the text. */
 const char *do_aclGetRecentErrMsg(void) {
     thread_t *thread = thread_self();
     sim_lock();

@@ -73,7 +73,7 @@ static int64_t latency_of(const task_t *task) {
     return task->late_ns + (task_moves(task) ? sim.settings.copy_latency_ns : 0);
 }
 
-/* Whether the task may end. Its latency begins when the stream reaches the task. */
+/* Whether the task may end. The latency of the task begins when the stream reaches the task. */
 static bool is_due(task_t *task) {
     if (latency_of(task) == 0) {
         return true;
@@ -270,9 +270,9 @@ typedef struct {
     int64_t poll_ns; /* in real time */
 } wake_t;
 
-/* Makes streams whose time has come check their head task again. Returns the earliest times of the other
- * streams: of the simulator's clock, and of real time for streams that poll. SIM_FOREVER: no stream waits for
- * such a time. */
+/* Unparks the streams whose time is over, so that they check their head task again. Returns the earliest times
+ * for which the other streams wait: one of the simulator's clock, and one of real time, for streams that poll.
+ * SIM_FOREVER: no stream waits for such a time. */
 static wake_t wake_timed(device_t *device) {
     wake_t earliest = {SIM_FOREVER, SIM_FOREVER};
     int64_t now = device->timed != NULL ? now_ns() : 0;
@@ -297,8 +297,8 @@ static void idle(device_t *device, wake_t wake) {
     device->executor_idle = false;
 }
 
-/* Yields, because a thread that enqueues will probably enqueue more. Otherwise each single task would wake this
- * thread, and the two threads would alternate. */
+/* Yields, because a thread that enqueues will probably enqueue more. Without the yield, each single task would
+ * wake this thread, and the two threads would alternate. */
 static void make_room(void) {
     sim_unlock();
     sched_yield();

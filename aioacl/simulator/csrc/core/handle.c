@@ -1,4 +1,5 @@
-/* Slabs of objects. The newest free slot is used first, so a stale handle soon refers to another object. */
+/* Slabs of objects. A new object gets the slot that became free last. So a stale handle soon refers to another
+ * object. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -47,7 +47,7 @@ job_t *job_pop(job_queue_t *queue) {
     return job;
 }
 
-/* A stream that was aborted or has ended while the function ran no longer waits for this job. */
+/* If the stream was aborted or ended while the function ran, it no longer waits for this job. */
 static void acknowledge(const job_t *job) {
     stream_t *stream = job->stream;
     if (stream->job == job) {

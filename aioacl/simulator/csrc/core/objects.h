@@ -42,8 +42,8 @@ typedef struct {
     size_t count;
 } copy_words_t;
 
-/* A copy whose addresses are in device memory when the stream reaches it: in a description, or as separate
- * addresses. */
+/* A copy that reads its addresses from device memory when the stream reaches it. The addresses are in a
+ * description, or separate. */
 typedef struct {
     const void *desc;
     const void *to;
@@ -127,7 +127,7 @@ typedef struct {
     core_limit_t cores[2];
 } stream_options_t;
 
-/* Streams of one list, linked through stream->parked_next. */
+/* Parked streams that wait for the same change, linked through stream->parked_next. */
 typedef struct {
     stream_t *first;
     stream_t *last;
@@ -185,7 +185,8 @@ struct stream {
     stream_options_t options;
 };
 
-/* Persistent streams and streams of the device's CPU are made for models, so no call waits for their work. */
+/* Persistent streams and streams of the device's CPU are for models, so no call waits for the work of these
+ * streams. */
 static inline bool stream_never_completes(const stream_t *stream) {
     return (stream->flags & (0x4 | 0x10)) != 0;
 }

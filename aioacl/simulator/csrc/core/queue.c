@@ -83,8 +83,8 @@ static aclError wait_for_room(stream_t *stream, uint32_t need) {
     return rc == ACL_SUCCESS ? rc : error_set(rc, "stream");
 }
 
-/* A copy has one task id for each part that the device moves at once. If there are several parts, the failing
- * part is not the last one. */
+/* A copy has one task id for each part that the device moves at once. If there are several parts, a failing
+ * copy reports the id of a part before the last one. */
 static void take_ids(stream_t *stream, task_t *task) {
     size_t more = task->kind == TASK_COPY && task->copy.count > 0 ? (task->copy.count - 1) / PART_BYTES : 0;
     task->id = stream->next_task + (uint32_t)more / 2;
@@ -163,7 +163,7 @@ void device_settle(device_t *device) {
 }
 
 /* Waits until the executor has left the stream and its graph. Each wait releases sim.lock, so both conditions
- * are checked again after it. */
+ * are checked again after each wait. */
 static void leave(stream_t *stream) {
     while (stream->running || !graph_leave(stream)) {
         device_settle(stream->device);
@@ -186,14 +186,14 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
     wait_finish_all(&stream->room, room_rc);
 }
 
-/* Whether the stream's work will continue by itself, however long it takes. */
+/* Whether the stream's work will continue without another call of the client. */
 static bool moving(stream_t *stream) {
     bool own = stream->running || stream->park == PARK_FAULT ||
                (!stream->held && (stream->ready || stream->park == PARK_DUE));
     return own || (stream->park == PARK_WORK && graph_moving(stream));
 }
 
-/* Never 0, because the executor needs sim.lock, and only waiting releases it. */
+/* Never 0, because the executor needs sim.lock, and only a wait releases sim.lock. */
 static int64_t drop_patience_ns(void) {
     return sim.settings.reset_drop_ns > LEAST_PATIENCE_NS ? sim.settings.reset_drop_ns : LEAST_PATIENCE_NS;
 }

@@ -1,4 +1,4 @@
-/* Named callbacks: storing them, and releasing sim.lock while they run. */
+/* Named callbacks: storing callbacks, and releasing sim.lock while a callback runs. */
 #include "registry.h"
 
 #include <string.h>

@@ -19,8 +19,8 @@ typedef struct {
 /* Adds a function under a new name; a NULL function removes the name. Takes sim.lock. */
 aclError registry_change(registry_t *registry, const char *name, void *function, void *arg);
 
-/* Called before and after a client's function. Between the two calls, sim.lock is released, and the thread is
- * marked as inside a callback for the usage checker. */
+/* Called before and after a client's function. Between the two calls, sim.lock is released, and the usage
+ * checker treats the thread as inside a callback. */
 bool registry_leave(void);
 void registry_return(bool before);
 

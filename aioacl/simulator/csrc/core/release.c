@@ -1,7 +1,7 @@
 /*
  * The release of CANN that the library imitates, and the functions of each release. The build compiles this
- * file once more for each older release. It links the result with all other objects and a version script that
- * leaves newer functions out.
+ * file once more for each older release. It links the result with all other objects, and with a version script
+ * that hides newer functions.
  */
 #include "sim.h"
 

@@ -72,7 +72,7 @@ static cann_t read_cann(void) {
     refuse("AIOACL_SIM_CANN", text, "expected 8.1, 8.5, 9.0, 9.1 or master");
 }
 
-/* Returns the next id of the list, or -1 if it is not valid. `text` moves to what follows the id. */
+/* Returns the next id of the list, or -1 if it is not valid. Advances `text` past the id. */
 static long next_id(const char **text) {
     char *end = NULL;
     long id = **text >= '0' && **text <= '9' ? strtol(*text, &end, 10) : -1;
@@ -83,7 +83,8 @@ static long next_id(const char **text) {
     return id;
 }
 
-/* The list ends before its first invalid id. A list whose ids do not ascend counts as empty. */
+/* Reads the list of visible devices. The list ends before its first invalid id. A list whose ids do not ascend
+ * counts as empty. */
 static int read_visible(int physical, int *logical) {
     const char *text = getenv("ASCEND_RT_VISIBLE_DEVICES");
     int count = 0;

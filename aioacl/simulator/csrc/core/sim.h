@@ -2,23 +2,24 @@
  * Theory of operation
  *
  * Calls. entry.c reads the function table and makes one exported wrapper per function. The wrapper counts the
- * call, stores it in the calling thread's record (so that the usage checker can see which calls are inside),
- * applies the rules that the controls have set, and calls do_<name>. That function implements the behaviour,
- * and is in the file of its family.
+ * call, and stores the function in the calling thread's record, so that the usage checker can see which calls
+ * are inside. Then it applies the rules that the controls have set, and calls do_<name>, which implements the
+ * behaviour.
  *
- * Ownership. Contexts, streams, events and notifies are in slabs (handle.c) that are never freed. So any
- * pointer that a client passes can be looked up without access to foreign memory. An object has one reference
- * for its handle, one for each thread that has it current (contexts), and one for each queued task (events,
- * notifies). A slot becomes free with the last reference, and the newest free slot is used first. A record
- * (record.c) stands for one aclrtRecordEvent. The event owns its newest record, and each task and waiter owns
- * the record that it refers to.
+ * Ownership. Contexts, streams, events and notifies are in slabs (handle.c) that are never freed. So the
+ * simulator can look up any pointer that a client passes, and never reads memory that is not its own. An object
+ * has one reference for its handle, one for each thread that has it current (contexts), and one for each queued
+ * task (events, notifies). A slot becomes free when the last reference is released, and the slot that became
+ * free last is used first. A record (record.c) stands for one aclrtRecordEvent. The event owns its newest
+ * record, and each task and waiter owns the record that it refers to.
  *
- * Locks. sim.lock protects everything that is not atomic or private to a thread. It is never held across a
- * blocking wait, a callback or a copy. The locks of the usage checker, of the thread list and of the error text
- * are leaf locks below it. The runtime has coarse locks of its own, whose effects clients can notice. They are
- * modelled as gates (wait.c): the stream lock of a context, which SynchronizeDevice holds for its whole
- * duration, and the lock of an event, which a RecordEvent holds while the queue is full. Taking a gate either
- * succeeds at once, with sim.lock held throughout, or waits.
+ * Locks. sim.lock protects everything that is not atomic or private to a thread. No thread holds sim.lock
+ * during a blocking wait, a callback or a copy. The locks of the usage checker, of the thread list and of the
+ * error text are leaf locks: a thread that holds one of them takes no other lock. The runtime also has coarse
+ * locks, whose effects clients can notice. The simulator models these locks as gates (wait.c). The stream lock
+ * of a context is a gate that SynchronizeDevice holds until it returns. The lock of an event is a gate that a
+ * RecordEvent holds while the queue is full. A thread that takes a free gate keeps sim.lock. If the gate is
+ * taken, the thread waits.
  *
  * Waiting. A blocked call puts a waiter_t on the list of the object that it waits for. The thread that causes
  * the awaited change (or destroys the object) takes the waiter off the list, sets its return code and wakes it.
@@ -33,14 +34,14 @@
  * finished, only in a later round than the one in which the device finished it.
  *
  * Tasks. A stream is a ring of tasks. Enqueueing appends to it. The device's executor thread (executor.c) takes
- * ready streams in turn and runs tasks from the head. A task that has to wait for an event, a notify, a host
- * function, a callback or a due time parks its stream. A parked stream is in no ready list until it is
- * unparked, and the executor continues with other streams. Copies (in batches) and work (work.h) run outside
- * sim.lock, while stream->running is set.
+ * the ready streams one after the other, and runs tasks from the head of each. A task that has to wait for an
+ * event, a notify, a host function, a callback or a due time parks its stream. The executor skips a parked
+ * stream until the stream is unparked. Copies (in batches) and work (work.h) run outside sim.lock, while
+ * stream->running is set.
  *
  * End of work. A task runs or is dropped: by an abort (waiters get 107023), or by a reset, a forced destroy or
- * the end of its context (waiters get 0). A dropped record ends the host's waits for it, but never the waits of
- * streams.
+ * the end of its context (waiters get 0). A dropped record ends the host's waits for the record, but never the
+ * waits of streams.
  */
 #ifndef ACLSIM_SIM_H
 #define ACLSIM_SIM_H
@@ -145,14 +146,14 @@ void device_wait_change(device_t *device);
 /* False: this thread is changing the device already, and the caller must not end that change. */
 bool device_begin_change(device_t *device);
 void device_end_change(device_t *device);
-/* True: the primary context is being torn down. If a call finds this after device_wait_change(), the call is
- * made in a callback of the teardown. */
+/* True: the primary context is being torn down. A call that finds this after device_wait_change() runs inside a
+ * callback of the teardown. */
 bool device_releasing(const device_t *device);
 /* Called after a reset. The newest runtime keeps the primary context's handle for the next set; older releases
  * do not. */
 void device_retire_primary(device_t *device);
 bool context_usable(const context_t *context);
-/* Returns the caller's context, or keeps the error and returns NULL. If the thread has no context and the
+/* Returns the caller's context, or sets the last error and returns NULL. If the thread has no context and the
  * configuration names a default device, the call sets that device first. */
 context_t *context_need(void);
 bool context_activate(context_t *context);
@@ -213,7 +214,7 @@ void stream_run_begin(stream_t *stream);
 void stream_run_end(stream_t *stream);
 /* Marks the stream as not running. Called with sim.lock held. */
 void stream_left(stream_t *stream);
-/* Called by executor.c. False: the task has to wait, and the stream is parked. */
+/* Runs the task on the executor's thread. False: the task has to wait, and the stream is parked. */
 bool event_run_task(stream_t *stream, task_t *task);
 bool notify_run_task(stream_t *stream, task_t *task);
 bool call_run_task(stream_t *stream, task_t *task);
@@ -225,12 +226,12 @@ void stream_fault(stream_t *stream, aclError code);
 /* Sets the error that the stream's next synchronizing call returns. */
 void stream_note_failure(stream_t *stream, aclError code, const char *why);
 void recycler_wake(device_t *device);
-/* Between these two calls the recycle thread is kept awake. */
+/* Between these two calls the recycle thread stays awake. */
 void recycler_keep_awake(device_t *device);
 void recycler_let_sleep(device_t *device);
 /* Returns the round of work that ends now. The host sees the end of the work in a later round. */
 uint64_t recycler_round(const device_t *device);
-/* Whether the host has seen what ended in that round. */
+/* Whether the host has seen the end of work that ended in round `round`. */
 bool recycler_seen(const device_t *device, uint64_t round);
 /* Called when the device was lost or is out of memory. Calls the callbacks without a stream and a task. */
 void recycler_device_fault(device_t *device, aclError code);
@@ -255,12 +256,12 @@ void stream_finish_abort(stream_t *stream, aclError code);
 /* event.c, record.c. */
 /* Finds the event of a handle, or returns an error. */
 aclError event_find(aclrtEvent handle, event_t **event);
-/* Sets the newest record of this event and of all events that share its key. */
+/* Sets the newest record of this event and of all events with the same key. */
 void event_set_record(event_t *event, record_t *record);
 /* Creates an event in the caller's context with the key of another event. */
 aclError event_new_shared(aclrtEvent *handle, uint64_t key);
 record_t *record_new(device_t *device);
-/* Finds the notify of a handle, or returns an error. The flag may belong to another notify: see
+/* Finds the notify of a handle, or returns an error. The notify's flag may belong to another notify: see
  * notify_t.shared. */
 aclError notify_find(aclrtNotify handle, notify_t **notify);
 notify_t *notify_new(device_t *device);
@@ -306,8 +307,8 @@ typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED, MEMORY_STALE } mem
 enum { MEMORY_READS = 1, MEMORY_WRITES = 2 };
 
 memory_t memory_kind(const void *pointer);
-/* Pins the block, so that freeing it waits. False: the range is not in live memory, or must not be accessed in
- * that way. The violation is noted. */
+/* Pins the block, so that a free waits. False: the range is not in live memory, or `access` is not permitted
+ * there; the violation is noted. */
 bool memory_pin_for(const void *pointer, size_t count, uint32_t access, void **block);
 bool memory_pin_rows(const void *pointer, size_t width, size_t pitch, size_t height, uint32_t access,
                      void **block);

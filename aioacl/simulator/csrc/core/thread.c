@@ -1,5 +1,4 @@
-/* The record of each thread that calls the simulator: its binding, its last error, the call that it is inside.
- */
+/* The record of each thread that calls the simulator: its binding, its last error, and its call in progress. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -99,7 +99,7 @@ void gate_enter(gate_t *gate) {
     gate_enter_until(gate, SIM_FOREVER);
 }
 
-/* The gate passes directly to the first waiter, so that no other call can take it in between. */
+/* The gate passes directly to the first waiter, so that no other call can take the gate in between. */
 void gate_leave(gate_t *gate) {
     if (gate->queue.first != NULL) {
         wait_finish(gate->queue.first, 0);

@@ -54,8 +54,8 @@ aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work) {
     return rc;
 }
 
-/* The stream can be dropped only after the executor has left it. So the task still exists when the work has
- * ended. */
+/* The stream can be dropped only after the executor has left the stream. So the task still exists when the work
+ * has ended. */
 bool work_run_task(stream_t *stream, task_t *task) {
     work_t *work = task->work;
     if (task->code != 0) {

@@ -1,6 +1,7 @@
 /*
- * Work: what tasks do beyond moving bytes. A work_t describes it. Running it does not change it, except for
- * what begin() stores for end(). The queued task and other objects share it.
+ * Work: the actions of tasks that do more than move bytes. A work_t describes one such action. Running the work
+ * does not change the work_t, except for what begin() stores for end(). The queued task and other objects share
+ * the work_t.
  */
 #ifndef ACLSIM_WORK_H
 #define ACLSIM_WORK_H
@@ -34,15 +35,15 @@ void work_release(work_t *work);
 bool work_run_task(stream_t *stream, task_t *task);
 
 /*
- * Checks the caller's context, then the stream, and enqueues the work as a task of that kind. It consumes the
- * work's first reference. `work` may be NULL, if no memory was left for it; the call then fails.
+ * Checks the caller's context, then the stream, and enqueues the work as a task of the kind `kind`. Consumes
+ * the work's first reference. If `work` is NULL, because no memory was left, the call fails.
  */
 aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work);
 
-/* The same for a caller that holds sim.lock and has a work. */
+/* The same for a caller that holds sim.lock. `work` must not be NULL. */
 aclError work_enqueue_locked(aclrtStream stream, task_kind_t kind, work_t *work);
 
-/* Parks the stream on `list` for as long as the task may wait. Returns true when that time is over and the task
+/* Parks the stream on `list` until the time limit of the task. Returns true when the time is over and the task
  * has failed. */
 bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list);
 
@@ -54,7 +55,7 @@ typedef struct {
     bool waits;
 } value_task_t;
 
-/* False: the task does not read or write a value. */
+/* Describes the task in `value`. False: the task does not read or write a value. */
 bool value_of(const task_t *task, value_task_t *value);
 /* Returns NULL if the value is not valid, or no memory is left. */
 work_t *value_work_new(const value_task_t *value);
@@ -73,24 +74,24 @@ static inline bool graph_takes(const stream_t *stream) {
     return stream->lane != NULL || stream->updating != NULL;
 }
 aclError graph_take(stream_t *stream, task_t *task);
-/* Ends the graph after the failure of a runner's task was handled. Releases sim.lock while other runners of the
- * graph work. */
+/* Ends the graph's execution after the failure of a runner's task was handled. Releases sim.lock while other
+ * runners of the graph work. */
 void graph_fault(stream_t *runner, aclError code);
 /* Returns the client's stream for which a runner works. For any other stream, returns the stream itself. */
 stream_t *graph_client(stream_t *stream);
-/* Makes a stream that is about to be dropped leave the graph that it executes. False: a runner is at work, and
- * the caller must wait for it. */
+/* Ends the execution of a graph by a stream that is about to be dropped. False: a runner is at work, and the
+ * caller must wait for it. */
 bool graph_leave(stream_t *stream);
 /* Called when the stream is about to end. Its capture or its place in a graph ends too. */
 void graph_lose_stream(stream_t *stream);
-/* Whether the graph that the stream executes continues without another call of the client. */
+/* Whether the stream executes a graph that continues without another call of the client. */
 bool graph_moving(stream_t *stream);
 void graphs_end(context_t *context);
 void task_drop_borrowed(task_t *task, aclError rc);
-/* Gives the task the current content of its node, which may have been replaced since the task was enqueued. So
- * a stream that reaches the node runs the new task. */
+/* Gives the task the current content of its node. The content may have been replaced since the task was
+ * enqueued. */
 void task_borrow_again(task_t *task);
-/* Whether a capture forbids actions on this thread that are not enqueued. */
+/* Whether a capture forbids this thread to do anything that is not enqueued. */
 bool capture_forbidding(void);
 /* Returns 107030 if a capture forbids this call on this thread. */
 aclError capture_forbids(const char *what);

@@ -1,4 +1,4 @@
-/* Explicit contexts, the current context, and the parts that every context has. */
+/* Explicit contexts, the current context, and the functions for contexts of both kinds. */
 #include <string.h>
 
 #include "sim.h"
@@ -84,7 +84,7 @@ static void unbind_caller(context_t *context) {
     }
 }
 
-/* Checks all streams of the context, because they end with it. */
+/* Checks all streams of the context, because they end with the context. */
 static void usage_destroy_all(const context_t *context) {
     usage_destroy(context->default_stream);
     for (const stream_t *stream = context->streams; stream != NULL; stream = stream->next) {

@@ -1,12 +1,14 @@
-/* Devices: the retain count of each device, the thread that changes it, and queries about it. */
+/* Devices: the retain count of each device, the thread that sets or resets the device, and queries about the
+ * device. */
 #include "sim.h"
 
 device_t *device_find(int32_t id) {
     return id >= 0 && id < sim.settings.devices ? &sim.devices[id] : NULL;
 }
 
-/* A set waits while a reset runs. Callbacks on the changing thread do not wait, because their changes are part
- * of the outer change. The outer change ends only with the call that began it. */
+/* Waits while another thread sets or resets the device. A call in a callback of that set or reset does not
+ * wait, because it runs on the thread that changes the device. Its own set or reset is then part of the change
+ * in progress, which ends only with the call that began it. */
 void device_wait_change(device_t *device) {
     while (device->changer != NULL && device->changer != thread_self()) {
         waiter_t waiter;
@@ -114,7 +116,7 @@ static aclError device_reset(int32_t id, bool force) {
         return force ? error_quiet(RT_INVALID_DEVICE, "deviceId") : error_set(RT_INVALID_DEVICE, "deviceId");
     }
     if (device->retains > 0) {
-        device_wait_change(device); /* a reset in progress may fail, so this call waits for its end */
+        device_wait_change(device); /* a reset in progress may fail, so this call waits until it ends */
     }
     if (device->retains == 0) {
         return force ? error_quiet(RT_CONTEXT_RELEASE_ERROR, "deviceId")
@@ -173,8 +175,8 @@ aclError do_aclrtGetDeviceCount(uint32_t *count) {
     return ACL_SUCCESS;
 }
 
-/* Returns the status that the driver reports: whether the device can be reached. It does not show whether tasks
- * make progress. */
+/* Returns the status that the driver reports: whether the driver can reach the device. The status does not show
+ * whether tasks make progress. */
 aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {
     if (deviceStatus == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "deviceStatus");

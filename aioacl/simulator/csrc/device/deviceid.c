@@ -1,5 +1,5 @@
-/* The names of a device: the client's number, the number of the driver and of the board (equal here), its PCI
- * address and its UUID. */
+/* The ids of a device: the client's number, the numbers of the driver and of the board (equal here), the PCI
+ * address and the UUID. */
 #include <stdio.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ aclError do_aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const 
     return logical_of(userDevId, phyDevId);
 }
 
-/* A card has the same UUID in every process, independent of the client's number for it. */
+/* A card has the same UUID in every process, whatever number the client sees for the card. */
 aclError do_aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid) {
     static const char family[] = "aclsim-device-";
     if (uuid == NULL) {

@@ -1,4 +1,4 @@
-/* Queries about a device that do not require it to be set. */
+/* Queries about a device that also work if the device is not set. */
 #include "soc.h"
 
 enum { UTILIZATION_UNKNOWN = -1 };
@@ -57,7 +57,7 @@ aclError do_aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *va
     return error_set(RT_FEATURE_NOT_SUPPORT, "attr");
 }
 
-/* Reads the chip's description, which is the same for every id. */
+/* Reads the chip's description, which is the same for every value of `deviceId`. */
 aclError do_aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value) {
     static const int64_t values[] = {SOC_CUBE_CORES, SOC_VECTOR_CORES, SOC_L2_BYTES};
     (void)deviceId;
@@ -105,8 +105,8 @@ static int32_t load_percent(device_t *device) {
     return (int32_t)(percent > 100 ? 100 : percent);
 }
 
-/* All tasks run on the one engine of a simulated device, so both kinds of cores show its load. With a bad id
- * the call sets the last error, and returns success. */
+/* A simulated device has one engine, which runs all tasks, so both kinds of cores show the load of this engine.
+ * If the id is not valid, the call sets the last error and returns success. */
 aclError do_aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo) {
     if (utilizationInfo == NULL || utilizationInfo->utilizationExtend != NULL) {
         return error_quiet(ACL_INVALID_PARAM, "utilizationInfo");

@@ -1,7 +1,7 @@
 /*
  * Callbacks for failed tasks. The recycle thread of a device calls all registered callbacks in order, for one
- * failure after the other. The description of a failure is valid only during the call. Its address is looked up
- * among the descriptions that are being delivered, at most one per device.
+ * failure after the other. The description of a failure is valid only during the callback. Each device delivers
+ * at most one description at a time, and a query looks up the given address among these descriptions.
  */
 #include <stdlib.h>
 
@@ -108,7 +108,7 @@ aclError do_aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback) {
     return ACL_SUCCESS;
 }
 
-/* Removes a callback. The others keep their order of registration. */
+/* Removes a callback. The other callbacks stay in the order of registration. */
 static void forget(aclrtExceptionInfoCallback callback) {
     int kept = 1;
     for (int i = 1; i < CALLBACKS_MAX; i++) {
@@ -152,7 +152,7 @@ aclError do_aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback call
     return ACL_SUCCESS;
 }
 
-/* False: no such description is being delivered. */
+/* False: the description is not being delivered. */
 static bool read_info(const aclrtExceptionInfo *info, struct rtExceptionInfo *copy) {
     bool found = false;
     sim_lock();
@@ -194,7 +194,7 @@ uint32_t do_aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info) {
     return read_info(info, &copy) ? copy.head.code : UINT32_MAX;
 }
 
-/* Only kernels have arguments and a handle. The arguments are at the address that the kernel gets. */
+/* Only kernels have arguments. The result is the address that the kernel gets. */
 aclError do_aclrtGetArgsFromExceptionInfo(const aclrtExceptionInfo *info, void **devArgsPtr,
                                           uint32_t *devArgsLen) {
     struct rtExceptionInfo copy;

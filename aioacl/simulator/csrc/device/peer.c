@@ -1,5 +1,5 @@
-/* Access of devices to each other's memory. Copies in the simulator do not need this permission, because all
- * memory is host memory. */
+/* Permission of devices to access each other's memory. Copies in the simulator do not need this permission,
+ * because all memory is host memory. */
 #include "sim.h"
 
 /* The runtime first converts the peer's id to a board id, so it reports a bad peer and a bad device

@@ -23,8 +23,8 @@ void recycler_let_sleep(device_t *device) {
     device->wakers--;
 }
 
-/* While the thread is kept awake, the host sees at once that work has ended. So that work counts for the round
- * before. */
+/* While the thread is kept awake, the host sees at once that work has ended. So the work counts as ended in the
+ * previous round. */
 uint64_t recycler_round(const device_t *device) {
     return device->wakers > 0 ? device->round - 1 : device->round;
 }
@@ -42,7 +42,8 @@ void stream_note_failure(stream_t *stream, aclError code, const char *why) {
     }
 }
 
-/* Which kinds of task have exception callbacks. The others only set the stream's error code. */
+/* Whether a failure of the task calls the exception callbacks. A failure of another kind of task only sets the
+ * stream's error code. */
 static bool reports(const task_t *task) {
     bool work = task->kind == TASK_WORK || task->kind == TASK_STEP;
     return task_moves(task) || task->kind == TASK_WAIT_NOTIFY || (work && task->work->ops->reports);

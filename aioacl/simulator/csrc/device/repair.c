@@ -20,7 +20,7 @@ aclError do_aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo) {
 }
 
 /* For "no error" the call succeeds and does nothing. Every other error is refused, because the simulator never
- * reported it. */
+ * reports one. */
 aclError do_aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo) {
     if (errorInfo == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "errorInfo");

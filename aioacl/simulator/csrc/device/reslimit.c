@@ -136,7 +136,7 @@ aclError do_aclrtUseStreamResInCurrentThread(aclrtStream stream) {
     return rc;
 }
 
-/* If the thread does not use this stream, the call has no effect. */
+/* If the thread does not use the limits of this stream, the call has no effect. */
 aclError do_aclrtUnuseStreamResInCurrentThread(aclrtStream stream) {
     stream_t *found = NULL;
     sim_lock();

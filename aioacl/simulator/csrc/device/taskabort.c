@@ -1,7 +1,7 @@
 /*
- * Aborting all tasks of a device. Calls that wait for its work, and calls that enqueue during the abort, return
- * 107022 at once. Then the queues are emptied, and the failures that STOP mode remembers are cleared. Callbacks
- * run before and after, on the calling thread.
+ * Aborting all tasks of a device. First, calls that wait for the device's work return 107022 at once, and so do
+ * calls that enqueue during the abort. Then the queues are emptied, and the stored failures of STOP mode are
+ * cleared. Callbacks run before and after the abort, on the calling thread.
  */
 #include "registry.h"
 

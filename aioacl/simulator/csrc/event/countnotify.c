@@ -1,6 +1,7 @@
 /*
- * Count notifies: numbers that streams write and wait for. The simulated chip has none, and their functions
- * return 207000. aclsim_set_count_notify_supported() enables the count notifies of a newer chip.
+ * Count notifies: numbers that streams write and wait for. The simulated chip has no count notifies, and the
+ * functions for count notifies return 207000. aclsim_set_count_notify_supported() enables the count notifies of
+ * a newer chip.
  */
 #include "work.h"
 
@@ -77,7 +78,7 @@ static aclError unsupported(void) {
     return sim.count_notify_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "cntNotify");
 }
 
-/* A missing context does not set the thread's last error. The errors below do. */
+/* A missing context does not set the thread's last error. The other errors of this function do. */
 static aclError create(aclrtCntNotify *handle) {
     const context_t *context = thread_context();
     if (context == NULL) {
@@ -179,7 +180,7 @@ aclError do_aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, a
                    (count_work_t){.mode = (uint32_t)info->mode, .value = info->value});
 }
 
-/* The time-out is in seconds. Zero and the largest value both mean no limit. */
+/* The time-out is in seconds. Zero and the largest value of the type both mean no limit. */
 aclError do_aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream,
                                           aclrtCntNotifyWaitInfo *info) {
     bool known = info != NULL && (uint32_t)info->mode <= ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE;

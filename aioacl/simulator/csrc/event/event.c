@@ -1,4 +1,4 @@
-/* Events: creating, recording and resetting them, and waits of streams. */
+/* Events: creating, recording and resetting events, and waits of streams for events. */
 #include "graph.h"
 
 enum {
@@ -120,7 +120,7 @@ aclError do_aclrtDestroyEvent(aclrtEvent event) {
     return rc;
 }
 
-/* Called with the event's gate held. Another RecordEvent of the event waits for the gate. */
+/* Called with the event's gate held, so that another RecordEvent of the same event waits. */
 static aclError record_in_turn(event_t *event, stream_t *stream) {
     record_t *record = record_new(stream->device);
     if (record == NULL) {
@@ -198,8 +198,8 @@ aclError do_aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
     return event != NULL ? record(event, stream, false) : error_quiet(ACL_INVALID_PARAM, "event");
 }
 
-/* The external flag is for captures. Each execution of the graph then makes the record visible outside of the
- * graph. */
+/* The external flag has an effect in a capture only: each execution of the graph then makes the record visible
+ * outside of the graph. */
 aclError do_aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag) {
     if (event == NULL || flag > 1) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "flag");
@@ -235,13 +235,14 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     return rc;
 }
 
-/* Whether the stream itself records the record, so that its later tasks follow the record without a wait. */
+/* Whether the record is on this stream and has not ended. Later tasks of the stream then follow the record
+ * without a wait. */
 static bool is_behind(const stream_t *stream, const record_t *record) {
     return !record->ended && record->stream == stream;
 }
 
-/* A wait for an event with a hardware flag waits for the flag. Any other wait waits for the newest record, if
- * that record has not ended. */
+/* A wait for an event with a hardware flag waits for the flag. A wait for any other event waits for the newest
+ * record, if this record has not ended. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s) {
     task_t task = {.kind = TASK_WAIT_FLAG,
                    .event = {.event = event},

@@ -1,4 +1,4 @@
-/* Querying events, waiting for them, and their times. */
+/* Queries of events, waits for events, and the times of events. */
 #include "sim.h"
 
 enum { FLAG_EXTERNAL = 0x20, FLAG_TIME_LINE = 0x8, FLAG_SYNC = 0x1 };
@@ -12,8 +12,8 @@ static aclError find_timed(aclrtEvent handle, event_t **event) {
     return external ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
 }
 
-/* These calls need no current context, but the event's own context must be alive. From master on, a primary
- * context that was reset and set again counts as alive. */
+/* Finds an event for a query or a wait. The caller needs no current context, but the event's own context must
+ * be alive. From master on, a primary context that was reset and set again counts as alive. */
 static aclError find_asked(aclrtEvent handle, event_t **event) {
     aclError rc = find_timed(handle, event);
     if (rc != ACL_SUCCESS) {
@@ -53,15 +53,15 @@ static aclError find_old_mode(aclrtEvent handle, event_t **event) {
     return extended ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : rc;
 }
 
-/* Queries lag only if a test has enabled this: see aclsim_set_query_lag(). */
+/* Whether this query lags. Queries lag only if a test has called aclsim_set_query_lag(). */
 static bool lags(record_t *record) {
     bool lags = sim.query_lag && record->ended && !record->lagged;
     record->lagged = record->lagged || lags;
     return lags;
 }
 
-/* Returns what the host saw before this query wakes the recycle thread. So the first query after a record
- * always wakes the thread, however fast the device was. */
+/* Returns what the host sees before this query wakes the recycle thread. So the first query after a record
+ * always wakes the thread, even if the device has already ended the record. */
 static bool old_query(const event_t *event) {
     record_t *record = event->record;
     if (record == NULL) {
@@ -197,7 +197,8 @@ aclError do_aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp) {
     return rc;
 }
 
-/* The id belongs to the hardware event. An event takes its hardware event at creation or at the first record.
+/* Whether the event has an id. The id belongs to the hardware event, which an event takes at creation or at the
+ * first record.
  */
 static bool has_id(const event_t *event) {
     if (event->mode == EVENT_FLAGGED) {

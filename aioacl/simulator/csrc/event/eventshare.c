@@ -1,8 +1,8 @@
 /*
- * The number of events that are left, and events for other processes. Events for other processes are shared
- * within this process only. Each handle is an event of its own. All events with the same key share the newest
- * record. The simulated driver does not support these events and returns 207000.
- * aclsim_set_ipc_event_supported() enables them, as in a newer driver.
+ * The number of events that can still be created, and events for other processes. Events for other processes
+ * are shared within this process only. Each handle is a separate event, and all events with the same key share
+ * the newest record. The simulated driver does not support events for other processes: the functions return
+ * 207000. aclsim_set_ipc_event_supported() enables these events, as in a newer driver.
  */
 #include <string.h>
 #include <unistd.h>

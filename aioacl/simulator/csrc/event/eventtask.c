@@ -22,7 +22,7 @@ static park_list_t *waited_for(const task_t *task) {
     return task->kind == TASK_WAIT_RECORD ? &task->event.record->streams : &task->event.event->streams;
 }
 
-/* False: the task may not fail yet, and the stream is parked until it may. */
+/* False: the task may not fail yet, and the stream is parked until the earliest time of a failure. */
 static bool may_fail(stream_t *stream, const task_t *task) {
     int64_t least_ns = task->enqueued_ns + least_wait_ns;
     bool late = real_ns() >= least_ns;

@@ -101,7 +101,7 @@ aclError do_aclrtRecordNotify(aclrtNotify notify, aclrtStream stream) {
     return enqueue(notify, stream, &task);
 }
 
-/* The time-out is in seconds. Zero and the largest value both mean no limit. */
+/* The time-out is in seconds. Zero and the largest value of the type both mean no limit. */
 aclError do_aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout) {
     task_t task = {.kind = TASK_WAIT_NOTIFY};
     task.limit_ns = timeout != UINT32_MAX ? (int64_t)timeout * 1000000000 : 0;

@@ -1,4 +1,4 @@
-/* Notifies by id and by key, and clearing them from the host. */
+/* Notifies by id and by key, and resets of notifies by the host. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,8 +73,7 @@ aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, u
     return rc;
 }
 
-/* Returns the live notify of a key that this process has exported. Notifies of other processes cannot be found.
- */
+/* Returns the live notify of a key that this process has exported. Keys of other processes are not found. */
 static notify_t *find_key(const char *key) {
     char own[KEY_BYTES];
     void *handle = NULL;
@@ -118,7 +117,8 @@ aclError do_aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_
     return rc;
 }
 
-/* The lists of processes that may import are checked and not stored: only this process can import. */
+/* The list of processes that may import the notify is checked and not stored, because only this process can
+ * import it. */
 static aclError check_list(aclrtNotify notify, const void *list, size_t num) {
     if (notify == NULL || list == NULL) {
         return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "pid");

@@ -1,4 +1,4 @@
-/* Records: one per RecordEvent, shared by the event, the tasks and the waiters that refer to it. */
+/* Records. Each RecordEvent creates one record, which the event, its tasks and its waiters share. */
 #include <stdlib.h>
 #include <string.h>
 

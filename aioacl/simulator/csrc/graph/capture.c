@@ -1,4 +1,4 @@
-/* Capturing streams: begin, end, and the calls that a capture forbids. */
+/* Captures of streams: begin, end, and the calls that a capture forbids. */
 #include "graph.h"
 
 static uint32_t captures; /* number of captures in progress */
@@ -170,8 +170,8 @@ aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *st
     return rc;
 }
 
-/* Marks the first `count` nodes of the lane as joined. Does the same for the nodes of other lanes for which
- * they wait. */
+/* Marks the first `count` nodes of the lane as joined, and also the nodes of other lanes for which these nodes
+ * wait. */
 static void join(lane_t *lane, uint32_t count) {
     while (lane->joined < count) {
         const node_t *node = lane->nodes[lane->joined++];
@@ -181,8 +181,8 @@ static void join(lane_t *lane, uint32_t count) {
     }
 }
 
-/* Whether all nodes of the lane are joined. Records of events and waits for them at the end of the lane do not
- * have to be joined. */
+/* Whether all nodes of the lane are joined. Event records and event waits at the end of the lane do not have to
+ * be joined. */
 static bool is_joined(const lane_t *lane) {
     for (uint32_t i = lane->joined; i < lane->count; i++) {
         uint8_t kind = lane->nodes[i]->task.kind;
@@ -224,7 +224,7 @@ void capture_over(graph_t *graph) {
     }
 }
 
-/* A failed capture leaves no graph, except the graph of a condition, which ends with the condition. */
+/* Ends a failed capture, and frees its graph. But the graph of a condition stays until the condition ends. */
 static void give_up(graph_t *graph) {
     if (graph->outer == NULL) {
         graph_free(graph);
@@ -283,7 +283,7 @@ aclError do_aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
     return rc;
 }
 
-/* Called when the stream of a lane ends. The capture can then no longer succeed. */
+/* Called when the stream ends. If the stream is captured, the capture can then no longer succeed. */
 void graph_lose_stream(stream_t *stream) {
     lane_t *lane = stream->lane;
     lane->source = NULL;

@@ -46,7 +46,7 @@ static aclError check_open(const graph_t *graph) {
 }
 
 /* An event made with FLAG_EXTERNAL is recorded, waited for and reset when the graph runs, and can also be used
- * from outside. The record of any other event is an edge of the graph. */
+ * outside of the graph. The record of any other event is an edge of the graph. */
 static aclError add_record(event_t *event, lane_t *lane) {
     record_t *record = record_new(lane->runner->device);
     if (record == NULL) {
@@ -105,8 +105,8 @@ static aclError join_capture(graph_t *graph, stream_t *stream) {
     return lane_new(graph, stream) != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
 }
 
-/* Inside a capture, a stream cannot wait for a record from outside, except with the external flag or through a
- * hardware flag. */
+/* Inside a capture, a stream can wait for a record from outside of the capture only with the external flag or
+ * through a hardware flag. */
 static aclError wait_outside(event_t *event, stream_t *stream) {
     if (event->mode == EVENT_FLAGGED || event->record == NULL) {
         return event_enqueue_wait(event, stream, 0);

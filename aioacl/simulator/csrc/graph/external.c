@@ -1,8 +1,8 @@
 /*
- * Events that graphs record or wait for with effect outside of the graph. The call that executes a graph
- * decides to which records these events refer. A wait in the graph waits for the newest record at that call. A
- * record in the graph is the newest record of its event from that call on. So a later wait for the event waits
- * for that execution.
+ * Externals: tasks of a graph that record an event, or wait for an event, with effect outside of the graph. The
+ * call that executes the graph decides to which records the externals refer. A wait in the graph waits for the
+ * record that is the newest at this call. A record in the graph is the newest record of its event from this
+ * call on. So a later wait for the event waits for this execution.
  */
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ static record_t *meant(const stream_t *runner, const task_t *task, bool *known) 
     const externals_t *externals = root_of(runner->runs->graph)->externals;
     const event_t *event = ((external_t *)task->work)->event;
     for (uint32_t i = 0; externals != NULL && i < externals->count; i++) {
-        /* the node may have got another event since the call */
+        /* the node's event may have been replaced since the call that executes the graph */
         if (externals->of[i].node == task->node && externals->of[i].event == event) {
             *known = true;
             return externals->of[i].record;
@@ -186,7 +186,8 @@ aclError externals_new(const graph_t *graph, stream_t *stream, externals_t **ext
     return ACL_SUCCESS;
 }
 
-/* If the execution succeeded, events that it did not reach count as recorded too, because the graph has ended.
+/* Ends the records of the externals. After a successful execution, events that the execution did not reach also
+ * count as recorded.
  */
 void externals_end(const externals_t *externals, bool done) {
     for (uint32_t i = 0; externals != NULL && i < externals->count; i++) {

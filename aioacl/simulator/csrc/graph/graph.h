@@ -2,18 +2,20 @@
  * Theory of operation of graphs
  *
  * A graph is a set of lanes. A lane is a list of nodes: the tasks of one stream, in order. While a stream is
- * captured, or bound to a graph that is being built, its lane takes what is enqueued.
+ * captured, or bound to a graph that is being built, enqueued tasks are added to the stream's lane.
  *
- * To run a graph, each lane has a stream of its own, its runner, to which clients do not enqueue. The task that
- * executes a graph parks its stream. The runners are fed with copies of the nodes' tasks, part by part. The
- * executing task ends when all started lanes have reached their end. So everything that streams can do works in
- * graphs. If two executions of a graph overlap, the second waits for the first. The copies are "borrowed": the
- * nodes own the objects of the tasks, and a graph that is being executed cannot be destroyed.
+ * Each lane has a separate stream, its runner, which runs the tasks of the lane. Clients do not enqueue to a
+ * runner. The task that executes a graph parks its stream. Then copies of the nodes' tasks are enqueued to the
+ * runners, part by part. The executing task ends when all started lanes have reached their end. So every kind
+ * of task that streams can run also works in graphs. If two executions of a graph overlap, the second waits for
+ * the first. The copies are "borrowed": the nodes own the objects of the tasks, and a graph that is being
+ * executed cannot be destroyed.
  *
- * Events inside a capture are edges. Recording an event creates a node with a record of its own, and a stream
- * that waits for the event waits for that record. Each execution resets the records of nodes. The code for
- * events that are also visible outside is in external.c. A stream that waits for a captured event joins the
- * capture. Before the capture ends, the stream that began it must wait for all work of the streams that joined.
+ * Events inside a capture are edges. Recording an event creates a node with a new record, and a stream that
+ * waits for the event waits for this record. Each execution resets the records of nodes. The code for events
+ * that are also visible outside of the graph is in external.c. A stream that waits for a captured event joins
+ * the capture. Before the capture ends, the stream that began it must wait for all work of the streams that
+ * joined.
  *
  * A failing task ends the execution with its code; the remaining tasks of all lanes are dropped.
  */
@@ -97,7 +99,7 @@ struct graph {
     condition_t *conditions;
 };
 
-/* The handle of a condition. The handle is an object of its own. */
+/* The handle of a condition. */
 typedef struct {
     object_t object;
     graph_t *graph;
@@ -140,22 +142,22 @@ void graph_detach(graph_t *graph);
 aclError node_find(aclmdlRITask handle, node_t **node);
 
 /* graphcond.c: called with sim.lock held. */
-/* Frees the conditions, and the graphs that they choose from. */
+/* Frees the conditions of the graph, and the graphs from which the conditions choose. */
 void conditions_free(graph_t *graph);
 
 /* graphrun.c. */
-/* Executes the graph on behalf of the head task of `stream`. False: the stream is parked, and must call this
- * function again. */
+/* Executes the graph for the head task of `stream`. False: the stream is parked, and the function must be
+ * called again when the stream continues. */
 bool graph_execute(graph_t *graph, stream_t *stream, const externals_t *externals, aclError *code);
 /* Ends the execution in progress. */
 void graph_abort(graph_t *graph);
 void lane_start(lane_t *lane);
 void lane_jump(lane_t *lane, uint32_t index);
 void lane_cut(lane_t *lane);
-/* Takes ownership of the externals, also if it fails. NULL if no memory is left. */
+/* Takes ownership of the externals, even if it returns NULL because no memory is left. */
 work_t *graph_work_new(graph_t *graph, externals_t *externals);
-/* Called while no byte of the node's task is being moved. From now on the node runs the new task, also in an
- * execution that has not reached the node. */
+/* Replaces the task of the node. Called while no byte of the old task is being moved. An execution in progress
+ * that has not reached the node also runs the new task. */
 void node_replace(node_t *node, task_t *task);
 
 /* capture.c. */
@@ -170,15 +172,17 @@ typedef enum { UPDATE_RECORD, UPDATE_EXTERNAL_RECORD, UPDATE_EXTERNAL_WAIT } eve
 aclError capture_update(event_t *event, stream_t *stream, event_update_t what);
 
 /* external.c. */
-/* Creates the work of a task that records the event or waits for it, with effect outside of the graph. */
+/* Creates the work of an external: a task that records the event or waits for it, with effect outside of the
+ * graph. */
 aclError external_new(event_t *event, graph_t *graph, bool records, work_t **work);
-/* Creates the externals of an execution that is enqueued to the stream now. NULL: the graph has no such tasks.
+/* Creates the data about the externals of an execution that is enqueued to the stream now. NULL: the graph has
+ * no externals.
  */
 aclError externals_new(const graph_t *graph, stream_t *stream, externals_t **externals);
 void externals_end(const externals_t *externals, bool done);
 void externals_free(externals_t *externals);
 
-/* event.c: enqueues a wait as outside of captures. */
+/* event.c: enqueues a wait that is not part of a capture. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s);
 
 /* graphgroup.c. */

@@ -37,7 +37,7 @@ aclError do_aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
     return rc;
 }
 
-/* A graph that is executed without a stream uses a stream of its own. */
+/* Returns the graph's own stream, which executes the graph if the client passes no stream. */
 static aclError own_stream(graph_t *graph, stream_t **stream) {
     if (graph->own == NULL) {
         graph->own = stream_new(graph->context, 0, 0);
@@ -218,8 +218,8 @@ aclError do_aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
     return rc;
 }
 
-/* Lists one stream for each lane: the client's stream that is captured or bound, or else the model's own stream
- * that runs the lane. */
+/* Lists one stream for each lane: the client's stream if it is still captured or bound, otherwise the runner of
+ * the lane. */
 static aclError list_streams(const graph_t *graph, aclrtStream *streams, uint32_t *count) {
     uint32_t found = 0;
     for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {

@@ -1,5 +1,5 @@
-/* Graphs that are built by hand. What is enqueued to a stream after it was bound to a graph belongs to the
- * graph. */
+/* Graphs that are built by hand. A task that is enqueued to a stream belongs to the graph to which the stream
+ * is bound. */
 #include "graph.h"
 
 /* A head stream starts with the graph; the others start when they are activated. */
@@ -88,7 +88,7 @@ aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
     return rc;
 }
 
-/* Ends the lane. The tasks that follow are skipped. */
+/* Ends the lane: its later tasks are skipped. */
 static bool end_step(stream_t *stream, task_t *task) {
     (void)task;
     lane_cut(stream->runs);

@@ -1,7 +1,8 @@
 /*
- * Conditions: values in device memory by which a task of a graph chooses the graph that it executes. That task
- * creates the graphs that it chooses from ("inner" graphs). They are captured afterwards, so they can use the
- * condition too. They belong to the graph of the condition: they are executed with it and end with it.
+ * Conditions: values in device memory by which a task of a graph chooses the graph that it executes. The call
+ * that adds the task also creates the graphs from which the task chooses ("inner" graphs). The client captures
+ * the inner graphs afterwards, so the inner graphs can use the condition too. Inner graphs belong to the graph
+ * of the condition: they are executed with this graph and end with it.
  */
 #include <stdlib.h>
 
@@ -218,7 +219,8 @@ static aclError check(const aclmdlRICondTaskParams *params, uint32_t flags) {
     return there ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "params: modelRIArray");
 }
 
-/* A condition is for one task, in a stream that is captured into the condition's graph. */
+/* Finds the condition and the stream of a new task. Each condition has at most one task, and the stream of the
+ * task must be captured into the condition's graph. */
 static aclError find_place(aclmdlRICondHandle handle, aclrtStream stream, condition_handle_t **condition,
                            stream_t **found) {
     aclError rc = find(handle, condition);

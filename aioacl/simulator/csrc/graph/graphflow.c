@@ -1,4 +1,4 @@
-/* Branches inside graphs: labels to jump to, and streams that are activated on a condition. */
+/* Branches inside graphs: jumps to labels, and tasks that activate a stream on a condition. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,7 +245,7 @@ static bool holds(const activate_t *activate) {
     }
 }
 
-/* If the condition of a switch holds, the later tasks of its own stream are skipped. */
+/* If the condition of a switch is true, the later tasks of the switch's own stream are skipped. */
 static bool activate_step(stream_t *stream, task_t *task) {
     const activate_t *activate = (const activate_t *)task->work;
     bool conditional = activate->left != NULL;

@@ -1,4 +1,5 @@
-/* Task groups. They are marked while a stream is captured, and their tasks can be replaced later. */
+/* Task groups. The client marks the tasks of a group while a stream is captured, and can replace these tasks
+ * later. */
 #include <stdlib.h>
 
 #include "graph.h"
@@ -129,8 +130,8 @@ static void wait_for_bytes(const stream_t *stream, const task_group_t *group) {
     }
 }
 
-/* If the old task of the node is running, it completes. If it is waiting, or if the execution has not reached
- * the node, the new task runs instead. */
+/* Replaces the task of the group's next node. If the old task is running, it completes. If the old task is
+ * waiting, or if the execution has not reached the node, the new task runs instead. */
 aclError group_take(stream_t *stream, task_t *task) {
     task_group_t *group = stream->updating;
     object_retain(&stream->object);

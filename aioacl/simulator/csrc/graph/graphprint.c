@@ -77,7 +77,7 @@ static void print_graph(FILE *file, const graph_t *graph) {
     fputs("]}\n", file);
 }
 
-/* The text is created with sim.lock held, and written without it. */
+/* The text is created with sim.lock held. The caller writes the text without sim.lock. */
 static aclError describe(aclmdlRI handle, char **text, size_t *size) {
     graph_t *graph = NULL;
     sim_lock();

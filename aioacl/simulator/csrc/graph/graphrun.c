@@ -1,4 +1,4 @@
-/* Executing graphs: feeding the runners, taking turns, ending and failing. */
+/* Executing graphs: enqueueing tasks to the runners, waiting for other executions, ends and failures. */
 #include "graph.h"
 
 enum { PART = 1024 };
@@ -6,7 +6,7 @@ enum { PART = 1024 };
 static bool lane_step(stream_t *stream, task_t *task);
 
 static const work_ops_t lane_ops = {.step = lane_step};
-/* Never freed, because each borrower releases only its own reference. */
+/* Never freed, because each user releases only its own reference, and the first reference stays. */
 static work_t lane_work = {.ops = &lane_ops, .refs = 1};
 
 static bool has_work(const task_t *task) {
@@ -30,7 +30,7 @@ static void push(stream_t *runner, const task_t *task, node_t *node) {
     runner->entries++;
 }
 
-/* Enqueues the next part, followed by the task that feeds the part after it. */
+/* Enqueues the next part of the lane, and then the task that feeds the part after that. */
 static void feed(lane_t *lane) {
     const task_t look = {.kind = TASK_STEP, .work = &lane_work};
     for (int i = 0; i < PART && lane->fed < lane->count; i++) {
@@ -127,7 +127,7 @@ void task_borrow_again(task_t *task) {
     *task = fresh;
 }
 
-/* Makes a runner that waits in the old task check the new task. */
+/* If the runner waits in the old task, makes the runner check the new task. */
 static void look_again(stream_t *runner, const node_t *node) {
     bool waits = runner->park == PARK_WORK || runner->park == PARK_FLAG || runner->park == PARK_NOTIFY;
     if (waits && runner->ended < runner->enqueued && stream_head(runner)->node == node) {

@@ -1,4 +1,4 @@
-/* The tasks of a graph: queries about them, and replacing them. */
+/* Queries about the tasks of a graph, and replacing the tasks. */
 #include <string.h>
 
 #include "graph.h"
@@ -149,7 +149,8 @@ static work_t *other_launch(const aclmdlRIKernelTaskParams *params) {
     return &launch->work;
 }
 
-/* A task keeps its type. Tasks of events cannot be changed, because they are the edges of the graph. */
+/* The new parameters must be for the same type of task. Tasks of events cannot be changed, because they are the
+ * edges of the graph. */
 static aclError set_params(node_t *node, const aclmdlRITaskParams *params) {
     aclmdlRITaskType type = type_of(&node->task);
     value_task_t value = {.address = params->valueWaitTaskParams.devAddr,
@@ -258,7 +259,9 @@ aclError do_aclmdlRIKernelTaskGetAttribute(aclmdlRITask task, aclrtLaunchKernelA
     sim_lock();
     aclError rc = node_find(task, &node);
     sim_unlock();
-    return rc != ACL_SUCCESS ? rc
-                             : error_set(RT_FEATURE_NOT_SUPPORT,
-                                         "aclmdlRIKernelTaskGetAttribute: attributes of launches are not kept");
+    return rc != ACL_SUCCESS
+               ? rc
+               : error_set(
+                     RT_FEATURE_NOT_SUPPORT,
+                     "aclmdlRIKernelTaskGetAttribute: the simulator does not store attributes of launches");
 }

@@ -1,5 +1,5 @@
-/* Binaries and the functions in them. The content of a binary is not read. Its kernels are those that clients
- * have registered. */
+/* Binaries and the functions in them. The simulator does not read the content of a binary. The kernels of a
+ * binary are the kernels that clients have registered. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +43,8 @@ aclError do_aclrtDestroyBinary(aclrtBinary binary) {
     return rc;
 }
 
-/* Clients can get this address and access memory after the image by mistake. So no other data may follow the
- * image. */
+/* A client can get the image's address, and access memory after the image by mistake. So no other data may
+ * follow the image. */
 static char *image_new(const void *data, size_t size) {
     char *image = mmap(NULL, size + GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (image == MAP_FAILED) {
@@ -257,7 +257,7 @@ aclError do_aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char *k
     return get_function(binHandle, kernelName, false, funcHandle);
 }
 
-/* The kernel of an entry has the entry's number as its name. */
+/* The name of an entry's kernel is the entry's number. */
 aclError do_aclrtBinaryGetFunctionByEntry(aclrtBinHandle binHandle, uint64_t funcEntry,
                                           aclrtFuncHandle *funcHandle) {
     char name[24];

@@ -1,5 +1,5 @@
-/* Cache operations and other markers for the device. They are checked and queued, and have no effect, because
- * there is no cache. */
+/* Cache operations and other markers for the device. The arguments are checked and the tasks are queued, but
+ * they have no effect, because there is no cache. */
 #include <string.h>
 
 #include "block.h"
@@ -108,7 +108,7 @@ aclError do_aclrtCmoAsyncWithDesc(void *cmoDesc, aclrtCmoType cmoType, aclrtStre
     return rc == ACL_SUCCESS ? enqueue_nothing(stream) : rc;
 }
 
-/* There is no profiler; the marker still takes its place in the queue. */
+/* Queues a marker, which has no effect because there is no profiler. */
 aclError do_aclrtProfTrace(void *userdata, int32_t length, aclrtStream stream) {
     if (userdata == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "userdata");
@@ -147,7 +147,7 @@ aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     return rc;
 }
 
-/* Returns an address that is for kernels only. Neither the host nor copies can read or write there. */
+/* Returns an address that only kernels may use. Neither the host nor copies can read or write there. */
 static aclError find_sync_area(const context_t *context, void **addr) {
     static const area_t *areas[SIM_MAX_DEVICES];
     const area_t **area = &areas[context->device->id];

@@ -105,7 +105,7 @@ aclError do_aclrtGetFunctionSize(aclrtFuncHandle funcHandle, size_t *aicSize, si
     return error_set(RT_FEATURE_NOT_SUPPORT, "aclrtGetFunctionSize: a registered kernel has no device code");
 }
 
-/* A kernel has the type MIX, unless it was registered for the AI CPU. Its ratio and scheduling mode are not
+/* A kernel has the type MIX, unless it was registered for the AI CPU. Ratio and scheduling mode are not
  * modelled, and are 0. */
 static aclError attribute(const function_handle_t *function, aclrtFuncAttribute type, int64_t *value) {
     switch ((int)type) {
@@ -209,7 +209,7 @@ aclError do_aclrtFunctionGetAvailDynUbufPerBlock(void *func, uint32_t flags, siz
     return rc;
 }
 
-/* The host's copy of the binary stands for the copy on the device. */
+/* Returns the host's copy of the binary in place of the copy on the device. */
 aclError do_aclrtBinaryGetDevAddress(const aclrtBinHandle binHandle, void **binAddr, size_t *binSize) {
     if (binHandle == NULL || binAddr == NULL || binSize == NULL) {
         return error_quiet(ACL_INVALID_PARAM, binHandle == NULL ? "binHandle" : "binAddr or binSize");

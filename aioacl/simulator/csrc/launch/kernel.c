@@ -83,7 +83,8 @@ API int aclsim_register_kernel(const char *name, kernel_function_t function, voi
     return done ? 0 : -1;
 }
 
-/* Returns the offset of a parameter, aligned to its size rounded up to a power of two, but to at most 8. */
+/* Returns the offset of the next parameter. The alignment is the parameter's size, rounded up to a power of
+ * two, and at most 8. */
 static size_t place(size_t end, size_t size) {
     size_t unit = 1;
     while (unit < 8 && unit < size) {

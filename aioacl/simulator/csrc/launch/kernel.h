@@ -1,4 +1,5 @@
-/* Kernels that clients have registered, the binaries and functions that name them, and how they are launched.
+/* Kernels that clients have registered, the binaries and functions that name these kernels, and the arguments
+ * of launches.
  */
 #ifndef ACLSIM_KERNEL_H
 #define ACLSIM_KERNEL_H
@@ -8,7 +9,8 @@
 
 typedef int (*kernel_function_t)(const aclsim_launch_t *launch);
 
-/* One registration of a kernel. Launches hold references to it. After its end, `function` is NULL. */
+/* One registration of a kernel. Launches hold references to the registration. After the registration has ended,
+ * `function` is NULL. */
 typedef struct kernel {
     struct kernel *next;
     uint32_t refs;

@@ -1,6 +1,6 @@
 /*
- * Launches of registered kernels. A launch is work: the kernel, its shape, and its arguments. The arguments are
- * a copy made at the launch, or device memory that is read when the task runs.
+ * Launches of registered kernels. A launch is a work_t: the kernel, the shape of the launch, and the arguments.
+ * The arguments are a copy made at the launch, or device memory that is read when the task runs.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* The reason that the kernel on this thread gave for its failure. */
+/* The text that the kernel on this thread passed to aclsim_explain(). */
 static _Thread_local char explained[SIM_WHY_BYTES - 80];
 
 API void aclsim_explain(const char *why) {

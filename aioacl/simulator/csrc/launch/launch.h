@@ -25,7 +25,8 @@ typedef struct {
     size_t holder_count;
 } host_args_t;
 
-/* The origin of a kernel's failure: the function, its arguments, and the callback of its binary. */
+/* The data about a failed kernel: the launch with its arguments, the function, and the callback of its
+ * binary. */
 typedef struct {
     launch_t *launch; /* kept by a reference; NULL: not a kernel */
     aclrtFuncHandle function;

@@ -83,7 +83,7 @@ static double next_truncated(generator_t *generator) {
     return value;
 }
 
-/* A bit is set, and its element kept, with probability 1 - ratio. */
+/* Each bit is set with probability 1 - ratio. A set bit keeps its element. */
 static void make_bitmask(const random_t *random, generator_t *generator) {
     uint8_t *bytes = random->info.randomResultAddr;
     double ratio = number_read_real(random->type, random->first);
@@ -96,7 +96,8 @@ static void make_bitmask(const random_t *random, generator_t *generator) {
     }
 }
 
-/* A real number that rounding has moved to the end of its range is moved to the beginning. */
+/* If rounding to the type moves the value to the end of its range, returns the beginning of the range
+ * instead. */
 static double bounded(number_type_t type, double value, double low, double high) {
     char rounded[VALUE_BYTES];
     number_write_real(type, rounded, value);
@@ -156,7 +157,7 @@ static bool pin(random_t *random, const void *address, size_t size) {
     return memory_pin(address, size, &random->pins[random->pinned]) && ++random->pinned <= PINS;
 }
 
-/* A parameter is a value, or the address of a value that is read when the task begins. */
+/* Reads a parameter. A parameter is a value, or the address of a value, which is read when the task begins. */
 static bool fetch(random_t *random, const aclrtRandomParaInfo *given, void *value) {
     const void *address = NULL;
     memset(value, 0, VALUE_BYTES);
@@ -255,7 +256,7 @@ bool random_is(const task_t *task) {
     return task->kind == TASK_WORK && task->work->ops == &random_ops;
 }
 
-/* The memory at randomParaAddr, in which the device would store the parameters, is not needed. */
+/* The simulator does not use the memory at randomParaAddr, in which a device stores the parameters. */
 aclError do_aclrtRandomNumAsync(const aclrtRandomNumTaskInfo *taskInfo, const aclrtStream stream,
                                 void *reserve) {
     if (taskInfo == NULL) {

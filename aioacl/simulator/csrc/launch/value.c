@@ -3,8 +3,8 @@
 
 enum { WAIT_GREATER_OR_EQUAL, WAIT_EQUAL, WAIT_AND, WAIT_NOR, WAIT_FLAGS };
 
-/* The device also checks values at this interval, because a host thread may write to memory without a call to
- * the simulator. */
+/* A waiting stream also checks its value at this interval, because a host thread may write to memory without a
+ * call to the simulator. */
 static const int64_t poll_ns = 1000000;
 
 typedef struct {
@@ -42,8 +42,8 @@ static void write_end(work_t *work) {
     value->pinned = NULL;
 }
 
-/* Device and host may write to this address at any time, by design. So sanitizers must not report this read as
- * a race. */
+/* The device and the host may write to this address at any time. So sanitizers must not report this read as a
+ * race. */
 __attribute__((no_sanitize("thread"))) static bool holds(const value_t *value) {
     uint64_t now = *(const volatile uint64_t *)value->address;
     switch (value->flag) {
@@ -58,7 +58,8 @@ __attribute__((no_sanitize("thread"))) static bool holds(const value_t *value) {
     }
 }
 
-/* Blocks are aligned, so a check of the first byte of an aligned word covers the whole word. */
+/* Blocks are aligned, so all bytes of an aligned word are in the same block, and the check of the first byte is
+ * enough. */
 static bool readable(const void *address) {
     memory_t kind = memory_kind(address);
     return kind != MEMORY_STALE && kind != MEMORY_PAGEABLE;

@@ -1,13 +1,13 @@
 /*
- * A second address of the client's memory: its window. Shared pages are mapped a second time at the window.
- * Private pages cannot be mapped twice. So their content is copied to shared pages, which then replace the
- * private pages. When the registration ends, and in a forked child, private pages replace the shared pages
- * again.
+ * A second address of the client's memory: the window. Shared pages are mapped a second time at the window.
+ * Private pages cannot be mapped twice. So the content of private pages is copied to shared pages, which then
+ * replace the private pages. When the registration ends, and in a forked child, private pages replace these
+ * shared pages again.
  *
  * Other threads may write while pages are exchanged, for example beside the memory in its last page. A write to
  * the old page after the copy is repeated in the new page. Until then, for about a microsecond, a thread may
- * read the old value. If a word is changed before the exchange and changed back after it, the word gets the
- * value of the first change.
+ * read the old value. If a thread changes a word before the exchange, and changes it back after the exchange,
+ * the second change is lost.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ enum {
     STEP_WORDS = STEP_BYTES / (int)sizeof(uint64_t)
 };
 
-/* The mapping at the memory's addresses. */
+/* A mapped region of the process. */
 typedef struct {
     char *begin;
     char *end;
@@ -32,12 +32,12 @@ typedef struct {
     uint64_t file; /* inode of shared pages without a name; each window has its own */
 } region_t;
 
-/* Data of the current step; protected by sim.lock. */
+/* The words of the current step. Protected by sim.lock. */
 static uint64_t copied[STEP_WORDS];
 static uint64_t latest[STEP_WORDS];
 
-/* Reads a line of /proc/self/maps. False: the line has no region, or the region is the caller's stack, which
- * must not be changed. */
+/* Reads a line of /proc/self/maps. False: the line describes no region, or the region is the caller's stack,
+ * which must not be changed. */
 static bool read_region(const char *line, region_t *region) {
     unsigned long begin = 0;
     unsigned long end = 0;
@@ -56,7 +56,7 @@ static bool read_region(const char *line, region_t *region) {
     return own < (uintptr_t)begin || own >= (uintptr_t)end;
 }
 
-/* Called with a piece of the memory that begins at this offset. Returns false on failure. */
+/* Called for a piece of the memory, which begins at `offset`. Returns false on failure. */
 typedef bool visit_t(size_t offset, size_t size, const region_t *region, void *arg);
 
 /* Visits the mapped pieces in order. False: there are gaps, or a visit has failed. */
@@ -79,7 +79,8 @@ static bool each_piece(const char *memory, size_t size, visit_t *visit, void *ar
     return good == size;
 }
 
-/* Turns off the checks of sanitizers, because bytes beside the memory in its last page may be poisoned. */
+/* Turns off the checks of sanitizers, because the last page of the memory can also contain other bytes, which
+ * may be poisoned. */
 #define UNCHECKED __attribute__((no_sanitize("address"), no_sanitize("thread"))) static
 
 UNCHECKED void copy_words(void *target, const void *source, size_t size) {
@@ -104,9 +105,9 @@ UNCHECKED void carry_over(void *pages, const void *old, size_t size) {
     }
 }
 
-/* Puts the pages themselves into a pipe, so that they can be read after they are unmapped. Returns the number
- * of bytes; 0 for pages that cannot be written. The pages must belong only to this process, so each page is
- * written first. */
+/* Moves the pages into a pipe without a copy, so that they can be read after they are unmapped. Returns the
+ * number of bytes; 0 for pages that cannot be written. The pages must not be shared with another process, so
+ * this function writes to each page first. */
 UNCHECKED size_t keep(int pipe, char *pages, size_t size, int access) {
     if (pipe < 0 || (access & PROT_WRITE) == 0) {
         return 0;
@@ -131,8 +132,8 @@ static bool read_kept(int pipe, size_t size) {
     return true;
 }
 
-/* Returns the size of the next step. The last page may also hold other objects, so it has a short step of its
- * own. */
+/* Returns the size of the next step. The last page may also contain other objects, so it is a separate, short
+ * step. */
 static size_t step_of(size_t left) {
     size_t most = left > HOST_PAGE_BYTES ? left - HOST_PAGE_BYTES : left;
     return most < STEP_BYTES ? most : STEP_BYTES;
@@ -206,7 +207,7 @@ bool alias_make(char *window, char *memory, size_t size, uint64_t *file) {
     return good;
 }
 
-/* The window still has the shared pages, so writes to them until the exchange are not lost. */
+/* The shared pages stay mapped at the window, so writes to these pages before the exchange are not lost. */
 static bool part_step(const alias_t *alias, size_t offset, size_t size, int access, char *fresh) {
     char *pages = alias->memory + offset;
     copy_words(copied, alias->window + offset, size);
@@ -218,8 +219,8 @@ static bool part_step(const alias_t *alias, size_t offset, size_t size, int acce
     return access == (PROT_READ | PROT_WRITE) || mprotect(pages, size, access) == 0;
 }
 
-/* Skips pages that the client has mapped there after the registration, because they do not belong to the
- * window. */
+/* Skips pages that the client has mapped at these addresses after the registration, because such pages do not
+ * belong to the window. */
 static bool part_piece(size_t offset, size_t size, const region_t *region, void *arg) {
     const alias_t *alias = arg;
     if (!region->shared || region->file != alias->file) {

@@ -1,6 +1,6 @@
 /*
- * Device memory that is shared by key, as between processes. The simulator shares nothing between processes:
- * export and import are in the same process, and an import returns the address of the export.
+ * Device memory that is shared by key. The simulator shares nothing between processes: export and import are in
+ * the same process, and an import returns the address of the export.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +125,7 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
     return rc;
 }
 
-/* Each call closes one import. If no import is left, the call closes the export instead. */
+/* Closes one import of the key. If no import is left, closes the export instead. */
 aclError do_aclrtIpcMemClose(const char *key) {
     if (key == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "key");
@@ -165,7 +165,7 @@ aclError do_aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num) {
     return rc;
 }
 
-/* Links between chips and between servers can be selected on other products only. */
+/* Not supported: only other products can select links between chips and between servers. */
 aclError do_aclrtIpcMemSetAttr(const char *key, aclrtIpcMemAttrType type, uint64_t attr) {
     (void)type;
     (void)attr;

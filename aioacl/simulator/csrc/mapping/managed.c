@@ -1,8 +1,8 @@
 /*
- * Managed memory: one address for hosts and devices. In the simulator, no page has to be moved. So advice and
- * prefetching only change what queries return, for each page of 2 MiB. The vendor's documents call these
- * functions reserved. Their behaviour here is derived from the runtime's checks. The values of attributes are
- * derived from the names of the attributes.
+ * Managed memory: the same address is valid on the host and on all devices. In the simulator, no page has to be
+ * moved. So advice and prefetching only change what queries return, for each page of 2 MiB. The vendor's
+ * documents call these functions reserved. The behaviour here is derived from the runtime's checks. The values
+ * of attributes are derived from the names of the attributes.
  */
 #include <stdlib.h>
 #include <string.h>

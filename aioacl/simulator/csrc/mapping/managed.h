@@ -18,7 +18,7 @@ typedef struct {
 
 /* False: the range does not lie in a block of managed memory. */
 bool managed_find(const void *pointer, size_t size, managed_range_t *range);
-/* Checks the location. If it is wrong, keeps the error and returns 107001 or 107000. */
+/* Checks the location. If the location is not valid, sets the last error and returns 107001 or 107000. */
 aclError managed_check_location(aclrtMemManagedLocation location);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Reserved addresses, and the mappings there. A mapping is a block. Copies through a mapping without access are
- * refused. Any location may be granted access. A copy may do everything that any of the locations may do.
+ * Reserved addresses, and mappings at reserved addresses. A mapping is a block. Any location may be granted
+ * access to a mapping. A copy may do everything that at least one location may do. If no location has access,
+ * copies are refused.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -43,7 +44,7 @@ static aclError check_reserve(void **virPtr, size_t size, uint64_t flags) {
     return valid ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "size or flags");
 }
 
-/* Needs no context, because addresses belong to the process. */
+/* Needs no context, because addresses belong to the whole process. */
 aclError do_aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
                                    uint64_t flags) {
     aclError rc = check_reserve(virPtr, size, flags);
@@ -174,7 +175,7 @@ void mapping_block_gone(block_t *block) {
     free(mapping);
 }
 
-/* Returns the mapping that begins there, or keeps the error and returns NULL. */
+/* Returns the mapping that begins at the address, or sets the last error and returns NULL. */
 static block_t *find_mapping(const void *pointer) {
     block_t *block = block_at(pointer, BLOCK_MAPPED);
     if (block == NULL) {
@@ -197,7 +198,7 @@ aclError do_aclrtUnmapMem(void *virPtr) {
     return block != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }
 
-/* Returns the access of a location, or keeps the error and returns NULL. */
+/* Returns the place that stores the access of a location, or sets the last error and returns NULL. */
 static uint8_t *access_of(mapping_t *mapping, aclrtMemLocation location) {
     if (location.type == ACL_MEM_LOCATION_TYPE_HOST) {
         return &mapping->host;
@@ -255,7 +256,8 @@ aclError do_aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t
     return access != NULL ? ACL_SUCCESS : thread_self()->last_error;
 }
 
-/* Returns the same handle again. The client must free a handle as often as it was returned. */
+/* Returns the handle of the mapped memory again. The client must free the handle once for each time that it was
+ * returned. */
 aclError do_aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle) {
     if (virPtr == NULL || handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "handle");

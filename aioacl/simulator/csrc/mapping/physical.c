@@ -10,7 +10,7 @@ enum { HUGE_BYTES = 2 << 20, GIGANTIC_BYTES = 1 << 30 };
 physical_t *physical_find(const void *handle) {
     physical_t *physical = object_find(KIND_PHYSICAL, handle);
     if (physical == NULL || physical->handles == 0) {
-        usage_note("passes a dead or foreign handle of physical memory %p", handle);
+        usage_note("passes handle %p: expected a live handle of physical memory", handle);
         error_set(RT_DRIVER_ERROR, "handle");
         return NULL;
     }

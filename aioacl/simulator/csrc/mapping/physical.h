@@ -24,14 +24,14 @@ typedef struct {
     uint32_t maps;
 } physical_t;
 
-/* Returns the memory of a handle, or keeps the error and returns NULL. */
+/* Returns the memory of a handle, or sets the last error and returns NULL. */
 physical_t *physical_find(const void *handle);
 /* Creates another handle for the same bytes; NULL if no memory is left. */
 physical_t *physical_new(storage_t *storage, size_t size);
 /* Frees the memory if it has no handle and no mapping. */
 void physical_settle(physical_t *physical);
 storage_t *storage_of_share(uint64_t share);
-/* Checks that memory with these attributes exists. If not, keeps the text and returns 100000. */
+/* Checks that memory with these attributes exists. If not, adds an error text and returns 100000. */
 aclError physical_check_prop(const aclrtPhysicalMemProp *prop);
 size_t physical_granularity(const aclrtPhysicalMemProp *prop);
 

@@ -1,10 +1,10 @@
 /*
  * Pools: device memory that is allocated and freed in the order of a stream.
  *
- * The call that allocates returns the address. The memory belongs to the caller as soon as the stream runs the
- * task. A call that frees enqueues a task, and the block ends when the stream reaches this task. Memory that a
- * pool has taken from its device stays with the pool until the pool is trimmed. Synchronizing returns free
- * memory above the threshold to the device.
+ * A call that allocates returns the address at once, and enqueues a task. The client may use the memory after
+ * the stream has run this task. A call that frees also enqueues a task, and the block ends when the stream
+ * reaches this task. Memory that a pool has taken from its device stays with the pool until the pool is
+ * trimmed. A synchronizing call returns free memory above the pool's threshold to the device.
  */
 #include <string.h>
 
@@ -46,7 +46,7 @@ static bool grow(mempool_t *pool, uint64_t size) {
 mempool_t *pool_find(const void *handle) {
     mempool_t *pool = object_find(KIND_POOL, handle);
     if (pool == NULL) {
-        usage_note("passes a dead or foreign pool handle %p", handle);
+        usage_dead(KIND_POOL, handle);
         error_set(RT_PARAM_INVALID, "memPool");
     }
     return pool;

@@ -8,7 +8,7 @@ typedef struct {
     object_t object;
     device_t *device;
     uint64_t most;
-    uint64_t threshold; /* free memory that stays with the pool when a call synchronizes */
+    uint64_t threshold; /* bytes of free memory that the pool keeps when a call synchronizes */
     uint64_t used;
     uint64_t used_high;
     uint64_t reserved; /* bytes taken from the device */
@@ -16,7 +16,7 @@ typedef struct {
     int32_t reuse[ACL_RT_MEM_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES + 1];
 } mempool_t;
 
-/* Returns the pool of a handle, or keeps the error and returns NULL. */
+/* Returns the pool of a handle, or sets the last error and returns NULL. */
 mempool_t *pool_find(const void *handle);
 
 #endif

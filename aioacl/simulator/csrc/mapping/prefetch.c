@@ -1,4 +1,4 @@
-/* Prefetching of managed memory: a stream's task stores where pages were prefetched to. */
+/* Prefetching of managed memory: a task of a stream stores the location to which each page was prefetched. */
 #include <stdlib.h>
 
 #include "managed.h"
@@ -68,7 +68,7 @@ aclError do_aclrtMemManagedPrefetchAsync(const void *ptr, size_t size, aclrtMemM
     return rc;
 }
 
-/* Each location applies from its own index up to the index of the next location. */
+/* Each location applies to the ranges from its own index up to, and without, the index of the next location. */
 static bool indexes_valid(const size_t *indexes, size_t count, size_t most) {
     for (size_t i = 0; i < count; i++) {
         if (i == 0 ? indexes[i] != 0 : indexes[i] <= indexes[i - 1] || indexes[i] >= most) {

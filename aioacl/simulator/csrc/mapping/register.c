@@ -1,7 +1,7 @@
 /*
- * Registered host memory. It is either the client's own memory, which copies treat as pinned while it is
- * registered, or pinned memory of ACL. Kernels access it at a second address, its window. Copies cannot use
- * that address.
+ * Registered host memory. The memory is either the client's own memory, which copies treat as pinned while it
+ * is registered, or pinned memory of ACL. Kernels access the memory at a second address, its window. Copies
+ * cannot use the window.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static bool is_registered(const char *base, size_t size) {
     return false;
 }
 
-/* Memory whose pages cannot be mapped twice also gets a window, but without access. */
+/* If the pages of the memory cannot be mapped twice, the memory gets a window without access. */
 static aclError window_new(registration_t *registration, uint32_t access) {
     size_t whole = (registration->size + HOST_PAGE_BYTES - 1) / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
     area_t *area = area_new(whole, HOST_PAGE_BYTES, NULL);
@@ -66,8 +66,8 @@ static aclError window_new(registration_t *registration, uint32_t access) {
     return ACL_SUCCESS;
 }
 
-/* Returns ACL's pinned block that contains all of the memory, in pages of its own. Waits for copies that use
- * the block, because its pages may be replaced. */
+/* Returns the pinned block of ACL that contains all of the memory, and whose pages contain no other block; NULL
+ * if there is none. Waits for copies that use the block, because its pages may be replaced. */
 static block_t *pinned_block(const char *base, size_t size) {
     block_t *block = block_find(base);
     while (block != NULL && block->kind == BLOCK_HOST && block->pins > 0) {
@@ -177,8 +177,8 @@ void register_block_ended(const block_t *block) {
     end_those(NULL, block);
 }
 
-/* Called in a forked child. The child must not share private memory with its parent. It also loses the windows,
- * because it does not use the parent's devices. */
+/* Called in a forked child. The child must not share private memory with its parent. The child also loses the
+ * windows, because it cannot use the parent's devices. */
 void register_forked(void) {
     for (registration_t *each = registrations; each != NULL; each = each->next) {
         window_part(each);
@@ -275,7 +275,7 @@ aclError do_aclrtHostUnregister(void *ptr) {
     return rc;
 }
 
-/* No engine of this chip can access host memory that is only mapped. */
+/* Not supported by this chip. */
 aclError do_aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType,
                                         aclrtHostMemMapCapability *capabilities) {
     if (capabilities == NULL) {

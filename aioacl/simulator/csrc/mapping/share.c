@@ -1,6 +1,6 @@
-/* Physical memory that is shared by number, as between processes. The simulator shares nothing between
- * processes: export and import are in the same process. The process id is part of the number, so numbers of
- * other processes are not valid here. */
+/* Physical memory that is shared by number. The simulator shares nothing between processes: export and import
+ * are in the same process. The process id is part of the number, so numbers of other processes are not valid
+ * here. */
 #include <string.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ aclError do_aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHa
     return export_handle(handle, flags, shareableHandle);
 }
 
-/* Sharing between servers is supported by other products only. */
+/* Only other products support sharing between servers. */
 static aclError check_type(aclrtMemSharedHandleType type) {
     if (type == ACL_MEM_SHARE_HANDLE_TYPE_FABRIC) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "shareType: fabric");
@@ -67,7 +67,7 @@ static bool read_share(const void *from, uint64_t *share) {
     return there;
 }
 
-/* Returns the memory that has the number, or keeps the error and returns NULL. */
+/* Returns the memory that has the number, or sets the last error and returns NULL. */
 static storage_t *find_share(uint64_t share) {
     storage_t *storage = storage_of_share(share);
     if (storage == NULL) {
@@ -161,7 +161,7 @@ aclError do_aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSha
     return rc == ACL_SUCCESS ? list_processes(share, pid, pidNum) : rc;
 }
 
-/* The link of a mapping can be selected on other products only. */
+/* Not supported: only other products can select the link of a mapping. */
 aclError do_aclrtMemMapSelectedLink(void *virPtrDst, size_t size, void *virPtrSrc, uint32_t linkIdx) {
     if (virPtrDst == NULL || virPtrSrc == NULL || size == 0 || linkIdx > 1) {
         return error_quiet(ACL_INVALID_PARAM, "virPtrDst, virPtrSrc, size or linkIdx");

@@ -1,4 +1,5 @@
-/* Reserved address space. The client has reserved it, or it stands for memory that only a device could access.
+/* Reserved address space. Either the client has reserved it, or its addresses represent memory that only a
+ * device could access.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

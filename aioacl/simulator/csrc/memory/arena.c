@@ -1,7 +1,7 @@
 /*
- * Address space for device and pinned memory. It is divided into pieces whose sizes are powers of two, and is
- * never returned to the system. So an address in it that is in no live block is stale. The newest free piece is
- * used first. Pieces of more than a page start at a page.
+ * Address space for device and pinned memory. The space is divided into pieces whose sizes are powers of two.
+ * It is never returned to the system. So an address in this space that is in no live block is stale. The piece
+ * that was freed last is used first. Pieces of more than a page start at a page boundary.
  */
 #include <sys/mman.h>
 

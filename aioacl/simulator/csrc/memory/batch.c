@@ -67,7 +67,7 @@ static bool place_is(aclrtMemLocation place, aclrtMemLocationType type, memory_t
                                          : memory == MEMORY_PINNED || memory == MEMORY_PAGEABLE);
 }
 
-/* Sets the direction that the attribute names; it must match the pointers. */
+/* Sets the direction that the attribute names. False: the direction does not match the pointers. */
 static bool direct(copy_t *copy, const aclrtMemcpyBatchAttr *attr) {
     copy_classify(copy);
     if (place_is(attr->srcLoc, ACL_MEM_LOCATION_TYPE_HOST, copy->from) &&

@@ -215,7 +215,7 @@ static void watch(const block_t *block, size_t offset, size_t width, size_t pitc
     }
 }
 
-/* The client may have unmapped the memory that it registered. */
+/* False: the client has unmapped memory that is still registered. */
 static bool is_left(const block_t *block, const void *pointer, size_t count, uint32_t access) {
     bool left = block->kind != BLOCK_REGISTERED || access == 0 ||
                 move_is_there(pointer, count, (access & MEMORY_WRITES) != 0);
@@ -260,8 +260,8 @@ bool memory_pin(const void *pointer, size_t count, void **pinned) {
     return memory_pin_for(pointer, count, MEMORY_WRITES, pinned);
 }
 
-/* Kernels have the same access as copies. All bytes then count as written, because a kernel may write each of
- * them. */
+/* Kernels have the same access as copies. If kernels may write, all bytes then count as written, because a
+ * kernel may write each of them. */
 static int reach(const device_t *device, const block_t *block, const void *address, size_t size) {
     size_t offset = (size_t)((const char *)address - block->base);
     bool own = block->device == NULL || block->device == device || block->kind == BLOCK_REGISTERED;

@@ -35,7 +35,7 @@ static plane_t plane_of(const copy_t *copy) {
                      .spitch = copy->spitch};
 }
 
-/* Pins both sides. Pageable memory has no block, and is not pinned. */
+/* Pins the blocks of the source and of the target. Pageable memory has no block, and is not pinned. */
 static bool pin_both(const copy_t *copy, void **to, void **from) {
     *to = NULL;
     *from = NULL;
@@ -114,8 +114,8 @@ static aclError take_failure(stream_t *stream) {
     return code != 0 ? code : fault_copy();
 }
 
-/* Waits for the work of the stream. It does not wait if the stream is made for models, because such work does
- * not end. */
+/* Waits for the work of the stream. Does not wait if the stream is for models, because the work of such a
+ * stream does not end. */
 static aclError wait_before(stream_t *stream) {
     aclError rc = ACL_SUCCESS;
     if (!stream_never_completes(stream)) {
@@ -125,8 +125,8 @@ static aclError wait_before(stream_t *stream) {
     return rc == ACL_SUCCESS && capture_forbidding() ? RT_CAPTURE_BLOCKS_ASYNC : rc;
 }
 
-/* With pageable memory, the call waits for the stream and copies inside the call. So the copy is not part of a
- * model to which the stream is bound, and it cannot be captured. */
+/* With pageable memory, the call waits for the stream and then copies the bytes itself. So the copy is not part
+ * of a model to which the stream is bound, and it cannot be captured. */
 static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *copy) {
     stream_t *stream = NULL;
     aclError rc = stream_find(context, handle, &stream);
@@ -145,7 +145,7 @@ static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *co
     return rc;
 }
 
-/* Called with sim.lock held, which is released during the copy into the buffer. */
+/* Copies the source into a new buffer. Called with sim.lock held, which is released during the copy. */
 static aclError buffer_source(const copy_t *copy, void **buffer) {
     void *from = NULL;
     if (copy->from != MEMORY_PAGEABLE && !memory_pin_for(copy->src, copy->count, MEMORY_READS, &from)) {
@@ -189,7 +189,8 @@ static aclError copy_queued(context_t *context, aclrtStream handle, const copy_t
     return rc == ACL_SUCCESS ? stream_enqueue(stream, &task) : rc;
 }
 
-/* Whether the given direction contradicts the memory on one side. Pageable memory contradicts no direction. */
+/* Whether the direction that the client passes contradicts the kind of the source or target. Pageable memory
+ * contradicts no direction. */
 static bool side_contradicts(memory_t memory, bool kind_says_device) {
     return memory != MEMORY_PAGEABLE && (memory == MEMORY_DEVICE) != kind_says_device;
 }
@@ -276,7 +277,7 @@ aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t 
     return memcpy_async(&copy, destMax, stream);
 }
 
-/* The condition is that neither the source nor the target is pageable. */
+/* Refuses pageable memory: this is the condition in the function's name. */
 aclError do_aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count,
                                           aclrtMemcpyKind kind, aclrtStream stream) {
     copy_t copy = {.dst = dst, .src = src, .count = count, .height = 1, .kind = kind, .pinned_only = true};

@@ -19,7 +19,8 @@ typedef struct {
 
 /* Called with sim.lock held, which is released during the copy itself. */
 aclError copy_now(copy_t *copy);
-/* Checks the pointers. Then it copies through the stream or, with pageable memory, inside the call. */
+/* Checks the pointers. Then enqueues the copy on the stream or, with pageable memory, makes the copy at
+ * once. */
 aclError copy_async(aclrtStream stream, copy_t *copy);
 void copy_classify(copy_t *copy);
 

@@ -8,8 +8,8 @@
 
 enum { ZONE_BYTE = 0xFB, PAGED_FROM = 1 << 20 };
 
-/* Large blocks start at a page. Pinned blocks start at a page if they have at least the size of one page,
- * because they can then be registered. */
+/* Large blocks start at a page. Pinned blocks of at least one page also start at a page, because such blocks
+ * can be registered. */
 size_t zone_front(block_kind_t kind, size_t capacity) {
     size_t paged_from = kind == BLOCK_HOST ? HOST_PAGE_BYTES : PAGED_FROM;
     return capacity >= paged_from ? HOST_PAGE_BYTES : ZONE_BYTES;
@@ -19,7 +19,8 @@ static bool has_zones(const block_t *block) {
     return block->kind != BLOCK_MAPPED && block->kind != BLOCK_REGISTERED;
 }
 
-/* The zone after a block starts at the end of the requested size, in the padding of the runtime. */
+/* The zone after a block starts directly after the requested size, and includes the padding that the runtime
+ * adds. */
 void zone_draw(const block_t *block) {
     memset(block->base - ZONE_BYTES, ZONE_BYTE, ZONE_BYTES);
     memset(block->base + block->size, ZONE_BYTE, block->capacity - block->size + ZONE_BYTES);
@@ -66,7 +67,7 @@ API int64_t aclsim_check_memory(void) {
     return damaged;
 }
 
-/* Blocks that existed before the watch count as written. */
+/* Blocks that existed before this call count as written. */
 API void aclsim_watch_uninitialised(int on) {
     sim_start();
     sim_lock();

@@ -77,7 +77,7 @@ aclError do_aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy p
     return malloc_device(devPtr, size, padding_of(policy));
 }
 
-/* The device is the last device that the attributes name, or the caller's device. */
+/* Stores the last device that the attributes name, or the caller's device if they name none. */
 static aclError read_config(const aclrtMallocConfig *cfg, device_t **device) {
     if (cfg != NULL && !array_is_there(cfg->attrs, cfg->numAttrs, sizeof *cfg->attrs)) {
         return error_set(RT_PARAM_INVALID, "cfg");
@@ -122,7 +122,7 @@ aclError do_aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy 
     return rc;
 }
 
-/* The simulator has no separate memory of the task scheduler, so this is ordinary device memory. */
+/* Allocates ordinary device memory, because the simulator has no separate memory of the task scheduler. */
 aclError do_aclrtMallocForTaskScheduler(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
                                         aclrtMallocConfig *cfg) {
     return do_aclrtMallocWithCfg(devPtr, size, policy, cfg);

@@ -68,7 +68,8 @@ bool move_is_there(const void *pointer, size_t count, bool write) {
     return permitted && resident(page, last - first, page_size);
 }
 
-/* An array longer than this limit counts as a wrong length. A check of such an array would create its pages. */
+/* A length above this limit counts as wrong, because a check of so large an array would create all its
+ * pages. */
 enum { ARRAY_BYTES_MOST = 16 << 20, FILE_BYTES_MOST = 1 << 30 };
 
 bool array_is_there(const void *array, size_t count, size_t size) {
@@ -98,7 +99,7 @@ static bool read_words(const void *pointer, void *words, size_t size) {
     return true;
 }
 
-/* Replaces the task by the copy that it stands for. */
+/* Replaces the indirect copy by a copy with the addresses that are now in device memory. */
 static bool resolve(task_t *task) {
     indirect_t *indirect = task->indirect;
     copy_words_t words = {.count = indirect->count};

@@ -49,7 +49,7 @@ static double half_value(uint16_t bits) {
     return (bits >> 15) != 0 ? -value : value;
 }
 
-/* Two neighbouring halves of this size differ by 2 to the power of (exponent - 10). */
+/* The distance between two neighbouring half floats of this size is 2 to the power of (exponent - 10). */
 static uint16_t half_bits(double value) {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
     double size = fabs(value);
@@ -60,13 +60,13 @@ static uint16_t half_bits(double value) {
     if (size == 0) {
         return sign;
     }
-    if (size >= 65520) { /* half way from the largest half to the number that would follow */
+    if (size >= 65520) { /* half way between the largest half float and the number that would follow it */
         return sign | 0x7C00;
     }
     frexp(size, &exponent);
     exponent = exponent - 1 < -14 ? -14 : exponent - 1;
     uint32_t steps = (uint32_t)nearbyint(ldexp(size, 10 - exponent));
-    /* A carry out of the steps increases the exponent by one, which is correct. */
+    /* If rounding carries out of `steps`, the sum increases the exponent by one, which is correct. */
     uint32_t bits = ((uint32_t)(exponent + 14) << 10) + steps;
     return (uint16_t)(sign | bits);
 }

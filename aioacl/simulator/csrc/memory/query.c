@@ -87,7 +87,7 @@ aclError do_aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize) {
     return block != NULL ? ACL_SUCCESS : error_set(RT_DRIVER_ERROR, "ptr");
 }
 
-/* No simulated memory is reserved or set aside for video. */
+/* Simulated memory is neither reserved nor for video. */
 aclError do_aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uint32_t *checkResult,
                               uint32_t reserve) {
     if (addrList == NULL || checkResult == NULL) {
@@ -135,7 +135,7 @@ aclError do_aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageIn
     return ACL_SUCCESS;
 }
 
-/* The memory of a simulated device has no uncorrectable errors, so there are none to report or repair. */
+/* The memory of a simulated device has no uncorrectable errors, so the list is empty. */
 aclError do_aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize,
                                size_t *retSize) {
     if (memUceInfoArray == NULL || retSize == NULL || arraySize == 0) {

@@ -1,7 +1,7 @@
 /*
  * Settings that programs make for operators: attributes, and the options of the operator compiler. The
- * simulator compiles and runs no operator: the weak definitions of unsupported.c refuse that. So attributes are
- * checked and not kept.
+ * simulator compiles and runs no operator: the weak definitions in unsupported.c refuse these calls. So
+ * attributes are checked and not stored.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ aclError do_aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int n
 
 static char *options[OPTION_COUNT]; /* owned, protected by sim.lock; NULL: not set */
 
-/* The runtime keeps ACL_OP_JIT_COMPILE as a flag: every text except "enable" switches it off. */
+/* The runtime stores ACL_OP_JIT_COMPILE as a flag: every text except "enable" clears the flag. */
 static const char *option_text(aclCompileOpt opt, const char *value) {
     return opt != ACL_OP_JIT_COMPILE ? value : strcmp(value, "enable") == 0 ? "enable" : "disable";
 }
@@ -127,7 +127,7 @@ aclError do_aclSetCompileopt(aclCompileOpt opt, const char *value) {
     return ACL_SUCCESS;
 }
 
-/* Returns the text that was set, or the default; NULL if there is neither. Called with sim.lock held. */
+/* Returns the text that was set, otherwise the default text, otherwise NULL. Called with sim.lock held. */
 static const char *option_value(aclCompileOpt opt) {
     if ((unsigned int)opt >= OPTION_COUNT) {
         return NULL;

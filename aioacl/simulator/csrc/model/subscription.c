@@ -1,7 +1,7 @@
 /*
  * Subscriptions to the operators of a model. The simulator loads no offline models, so it cannot check a
- * model's id. It accepts every id and reports no operator. The client makes a pipe, and the runtime closes its
- * write end when the subscription ends. Then a client that reads from the pipe gets the end of the file.
+ * model's id. It accepts every id and reports no operator. The client makes a pipe, and the runtime closes the
+ * pipe's write end when the subscription ends. A client that reads from the pipe then gets the end of the file.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

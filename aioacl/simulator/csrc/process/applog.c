@@ -1,5 +1,5 @@
-/* Messages of programs. The runtime writes them to its log files. The simulator has no log files. It prints the
- * messages only if the runtime's environment variable requests this: ASCEND_SLOG_PRINT_TO_STDOUT=1. */
+/* Log messages of programs. The runtime writes them to its log files. The simulator has no log files. It prints
+ * the messages if ASCEND_SLOG_PRINT_TO_STDOUT=1, and drops them otherwise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Applies the configuration of aclInit. The default device is set. The way in which error texts are kept, the
- * stack sizes and the dump path are stored. The sections about profiles and graph events are only checked.
+ * Applies the configuration of aclInit. Sets the default device. Stores whether threads share their error
+ * texts, the stack sizes and the dump path. The sections about profiles and graph events are only checked.
  */
 #include "config.h"
 
@@ -58,7 +58,7 @@ aclError config_load(const char *path, char **text) {
     return ACL_SUCCESS;
 }
 
-/* "0": each thread has its own error texts; "1": all threads share them. */
+/* "0": each thread has a separate error text; "1": all threads share one error text. */
 aclError config_check_first(const char *text) {
     char mode[4] = "0";
     const char *value = text != NULL ? json_member(text, "err_msg_mode") : NULL;
@@ -134,7 +134,8 @@ static aclError apply_default_device(const char *section) {
     return ACL_SUCCESS;
 }
 
-/* Checks the setting for events of graphs: in software or in hardware. It makes no difference in the simulator.
+/* Checks the setting that selects software or hardware events for graphs. The setting has no effect in the
+ * simulator.
  */
 static aclError check_event_mode(const char *section) {
     char mode[4] = "0";

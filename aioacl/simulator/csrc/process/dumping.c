@@ -1,5 +1,5 @@
-/* Dumps of tensors and arguments. No operator runs in the simulator, so nothing is dumped. The settings are
- * checked and stored, can be read back, and have no other effect. */
+/* Dumps of tensors and arguments. No operator runs in the simulator, so nothing is dumped. Clients can set and
+ * query the settings, which have no other effect. */
 #include <stdlib.h>
 #include <string.h>
 

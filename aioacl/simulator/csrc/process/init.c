@@ -1,4 +1,4 @@
-/* aclInit and aclFinalize, with the number of libraries that use them. */
+/* aclInit and aclFinalize, and the number of libraries that have initialised ACL. */
 #include <stdlib.h>
 #include <string.h>
 

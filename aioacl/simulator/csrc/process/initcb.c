@@ -1,5 +1,5 @@
-/* Callbacks of aclInit and aclFinalize. One lock protects all lists. As in the runtime, callbacks run with this
- * lock held. */
+/* Callbacks of aclInit and aclFinalize. One lock protects all lists of callbacks. As in the runtime, callbacks
+ * run with this lock held. */
 #include "initcb.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ void initcb_unlock(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Each type has one entry; the type that stands for all others may have several. */
+/* Each type has at most one entry, except the type ACL_REG_TYPE_OTHER, which may have several. */
 static aclError add(list_t *list, uint32_t type, void *function, void *user) {
     int i = 0;
     for (; i < CALLBACKS_MAX && list->entries[i].function != NULL; i++) {

@@ -4,7 +4,8 @@
 
 #include "sim.h"
 
-/* Calls the callbacks of a type in the order of registration; stops at the first code that is not 0. */
+/* Calls the callbacks of a type in the order of registration. Stops at the first code that is not 0, and
+ * returns it. */
 aclError initcb_start(uint32_t type, const char *config);
 aclError initcb_end(uint32_t type);
 /* The lock is held during aclInit, aclFinalize and registrations. It is recursive. */

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether the text is one value, followed only by blanks. */
+/* Whether the text is one JSON value, followed only by blanks. */
 bool json_valid(const char *text);
-/* The depth of nested objects or of nested arrays, whichever is larger. It is counted before the text is known
- * to be JSON. */
+/* Returns the depth of nested objects or of nested arrays, whichever is larger. The text need not be valid
+ * JSON. */
 int json_depth(const char *text);
 /* Returns the value of an object's key in valid JSON. NULL: there is no such key, or `object` is not an object.
  */

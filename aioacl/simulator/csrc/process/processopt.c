@@ -1,4 +1,4 @@
-/* Settings of the whole process that belong to no device or context: time limits, overflow mode. */
+/* Settings of the whole process: time limits and the overflow mode. */
 #include <unistd.h>
 
 #include "soc.h"

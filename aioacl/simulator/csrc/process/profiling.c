@@ -1,5 +1,5 @@
-/* Profiling: sessions are checked for correct order, and record nothing. Subscriptions to models are in
- * subscription.c, and the marks of clients in stamps.c. */
+/* Profiling. The order of the calls of a session is checked, and nothing is recorded. Subscriptions to models
+ * are in subscription.c, and the marks of clients are in stamps.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
- * Snapshots of a process, which is locked, backed up, restored and unlocked. While the process is locked, calls
- * that create or launch something wait. A real runtime moves data to the host and back. In the simulator the
- * data stays where it is, because all memory is host memory.
+ * Snapshots of a process. A client locks, backs up, restores and unlocks the process. While the process is
+ * locked, calls that create or launch something wait. A real runtime moves the data of the devices to the host
+ * and back. The simulator moves no data, because all memory is host memory.
  */
 #include <unistd.h>
 
@@ -101,7 +101,7 @@ aclError do_aclrtSnapShotProcessUnlock(int pid, void *reserve) {
     return rc;
 }
 
-/* Changes from one state to the next, with the callbacks before and after. */
+/* Changes the state from `from` to `to`, and calls the callbacks before and after the change. */
 static aclError move(state_t from, state_t to, aclrtSnapShotStage before, aclError refusal) {
     sim_lock();
     aclError rc = atomic_load(&state) == from ? tell(before) : error_set(refusal, "state");

@@ -123,7 +123,7 @@ aclError do_aclprofMarkEx(const char *msg, size_t msgLen, aclrtStream stream) {
     return rc;
 }
 
-/* Returns the same number for the same text, and in practice different numbers for different texts (FNV-1a). */
+/* Returns a hash of the text (FNV-1a). */
 uint64_t do_aclprofStr2Id(const char *message) {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (; message != NULL && *message != '\0'; message++) {

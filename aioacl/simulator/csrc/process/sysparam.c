@@ -11,7 +11,7 @@ aclError do_aclrtGetRunMode(aclrtRunMode *runMode) {
     return ACL_SUCCESS;
 }
 
-/* Only the option for determinism has a third level. */
+/* Only the option for determinism accepts the value 2. */
 static bool option_value_valid(aclSysParamOpt opt, int64_t value) {
     return value >= 0 && value <= ((int)opt == ACL_OPT_DETERMINISTIC ? 2 : 1);
 }

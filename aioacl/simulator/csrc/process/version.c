@@ -59,7 +59,7 @@ aclError do_aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion 
     return ACL_SUCCESS;
 }
 
-/* Returns the version of the interface, from the headers of master. */
+/* Returns the version of the interface in the headers of master. */
 aclError do_aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion) {
     if (majorVersion == NULL || minorVersion == NULL || patchVersion == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "version");
@@ -74,7 +74,7 @@ const char *do_aclrtGetSocName(void) {
     return SOC_NAME;
 }
 
-/* This chip has every attribute. */
+/* This chip has every attribute that is defined. */
 static const aclCannAttr attributes[] = {ACL_CANN_ATTR_INF_NAN, ACL_CANN_ATTR_BF16, ACL_CANN_ATTR_JIT_COMPILE};
 
 aclError do_aclGetCannAttributeList(const aclCannAttr **cannAttrList, size_t *num) {

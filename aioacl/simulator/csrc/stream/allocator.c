@@ -80,7 +80,7 @@ void allocator_forget(const stream_t *stream) {
     }
 }
 
-/* Only the default stream needs a context to be found. */
+/* Needs a context only to find the default stream. */
 static aclError find_stream(aclrtStream handle, stream_t **stream) {
     context_t *context = handle == NULL ? context_need() : NULL;
     return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);

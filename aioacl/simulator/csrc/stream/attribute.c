@@ -80,7 +80,7 @@ aclError do_aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
     return rc;
 }
 
-/* Only the default stream needs a context here. */
+/* The call needs a context only for the default stream. */
 aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
     if (streamId == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "streamId");

@@ -94,13 +94,13 @@ static aclError subscribe(stream_t *stream, uint64_t thread) {
     return ACL_SUCCESS;
 }
 
-/* Only the default stream needs a context to be found. */
+/* Needs a context only to find the default stream. */
 static aclError find_stream(aclrtStream handle, stream_t **stream) {
     context_t *context = handle == NULL ? context_need() : NULL;
     return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
 }
 
-/* Checks whether the stream accepts callbacks before it checks the caller's context. */
+/* Finds a stream that accepts callbacks, and then the caller's context. */
 static aclError find_reporting(aclrtStream handle, stream_t **stream, context_t **context) {
     aclError rc = find_stream(handle, stream);
     if (rc == ACL_SUCCESS && (*stream)->host_functions) {
@@ -142,8 +142,8 @@ aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
     return rc;
 }
 
-/* Runs the callbacks that have been reported so far. Callbacks that are reported during the run are left for
- * the next call. */
+/* Runs the callbacks that have been reported so far. Callbacks that are reported while this function runs are
+ * left for the next call. */
 static void run_reported(report_group_t *group) {
     job_t *last = group->queue.last;
     job_t *job = NULL;

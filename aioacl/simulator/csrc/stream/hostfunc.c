@@ -1,4 +1,4 @@
-/* Host functions: one hidden thread per context runs them. */
+/* Host functions. Each context has one hidden thread, which runs the host functions of its streams. */
 #include <stdlib.h>
 
 #include "sim.h"

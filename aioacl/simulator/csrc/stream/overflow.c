@@ -1,6 +1,6 @@
 /*
- * Overflow of floating-point work. No task of a simulated device can overflow, so the status is 64 bytes of
- * zero. A read of the status is a task that writes these bytes. A reset of the status has no effect.
+ * The overflow status of floating-point work. No task of a simulated device can overflow, so the status is 64
+ * bytes of zero. A read of the status is a task that writes these bytes. A reset of the status has no effect.
  */
 #include "sim.h"
 

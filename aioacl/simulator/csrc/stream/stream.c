@@ -5,7 +5,7 @@
 
 enum { FLAG_DEVICE_USE_ONLY = 0x20, PRIORITY_LEAST = 7 };
 
-/* Rings are large, so freed rings are reused, the newest ring first. */
+/* Rings are large, so freed rings are reused. The ring that was freed last is reused first. */
 typedef union ring {
     union ring *next;
     task_t tasks[SIM_RING];
@@ -194,8 +194,8 @@ static aclError wait_empty(stream_t *stream, bool force) {
     return stream->object.state == OBJECT_LIVE ? ACL_SUCCESS : error_set(RT_CONTEXT_NULL, "stream");
 }
 
-/* Takes and releases the stream lock before it waits for the work, and takes it again to end the stream. The
- * lock is not held during the wait. */
+/* Takes and releases the stream lock before the wait for the stream's work, and takes the lock again to end the
+ * stream. The lock is not held during the wait. */
 static aclError destroy_live(stream_t *stream, bool force) {
     context_t *context = stream->context;
     usage_destroy(stream);

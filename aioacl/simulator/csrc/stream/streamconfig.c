@@ -65,7 +65,7 @@ aclError do_aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStream
     return rc;
 }
 
-/* A client's work area is for models. Simulated streams need none. */
+/* Ignores the work area of the configuration: a work area is for models, and simulated streams need none. */
 aclError do_aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle) {
     if (stream == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "stream");

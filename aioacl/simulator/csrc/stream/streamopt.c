@@ -24,7 +24,7 @@ static aclError check_null(aclrtStreamAttr attribute) {
                                                                : ACL_SUCCESS;
 }
 
-/* The handle is checked before the attribute, and both before the caller's context. */
+/* Checks the handle, then the attribute. The caller's context is checked after both. */
 static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
     if (handle != NULL && object_find(KIND_STREAM, handle) == NULL) {
         return usage_bad_handle(KIND_STREAM, handle);
@@ -36,7 +36,7 @@ static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
     return handle == NULL ? check_null(attribute) : ACL_SUCCESS;
 }
 
-/* error_set or error_quiet: the function that keeps the error if the mode cannot be changed. */
+/* error_set or error_quiet: the function that reports that the mode cannot be changed. */
 typedef aclError (*refuse_t)(aclError code, const char *what);
 
 /* The call checks the owner of the stream only if it changes the mode. */
@@ -58,7 +58,7 @@ static aclError set_failure_mode(stream_t *stream, uint64_t mode, refuse_t refus
     return ACL_SUCCESS;
 }
 
-/* Checks the value of a switch, before the context is checked. */
+/* Checks the value of a switch. Called before the check of the context. */
 static aclError check_value(aclrtStreamAttr attribute, const aclrtStreamAttrValue *value) {
     bool refused = (attribute == ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK && value->overflowSwitch > 1) ||
                    (attribute == ACL_STREAM_ATTR_CACHE_OP_INFO && value->cacheOpInfoSwitch > 1);

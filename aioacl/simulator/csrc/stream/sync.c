@@ -1,4 +1,4 @@
-/* Waiting for streams and devices, and aborting. */
+/* Waits for streams and devices, and aborts of streams. */
 #include "work.h"
 
 static aclError take_error(stream_t *stream) {
@@ -154,7 +154,7 @@ void stream_wake_all(stream_t *stream, aclError rc) {
     wait_finish_all(&stream->room, rc);
 }
 
-/* Waiters, and a SynchronizeDevice that holds the stream lock, leave as soon as the abort is announced. */
+/* Calls that wait for the stream return at once, and so does a SynchronizeDevice that holds the stream lock. */
 void stream_announce_abort(stream_t *stream, aclError code) {
     stream->aborting = true;
     stream_wake_all(stream, code);
