@@ -1,17 +1,17 @@
 /*
- * Awaits on an asyncio loop, with no Python code of aioacl in an await that succeeds.
+ * Awaits on an asyncio loop. An await that succeeds runs no Python code of aioacl.
  *
  * `Awaitable` is the base of Ticket, Event and Stream. On a thread that runs an asyncio loop, its `__await__`
- * returns a new `Await`; elsewhere it calls `_await_in_python`. The first step of an Await asks the engine for
- * the outcome of its position. If the outcome is not known, the same call begins a wait under a key, and the
- * task is suspended on a future of its loop. `Awaits` is the base of AsyncioPort. It takes the loop's
- * completions from the engine and sets the futures.
+ * returns a new `Await`. On any other thread it calls `_await_in_python`. The first step of an Await asks the
+ * engine for the outcome of the position. If the outcome is not known, this step begins a wait under a key, and
+ * suspends the task on a future of the loop. `Awaits` is the base of AsyncioPort. It takes the loop's
+ * completions from the engine and sets the results of the futures.
  *
- * The key is the address of the Await with the highest bit set. No address of a process has that bit, and
- * neither have the keys of waits that Python code began, which are passed on to Python in the dict `_came`. The
- * engine publishes a completion only to the port of the wait, and only the loop's thread takes it. The port
- * refers to each Await whose wait has begun until the completion is taken, also if its task was cancelled. So a
- * key that is taken is always valid.
+ * The key is the address of the Await, with the highest bit set. No address of a process has this bit, and no
+ * key of a wait that Python code began has it. Completions of the latter waits are passed to Python in the dict
+ * `_came`. The engine publishes a completion only to the port of the wait, and only the loop's thread takes the
+ * completion. The port refers to each Await whose wait has begun until its completion is taken, even if the
+ * task was cancelled. So the Await of a key that is taken still exists.
  *
  * The GIL is held everywhere except in the call that may reach ACL. Signal handlers run only within calls of
  * Python code: `call_soon` of the loop, and the code that makes errors.
@@ -31,7 +31,7 @@ typedef struct {
     await_object *first;
     Py_ssize_t outstanding; /* Awaits in the list that begins with `first`; each entry is a reference */
     int quick;              /* awaits of this turn of the loop that did not have to wait */
-    long long quick_us;     /* after so long a row of them gives way */
+    long long quick_us;     /* when such awaits have taken longer than this, the next one gives way */
     int64_t quick_since_us;
 } awaits_object;
 
@@ -50,7 +50,7 @@ struct await_object {
     enum await_state state;
 };
 
-/* The loops that were used last and their ports, by weak references. */
+/* The loops that were used last, and their ports: weak references. */
 static struct {
     PyObject *loop;
     PyObject *port;
@@ -99,8 +99,8 @@ static int in_trio(void) {
     return is_trio;
 }
 
-/* Returns the asyncio loop that runs on this thread, a new reference. Returns NULL without an exception if none
- * runs, or if the thread is in a trio run. */
+/* Returns a new reference to the asyncio loop that runs on this thread. Returns NULL, without an exception, if
+ * no loop runs or if the thread is in a trio run. */
 static PyObject *loop_of_thread(void) {
     if (in_trio() != 0) {
         return NULL;
@@ -132,7 +132,7 @@ static void remember(size_t index, PyObject *loop, PyObject *port) {
     Py_XDECREF(old_port);
 }
 
-/* Returns the port of the loop that runs on this thread, a new reference. */
+/* Returns a new reference to the port of the loop that runs on this thread. */
 static awaits_object *port_of(PyObject *loop) {
     size_t index = ((uintptr_t)loop >> 6) % LOOPS;
     PyObject *port = referent(loops[index].loop) == loop ? referent(loops[index].port) : NULL;
@@ -142,7 +142,7 @@ static awaits_object *port_of(PyObject *loop) {
     }
     port = PyObject_CallNoArgs(current_port);
     if (port != NULL && !PyObject_TypeCheck(port, awaits_type)) {
-        PyErr_SetString(PyExc_RuntimeError, "expected the port of an asyncio loop, got another one");
+        PyErr_SetString(PyExc_RuntimeError, "expected the port of an asyncio loop, got another kind of port");
         Py_CLEAR(port);
     }
     if (port != NULL) {
@@ -177,8 +177,8 @@ static void unlist_await(await_object *self) {
     self->port = NULL;
 }
 
-/* Ends the await for its task. An exception that is set is kept. Returns -1 if a warning was raised as an
- * exception instead. */
+/* Ends the await for its task. Keeps an exception that is set. Returns -1 if a warning was raised as an
+ * exception, which then replaces the exception that was set. */
 static int leave(await_object *self) {
     enum await_state before = self->state;
     self->state = OVER;
@@ -230,7 +230,7 @@ static PySendResult finish(await_object *self, PyObject **sent) {
     return PYGEN_RETURN;
 }
 
-/* Finds the stream and the position that are awaited. */
+/* Finds the stream and the position of the awaited object. */
 static int resolve(await_object *self) {
     if (PyObject_TypeCheck(self->awaited, position_type)) {
         const position_object *ticket = (position_object *)self->awaited;
@@ -262,8 +262,9 @@ static int resolve(await_object *self) {
     return 0;
 }
 
-/* Whether an await that does not have to wait gives way to other tasks: after 64 of them in one turn of the
- * loop, and when they have taken a millisecond. -1 with an exception. */
+/* Whether an await that does not have to wait gives way to other tasks. It does so if it is the 64th such await
+ * of one turn of the loop, or if these awaits have taken more than `quick_us` (a millisecond). Returns -1 with
+ * an exception. */
 static int gives_way(awaits_object *port, PyObject *loop) {
     int64_t now = aio_now_us();
     if (port->quick == 0) {
@@ -299,7 +300,8 @@ static PySendResult done_at_once(await_object *self, awaits_object *port, PyObje
     return PYGEN_NEXT;
 }
 
-/* The wait has begun. If there is no memory for the future, the completion is taken later and ignored. */
+/* Suspends the task, after the wait has begun. If there is no memory for the future, the await fails, and the
+ * completion is later taken and ignored. */
 static PySendResult suspend(await_object *self, PyObject *loop, PyObject **sent) {
     PyObject *future = PyObject_CallMethodObjArgs(loop, names.create_future, NULL);
     if (future == NULL || PyObject_SetAttr(future, names._asyncio_future_blocking, Py_True) < 0) {
@@ -360,7 +362,7 @@ static PySendResult step(PyObject *object, PyObject *Py_UNUSED(value), PyObject 
     await_object *self = (await_object *)object;
     PySendResult outcome = PYGEN_ERROR;
     *sent = NULL;
-    Py_INCREF(object); /* the code that makes an error may drop the last other reference */
+    Py_INCREF(object); /* code that creates an error may drop the last other reference to the Await */
     switch (self->state) {
     case NEW:
         outcome = begin(self, sent);
@@ -404,7 +406,8 @@ static PyObject *await_send(PyObject *self, PyObject *value) {
     return outcome == PYGEN_ERROR ? NULL : sent;
 }
 
-/* Cancellation: the completion is taken later and ignored. */
+/* Raises the exception in the task, for example on a cancellation. If a wait has begun, its completion is later
+ * taken and ignored. */
 static PyObject *await_throw(PyObject *object, PyObject *arguments) {
     PyObject *type, *value = NULL, *traceback = NULL;
     if (!PyArg_ParseTuple(arguments, "O|OO", &type, &value, &traceback)) {
@@ -441,7 +444,7 @@ static int await_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* Not the core: it is needed to count the await out. */
+/* Does not clear `core`, because `leave` needs it. */
 static int await_clear(PyObject *object) {
     await_object *self = (await_object *)object;
     Py_CLEAR(self->awaited);
@@ -449,7 +452,7 @@ static int await_clear(PyObject *object) {
     return 0;
 }
 
-/* `leave` makes no reference to an await, so it may run here. */
+/* `leave` creates no reference to the Await, so it may be called here. */
 static void await_dealloc(PyObject *object) {
     await_object *self = (await_object *)object;
     PyTypeObject *type = Py_TYPE(object);
@@ -528,8 +531,7 @@ PyObject *awaitable_await(PyObject *self) {
 }
 
 static PyType_Slot awaitable_slots[] = {
-    {Py_tp_doc,
-     (void *)"The base of objects that are awaited. Subclasses have `_target` and `_await_in_python`."},
+    {Py_tp_doc, (void *)"The base of awaitable objects. Subclasses have `_target` and `_await_in_python`."},
     {Py_am_await, (void *)awaitable_await},
     {0, NULL},
 };
@@ -542,7 +544,8 @@ static PyType_Spec awaitable_spec = {
 
 /* --- Awaits ---------------------------------------------------------------------------------------------- */
 
-/* The first error of a drain. The completions behind it arrive only once, so they are delivered first. */
+/* The first error of a drain. It is raised only after all other completions were delivered, because each
+ * completion is taken only once. */
 typedef struct {
     PyObject *type, *value, *traceback;
 } first_error;
@@ -555,7 +558,7 @@ static void keep_error(first_error *first) {
     }
 }
 
-/* A task that was cancelled meanwhile has cancelled its future too. */
+/* Wakes the task. If the task was cancelled after the wait began, its future is cancelled and cannot be set. */
 static void wake(await_object *self, first_error *first) {
     PyObject *done = PyObject_CallMethodObjArgs(self->future, names.set_result, Py_None, NULL);
     if (done == NULL && PyErr_ExceptionMatches(invalid_state)) {
@@ -579,7 +582,7 @@ static void complete(uint64_t key, int64_t result, first_error *first) {
     Py_DECREF((PyObject *)self);
 }
 
-/* Hands a completion to Python. The first result under a key counts. */
+/* Passes a completion to Python. If a key has several results, the first result counts. */
 static void pass_on(PyObject *came, uint64_t key, int64_t result, first_error *first) {
     PyObject *number = PyLong_FromUnsignedLongLong(key), *value = PyLong_FromLongLong(result);
     int present = number != NULL && value != NULL ? PyDict_Contains(came, number) : -1;
@@ -606,7 +609,7 @@ static void take_all(awaits_object *self, PyObject *came, first_error *first) {
     }
 }
 
-/* The loop calls this when the descriptor of the port is readable. */
+/* Takes the completions. The loop calls this function when the descriptor of the port is readable. */
 static PyObject *awaits_drain(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     first_error first = {NULL, NULL, NULL};
     PyObject *came = PyObject_GetAttr(object, names._came);
@@ -616,7 +619,7 @@ static PyObject *awaits_drain(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     take_all((awaits_object *)object, came, &first);
     if (PyDict_Size(came) > 0) {
         PyObject *done = PyObject_CallMethodObjArgs(object, names._deliver_came, NULL);
-        if (done == NULL) { /* Ctrl-C has interrupted it, or a delivery has failed: the reader runs once more */
+        if (done == NULL) { /* Ctrl-C or an error in a delivery has interrupted it: the reader runs once more */
             keep_error(&first);
             aio_port_post(((awaits_object *)object)->port, KICK, 0);
         }
@@ -707,7 +710,8 @@ static PyType_Spec awaits_spec = {
 
 /* --- the module ------------------------------------------------------------------------------------------ */
 
-/* aioacl._wait imports this module, so it passes what this module needs of it. */
+/* Stores the objects of aioacl._wait that this module needs. aioacl._wait imports this module, so this module
+ * cannot import aioacl._wait. */
 static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *port, *forked;
     if (!PyArg_ParseTuple(arguments, "OO", &port, &forked)) {

@@ -1,8 +1,7 @@
 /*
- * The Python types beside the engine, which are the bases of Stream, StreamCore, Ticket, Event, the buffers and
- * AsyncioPort. They make an enqueue and an await one call of C each, as long as nothing is unusual. Everything
- * unusual is left to the Python code of the subclasses: refused arguments, errors, leases, trio and plain
- * threads.
+ * The Python types that call the engine. They are the bases of Stream, StreamCore, Ticket, Event, the buffers
+ * and AsyncioPort. In the usual case, an enqueue is one call of C, and so is each step of an await. The Python
+ * code of the subclasses handles all other cases: refused arguments, errors, leases, trio and plain threads.
  *
  * The GIL is held everywhere except in a call that may reach ACL.
  */
@@ -17,7 +16,7 @@
 
 enum memory_kind { NO_MEMORY = 0, DEVICE_MEMORY = 1, PINNED_MEMORY = 2 };
 
-/* The base of Handle. Fields of one kind of handle are 0 in the others. */
+/* The base of Handle. A field that only one kind of handle uses is 0 in all other kinds. */
 typedef struct {
     PyObject_HEAD PyObject *manager;
     PyObject *born, *site; /* where it was made; NULL: not known */
@@ -43,7 +42,7 @@ typedef struct {
     Py_ssize_t in_flight;             /* the length of the list */
     Py_ssize_t most;                  /* above so many entries, an enqueue asks which are done */
     Py_ssize_t awaits;                /* Awaits of the stream that are in progress */
-    char gone;                        /* closed or renewed, and the native stream destroyed */
+    char gone;                        /* the stream was closed or renewed, and the native stream is destroyed */
 } core_object;
 
 /* One record of an event. */
@@ -53,7 +52,7 @@ typedef struct {
     uint64_t position;
 } recorded_object;
 
-/* The references of one piece of work. */
+/* The objects that one piece of work uses, and its position. */
 struct in_flight_object {
     PyObject_HEAD PyObject *core;
     PyObject *buffers; /* a tuple */
@@ -116,7 +115,8 @@ PyObject *attribute_of(const char *module, const char *name);
 void free_object(PyObject *object);
 /* Drops the references of work of the stream that is done. Returns -1 with an exception. */
 int release_done(core_object *core);
-/* The same, above a number of references that grows with the unfinished work; asks the runtime first. */
+/* The same, if the stream has more references than `most`, a limit that grows with the amount of unfinished
+ * work. Queries the runtime first. */
 int release_if_many(core_object *core);
 /* Adds a reference to the list of its stream. */
 void add_reference(core_object *core, in_flight_object *reference);
@@ -124,7 +124,7 @@ void add_reference(core_object *core, in_flight_object *reference);
 int drop_reference(core_object *core, in_flight_object *reference);
 /* `__await__` of Tickets, Events and Streams. */
 PyObject *awaitable_await(PyObject *self);
-/* Each adds the types and functions of a file. Returns -1 with an exception. */
+/* Each of these functions adds the types and functions of one file. Returns -1 with an exception. */
 int add_handles(PyObject *module);
 int add_enqueue(PyObject *module);
 int add_awaits(PyObject *module);

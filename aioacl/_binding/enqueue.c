@@ -1,17 +1,18 @@
 /*
  * Enqueueing with one call of C: the checks, the in-flight references, the engine, and the Ticket or Event.
  *
- * Each function returns None without an effect if anything is unusual: a handle that is closed, stale or of
- * another device, pageable memory, sizes that do not fit, a forked child, or a device that drains, where the
- * holder of a lease may still enqueue. Then the Python code of Stream does the same work step by step, and
- * raises the error. After the engine was called, the result counts, so a failed call is never repeated.
+ * In an unusual case each function returns None and has no effect. Then the Python code of Stream does the same
+ * work step by step, and raises the error if there is one. The unusual cases are: a handle that is closed,
+ * stale or of another device, pageable memory, sizes that do not fit, a forked child, and a device that drains.
+ * (While a device drains, the holder of a lease may still enqueue.) A call that has reached ACL is never
+ * repeated.
  */
 #include "binding.h"
 
 static PyTypeObject *event_type, *ticket_type;
 static PyObject *deferred, *free_deferred;
 
-/* Leaves the work to Python, unless an exception is set. */
+/* Returns None, so that Python does the work, unless an exception is set. */
 static PyObject *unusual(void) {
     if (PyErr_Occurred()) {
         return NULL;
@@ -19,7 +20,7 @@ static PyObject *unusual(void) {
     Py_RETURN_NONE;
 }
 
-/* Returns the handle if it may be used as it is, else NULL without an exception. */
+/* Returns the object if it is a handle that is neither closed nor stale, else NULL without an exception. */
 static handle_object *usable(PyObject *object) {
     handle_object *self = (handle_object *)object;
     if (!PyObject_TypeCheck(object, handle_type) || self->closed) {
@@ -40,7 +41,7 @@ static handle_object *usable_buffer(PyObject *object, const handle_object *strea
     return self != NULL && self->kind != NO_MEMORY && self->device == stream->device ? self : NULL;
 }
 
-/* The number of bytes for the argument `nbytes`; 0 if it is unusual. */
+/* Returns the number of bytes for the argument `nbytes`; 0 if Python must check the argument. */
 static size_t size_of(PyObject *nbytes, const handle_object *source, const handle_object *target) {
     Py_ssize_t size = source->size;
     if (nbytes != Py_None) {
@@ -50,7 +51,7 @@ static size_t size_of(PyObject *nbytes, const handle_object *source, const handl
     return size > 0 && size <= source->size && size <= target->size ? (size_t)size : 0;
 }
 
-/* 1: it refers to the buffer from now on. 0: the buffer is closed. -1: with an exception. */
+/* Adds the reference to the buffer. Returns 1, or 0 if the buffer is closed, or -1 with an exception. */
 static int use(handle_object *buffer, in_flight_object *reference) {
     if (buffer == NULL) {
         return 1;
@@ -69,8 +70,8 @@ static void forget(core_object *core, in_flight_object *reference) {
     Py_DECREF((PyObject *)reference);
 }
 
-/* Makes the references of work that is about to be enqueued. Returns NULL with an exception, or without one if
- * a buffer was closed by a finalizer that the allocations have run. */
+/* Creates the InFlight object of work that is about to be enqueued. Returns NULL with an exception. Also
+ * returns NULL, without an exception, if a finalizer that ran during an allocation has closed a buffer. */
 static in_flight_object *refer(core_object *core, handle_object *first, handle_object *second, PyObject *held) {
     PyObject *buffers = second  ? PyTuple_Pack(2, first, second)
                         : first ? PyTuple_Pack(1, first)
@@ -108,13 +109,12 @@ static PyObject *new_ticket(core_object *core, uint64_t position, PyObject *call
     return object;
 }
 
-/* Raises the error for a result that is a failure, or returns None: the caller may hold a lease, or the error
- * is that of an event. */
+/* Raises the error for a refusal. But returns None if the caller may hold a lease, or if the failed work is
+ * that of an event. Python then repeats the call or raises the error. */
 static PyObject *raise_refusal(const handle_object *stream, core_object *core, aio_result result,
                                PyObject *call) {
     int32_t code = aio_code(result);
-    if (code == AIO_DRAINING_NOW ||
-        code == AIO_EVENT_FAILED) { /* ACL was not called; Python repeats the call or raises */
+    if (code == AIO_DRAINING_NOW || code == AIO_EVENT_FAILED) { /* ACL was not called */
         Py_RETURN_NONE;
     }
     PyObject *number = PyLong_FromLong(code);
@@ -129,7 +129,8 @@ static PyObject *raise_refusal(const handle_object *stream, core_object *core, a
     return NULL;
 }
 
-/* The position is known. Buffers that were closed during the call are freed later, by the maintenance thread.
+/* Stores the position of enqueued work. The maintenance thread later frees the buffers that were closed during
+ * the call.
  */
 static int place(in_flight_object *reference, uint64_t position) {
     reference->position = position;
@@ -208,7 +209,7 @@ static PyObject *enqueue_fill(PyObject *Py_UNUSED(module), PyObject *const *argu
 
 /* --- events ---------------------------------------------------------------------------------------------- */
 
-/* A new Event of the stream's device. It is what Event.__init__ makes. */
+/* Returns a new Event of the stream's device, in the same state as after Event.__init__. */
 static handle_object *new_event(const handle_object *stream) {
     handle_object *event = (handle_object *)PyType_GenericAlloc(event_type, 0);
     if (event != NULL) {
@@ -221,7 +222,7 @@ static handle_object *new_event(const handle_object *stream) {
     return event;
 }
 
-/* Takes the reference to the native event. */
+/* Takes ownership of the reference to the native event. */
 static PyObject *new_record(core_object *core, aio_event *native, uint64_t position) {
     PyObject *object = PyType_GenericAlloc(recorded_type, 0);
     if (object == NULL) {
@@ -236,7 +237,7 @@ static PyObject *new_record(core_object *core, aio_event *native, uint64_t posit
     return object;
 }
 
-/* An event that another thread has closed meanwhile has no record. */
+/* Sets the newest record of the event, unless another thread has closed the event meanwhile. */
 static void set_version(handle_object *event, PyObject *version) {
     PyObject *old = event->version;
     if (event->closed) {

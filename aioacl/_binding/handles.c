@@ -1,9 +1,10 @@
 /*
  * Handle, StreamCore's base, tickets, and the in-flight references of work.
  *
- * An InFlight object refers to the buffers that a piece of work uses. It is in the list of its stream, and a
- * key in the dict of each buffer, from before the enqueue until the work is known to be done. A change of these
- * is one step that holds the GIL, so it needs no lock; see aioacl/_handles/stream_core.py.
+ * An InFlight object refers to the buffers that a piece of work uses. From before the enqueue until the work is
+ * known to be done, the InFlight object is in the list of its stream, and is a key in the dict of each of
+ * these buffers. Each change of the list or of a dict is one step that holds the GIL, so no lock is needed;
+ * see aioacl/_handles/stream_core.py.
  */
 #include "binding.h"
 
@@ -28,7 +29,8 @@ static PyObject *handle_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments), 
     return object;
 }
 
-/* Returns whether the caller has to free the native object. Only the first call returns True. */
+/* Closes the handle. Returns whether the caller has to free the native object. Only the first call returns
+ * True. */
 static PyObject *handle_claim(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     handle_object *self = (handle_object *)object;
     char owed = self->owed;
@@ -183,14 +185,14 @@ static PyType_Spec in_flight_spec = {
 
 /* --- Core ------------------------------------------------------------------------------------------------ */
 
-/* The C object has a reference of its own to the engine's record, because the garbage collector may clear the
- * attribute of the Python object that owns it while tickets still refer to this object. */
+/* The C object holds its own reference to the engine's stream. The garbage collector may clear the Python
+ * object that also holds one while tickets still refer to this C object. */
 static PyObject *core_attach(PyObject *object, PyObject *address) {
     core_object *self = (core_object *)object;
     void *stream = PyLong_AsVoidPtr(address);
     if (stream == NULL || self->stream != NULL) {
         if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_ValueError, "expected the address of a stream, once");
+            PyErr_SetString(PyExc_ValueError, "expected the address of a stream, and only one call of _attach");
         }
         return NULL;
     }
@@ -200,7 +202,7 @@ static PyObject *core_attach(PyObject *object, PyObject *address) {
     Py_RETURN_NONE;
 }
 
-/* Removes the reference from the dict of each of its buffers. */
+/* Removes the InFlight object from the dict of each of its buffers. */
 static int drop_uses(in_flight_object *reference) {
     Py_ssize_t count = reference->buffers ? PyTuple_Size(reference->buffers) : 0;
     for (Py_ssize_t index = 0; index < count; index++) {
@@ -236,8 +238,8 @@ static void unlist_reference(core_object *core, in_flight_object *reference) {
     core->in_flight--;
 }
 
-/* Nothing runs between the read of the first reference and its removal. Objects are freed after that, and their
- * finalizers may call this function. */
+/* No other code runs between the read of the first reference and its removal from the deque. Objects are freed
+ * only after the removal, because their finalizers may call this function. */
 static int release_up_to(core_object *core, uint64_t position) {
     while (core->first != NULL && core->first->position <= position) {
         in_flight_object *first = core->first;
@@ -500,8 +502,8 @@ static int position_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* No code can await this position any more, so the engine need not record a mark to keep later work from
- * delaying it. */
+/* The ticket is gone, so no code can await this position any more. So the engine need not record a mark for the
+ * position. */
 static int position_clear(PyObject *object) {
     position_object *self = (position_object *)object;
     if (self->core != NULL && !self->twin) {

@@ -1,6 +1,6 @@
 /*
- * The module aioacl._await. It is in the shared object of aioacl._acl, because both use one engine;
- * aioacl/_base/ffi.py loads it from there.
+ * The module aioacl._await. The module is in the shared object of aioacl._acl, because both modules use the
+ * same engine. aioacl/_base/ffi.py loads aioacl._await from this shared object.
  */
 #include "binding.h"
 

@@ -2,8 +2,8 @@
  * Aborts running work. Before a reset by aioacl, all busy streams are aborted in parallel. On a foreign reset,
  * the thread that resets aborts them, one after another.
  *
- * The engine handles a foreign reset in the runtime's device-state callback, on the thread that resets, before
- * the tear-down. The callback takes no lock that a thread inside C may hold.
+ * The engine handles a foreign reset in the runtime's device-state callback. The callback runs on the thread
+ * that resets, before the tear-down. It takes no lock that a thread inside C may hold.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@ static bool unfinished(const aio_stream *stream) {
     return atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
 
-/* Shared by the aborting threads and the thread that waits for them. The last of these threads frees it. */
+/* An abort of several streams. The aborting threads and the thread that waits for them share this record, and
+ * the last of these threads frees it. */
 typedef struct {
     atomic_int references;
     atomic_int next;
@@ -74,7 +75,7 @@ static void *abort_some(void *argument) {
     aio_pass pass = aio_make_pass(job->device, 0, 0);
     aio_helper_begin(job->device, AIO_FN_aclrtStreamAbort);
     aio_outside_begin();
-    bool leaving = atomic_load(&aio_exiting); /* count first, then read the flag, as in the gate */
+    bool leaving = atomic_load(&aio_exiting); /* first count, then read the flag, as in the gate */
     int before = aio_calling(AIO_FN_aclrtSetCurrentContext);
     if (!leaving) {
         aio_acl.aclrtSetCurrentContext(job->context);
@@ -172,8 +173,8 @@ static uint64_t shut_word(uint64_t word, uint32_t generation) {
     return kept | ((uint64_t)(generation & 0xfffff) << 36) | ((uint64_t)AIO_FOREIGN << 56);
 }
 
-/* Shuts the gate for a foreign reset. If a call has found this reset before, the generation is already raised.
- * False if the device is not open. */
+/* Shuts the gate for a foreign reset, and raises the generation. If a call has found this reset before, the
+ * generation is already raised. False if the device is closed. */
 static bool shut(struct aio_device *self, uint64_t *before) {
     uint64_t seen = atomic_load(&self->word), next;
     do {
@@ -193,15 +194,15 @@ static uint32_t ended(uint64_t before) {
 
 /* Whether the streams may be aborted now. If aioacl itself resets the device, it has aborted them before, and
  * the runtime may have destroyed them. If a call has found the foreign reset, the streams still exist: the
- * tear-down comes after the callback, and the gate has admitted no call of the new generation. */
+ * tear-down comes after the callback, and the gate has admitted no call since the generation was raised. */
 static bool streams_live(uint64_t word) {
     int state = aio_word_state(word);
     bool open = (state == AIO_OPEN || state == AIO_DRAINING) && !(aio_word_flags(word) & AIO_FOREIGN);
     return open || found(word);
 }
 
-/* The runtime still accepts an abort on the resetting thread. On any other thread the abort fails, because the
- * runtime finds no context. */
+/* Aborts the busy streams of the generation. On the resetting thread the runtime still accepts an abort. On any
+ * other thread the abort would fail, because the runtime finds no context. */
 static void abort_here(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (stream->generation != generation || !unfinished(stream) || !aio_stream_use(stream)) {
@@ -212,8 +213,8 @@ static void abort_here(int device, uint32_t generation) {
     }
 }
 
-/* The resetting thread may have another context, or none. As in the gate, another context is made current again
- * after the aborts. */
+/* Aborts with the device's context current. The resetting thread may have another context, or none. As in the
+ * gate, another context is made current again after the aborts. */
 static void abort_bound(int device, uint32_t generation) {
     void *ours = atomic_load(&aio_devices[device].context), *current = NULL;
     if (aio_acl.aclrtGetCurrentContext(&current) != 0) {
@@ -228,15 +229,15 @@ static void abort_bound(int device, uint32_t generation) {
     }
 }
 
-/* Whether no call that uses the engine's events is inside. Jobs, and calls that make or destroy something
- * else, may be inside: they do not use these events. A thread that waits for an event in C is counted in
- * that event. */
+/* Whether no call that uses the engine's events is inside. Jobs, and calls that make or destroy something else,
+ * may be inside, because they do not use these events. A thread that waits in C for an event may also be
+ * inside: it is counted in `blocked_waiters` of the event. */
 static bool events_are_unused(int device) {
     return aio_gate_wait(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | AIO_BLOCKED_MAY_STAY, 0);
 }
 
-/* The runtime's device-state callback. While a device is opened for the first time, its gate is closed, and
- * this function only counts the reset. The open compares that count, and so notices the reset. */
+/* The runtime's device-state callback. While the device is closed, for example during an open, this function
+ * only counts the reset. An open compares the count before and after, and so notices the reset. */
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;
@@ -272,8 +273,8 @@ static void shut_found(int device, uint32_t generation, uint64_t flags) {
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 
-/* A call of that generation has found that its context does not exist any more: other code has reset the
- * device, or is resetting it. */
+/* Called when a call of the generation has found that its context does not exist any more, because other code
+ * has reset the device or is resetting it. */
 void aio_foreign_found(int device, uint32_t generation) {
     shut_found(device % AIO_DEVICES, generation, (uint64_t)AIO_FOUND << 56);
 }
@@ -284,7 +285,7 @@ uint32_t aio_device_foreign(int device) {
 
 /*
  * The callback raises the count of foreign resets before it shuts the gate. This function reads the gate's word
- * before the count, and swaps the word after it. So the swap never undoes what a later callback has done.
+ * before the count, and swaps the word after it. So the swap never undoes the effect of a later callback.
  */
 void aio_foreign_settle(int device, uint32_t foreign_resets) {
     struct aio_device *self = &aio_devices[device % AIO_DEVICES];
@@ -297,7 +298,7 @@ void aio_foreign_settle(int device, uint32_t foreign_resets) {
     }
     seen = atomic_load(&self->word);
     if (!(aio_word_flags(seen) & AIO_FOREIGN)) {
-        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* the callback reported this reset */
+        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* for the resets reported since */
     }
 }
 

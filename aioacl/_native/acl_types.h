@@ -1,7 +1,7 @@
 /*
  * The types of the ACL C interface that the functions in acl_api.inc use: handles, enumerations, structures,
- * function types. The binding and the simulator share them. These files contain only plain declarations,
- * because cffi reads them too.
+ * function types. The binding and the simulator share these types. This header and the headers that it includes
+ * contain only plain declarations, because cffi reads them too.
  */
 #ifndef AIOACL_ACL_TYPES_H
 #define AIOACL_ACL_TYPES_H

@@ -2,20 +2,21 @@
  * Finds which positions have failed or were dropped, from the callback's reports, the code of a synchronize,
  * and aborts.
  *
- * A report contains the id of its task. It may come before the enqueuer has read that id. Then the stream keeps
- * the lowest id that was reported in this way. The enqueuer compares the kept id with its own after it has
- * counted its entry (aio_failures_counted).
+ * A report contains the id of the failed task. The report may come before the enqueuer has read the id of this
+ * task. Then the stream stores the id in `pending_task`; of several such ids, it stores the lowest. After the
+ * enqueuer has counted its entry, it compares the stored id with the id of the entry (aio_failures_counted).
  */
 #include "internal.h"
 
 enum { NO_ID = -1, DROPPED_AT_MOST = 1 << 20 };
 
-/* Whether the id is not before the failed one. Task ids wrap around, so their difference is compared. */
+/* Whether the task `id` is the task `failed` or a later one. Task ids wrap around, so the sign of their
+ * difference is used. */
 static bool reaches(uint32_t id, uint32_t failed) {
     return (int32_t)(id - failed) >= 0;
 }
 
-/* The first position whose last task is the failed task or a later one; 0 if that entry is not counted yet. */
+/* Returns the position of the entry that contains the task; 0 if this entry is not counted yet. */
 static uint64_t position_of(const aio_stream *stream, uint32_t task) {
     uint64_t tail = atomic_load(&stream->tail), first = atomic_load(&stream->finished) + 1;
     if (!stream->numbered) {
@@ -40,8 +41,8 @@ static bool settle_pending(aio_stream *stream) {
     return true;
 }
 
-/* To be called with the lock held, while no enqueuer is about to count an entry. Then a task that is not
- * counted was enqueued by direct ACL calls, after all counted entries. */
+/* Attributes a pending report. To be called with the lock held, while no enqueuer is about to count an entry.
+ * So a failed task that is not counted was enqueued by direct ACL calls, after all counted entries. */
 static void settle_manual(aio_stream *stream) {
     uint64_t next = atomic_load(&stream->tail) + 1;
     if (!atomic_load(&stream->pending) || settle_pending(stream)) {
@@ -51,7 +52,7 @@ static void settle_manual(aio_stream *stream) {
     aio_failure_record(stream, next, stream->pending_code, NULL);
 }
 
-/* This thread sets `pending` first and then searches the position. The enqueuer counts its entry first and then
+/* This thread first sets `pending` and then searches the position. The enqueuer first counts its entry and then
  * reads `pending`. So one of the two threads finds the position. An enqueuer owns the stream before it calls
  * the runtime, so a task on a stream without an owner was enqueued by direct ACL calls. */
 static void set_pending(aio_stream *stream, const aio_report *report) {
@@ -71,8 +72,8 @@ static bool matches(const aio_stream *stream, const aio_report *report) {
     return stream->generation == report->generation && stream->id == (int32_t)report->stream;
 }
 
-/* Reports come in order. So once work after an abort is done, no later report is about a task that the abort
- * dropped. */
+/* Whether an abort has dropped the task. The reports of a stream come in order. So after work that was enqueued
+ * after the abort is done, no report is about a dropped task. */
 static bool was_dropped(const aio_stream *stream, uint32_t task) {
     bool open = stream->aborted_to && atomic_load(&stream->finished) <= stream->aborted_to;
     return open && stream->aborted_task - task < DROPPED_AT_MOST;
@@ -90,14 +91,15 @@ static void attribute_to(aio_stream *stream, const aio_report *report) {
     }
 }
 
-/* The owner is read first, because an enqueuer counts its entry before it releases the stream. */
+/* Whether the stream may have unfinished work. The owner is read first, because an enqueuer counts its entry
+ * before it releases the stream. */
 static bool may_have_work(const aio_stream *stream) {
     return atomic_load(&stream->owner) == AIO_ENQUEUER ||
            atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
 
-/* The device as a whole has failed, or reports were lost. All work that is not known to be complete counts as
- * failed. After a failure of the device, that work may also never complete. */
+/* Called when the whole device has failed, or when reports were lost. All work that is not known to be complete
+ * counts as failed. After a failure of the device, such work may also never complete. */
 static void fail_device(int device, uint32_t generation, int32_t code) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (stream->generation != generation || !may_have_work(stream)) {
@@ -146,7 +148,7 @@ void aio_failures_resolve(void) {
     aio_failures_unlock();
 }
 
-/* The caller owns the stream. Every entry that it has enqueued is counted. */
+/* Attributes a pending report. The caller owns the stream, and has counted every entry that it has enqueued. */
 void aio_failures_counted(aio_stream *stream) {
     aio_failures_lock();
     settle_manual(stream);
@@ -154,7 +156,7 @@ void aio_failures_counted(aio_stream *stream) {
     aio_failures_unlock();
 }
 
-/* Called after the caller has released the stream. If another thread owns the stream by now, that thread also
+/* Called after the caller has released the stream. If an enqueuer owns the stream by now, this enqueuer also
  * checks `pending` after it has released the stream. */
 void aio_failures_unlocked(aio_stream *stream) {
     aio_failures_lock();
@@ -173,8 +175,8 @@ void aio_stream_number(aio_stream *stream, int32_t id) {
     aio_failures_unlock();
 }
 
-/* Called before the native stream is destroyed. After that, a report with its id is about a newer stream with
- * the same id. */
+/* Called before the native stream is destroyed. After this call, a report with the stream's id is about a newer
+ * stream. */
 void aio_stream_unnumber(aio_stream *stream) {
     aio_failures_settle();
     aio_failures_lock();
@@ -184,8 +186,8 @@ void aio_stream_unnumber(aio_stream *stream) {
 
 static void record_error_all(aio_stream *stream, uint64_t to, int32_t code, const char *text) {
     bool exact = aio_stream_is_exact(stream);
-    /* The runtime keeps one code for each stream. Even if that code is from a reported task, a wait may have
-     * timed out too. */
+    /* The runtime stores one code for each stream. Even if this code is from a reported task, a wait may also
+     * have timed out. */
     uint64_t from = exact ? aio_link_suspect(stream, to) : atomic_load(&stream->confirmed) + 1;
     /* If failed tasks are reported, the code may be from a task after `to`. Such a task was enqueued by direct
      * ACL calls, or during the synchronize. */
@@ -226,8 +228,9 @@ void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char
     aio_failures_unlock();
 }
 
-/* The last position before the abort whose outcome is certain. The abort has dropped the stream's code too. So
- * a finished position that only a synchronize could confirm will never be confirmed. */
+/* Returns the last position whose outcome is certain, of the positions that were finished before the abort. The
+ * abort has also dropped the stream's code. So a finished position that only a synchronize could confirm can no
+ * longer be confirmed. */
 static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
     if (!aio_stream_is_exact(stream)) {
@@ -239,7 +242,8 @@ static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     return suspect ? suspect - 1 : finished;
 }
 
-/* Notes the work that an abort has dropped. No report and no synchronize covers that work. */
+/* Records that an abort has dropped the entries (from, to]. No report and no synchronize shows that this work
+ * was dropped. */
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_failures_settle();
     from = sure_of(stream, from);

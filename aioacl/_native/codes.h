@@ -4,7 +4,7 @@
 
 enum {
     ACL_SUCCESS = 0,
-    /* returned by the ACL layer; never kept as a thread's last error */
+    /* codes that the ACL layer returns; never stored as a thread's last error */
     ACL_INVALID_PARAM = 100000,
     ACL_REPEAT_INITIALIZE = 100002,
     ACL_INVALID_FILE = 100003,
@@ -23,7 +23,7 @@ enum {
     ACL_FEATURE_UNSUPPORTED = 200006,
     ACL_INTERNAL_ERROR = 500000,
     ACL_FAILURE = 500001,
-    /* returned by the runtime layer */
+    /* codes that the runtime layer returns */
     RT_PARAM_INVALID = 107000,
     RT_INVALID_DEVICE = 107001,
     RT_CONTEXT_NULL = 107002,

@@ -1,11 +1,12 @@
 /*
  * Confirms positions by synchronizing, on a thread that may wait.
  *
- * A code that no callback reports is returned once, to the first synchronize that covers it. So at most one
- * thread at a time synchronizes a stream. The call has a time limit. Without a limit, the call may spin for
- * ever on a stream to which other threads enqueue, and could not return when the device is to be reset. One
- * call (a slice) lasts up to a second, because a call that times out is expensive: the runtime makes a hidden
- * stream, and logs. A reset waits until the call has returned; an abort of the stream makes it return at once.
+ * The runtime returns the code of a failure without a report only once: to the first synchronize that covers
+ * the failed work. So at most one thread at a time synchronizes a stream. The call has a time limit, because
+ * without a limit it may spin for ever on a stream to which other threads enqueue, and delay a reset. One call
+ * (a slice) lasts up to a second, because a call that times out is expensive: the runtime makes a hidden
+ * stream, and logs. A reset waits until the call has returned. An abort of the stream makes the call return at
+ * once.
  */
 #include <time.h>
 
@@ -18,8 +19,8 @@ static void nap(void) {
     nanosleep(&time, NULL);
 }
 
-/* Whether the code of a synchronize proves something. If an abort began or was in progress meanwhile, the code
- * proves nothing: the abort itself notes what it drops. */
+/* Whether the code of a synchronize shows the outcome of the work. If an abort began or was in progress during
+ * the synchronize, the code proves nothing. The abort itself records the work that it drops. */
 static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
     if (code == RT_STREAM_SYNC_TIMEOUT || !aio_is_of_task(code)) {
         return false;
@@ -89,8 +90,8 @@ static bool slice(aio_stream *stream) {
     return aio_stream_needs_sync(stream) && aio_stream_sync_once(stream);
 }
 
-/* Bytes of finished downloads are delivered here, because a query that finds such bytes leaves them to the
- * thread that waits. */
+/* Confirms the position, without the streams that it depends on. Also delivers the bytes of finished downloads,
+ * because a caller that only polls leaves this to the thread that waits. */
 static void confirm_alone(aio_stream *stream, uint64_t position, bool aside) {
     (void)aside; /* this thread may wait */
     aio_frame frame;

@@ -1,6 +1,6 @@
-/* Changes of ACL's counts. Each result contains the number of foreign resets that were reported around the
- * change. The result is written to the caller's memory. So it is complete even if an exception interrupts the
- * caller before the caller has received the return value. */
+/* Changes of ACL's counts of sets. Each result contains the number of foreign resets that were reported before
+ * the change took effect. The result is written to the caller's memory. So the result is complete even if an
+ * exception interrupts the caller before it has received a return value. */
 #include "internal.h"
 
 static void change(int device, int function, aclError (*call)(int32_t), aio_counted *made) {
@@ -18,7 +18,7 @@ static void change(int device, int function, aclError (*call)(int32_t), aio_coun
     }
 }
 
-/* Whether the device is set. Also true if the runtime cannot report it. */
+/* Whether the device is set. Also true if the runtime cannot report whether it is set. */
 static bool is_set(int device) {
     int32_t active = 0;
     aio_frame frame;
@@ -31,8 +31,8 @@ static bool is_set(int device) {
     return code != 0 || active != 0;
 }
 
-/* The count of foreign resets is read right after the call. A reset that is reported after this reading came
- * after the call. */
+/* Reads the count of foreign resets right after the call. A foreign reset that is reported later came after the
+ * call. */
 void aio_count_set(int device, aio_counted *made) {
     change(device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice, made);
     uint32_t now = aio_device_foreign(device);

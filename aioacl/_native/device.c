@@ -1,6 +1,6 @@
 /*
- * The functions that concern a device as a whole: its streams, the waits that a reset interrupted, and
- * waking the runtime.
+ * Functions for a whole device: the list of its streams, the waits that a reset interrupted, and waking the
+ * runtime's thread.
  */
 #include <stdlib.h>
 
@@ -37,8 +37,8 @@ int64_t aio_device_waits(int device) {
     return atomic_load(&aio_devices[device].waits);
 }
 
-/* The list is in the order of the streams' numbers. So the next stream can be found even if `previous` has been
- * unlisted meanwhile. */
+/* Returns the stream after `previous`. The list is in the order of the streams' numbers, so the next stream can
+ * be found even if `previous` was unlisted meanwhile. */
 static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
     if (previous && previous->listed) {
         return previous->next;
@@ -83,7 +83,6 @@ int aio_device_busy(int device) {
     return busy;
 }
 
-/* Calls no ACL function, so it works while the gate is shut. */
 int aio_device_unfinished(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int streams = 0;
@@ -111,8 +110,8 @@ static bool may_have_failed(aio_stream *stream) {
     return (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
 }
 
-/* The failed work may be that of another library. But a code that may come from aioacl's work is recorded as a
- * failure of aioacl's work. */
+/* The failed work may be work of another library. But if the code may be from aioacl's work, it is recorded as
+ * a failure of aioacl's work. */
 void aio_device_fail(int device, int32_t code, const char *text) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     aio_failures_settle();
@@ -130,8 +129,8 @@ void aio_device_sync_begin(int device) {
     atomic_fetch_add(&aio_devices[device].syncs, 1);
 }
 
-/* The code that the wait for the device took is attributed by now. So the results of synchronizes during that
- * wait are valid. */
+/* The code of the wait for the device is attributed by now. So synchronizes that returned 0 during this wait
+ * now count. */
 void aio_device_sync_end(int device) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         uint64_t presumed = atomic_load(&stream->presumed);
@@ -148,8 +147,8 @@ uint32_t aio_device_unattributed(int device) {
     return atomic_load(&aio_devices[device].unattributed);
 }
 
-/* If the outcome of the wait was known before the reset, publishes it: the reset has not interrupted this
- * wait. */
+/* If the outcome of the position was known before the reset, the reset has not interrupted the wait: publishes
+ * the outcome. Otherwise returns false. */
 static bool ended_before(aio_token *token) {
     aio_result known = aio_stream_known(token->stream, token->position);
     if (known == aio_failed(AIO_PENDING)) {
@@ -178,8 +177,8 @@ void aio_defer_wait(aio_token *token) {
     }
 }
 
-/* A foreign reset raises the generation before the tear-down, while copies of the older generation are still
- * running. */
+/* Whether the work of the generation can no longer run. A foreign reset raises the generation before the
+ * tear-down, while work of the older generation may still be running. */
 static bool work_is_gone(int device, uint32_t generation) {
     uint64_t word = aio_gate_word(device);
     int state = aio_word_state(word);
@@ -208,7 +207,7 @@ void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy) {
     }
 }
 
-/* Staging memory of a stale stream is freed now, without waiting for the last reference to the stream. */
+/* Frees the staging memory of stale streams now, without waiting for the last references to the streams. */
 static void drop_stale(int device) {
     struct aio_device *self = &aio_devices[device];
     aio_lock_take(&self->lock);
@@ -244,11 +243,11 @@ void aio_device_flush(int device) {
 }
 
 /*
- * After a failure a queue stops until the runtime's own thread handles the failure, and queries do not wake
- * that thread. A query of an event of the older kind wakes it, if the event was recorded right before. The
- * event is recorded on the engine's own stream, so that no user's stream is touched. One wake-up serves all
- * streams of the device. If the recording fails, a synchronize wakes the thread. A synchronize may take a
- * second, so it runs on another thread.
+ * After a failure a queue stops until the runtime's own thread handles the failure. Queries of streams do not
+ * wake that thread. But a query of an event of aclrtCreateEventWithFlag wakes it, if the event was recorded
+ * right before. The event is recorded on a stream of the engine, so the user's streams get no additional task.
+ * One wake-up handles the failures of all streams of the device. If the recording fails, the maintenance thread
+ * wakes the runtime's thread by a synchronize, because a synchronize may take a second.
  */
 void aio_device_nudge(int device) {
     struct aio_device *self = &aio_devices[device];
@@ -329,8 +328,7 @@ int aio_equipped(void) {
     return count;
 }
 
-/* The stream is idle, so destroying it does not wait. On a foreign reset the stream is not destroyed here, but
- * by that reset. */
+/* The stream is idle, so destroying it does not wait. On a foreign reset, the reset destroys the stream. */
 void aio_device_unequip(int device, uint32_t generation, bool foreign) {
     struct aio_device *self = &aio_devices[device];
     unsigned expected = generation;

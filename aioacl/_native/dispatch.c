@@ -1,6 +1,6 @@
 /*
- * The table: one slot for each function of the library, filled by dlsym, and a flag that shows whether the
- * function is present.
+ * The table. It has one slot for each function of the library, which is filled by dlsym, and a flag that shows
+ * whether the library has the function.
  */
 #include <dlfcn.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /*
  * The engine's interface to Python: the gate, streams, completions. This file contains only plain declarations,
- * because cffi reads it without its preprocessor lines. A second extension over the same engine may read it in
- * the same way.
+ * because cffi reads it without its preprocessor lines.
  *
- * No function here is called with the GIL held, and only aio_exporter calls Python. No function on the enqueue
- * or await path sleeps. A "position" is the number of an entry in its stream's queue, counted from 1.
+ * cffi releases the GIL during a call. The functions of aioacl/_binding hold the GIL in calls that neither call
+ * ACL nor wait. Only aio_exporter calls Python. No function on the enqueue or await path sleeps. A "position"
+ * is the number of an entry in its stream's queue, from 1.
  */
 #ifndef AIOACL_ENGINE_H
 #define AIOACL_ENGINE_H
@@ -19,13 +19,13 @@ enum aio_set { AIO_BLOCKED_MAY_STAY = 32 };
 
 enum aio_state { AIO_CLOSED = 0, AIO_OPEN = 1, AIO_DRAINING = 2, AIO_RESETTING = 3, AIO_QUARANTINED = 4 };
 
-/* Flags, which are next to the state in the gate's word. */
+/* Flags in the gate's word. */
 enum aio_flag {
     AIO_FOREIGN = 16, /* a foreign reset has shut the gate, and is not handled yet */
-    AIO_FOUND = 32    /* a call has found that reset, and the state callback has not reported it yet */
+    AIO_FOUND = 32    /* a call has found the foreign reset, and the state callback has not reported it yet */
 };
 
-/* The engine's own codes, far from every code that ACL returns. A code above AIO_LIMIT is an aclError. */
+/* The engine's own codes. ACL returns no code in this range. A code above AIO_LIMIT is an aclError. */
 enum aio_refusal {
     AIO_STALE = -2000000001, /* the handle is of an older generation */
     AIO_RESETTING_NOW = -2000000002,
@@ -42,16 +42,17 @@ enum aio_refusal {
     AIO_WAS_RESET = -2000000013, /* a wait was ended by a reset */
     AIO_NO_MEMORY = -2000000014,
     AIO_NO_THREAD = -2000000015,
-    AIO_STREAM_FAILED = -2000000016, /* a task of the stream, or one that it depends on, has failed */
+    AIO_STREAM_FAILED = -2000000016, /* a task of the stream, or work that it depends on, has failed */
     AIO_EVENT_FAILED = -2000000017,  /* a task before the event has failed */
     AIO_REPORTS_LOST = -2000000018,  /* tasks have failed, and it is not known which */
     AIO_LIMIT = -2000000000          /* codes at or below this one are the engine's own */
 };
 
-/* How waits are done: by one watcher per device, or by one worker thread per wait, which blocks in ACL. */
+/* The strategies for waits. AIO_WATCH: one watcher per device queries. AIO_THREAD: one worker thread per wait
+ * blocks in ACL. */
 enum aio_strategy { AIO_WATCH = 0, AIO_THREAD = 1 };
 
-/* How failed tasks are found. Confirmed: by synchronizing. Exact: the runtime calls a callback for each failed
+/* How failed tasks are found. CONFIRMED: by synchronizing. EXACT: the runtime calls a callback for each failed
  * task. */
 enum aio_detection { AIO_CONFIRMED = 0, AIO_EXACT_ACL = 1, AIO_EXACT_RUNTIME = 2 };
 
@@ -63,7 +64,7 @@ enum aio_kick {
     AIO_KICK_NUDGE = 4,   /* the stream for waking the runtime is missing, or recording on it has failed */
     AIO_KICK_FOREIGN = 8, /* other code has reset the device */
     AIO_KICK_FAULT = 32,  /* a task has failed */
-    AIO_KICK_DONE = 64    /* work that no caller awaits may be done; if so, release what it used */
+    AIO_KICK_DONE = 64    /* work that no caller awaits may be done; its references can then be dropped */
 };
 
 /* The permission of one call to enter the gate: device (bits 20-27), generation (bits 0-19), lease held (bit
@@ -93,13 +94,13 @@ typedef struct {
 } aio_error;
 
 /* library.c: the library. */
-/* Which library may be opened. The check is made on the loaded library, not on its file. */
+/* Which library may be opened. The loaded library is checked, not its file. */
 enum aio_wanted { AIO_WANT_REAL = 0, AIO_WANT_SIMULATOR = 1, AIO_WANT_ANY = 2 };
 /* The state of a companion library. BROKEN: dlopen failed. SIMULATOR: it is the simulator, or depends on it. */
 enum aio_part { AIO_PART_UNUSED = 0, AIO_PART_USED = 1, AIO_PART_BROKEN = 2, AIO_PART_SIMULATOR = 3 };
-/* Opens the library, and then the companions until no function is missing. `companions` is a list of paths,
- * each ended by a NUL, with an empty path at the end. Returns 0, or -1 with the reason in `error`; after -1
- * nothing is open. If a library is open already, it stays open and the result is 0. */
+/* Opens the library, and then its companions in order, until no function is missing. `companions` is a list of
+ * paths, each ended by a NUL, with an empty path at the end. Returns 0, or -1 with the reason in `error`. After
+ * -1 no library is open. If a library was open before the call, it stays open, and the result is 0. */
 int aio_library_open(const char *path, const char *companions, int wanted, int key, char *error, size_t size);
 /* The key that the open library was opened with; -1: none is open. */
 int aio_library_key(void);
@@ -113,14 +114,14 @@ int aio_library_present(char *text, size_t size);
  * because its file may have been replaced since. */
 int aio_library_loaded_simulator(const char *path);
 /* Whether the process got additional rights from its program's file when it began: set-user-id, set-group-id or
- * capabilities. The real and the effective ids may be equal again by now. */
+ * capabilities. Also true if the process has made its real and effective ids equal since. */
 int aio_borrowed_rights(void);
-/* Waits while another thread opens a library. Returns 1 when the opening has ended, or 0 when the time is over.
- * Calls that wait for the lock cannot be interrupted. So callers wait in short turns with this function, and
- * can handle signals in between. */
+/* Waits while another thread opens a library. Returns 1 when the library is open or refused, or 0 when the time
+ * is over. A wait for the lock cannot be interrupted. So callers call this function repeatedly with a short
+ * time-out, and can handle signals between the calls. */
 int aio_library_wait(int64_t timeout_us);
-/* The lock is held around a fork, so that no library is being opened meanwhile. The child cannot unlock the
- * lock, so it renews the lock. */
+/* Python holds the lock around a fork, so that no library is being opened during the fork. The child cannot
+ * unlock the lock, so it initialises the lock again. */
 void aio_library_lock(void);
 void aio_library_unlock(void);
 void aio_library_renew_lock(void);
@@ -130,8 +131,8 @@ int aio_table_size(void);
 const char *aio_table_name(int index);
 const char *aio_table_since(int index);
 int aio_table_kind(int index);
-/* The return type and the parameters as the table has them, for example "aclError" and "(aclrtStream
- * stream)". */
+/* Return the return type and the parameters as they are written in the table, for example "aclError" and
+ * "(aclrtStream stream)". */
 const char *aio_table_returns(int index);
 const char *aio_table_params(int index);
 int aio_table_present(int index);
@@ -141,13 +142,12 @@ int aio_enter(aio_pass pass, int kind, int function);
 void aio_leave(aio_pass pass, int kind);
 /* The runtime's text for the newest failure of this thread, or "". */
 const char *aio_error_text(void);
-/* The function that returned the code, if the code is that of this thread's last failure inside the gate; else
- * -1. */
+/* Returns the function of this thread's last failure inside the gate, if it returned `code`; else -1. */
 int aio_failed_function(int code);
 uint64_t aio_gate_word(int device);
-/* Sets state, flags and generation in one step. Calls that are inside stay counted. Changes that a foreign
- * reset has made to the word meanwhile are kept: the generation is never lowered, and FOREIGN keeps the gate
- * shut until aio_gate_met is called. */
+/* Sets the state and the generation in one step. Calls that are inside stay counted. Changes that a foreign
+ * reset makes to the word at the same time are kept: the generation is never lowered, and FOREIGN keeps the
+ * gate shut until aio_gate_met is called. */
 void aio_gate_set(int device, int state, uint32_t generation);
 /* Whether a foreign reset has shut the gate and is not handled yet. */
 int aio_gate_foreign(int device);
@@ -164,19 +164,19 @@ int aio_gate_wait_others(int device, int64_t timeout_us);
 /* Lists the calls that are inside now: the function, the thread, and for how many microseconds it has been
  * inside. Returns how many calls were written. */
 int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
-/* Counts a thread that works for a reset by aioacl as inside, although the gate is shut. That reset, or a
- * foreign reset, must wait for this thread too. The kind is LIFETIME; aio_leave ends the count. Returns 0, or
+/* Counts a thread that works for a reset by aioacl as inside, although the gate is shut. So this reset, or a
+ * foreign reset, also waits for the thread. The kind is LIFETIME; aio_leave ends the count. Returns 0, or
  * AIO_CROWDED. */
 int aio_helper_count(int device);
 void aio_set_context(int device, void *context);
 /* Makes the device's context current on this thread, for code that calls the runtime directly. */
 int aio_bind_thread(aio_pass pass);
-/* Marks this thread as one of the device's own threads, on which no other code changes the context. */
+/* Marks this thread as a thread of the device. No code outside aioacl changes the context on such a thread. */
 int aio_adopt_thread(aio_pass pass);
 /* While `on` is set, resets by this thread do not count as foreign resets. */
 void aio_own_reset(int on);
-/* Marks this thread as the control thread of that device: its resets do not count as foreign resets, and its
- * calls are listed among those inside. */
+/* Marks this thread as the control thread of the device. Its resets do not count as foreign resets, and its
+ * calls are listed among the calls inside. */
 void aio_control_thread(int device);
 
 /* device.c. */
@@ -185,12 +185,11 @@ void aio_device_stop(int device);
 /* Returns the reasons for which the maintenance thread was woken, and clears them. */
 int aio_device_kicks(int device);
 void aio_device_kick(int device, int reason);
-/* How many waits have not ended, of any generation. */
+/* Returns how many waits, of all generations, have not ended. */
 int64_t aio_device_waits(int device);
-/* How many streams have unfinished work, after one query of each. */
+/* Queries each stream once, and returns how many streams have unfinished work. */
 int aio_device_busy(int device);
-/* How many streams of the present generation have unfinished work, as far as is known; calls no ACL
- * function. */
+/* Returns how many streams of the present generation are not known to be done. Calls no ACL function. */
 int aio_device_unfinished(int device);
 /* Updates the positions of the device's streams by a query of each stream. Returns how many streams are
  * listed. */
@@ -198,27 +197,28 @@ int aio_device_ask_streams(int device);
 /* Aborts every busy stream, in parallel. `out` counts streams: aborted, not supported, failed or out of
  * time. */
 void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]);
-/* Like aio_device_abort, but also aborts the native streams of other code in `named`. The caller keeps these
- * alive until the call returns. */
+/* Like aio_device_abort, but also aborts the native streams in `named`, which other code has created. These
+ * streams must exist until the call returns. */
 void aio_device_abort_named(int device, void *const *named, int count, int64_t timeout_us, int32_t out[3]);
-/* To be called before a wait for the whole device, and after the code of that wait is attributed. The code may
- * be that of any stream. Only one such wait may be in progress at a time. */
+/* To be called before a wait for the whole device, and after the code of this wait was attributed. The wait may
+ * return the code of any stream. Only one such wait may be in progress at a time. */
 void aio_device_sync_begin(int device);
 void aio_device_sync_end(int device);
-/* Records the code of a wait for the whole device on every stream whose work may have failed with that code. */
+/* Records the code of a wait for the whole device as a failure of every stream whose work may have failed with
+ * this code. */
 void aio_device_fail(int device, int32_t code, const char *text);
-/* Takes the next failed task that was not reported to the listeners yet. Returns 0 if there is none. */
+/* Takes the next failure that was not yet reported to the listeners. Returns 0 if there is none. */
 int aio_device_take_failure(int device, aio_error *out);
-/* Notes that from now on a failed task of that generation stops its context. */
+/* From now on, a failed task of the generation stops its context. */
 void aio_device_stops(int device, uint32_t generation);
-/* How many reports since the start were about tasks that aioacl did not enqueue. */
+/* Returns how many reports since the start were about tasks that aioacl did not enqueue. */
 uint32_t aio_device_unattributed(int device);
 /* Wakes the watcher, so that it checks the gate now. */
 void aio_watcher_wake(int device);
 /* Ends the waits that a reset interrupted. To be called when the reset has ended, whether it succeeded or
  * not. */
 void aio_device_flush(int device);
-/* Fills the pool up to `count` spare events.  Returns an aclError. */
+/* Makes events until the pool has `count` events. Returns an aclError. */
 int aio_device_refill(int device, int timing, int count);
 /* Destroys the native events of the present generation, and returns how many it destroyed. To be called when
  * the gate is shut and no call is inside. */
@@ -226,16 +226,16 @@ int aio_device_destroy_events(int device);
 /* Makes the stream and the event with which the watcher wakes the runtime, and wakes the runtime once. Returns
  * an aclError. */
 int aio_device_equip(int device);
-/* How many devices have such a stream and event now. */
+/* Returns how many devices have such a stream and event now. */
 int aio_equipped(void);
-/* How many foreign resets the state callback has reported since the start. */
+/* Returns how many foreign resets the state callback has reported since the start. */
 uint32_t aio_device_foreign(int device);
-/* To be called when a call of that generation has found that other code reset the device. Shuts the gate,
- * unless the gate is shut already. */
+/* To be called when a call of the generation has found that other code reset the device. Shuts the gate, unless
+ * the gate is shut already. */
 void aio_foreign_found(int device, uint32_t generation);
 /* Marks foreign resets as handled. To be called after the device was set and the gate was opened.
- * `foreign_resets` is the number of foreign resets that had been reported when the device was set. If more were
- * reported since, the gate is shut until they are handled too. */
+ * `foreign_resets` is the number of foreign resets that had been reported when the device was set. If more
+ * foreign resets were reported since, shuts the gate until these are handled too. */
 void aio_foreign_settle(int device, uint32_t foreign_resets);
 int aio_watch_foreign(void);
 int64_t aio_threads(void);
@@ -246,11 +246,12 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 typedef struct {
     int32_t returned;
     int32_t code;
-    uint32_t foreign_resets; /* foreign resets reported before the call, or undone by this call */
+    uint32_t foreign_resets; /* foreign resets that were reported before the change took effect */
 } aio_counted;
 
-/* Sets the device. A foreign reset that is reported meanwhile is counted in `foreign_resets` if the device is
- * still set. If the device is not set any more, that reset has undone this set. */
+/* Sets the device. If a foreign reset is reported during the call, and the device is still set after the call,
+ * the reset came before the set and is counted in `foreign_resets`. If the device is not set any more, the
+ * reset has undone this set. */
 void aio_count_set(int device, aio_counted *made);
 /* Resets the device; this does not count as a foreign reset. */
 void aio_count_reset(int device, int force, aio_counted *made);
@@ -268,12 +269,12 @@ int aio_stream_destroy(aio_stream *stream);
 /* Drops the caller's reference to the stream. The memory is freed when the work has ended, and no wait and no
  * other stream refers to it. */
 void aio_stream_drop(aio_stream *stream);
-/* As aclrtStreamGetId; -1: not known. */
+/* Returns the stream's id, as aclrtStreamGetId does; -1: not known. */
 int32_t aio_stream_id(const aio_stream *stream);
 uint64_t aio_stream_tail(const aio_stream *stream);
 uint64_t aio_stream_completed(const aio_stream *stream);
-/* The first position that never completes, because it depends on work that was dropped; UINT64_MAX if there is
- * none. */
+/* Returns the first position that never completes, because it depends on work that was dropped; UINT64_MAX if
+ * there is none. */
 uint64_t aio_stream_stranded(const aio_stream *stream);
 /* Queries the runtime. Returns 1 if the position is done, 0 if it is not, or a code. */
 int aio_stream_query(aio_stream *stream, uint64_t position);
@@ -283,41 +284,40 @@ aio_result aio_stream_poll(aio_stream *stream, uint64_t position);
 /* Synchronizes a failed stream once, if it is idle, to take the runtime's code and text. */
 void aio_stream_take_code(aio_stream *stream);
 
-/* enqueue.c, staged.c. A function that enqueues returns the position of its entry, or aio_failed of a refusal
- * or code. */
+/* enqueue.c, staged.c. A function that enqueues returns the position of its entry, or aio_failed(code) with a
+ * refusal or an aclError. */
 aio_result aio_copy(aio_stream *stream, int held, void *target, size_t room, const void *source, size_t count,
                     int kind);
 aio_result aio_upload(aio_stream *stream, int held, void *target, size_t room, const void *source,
                       size_t count);
 aio_result aio_download(aio_stream *stream, int held, void *target, const void *source, size_t count);
 aio_result aio_fill(aio_stream *stream, int held, void *target, size_t room, int value, size_t count);
-/* Records an event; *event is a new reference to the native event, which marks this point of the stream. */
+/* Records an event. *event is a new reference to the native event that was recorded. */
 aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **event);
-/* `source` recorded the event, at the position `at`. */
+/* Makes the stream wait for the event, which `source` recorded at the position `at`. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at);
 int aio_stream_abort(aio_stream *stream);
 /* To be called after this thread has enqueued on the stream by direct ACL calls. `before` is the id of the
- * thread's last task before those calls. A later entry that submits no task of its own covers the work that was
- * enqueued in this way. */
+ * thread's last task before these calls. A later entry that submits no task covers the work of these calls. */
 void aio_stream_manual(aio_stream *stream, uint32_t before);
-/* The id of the last task that this thread has enqueued. */
+/* Returns the id of the last task that this thread has enqueued. */
 uint32_t aio_last_task(void);
 /* From now on the stream's positions are confirmed by synchronizing, because work was enqueued that may fail
  * without a report. */
 int aio_stream_doubt(aio_stream *stream);
-/* Entries that may still be enqueued before the queue counts as full. */
+/* Returns how many entries can still be enqueued before the queue counts as full. */
 int64_t aio_stream_room(aio_stream *stream);
-/* To be called when the ticket of this position was dropped. Then no mark is recorded for the position, so its
- * completion may be seen only after later work. */
+/* To be called when the ticket of this position was dropped. Then no mark is recorded for the position, and its
+ * completion may be seen only after later work is done. */
 void aio_stream_forget(aio_stream *stream, uint64_t position);
 
 /* outcome.c, failure.c. */
-/* Returns the outcome if it is known already, else AIO_PENDING. Calls no ACL function. */
+/* Returns the outcome of the position if it is known already, else AIO_PENDING. Calls no ACL function. */
 aio_result aio_stream_known(aio_stream *stream, uint64_t position);
 /* Finds the failure of a position, or of work that the position depends on. Returns the failure's code, or 0.
- * If `out` is not NULL, the failure is described there, and counts as collected. */
+ * If `out` is not NULL, stores the failure in `out` and marks it as collected. */
 int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out);
-/* If the stream's own failure is not collected yet, describes it in `out`, marks it as collected and returns 1.
+/* If the stream's own failure is not collected yet, stores it in `out`, marks it as collected and returns 1.
  * Else returns 0. */
 int aio_stream_uncollected(aio_stream *stream, aio_error *out);
 
@@ -327,29 +327,31 @@ void aio_event_drop(aio_event *event);
 aclrtEvent aio_event_handle(const aio_event *event);
 
 /* report.c. */
-/* Registers a callback for reports of failed tasks, in one of the ways in the set `allowed` (of enum
- * aio_detection). Only the first call registers. Returns the way that is used. */
+/* Registers a callback for reports of failed tasks. `allowed` is the set of permitted ways, as the sum of their
+ * values in enum aio_detection. Only the first call registers. Returns the way that is used. */
 int aio_failures_register(int allowed);
-/* Sets whether the chip keeps the order on which the reports depend. If it does not, aioacl does not rely on
- * reports. */
+/* Sets whether the chip keeps the order of memory accesses on which reports depend. If it does not, aioacl does
+ * not use reports. */
 void aio_failures_trust(int trust);
-/* How the callback for reports is registered, and how failed tasks are found (both of enum aio_detection). */
+/* Return how the callback for reports is registered, and how failed tasks are found (both of enum
+ * aio_detection). */
 int aio_failure_reports(void);
 int aio_failure_detection(void);
 
 /* watcher.c, waiters.c. */
-/* Publishes (key, result) to the port when everything up to the position is done. Returns 0, or a refusal. */
+/* Begins a wait, which publishes (key, result) to the port when all work up to the position is done. Returns 0,
+ * or a refusal. */
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key);
 
 /* port.c. */
 /* Returns NULL in a forked child, or if memory or descriptors have run out. */
 aio_port *aio_port_new(void);
 int aio_port_fd(const aio_port *port);
-/* Takes at most `max` completions; call it when the descriptor is readable. */
+/* Takes at most `max` completions. To be called when the descriptor is readable. */
 int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max);
 enum aio_room { AIO_BATCH = 256 };
-/* Completions that were taken from the port and are still to be handed out. If an exception interrupts the
- * caller before it has received the return value, it finds all completions here. */
+/* Completions that were taken from the port and not delivered yet. If an exception interrupts a call before the
+ * caller has received the return value, the completions are still here. */
 typedef struct {
     int32_t count;
     uint64_t keys[AIO_BATCH];
@@ -357,16 +359,15 @@ typedef struct {
 } aio_batch;
 /* Takes as many completions as the batch has room for. Returns how many the batch then contains. */
 int aio_port_fill(aio_port *port, aio_batch *batch);
-/* Posts a completion. Returns 0 or a refusal. A port that its owner has closed is passed as NULL; the refusal
- * is then AIO_NOT_OPEN. */
+/* Posts a completion. Returns 0 or a refusal. If `port` is NULL, because the owner has closed the port, the
+ * refusal is AIO_NOT_OPEN. */
 int aio_port_post(aio_port *port, uint64_t key, int64_t result);
 /* Drops the owner's reference to the port. The descriptor is closed when the last wait has been published. */
 void aio_port_close(aio_port *port);
 int64_t aio_port_in_flight(const aio_port *port);
 
 /* exporter.h. */
-/* Returns a new reference to the Python type that is the base of classes that give access to another object's
- * memory. */
+/* Returns a new reference to a Python type: the base of classes that give access to another object's memory. */
 void *aio_exporter(void);
 
 /* exit.c. */

@@ -1,15 +1,16 @@
 /*
- * Enqueueing. Every function here enters the gate, owns the stream for the call, counts the entry and leaves.
+ * Enqueueing. Each function that enqueues enters the gate, owns the stream during the ACL call, counts the
+ * entry, and leaves the gate.
  *
  * The runtime blocks without limit when a queue is full, and a staged copy needs a free slot of staging memory.
  * So work is refused before the call if the queue is full, if no slot is free, or if the stream has failed. If
- * a ticket refers to the last position, a mark is recorded before the next entry, so that the end of that
- * position can be seen while later work runs.
+ * a ticket refers to the last position, a mark is recorded before the next entry. The mark shows the end of
+ * this position while later work runs.
  *
  * An entry may consist of several tasks of the runtime, or of none. The entry's id is the id of its last task,
  * which the runtime returns to this thread right after the call. After a call that submits nothing, the runtime
  * still returns the id of the task that the thread enqueued before, perhaps on another stream. So after a call
- * that may submit nothing, the id is used only if it has changed.
+ * that may submit nothing, this thread uses the id only if the id has changed.
  */
 #include "internal.h"
 
@@ -23,7 +24,7 @@ static int lock_enqueue(aio_stream *stream) {
         if (atomic_load(&stream->dropped)) {
             return AIO_STALE;
         }
-        /* The owner may be blocked in C. Then a reset must be able to end this wait. */
+        /* The owner may be blocked in C, so a reset must be able to end this wait. */
         uint64_t word = aio_gate_word(stream->device);
         if (turn > 64 && aio_word_generation(word) != stream->generation) {
             return AIO_STALE;
@@ -35,9 +36,9 @@ static int lock_enqueue(aio_stream *stream) {
     }
 }
 
-/* While this thread owned the stream, a report about a task that is not counted may have set `pending`, for
- * this thread to handle. This thread first releases the stream and then reads `pending`. So either the thread
- * that attributes the report sees that the stream has no owner, or this thread sees the report. */
+/* While this thread owned the stream, another thread may have set `pending` for a report about a task that was
+ * not counted. This thread first releases the stream and then reads `pending`. So either the other thread sees
+ * that the stream has no owner, or this thread sees the report. */
 static void unlock_enqueue(aio_stream *stream) {
     atomic_store(&stream->owner, AIO_NOBODY);
     if (atomic_load(&stream->pending)) {
@@ -94,17 +95,16 @@ static void number(aio_stream *stream, uint64_t position, uint32_t id, bool subm
     }
 }
 
-/* While `guarded` is set, the watcher checks the device at intervals. The watcher clears `guarded` before its
- * last check. */
+/* Makes the watcher check the device at intervals. The watcher clears `guarded` before its last check. */
 static void guard(int device) {
     atomic_store(&aio_devices[device].guarded, true);
     aio_watcher_wake(device);
 }
 
-/* An abort that does not own the stream may have dropped the entry: an abort that began after this thread took
- * the stream, or that had not ended at that time. This thread first counts the entry and then reads the number
- * of aborts. So either the abort or this thread notes the entry as dropped. `pending` is also read after the
- * entry is counted. So a report that came before the count is attributed now. */
+/* Counts the entry. An abort that does not own the stream may have dropped the entry: an abort that began after
+ * this thread took the stream, or that had not ended at that time. This thread first counts the entry and then
+ * reads the number of aborts. So either the abort or this thread records that the entry was dropped. `pending`
+ * is also read after the entry is counted. So a report that came before the count is attributed now. */
 static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     number(stream, position, id, submitted);
@@ -158,7 +158,7 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     return 0;
 }
 
-/* It is not an error if a mark cannot be recorded. The wait then lasts until later work is done, too. */
+/* It is not an error if the mark cannot be recorded: a wait then also lasts until later work is done. */
 static void mark(aio_stream *stream) {
     aio_event *event = NULL;
     if (record_owned(stream, false, &event) == 0) {
@@ -181,7 +181,7 @@ static void refuse(aio_stream *stream, aio_frame *frame) {
 }
 
 /* Whether the stream has failed, according to the reports until now. This thread owns the stream, so no
- * enqueuer is about to count an entry. A failed task that is not counted was then enqueued by direct ACL
+ * enqueuer is about to count an entry. So a failed task that is not counted was enqueued by direct ACL
  * calls. */
 static bool has_failed(aio_stream *stream) {
     aio_failures_settle();
@@ -305,7 +305,7 @@ static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *eve
     return aio_failed(code);
 }
 
-/* An event of another device is used inside the gate of that device, too. */
+/* If the event belongs to another device, this thread also enters the gate of that device. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at) {
     aio_pass theirs = aio_make_pass(event->device, event->generation, 0);
     if (event->device == stream->device && event->generation != stream->generation) {
@@ -332,7 +332,7 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     code = record_owned(stream, timing != 0, event);
     aio_result result = code ? aio_failed(code) : (aio_result)(*event)->position;
     unlock_enqueue(stream);
-    /* record_owned has already kept the text on this thread. */
+    /* record_owned has already stored the error text, so the code is not passed. */
     aio_end(&frame, 0);
     return result;
 }
@@ -373,14 +373,15 @@ static bool lock_enqueue_briefly(aio_stream *stream) {
     return false;
 }
 
-/* Whether the code shows that the runtime refused the abort before it changed anything. After any other code,
- * work may have been dropped. */
+/* Whether the code shows that the runtime refused the abort without an effect. After any other code, work may
+ * have been dropped. */
 static bool was_refused(int code) {
     return (code > 0 && code < RT_WAIT_TIMEOUT) || code == RT_FEATURE_NOT_SUPPORT;
 }
 
-/* Work that was done before the abort keeps its own outcome. Work that the abort drops looks complete until the
- * abort is noted. If the abort fails midway, only a query can show when the work has ended. */
+/* Work that was done before the abort keeps its own outcome. Queries report dropped work as complete, so the
+ * abort is counted before the call. If the abort fails after it has dropped work, only a query can show when
+ * the work has ended. */
 static int abort_inside(aio_stream *stream) {
     ask_everything(stream);
     bool owned = lock_enqueue_briefly(stream);
@@ -427,7 +428,7 @@ static void note_manual(aio_stream *stream, uint32_t before) {
     if (!atomic_load(&stream->numbered)) {
         atomic_store(&stream->numbered, atomic_load(&stream->tail) + 1);
     } else if ((now == before && now != next) ||
-               (int32_t)(now - next) < 0) { /* or another thread has enqueued a later task */
+               (int32_t)(now - next) < 0) { /* another thread has enqueued a later task */
         return;
     }
     stream->last_task = now;

@@ -1,13 +1,13 @@
 /*
- * Native events: a pool for each device, so that recording on the enqueue path finds an event ready.
+ * Native events. Each device has a pool of events, so that an enqueue that records an event need not make one.
  *
- * An event returns to the pool when nothing refers to it. When it is recorded again, it marks the new point.
- * Waits that other streams have already queued on the event still wait for the old point.
+ * An event returns to the pool when no reference to it is left. Then it can be recorded again. Waits that other
+ * streams have queued before still wait for the earlier record.
  *
- * All events that were made are in a list, and are destroyed before a reset. The runtime does not free events
- * with their device, and destroying an event after the tear-down is undefined: aclrtDestroyEvent uses the
+ * A list contains all events that were made, and a reset first destroys them. The runtime does not free events
+ * with their device. Destroying an event after the tear-down is undefined, because aclrtDestroyEvent uses the
  * device object that the event was made with. So if a thread still waits for an event in C when the device is
- * reset, that event is abandoned.
+ * reset, the event is abandoned.
  */
 #include <stdlib.h>
 
@@ -100,9 +100,9 @@ static void push_event(struct aio_device *self, aio_event *event) {
     aio_lock_give(&self->lock);
 }
 
-/* Makes an event if the pool is empty. That is cheap, because the runtime allocates no hardware id before the
- * event is recorded. Without an event no mark could be recorded, and a wait would also last until later work is
- * done. */
+/* Takes an event from the pool, or makes an event if the pool is empty. Making an event is cheap, because the
+ * runtime allocates no hardware id before the event is recorded. Without an event no mark could be recorded,
+ * and a wait would also last until later work is done. */
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
     aio_event *event;
@@ -127,7 +127,8 @@ void aio_event_hold(aio_event *event) {
     atomic_fetch_add(&event->references, 1);
 }
 
-/* A native event of an older generation is left to the runtime: a stale handle is never passed to C. */
+/* Drops a reference. A native event of an older generation is abandoned, because a stale handle is never passed
+ * to C. */
 void aio_event_drop(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
     if (atomic_load(&aio_in_child) || atomic_fetch_sub(&event->references, 1) != 1) {
@@ -177,13 +178,13 @@ int aio_device_refill(int device, int timing, int count) {
             push_event(self, event);
         }
     }
-    /* new_event has already kept the text on this thread. */
+    /* new_event has already stored the error text, so the code is not passed. */
     aio_end(&frame, 0);
     return code;
 }
 
-/* Takes a handle out of its event, because the caller destroys the handle. After a failed reset the generation
- * is the same, and the next reset must not find the handle again. */
+/* Takes the handle out of an event of the generation, so that the caller can destroy the handle. After a failed
+ * reset the generation is the same, and the next reset must not find the handle again. */
 static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aio_lock_take(&self->lock);
     aio_event *event = self->events;
@@ -207,7 +208,8 @@ int aio_device_destroy_events_of(int device, uint32_t generation) {
     return destroyed;
 }
 
-/* The gate no longer admits waits, and the waits that are inside leave when their slice is over. */
+/* Waits until no thread waits in C for an event, but at most BLOCKED_US. The gate admits no new waits, and each
+ * wait inside returns at the end of its slice. */
 static void await_blocked_waiters(const struct aio_device *self) {
     struct timespec nap = {0, 200000};
     int64_t end = aio_now_us() + BLOCKED_US;
@@ -217,8 +219,8 @@ static void await_blocked_waiters(const struct aio_device *self) {
 }
 
 /* This thread first counts itself as inside and then reads the generation. A foreign reset first raises the
- * generation and then waits for counted threads. So this thread destroys its events before the tear-down, and
- * the foreign reset's callback destroys the rest. */
+ * generation and then waits for counted threads. So this thread destroys events only before the tear-down, and
+ * the foreign reset's callback destroys the other events. */
 int aio_device_destroy_events(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int destroyed = 0;

@@ -1,9 +1,9 @@
 /*
  * The base of Python classes that give access to memory that another object owns.
  *
- * Before Python 3.12 only types made in C have the buffer protocol. Instances of this type pass each request
- * for a view on to their attribute `_exported`. So a view refers to that object, not to the instance. When the
- * instance is closed, its memory is freed at once, unless a view still exists.
+ * Before Python 3.12, only types made in C support the buffer protocol. An instance of this type passes each
+ * request for a view to the object in its attribute `_exported`. So a view refers to the exported object, not
+ * to the instance. When the instance is closed, its memory is freed at once, unless a view still exists.
  *
  * This header is only for the extension's own source, which includes Python.h.
  */
@@ -18,14 +18,14 @@ static int hand_on(PyObject *self, Py_buffer *view, int flags) {
     return result;
 }
 
-/* Never called, because no view refers to the instance. But without this slot some libraries, for example
- * numpy, keep a reference to the instance instead of a view. */
+/* Never called, because no view refers to the instance. But if this slot were missing, some libraries, for
+ * example numpy, would hold a reference to the instance instead of a view. */
 static void release(PyObject *self, Py_buffer *view) {
     (void)self;
     (void)view;
 }
 
-/* A new reference to the type; NULL if there is no memory for it. cffi releases the GIL around the call. */
+/* Takes the GIL, because cffi releases the GIL during the call. Returns NULL if no memory is left. */
 void *aio_exporter(void) {
     PyType_Slot slots[] = {
         {Py_bf_getbuffer, (void *)hand_on}, {Py_bf_releasebuffer, (void *)release}, {0, NULL}};

@@ -1,20 +1,21 @@
 /*
  * Failures: which positions of which streams they affect.
  *
- * A stream keeps two error records. `own` is the first failure of its own tasks; `inherited` is the first
- * failure that it depends on through aclrtStreamWaitEvent. Each record means that every position from `from` on
- * has failed, because work after a failed task cannot be trusted. An entry that waits for an event is a link to
- * the stream that recorded the event. A failure of that stream is copied along the links, transitively, before
- * any caller can learn that the work after them is complete (aio_failures_settle).
+ * A stream has two error records. `own` stores the first failure of the stream's own tasks. `inherited` stores
+ * the first failure of work on other streams that this stream waits for by aclrtStreamWaitEvent. In both
+ * records, `from` is the first failed position. All later positions count as failed too, because they ran after
+ * a failed task. An entry that waits for an event has a link to the stream that recorded the event (the
+ * source). Failures of sources are copied along the links until no error record changes. This happens before
+ * any caller gets the answer that the work after the links is complete (aio_failures_settle).
  *
- * A position is confirmed when it is known that nothing up to it, and nothing that it depends on, has failed. A
- * confirmed position never fails later. With the runtime's callback, the answer "complete" confirms a position.
- * There is one exception: a wait for an event that exceeds its time limit fails without a callback. So a wait
- * that took longer than the shortest possible limit is confirmed by synchronizing. Without the callback, every
- * position is confirmed by synchronizing.
+ * A position is confirmed when it is known that no work which it covers or depends on has failed. A confirmed
+ * position never fails later. With the runtime's callback, the answer "complete" confirms a position, with one
+ * exception: a wait for an event that exceeds its time limit fails without a callback. So a wait that took
+ * longer than the shortest possible limit is confirmed by synchronizing. Without the callback, every position
+ * is confirmed by synchronizing.
  *
- * One lock guards all links and error records. It is taken before a device's lock and a stream's lock. If the
- * work succeeds, the cost is two loads, and the links of streams that wait for other streams.
+ * One lock guards all links and error records. A thread takes it before a device's lock and a stream's lock. If
+ * no task fails, aio_failures_settle costs two loads. Each wait for another stream also costs a link.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,8 @@ void aio_failures_lock(void) {
     inside = true;
 }
 
-/* Streams whose last reference was dropped under the lock are freed now, because freeing takes the lock. */
+/* Frees the streams whose last reference was dropped under the lock. Freeing a stream takes the lock, so it was
+ * not possible before. */
 void aio_failures_unlock(void) {
     inside = false;
     aio_lock_give(&failures);
@@ -84,7 +86,7 @@ void aio_failure_keep_text(aio_failure *failure, const char *text) {
     }
 }
 
-/* A record is replaced only by an earlier one, and never covers a position that is confirmed. */
+/* An error record is replaced only by a record with an earlier `from`. It never covers a confirmed position. */
 bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_failure *failure) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
     from = from > confirmed ? from : confirmed + 1;
@@ -98,7 +100,7 @@ bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_fa
     return true;
 }
 
-/* Positions from here on never complete, because what they wait for was dropped. */
+/* Positions from `from` on never complete, because work that they wait for was dropped. */
 void aio_failure_strand(aio_stream *stream, uint64_t from) {
     if (from < atomic_load(&stream->stranded)) {
         atomic_store(&stream->stranded, from);

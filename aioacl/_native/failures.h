@@ -1,7 +1,4 @@
-/*
- * Failures: reports of them, links between streams, and error records.  failure.c holds the theory of
- * operation.
- */
+/* Failures: reports, links between streams, and error records. failure.c has the theory of operation. */
 #ifndef AIOACL_FAILURES_H
 #define AIOACL_FAILURES_H
 
@@ -11,7 +8,7 @@
 #include "codes.h"
 #include "engine.h"
 
-/* A task that failed. All streams whose positions failed because of this task share this record. Guarded by the
+/* The failure of a task. The error records of all streams that this failure affects refer to it. Guarded by the
  * lock of failure.c. */
 typedef struct aio_failure {
     struct aio_failure *next; /* in the list of the device's failures that are not reported yet */
@@ -42,14 +39,14 @@ typedef struct aio_link {
     int64_t done_us;  /* when the entry was first seen complete; 0: not yet */
 } aio_link;
 
-/* Whether a code is that of a task. Most codes from 107000 to 107999 are errors of the call that returns them,
- * for example a lost context. */
+/* Whether the code is the failure of a task. Most codes from 107000 to 107999 are errors of the call itself,
+ * for example that the context does not exist. */
 static inline bool aio_is_of_task(int32_t code) {
     return code / 1000 != 107 || code == RT_WAIT_TIMEOUT || code == RT_TASK_TIMEOUT;
 }
 
-/* The lock guards everything below that is not atomic. Streams whose last reference is dropped under the lock
- * are freed when the lock is released. */
+/* The lock guards all data of this header that is not atomic. Streams whose last reference is dropped under the
+ * lock are freed when the lock is released. */
 void aio_failures_lock(void);
 void aio_failures_unlock(void);
 
@@ -57,12 +54,12 @@ void aio_failures_unlock(void);
 aio_failure *aio_failure_new(const aio_stream *stream, uint64_t position, int32_t code);
 void aio_failure_drop(aio_failure *failure);
 void aio_failure_keep_text(aio_failure *failure, const char *text);
-/* Records the failure for positions from `from` on. False if a failure was recorded already for the same or an
- * earlier position. */
+/* Records the failure for the positions from `from` on. False if a failure was recorded already for the same or
+ * an earlier position. */
 bool aio_failure_spoil(aio_stream *stream, aio_spot *spot, uint64_t from, aio_failure *failure);
 /* Records that a task of the stream has failed, and announces it to the listeners. */
 void aio_failure_record(aio_stream *stream, uint64_t from, int32_t code, const char *text);
-/* Positions from here on never complete. */
+/* Records that positions from `from` on never complete. */
 void aio_failure_strand(aio_stream *stream, uint64_t from);
 const aio_spot *aio_failure_spot(const aio_stream *stream, uint64_t position);
 
@@ -82,8 +79,8 @@ bool aio_reports_lost(int device);
 uint64_t aio_reports(void);
 bool aio_reports_wait(void);
 void aio_reports_resolved(uint64_t count);
-/* Attributes the failures that were reported until now. To be called after the runtime's answer "complete" and
- * before anything is concluded from it. */
+/* Attributes the failures that were reported until now. To be called after the runtime's answer "complete",
+ * before the engine uses the answer. */
 void aio_failures_settle(void);
 
 /* attribution.c. */
@@ -94,35 +91,36 @@ void aio_failures_counted(aio_stream *stream);
 void aio_failures_unlocked(aio_stream *stream);
 void aio_stream_number(aio_stream *stream, int32_t id);
 void aio_stream_unnumber(aio_stream *stream);
-/* A synchronize that covers everything up to the position has returned this code. */
+/* Records the code of a synchronize that covers the positions up to `to`. */
 void aio_stream_synced(aio_stream *stream, uint64_t to, int32_t code, const char *text);
-/* A wait for the whole device has returned this code, which may be a failure of this stream. */
+/* Records the code of a wait for the whole device, which may be a failure of this stream. */
 void aio_stream_share(aio_stream *stream, int32_t code, const char *text);
 void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char *text);
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to);
 
 /* link.c. */
-/* Adds a link for the entry that the owner is about to enqueue: it waits for the position `at` of the source,
- * or may fail without a report if the source is NULL. */
+/* Adds a link for the next entry of the stream. The entry waits for the position `at` of the source. If the
+ * source is NULL, the entry may fail without a report. */
 int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at);
 void aio_link_remove(aio_stream *stream);
 void aio_link_check(aio_stream *stream);
 void aio_links_free(aio_link *link);
-/* Whether an entry of the stream that is not known to have failed waits for work whose outcome is unknown. */
+/* Whether the outcome of some work that the stream waits for is unknown. False if the entry that waits for this
+ * work is known to have failed. */
 bool aio_links_are_open(aio_stream *stream);
 /* Frees the links of the entries (from, to]. */
 void aio_links_cut(aio_stream *stream, uint64_t from, uint64_t to);
-/* Frees all links. To be called when no caller can query any more what the stream depends on. */
+/* Frees all links. To be called when no caller can query the stream any more. */
 void aio_links_release(aio_stream *stream);
 void aio_stream_confirm(aio_stream *stream, uint64_t finished);
 bool aio_stream_needs_sync(aio_stream *stream);
-/* Calls the function for each unconfirmed position that this position depends on. Stops after a call that does
- * not confirm its position. */
+/* Calls the function for each unconfirmed position that this position depends on, on other streams. Stops after
+ * a call that has not confirmed its position. */
 typedef void (*aio_confirm)(aio_stream *stream, uint64_t position, bool aside);
 void aio_links_follow(aio_stream *stream, uint64_t position, aio_confirm confirm, bool aside);
 void aio_failures_after_reset(void);
-/* Both are called with the lock held. aio_link_suspect returns the first wait up to the position that may have
- * timed out, or 0. */
+/* Both functions are called with the lock held. aio_link_suspect returns the position of the first wait, up to
+ * `to`, that may have timed out; 0 if there is none. */
 void aio_failures_propagate(void);
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to);
 

@@ -4,7 +4,7 @@
  *   bits 56-63 state and flags | 36-55 generation | 24-35 enqueueing | 12-23 waiting | 0-11 lifetime
  *
  * A call enters by a compare-and-swap, not by an addition that is undone on refusal. So a refused call is never
- * counted. A drain never waits for a refused call, and a full counter cannot overflow into the next counter.
+ * counted, a drain never waits for a refused call, and a full counter cannot overflow into the next counter.
  */
 #include <string.h>
 
@@ -121,7 +121,8 @@ static int set_context(aio_thread *thread, void *context) {
     return aio_acl.aclrtSetCurrentContext(context);
 }
 
-/* Each ACL call is recorded while it runs. A call that has failed stays recorded for aio_end. */
+/* Makes the device's context current. Each ACL call is recorded while it runs. A call that has failed stays
+ * recorded for aio_end. */
 static int bind_context(aio_frame *frame, int function) {
     struct aio_device *device = &aio_devices[aio_pass_device(frame->pass)];
     void *ours = atomic_load_explicit(&device->context, memory_order_acquire);
@@ -133,11 +134,11 @@ static int bind_context(aio_frame *frame, int function) {
     }
     call(thread, AIO_FN_aclrtGetCurrentContext);
     if (aio_acl.aclrtGetCurrentContext(&current) != 0) {
-        current = NULL; /* a thread without a context; the call has left an error text, see below */
+        current = NULL; /* the thread has no context; the call has set an error text, which is cleared below */
     }
     int code = current == ours ? 0 : set_context(thread, ours);
     if (code == 0 && !current) {
-        aio_keep_text(); /* this clears the error text, which is not from the caller's function */
+        aio_keep_text(); /* clears the error text of aclrtGetCurrentContext */
     }
     if (code == 0 && current != ours) {
         frame->foreign = current;
@@ -187,8 +188,8 @@ void aio_end(aio_frame *frame, int code) {
     aio_count_out(frame->pass, frame->kind);
 }
 
-/* The runtime's pointer is valid until the thread's next call, and reading clears the text. So the text is
- * copied at once. */
+/* Copies the runtime's error text. The runtime's pointer is valid only until the thread's next call, and the
+ * call clears the text. */
 void aio_keep_text(void) {
     aio_thread *thread = aio_self();
     int before = aio_calling(AIO_FN_aclGetRecentErrMsg);
@@ -215,8 +216,8 @@ void aio_outside_end(int code) {
     atomic_fetch_sub(&aio_outside, 1);
 }
 
-/* The call is not counted, because a foreign reset waits for counted calls, and a set or reset by aioacl waits
- * for the foreign reset. */
+/* Records a call without counting it. A foreign reset waits for counted calls, and a set or reset by aioacl
+ * waits for the foreign reset. So a counted set or reset would never end. */
 void aio_free_begin(aio_frame *frame, int function) {
     aio_outside_begin();
     frame->thread = aio_self();
@@ -237,7 +238,7 @@ void aio_free_end(const aio_frame *frame, int code) {
     aio_outside_end(0);
 }
 
-/* A user's job on the device's executor counts as inside for as long as it runs. */
+/* Enters the gate for a user's job on the device's executor. The job counts as inside until it ends. */
 int aio_enter(aio_pass pass, int kind, int function) {
     aio_frame frame = {.pass = pass, .kind = kind};
     int code = aio_count_in(pass, kind);
@@ -304,7 +305,7 @@ uint64_t aio_gate_word(int device) {
     return atomic_load(&aio_devices[device % AIO_DEVICES].word);
 }
 
-/* After the caller read the word, a foreign reset may have shut the gate and raised the generation. Both
+/* Returns the new word. A foreign reset may have shut the gate and raised the generation before this call. Both
  * changes are kept. */
 static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
     uint32_t ahead = (aio_word_generation(seen) - generation) & GENERATION_MASK;
@@ -372,7 +373,8 @@ int aio_gate_wait(int device, int kinds, int64_t timeout_us) {
     return wait_until_empty(device, kinds, 0, timeout_us);
 }
 
-/* The caller may be a user's job that requests a reset. That job is itself inside, so it is not waited for. */
+/* The caller may be a user's job that requests a reset. The job itself is inside, so this function does not
+ * wait for it. */
 int aio_gate_wait_others(int device, int64_t timeout_us) {
     int own = atomic_load(&aio_self()->device) == device;
     return wait_until_empty(device, 1 << AIO_ENQUEUE | 1 << AIO_WAIT | 1 << AIO_LIFETIME, own, timeout_us);

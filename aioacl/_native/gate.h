@@ -9,8 +9,8 @@
 
 #include "engine.h"
 
-/* What one thread does inside C. Records stay in a list for ever. A thread that begins later uses the record of
- * a thread that has ended. */
+/* The record of what one thread does inside C. Records are never freed: a new thread uses the record of a
+ * thread that has ended. */
 typedef struct aio_thread {
     struct aio_thread *next;
     _Atomic bool taken;
@@ -44,7 +44,7 @@ typedef struct {
  * before the tear-down. */
 int aio_device_destroy_events_of(int device, uint32_t generation);
 
-/* Records the function that this thread calls now, inside the gate. Returns the previous function, which must
+/* Records that this thread, inside the gate, now calls the function. Returns the previous function, which must
  * be recorded again after the call. */
 static inline int aio_calling(int function) {
     aio_thread *self = aio_self();
@@ -54,7 +54,7 @@ static inline int aio_calling(int function) {
 
 /* Returns the result that entering the gate would have, without entering it. */
 int aio_gate_check(aio_pass pass, int kind);
-/* The first function counts the call as inside, unless the gate refuses it. The second ends the count. Neither
+/* aio_count_in counts the call as inside, unless the gate refuses it. aio_count_out ends the count. Neither
  * changes the context. */
 int aio_count_in(aio_pass pass, int kind);
 void aio_count_out(aio_pass pass, int kind);
@@ -62,15 +62,16 @@ void aio_count_out(aio_pass pass, int kind);
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function);
 /* Keeps the error text of a failure, makes a foreign context current again, and leaves the gate. */
 void aio_end(aio_frame *frame, int code);
-/* Records which function this thread calls. To be called on the thread that aio_helper_count was called for. */
+/* Records which function this thread calls. To be called on the thread for which aio_helper_count was
+ * called. */
 void aio_helper_begin(int device, int function);
-/* To be called before and after a call that passes no gate. The text of a failure is kept, and the exit handler
- * sees that the call is inside C. */
+/* To be called before and after a call that passes no gate. The exit handler then sees that the call is inside
+ * C, and the error text of a failure is stored. */
 void aio_outside_begin(void);
 void aio_outside_end(int code);
 void aio_keep_text(void);
 /* Like aio_outside_begin and aio_outside_end, for one function. On a control thread the call is also listed
- * among those inside, although it is not counted. */
+ * among the calls inside, although it is not counted. */
 void aio_free_begin(aio_frame *frame, int function);
 void aio_free_end(const aio_frame *frame, int code);
 extern atomic_int aio_outside;

@@ -2,27 +2,29 @@
  * The engine's own structures, and its theory of operation.
  *
  * The gate. Each device has one atomic word: state and flags, generation, and how many calls of each kind are
- * inside C. A call enters by a compare-and-swap that both checks and counts, so nothing can change between the
- * check and the count. Only the lifecycle manager writes the state. On a foreign reset, the device-state
- * callback, or the call that finds the reset, sets FOREIGN and raises the generation.
+ * inside C. A call enters by a compare-and-swap that both checks and counts, so the word cannot change between
+ * the check and the count. Only the lifecycle manager writes the state. On a foreign reset, the device-state
+ * callback sets FOREIGN and raises the generation. If a call finds the reset before the callback runs, this
+ * call does so.
  *
  * A stream has two guards. `owner` is held during ACL calls that enqueue on the stream or destroy it, and while
- * an idle stream is synchronized. An enqueuer spins until it owns the stream, because a call takes
- * microseconds. The watcher tries only once. `lock` guards the lists below. It is held for a few instructions,
- * and never during an ACL call. Positions count queue entries:
+ * an idle stream is synchronized. An enqueuer spins until it owns the stream, because an ACL call takes
+ * microseconds. Other threads try only once, or for a short time. `lock` guards the lists of the stream. It is
+ * held for a few instructions, and never during an ACL call. Positions count queue entries:
  *
  *     completed <= finished <= tail      and      confirmed <= finished
  *     bytes of     device      enqueued           known to have
  *     downloads    is done                        succeeded, or
  *     delivered                                   to have failed
  *
- * A mark is an event recorded on the stream. It shows when everything before it is done, even while later work
+ * A mark is an event recorded on the stream. It shows when all work before it is done, even while later work
  * runs. Without a mark, the end of a position is seen only when the whole stream is idle. So if a ticket refers
  * to the last position, a mark is recorded before more work is enqueued. More marks are recorded at intervals,
- * so that the free room in the queue stays known.
+ * to find out how much room the queue has.
  *
- * A thread takes locks in this order: the gate (the thread is counted in it), `owner`, the lock of failure.c,
- * the device's lock, a stream's lock, the stage's lock. The last three are held for a few instructions only.
+ * A thread takes locks in this order: the gate (in which the thread is counted), `owner`, the lock of
+ * failure.c, the device's lock, a stream's lock, the stage's lock. The last three are held for a few
+ * instructions only.
  */
 #ifndef AIOACL_INTERNAL_H
 #define AIOACL_INTERNAL_H
@@ -71,8 +73,8 @@ static inline void aio_lock_give(aio_lock *lock) {
 
 int64_t aio_now_us(void);
 void aio_pause(unsigned turn);
-/* Sleeps until *word differs from `seen`, a thread calls aio_futex_wake, or the time is over (negative: no
- * limit). */
+/* Sleeps until *word differs from `seen`, a thread calls aio_futex_wake, or `timeout_us` is over (negative: no
+ * limit). May also return earlier. */
 void aio_futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_us);
 void aio_futex_wake(_Atomic uint32_t *word, int count);
 /* Starts a detached thread with every signal blocked. Returns 0, or an errno. */
@@ -95,8 +97,8 @@ struct aio_slots {
 extern struct aio_slots aio_acl;
 extern bool aio_present[AIO_FUNCTIONS];
 extern const char *const aio_function_names[AIO_FUNCTIONS];
-/* Fills the slots that are still empty, so the first library that has a function provides it. Returns how many
- * were filled. */
+/* Fills the slots that are still empty with functions of the library. So the first library that has a function
+ * provides it. Returns how many slots were filled. */
 int aio_table_fill(void *library);
 void aio_table_clear(void);
 
@@ -188,7 +190,7 @@ struct aio_stream {
     aio_staged_copy *staged_copies, **staged_copies_end;
     aio_aborted *aborted; /* newest first */
     int aborted_count;
-    /* Used by the owner only: ids of tasks, see enqueue.c. */
+    /* The ids of tasks, see enqueue.c. Only the owner writes them. */
     _Atomic uint32_t last_task; /* also read by an abort that does not own the stream */
     _Atomic uint64_t numbered;  /* the first position whose id is known; 0: none */
     _Atomic uint32_t ids[AIO_RING];
@@ -213,7 +215,7 @@ struct aio_stream {
     unsigned waits_ended;
 };
 
-/* Whether each failed task of the stream is reported, by a report that can be attributed to the stream. */
+/* Whether each failed task of the stream causes a report that can be attributed to the stream. */
 static inline bool aio_stream_is_exact(const aio_stream *stream) {
     return stream->identified && aio_failure_detection() != AIO_CONFIRMED;
 }
@@ -230,20 +232,20 @@ void aio_stream_unhold(aio_stream *stream);
 void aio_stream_free(aio_stream *stream);
 /* Removes the stream from the device's list if `dropped` is set. */
 void aio_stream_unlist(aio_stream *stream);
-/* enqueue.c: called before and after a call that enqueues. The first function enters the gate and takes the
- * stream, unless it returns a code. The second counts the entry if the code is 0, releases the stream and
+/* enqueue.c: called before and after a call that enqueues. aio_enqueue_begin enters the gate and takes the
+ * stream, unless it returns a code. aio_enqueue_end counts the entry if the code is 0, releases the stream and
  * leaves the gate. */
 int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function);
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
 /* outcome.c */
 void aio_atomic_max(_Atomic uint64_t *value, uint64_t position);
-/* Frees what the stream's lists hold. */
+/* Frees the entries of the stream's lists. */
 void aio_stream_empty(aio_stream *stream);
-/* Removes the stream's staged copies from it and returns them. */
+/* Removes all staged copies from the stream, and returns them. */
 aio_staged_copy *aio_stream_drop_stale(aio_stream *stream);
 void aio_staged_copies_free(int device, aio_staged_copy *staged_copy);
-/* Frees the slots of staged copies: now, if a reset has dropped the copies. Else the copies may still be
- * running, and the slots are freed after the reset that drops them. */
+/* Frees the slots of staged copies. If a reset has dropped the copies, frees the slots now. Otherwise the
+ * copies may still be running, and the slots are freed after the reset that drops the copies. */
 void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy);
 /* Whether a finished download still has to be copied to its target. */
 bool aio_stream_has_bytes(aio_stream *stream);
@@ -253,15 +255,15 @@ bool aio_stream_current(const aio_stream *stream);
 /* The functions from here to aio_stream_sync are for callers that are inside the gate. */
 /* Queries the marks, in order. Returns 0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);
-/* Queries as much as is needed to know the outcome up to the position, without waiting. If `aside` is true, a
- * step that has to wait is started on a thread of its own. Returns 0, or a query's code. */
+/* Finds the outcome up to the position by queries, without waiting. If `aside` is true, a step that has to wait
+ * is started on a separate thread. Returns 0, or a query's code. */
 int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside);
 /* Like aio_stream_advance up to the tail, for a stream that no caller awaits. */
 void aio_stream_look_after(aio_stream *stream);
 /* Returns 1 if the stream is idle, 0 if it is busy, or the code of the query. */
 int aio_stream_idle(aio_stream *stream);
-/* Synchronizes the stream for at most a second. A success covers what was enqueued before the call. False if
- * the call proved nothing. */
+/* Synchronizes the stream for at most a second. A success covers the work that was enqueued before the call.
+ * False if the result of the call proves nothing. */
 bool aio_stream_sync(aio_stream *stream);
 /* Like aio_stream_sync, for a caller outside the gate. False if the gate refuses, or the native stream is
  * destroyed. */
@@ -270,18 +272,19 @@ bool aio_stream_sync_once(aio_stream *stream);
 void aio_stream_confirm_here(aio_stream *stream, uint64_t position);
 /* Delivers finished downloads, and publishes `completed`. */
 void aio_stream_deliver(aio_stream *stream);
-/* Records that the device is done up to the position. Failures that were reported before are attributed
- * first. */
+/* Records that the device is done up to the position. First attributes the failures that were reported until
+ * now. */
 void aio_stream_finish(aio_stream *stream, uint64_t position);
 void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to);
 bool aio_stream_was_aborted(aio_stream *stream, uint64_t position);
-/* A query has failed with this code. Fails all positions that are not confirmed, and ends their waits. */
+/* Called when a query has failed with the code. Fails all positions that are not confirmed, and ends their
+ * waits. */
 void aio_stream_fail_waits(aio_stream *stream, int32_t code);
-/* The first mark at or after the position, with a reference, or NULL. */
+/* Returns a new reference to the first mark at or after the position, or NULL. */
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position);
-/* Records a mark now, unless there is one already at or after the position. */
+/* Records a mark now, unless a mark at or after the position exists. */
 void aio_stream_mark_now(aio_stream *stream, uint64_t position);
-/* True if a wait for the position has ended; *result is then its result. */
+/* Whether a wait for the position has ended; *result is then the result of the wait. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result);
 
 /* Devices. */
@@ -299,7 +302,8 @@ struct aio_device {
     aio_failure *failures;    /* not reported to the listeners yet; under the lock of failure.c */
     _Atomic bool guarded;     /* the watcher checks work that no caller awaits */
     atomic_uint progress;     /* raised when work is found to be done */
-    /* For waking the runtime. The maintenance thread writes these before `equipped`, which is a generation. */
+    /* For waking the runtime's thread. The maintenance thread writes the stream and the event, and then
+     * `equipped`: their generation. */
     atomic_uint equipped;
     aclrtStream nudge_stream;
     aclrtEvent nudge_event;
@@ -325,8 +329,8 @@ struct aio_device {
 extern struct aio_device aio_devices[AIO_DEVICES];
 
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken);
-/* Between these two calls, a reset does not destroy the native event. The first returns NULL if the event is
- * destroyed already. */
+/* Between these two calls, a reset does not destroy the native event. aio_event_enter returns NULL if the event
+ * is destroyed already. */
 aclrtEvent aio_event_enter(aio_event *event);
 void aio_event_leave(aio_event *event);
 /* Ends a wait that a reset has interrupted. The wait is published now if the reset is over, else when the reset
@@ -334,7 +338,7 @@ void aio_event_leave(aio_event *event);
 void aio_defer_wait(aio_token *token);
 void aio_stage_release(int device, void *slot);
 void *aio_stage_take(int device, size_t size);
-/* Returns the stream after `previous` (NULL: the first stream), with a reference. Drops the reference to
+/* Returns a new reference to the stream after `previous` (NULL: to the first stream). Drops the reference to
  * `previous`. */
 aio_stream *aio_device_next(int device, aio_stream *previous);
 
@@ -353,23 +357,23 @@ void aio_watcher_stop(int device);
 void aio_watcher_submit(aio_token *token);
 int aio_waiter_submit(aio_token *token);
 void aio_waiters_stop(int device);
-/* Adds a wait to those of its stream, which are kept in the order of their positions. */
+/* Adds a wait to the waits of its stream, in the order of their positions. */
 void aio_stream_queue(aio_token *token);
 /* Publishes the stream's waits that are over. */
 void aio_stream_publish_ended(aio_stream *stream);
 
-/* Whether work that was enqueued by direct ACL calls may be running, or may have failed without being noticed.
+/* Whether work that was enqueued by direct ACL calls may be running, or may have a failure that was not found.
  */
 static inline bool aio_stream_has_manual(const aio_stream *stream) {
     return atomic_load(&stream->manual_over) != atomic_load(&stream->manual);
 }
-/* Ends the stream's waits as interrupted by a reset. */
+/* Passes the stream's waits to aio_defer_wait, because a reset has interrupted them. */
 void aio_stream_defer_waits(aio_stream *stream);
 /* Wakes the runtime's thread that handles failures, in under 100 us. To be called inside the gate. */
 void aio_device_nudge(int device);
-/* Destroys the stream and the event that wake the runtime, if they are of that generation. */
+/* Destroys the stream and the event that wake the runtime, if they are of the generation `generation`. */
 void aio_device_unequip(int device, uint32_t generation, bool foreign);
-/* Confirms the stream on a thread of its own, which may wait for later work, too. */
+/* Confirms the stream on a separate thread, which may also wait for later work. */
 void aio_stream_confirm_aside(aio_stream *stream);
 
 #endif

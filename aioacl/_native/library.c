@@ -1,7 +1,7 @@
 /*
  * The library. One call opens the ACL library with its companions, or opens nothing. An open library stays
- * open. So an exception between two lines of Python never leaves a library half open, and no signal handler or
- * other thread sees a half-open library. A fork by Python waits until the call has ended.
+ * open. So an exception between two lines of Python never leaves an incomplete set of libraries open, and no
+ * signal handler or other thread sees an incomplete set. A fork by Python waits until the call has ended.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -41,14 +41,14 @@ int aio_library_wait(int64_t timeout_us) {
     return 1;
 }
 
-/* The lock is owned by the parent's thread, whose id the child's thread does not have. So the child cannot
- * unlock it. */
+/* Initialises the lock in a forked child. The parent's thread owns the lock, and the child's thread has another
+ * id. So the child cannot unlock the lock. */
 void aio_library_renew_lock(void) {
     static const pthread_mutex_t fresh = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     memcpy(&lock, &fresh, sizeof lock);
 }
 
-/* dlsym searches the dependencies too, so this is also true for a library that depends on the simulator. */
+/* Whether the library is the simulator, or depends on the simulator: dlsym also searches the dependencies. */
 static bool is_simulator(void *library) {
     return dlsym(library, "aclsim_control_version") != NULL;
 }
@@ -91,7 +91,7 @@ static const char *open_all(const char *path, const char *companions, int wanted
     libraries[library_count++] = library;
     if (is_simulator(library)) {
         if (wanted == AIO_WANT_REAL) {
-            return "it is the simulator, or depends on it, and the simulator is used on request only";
+            return "it is the simulator, or depends on the simulator, which is used on request only";
         }
     } else if (wanted == AIO_WANT_SIMULATOR) {
         return "it is not the simulator";
@@ -147,7 +147,7 @@ int aio_library_is_simulator(void) {
     return aio_library_symbol("aclsim_control_version") != NULL;
 }
 
-/* Whether both symbols exist and come from one file. */
+/* Whether both symbols exist and are in the same file. */
 static bool in_one_file(void *first, void *second) {
     Dl_info one, other;
     return first && second && dladdr(first, &one) && dladdr(second, &other) && one.dli_fbase == other.dli_fbase;
@@ -167,7 +167,7 @@ int aio_borrowed_rights(void) {
     return getauxval(AT_SECURE) != 0;
 }
 
-/* Paths, each ended by a NUL, in the caller's buffer or in memory that grows. */
+/* A list of paths, each ended by a NUL. `text` is the caller's buffer, or memory that grows. */
 struct paths {
     char *text;
     size_t size, used;
@@ -193,7 +193,8 @@ static bool contains(const struct paths *paths, const char *path) {
     return false;
 }
 
-/* The dynamic linker's lock is held here, so only the name is copied. */
+/* Copies the name of a loaded object. The dynamic linker holds its lock during this call, so nothing else may
+ * be done here. */
 static int collect(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     append(data, info->dlpi_name);
@@ -215,8 +216,8 @@ static bool collect_objects(struct paths *objects) {
     return objects->text != NULL;
 }
 
-/* Adds the object that defines aclrtSetDevice for `object`: `object` itself, or an object that it depends
- * on. */
+/* Adds the object that defines aclrtSetDevice for `object`: either `object` itself, or one of its
+ * dependencies. */
 static void append_definer(struct paths *definers, const char *object) {
     void *handle = dlopen(*object ? object : NULL, RTLD_LAZY | RTLD_NOLOAD);
     void *symbol = handle ? dlsym(handle, "aclrtSetDevice") : NULL;

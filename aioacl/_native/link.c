@@ -1,9 +1,10 @@
 /*
  * Links: entries that wait for an event of another stream.
  *
- * A failure is copied along the links, transitively and across devices, before any caller can learn that the
- * work after them is complete. A link is freed when its entry is complete and known to have succeeded. A link
- * keeps the engine's record of the other stream alive, but not its native stream.
+ * A failure is copied along the links, also to streams of other devices, before any caller gets the answer that
+ * the work after the links is complete. A link is freed when its entry is complete and known to have succeeded.
+ * A link holds a reference to the engine's record of the other stream (the source), but the source's native
+ * stream can be destroyed.
  */
 #include <stdlib.h>
 
@@ -16,8 +17,8 @@ static bool is_gone(const aio_stream *source) {
     return aio_word_generation(word) != source->generation || aio_word_state(word) == AIO_CLOSED;
 }
 
-/* Returns a code if the work that the entry waits for was dropped: by an abort, or by a reset before the work
- * was confirmed. Else returns 0. */
+/* Returns a code if an abort has dropped the position, or if a reset has dropped it before it was confirmed.
+ * Else returns 0. */
 static int32_t dropped_by(aio_stream *source, uint64_t at) {
     if (aio_stream_was_aborted(source, at)) {
         return RT_STREAM_ABORT;
@@ -33,8 +34,8 @@ static bool lose(aio_stream *stream, const aio_link *link, int32_t code) {
     return changed;
 }
 
-/* The order of reports may differ from the order of the work. So the source's record may have moved to an
- * earlier failure since it was copied along this link. */
+/* Copies the source's failure again if it has changed. Reports may come in another order than the work. So the
+ * source's record may have changed to an earlier failure since it was copied along this link. */
 static bool follow(aio_stream *stream, const aio_link *link, aio_failure *failure) {
     aio_spot *copied = &stream->inherited;
     if (copied->from != link->position || copied->failure == failure) {
@@ -74,8 +75,8 @@ static bool inherit_all(aio_stream *stream) {
     return changed;
 }
 
-/* The loop ends, even if links form a cycle. An error record only moves to an earlier position, or follows the
- * record of a source, whose work was enqueued before. */
+/* The loop ends, even if links form a cycle. An error record changes only to an earlier position, or to the
+ * failure of a source's work, which was enqueued earlier. */
 void aio_failures_propagate(void) {
     bool changed = true;
     while (changed) {
@@ -126,7 +127,7 @@ bool aio_links_are_open(aio_stream *stream) {
     }
     aio_failures_lock();
     const aio_link *first = atomic_load(&stream->links);
-    while (first && !first->source) { /* the link of work from direct ACL calls */
+    while (first && !first->source) { /* a link of aio_stream_doubt() */
         first = first->next;
     }
     bool open = first && !aio_failure_spot(stream, first->position);
@@ -142,7 +143,7 @@ void aio_links_release(aio_stream *stream) {
     aio_links_free(links);
 }
 
-/* With the lock held: takes out the links of the entries (from, to]. */
+/* With the lock held: removes the links of the entries (from, to], and returns them. */
 static aio_link *cut_out(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_link *kept = NULL, **kept_end = &kept, *out = NULL, **out_end = &out;
     stream->newest_link = NULL;
@@ -172,7 +173,7 @@ void aio_link_remove(aio_stream *stream) {
     aio_links_cut(stream, atomic_load(&stream->tail), UINT64_MAX);
 }
 
-/* Called after aclrtStreamWaitEvent, because the source may have failed between the check and that call. */
+/* Called after aclrtStreamWaitEvent, because the source may have failed between the check and the call. */
 void aio_link_check(aio_stream *stream) {
     aio_failures_settle();
     aio_failures_lock();
@@ -196,7 +197,7 @@ static bool is_settled(const aio_stream *stream, const aio_link *link, uint64_t 
            cannot_have_timed_out(stream, link);
 }
 
-/* Returns the links that are no longer needed, which the caller frees without the lock. */
+/* Removes the links that are no longer needed, and returns them. The caller frees them without the lock. */
 static aio_link *take_settled(aio_stream *stream, uint64_t finished) {
     aio_link *first = atomic_load(&stream->links), **end = &first, *link = first;
     while (link && is_settled(stream, link, finished)) {
@@ -259,8 +260,8 @@ bool aio_stream_needs_sync(aio_stream *stream) {
     return needs;
 }
 
-/* Returns the first stream that must be confirmed before this position can be confirmed, with a reference; or
- * NULL. *at is the position up to which that stream must be confirmed. */
+/* Returns a new reference to the first stream that must be confirmed before this position can be confirmed, or
+ * NULL. *at is the position up to which the returned stream must be confirmed. */
 static aio_stream *blocker(aio_stream *stream, uint64_t position, uint64_t *at) {
     aio_stream *source = NULL;
     uint64_t last = least(position, atomic_load(&stream->finished));
@@ -282,7 +283,7 @@ static aio_stream *blocker(aio_stream *stream, uint64_t position, uint64_t *at) 
     return source;
 }
 
-/* A stream on the path, and the position up to which it is to be confirmed. */
+/* A step of the path: a stream, and the position up to which it is to be confirmed. */
 typedef struct {
     aio_stream *stream;
     uint64_t at;
@@ -301,8 +302,9 @@ static bool push(step **path, size_t *length, step next) {
 }
 
 /*
- * The loop ends, even if streams wait for each other in turn: each step leads to an earlier time, because an
- * event is recorded before a wait for it. Such streams make long paths, so this is a loop, not a recursion.
+ * The loop ends, even if streams repeatedly wait for each other. Each step leads to work that was enqueued
+ * earlier, because an event is recorded before a wait for it. Such streams make long paths, so this is a loop,
+ * not a recursion.
  */
 void aio_links_follow(aio_stream *stream, uint64_t position, aio_confirm confirm, bool aside) {
     step *path = NULL, here = {stream, position}, next;
@@ -336,7 +338,7 @@ static bool is_too_young(const aio_link *link) {
 }
 
 /* Returns the position of the first wait that may have timed out, or 0. If the callback reports all other
- * failures, then a synchronize that returns the code of no reported task returns the code of such a wait. */
+ * failures, a code that belongs to no reported task is the code of such a wait. */
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     for (const aio_link *link = atomic_load(&stream->links); link && link->position <= to; link = link->next) {
         if (!cannot_have_timed_out(stream, link) && !is_too_young(link)) {
@@ -346,8 +348,8 @@ uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     return 0;
 }
 
-/* With the lock held: if the stream was reset, moves its links to `others`. The caller frees them, because
- * links that form a cycle would keep their streams alive for ever. */
+/* With the lock held: if the stream was reset, removes its links, and returns them together with `others`. The
+ * caller frees the links, because links that form a cycle would keep their streams alive for ever. */
 static aio_link *take_links(aio_stream *stream, aio_link *others) {
     aio_link *first = atomic_load(&stream->links), *last = first;
     if (!first || !is_gone(stream)) {
@@ -362,7 +364,7 @@ static aio_link *take_links(aio_stream *stream, aio_link *others) {
     return first;
 }
 
-/* All work that depends on work which the reset has dropped fails now, on this device and on others. */
+/* Records the failure of all work, on all devices, that depends on work which the reset has dropped. */
 void aio_failures_after_reset(void) {
     aio_link *links = NULL;
     aio_failures_lock();

@@ -1,5 +1,6 @@
 /*
- * How far a stream is, what aborts have dropped, how waits end, and which bytes are still to be delivered.
+ * Which positions of a stream are done or were dropped, which waits have ended, and which bytes are still to be
+ * delivered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +86,8 @@ void aio_stream_finish(aio_stream *stream, uint64_t position) {
     aio_stream_confirm(stream, position);
 }
 
-/* Merges the two oldest ranges, with the positions between them: an additional error is better than a lost one.
+/* Merges the two oldest ranges of dropped positions, and the positions between them, into one range. The
+ * positions between them then count as dropped too: a wrong error is better than a lost error.
  */
 static void merge_oldest(aio_stream *stream) {
     aio_aborted *second = stream->aborted;
@@ -127,8 +129,9 @@ static aio_result outcome(aio_stream *stream, uint64_t position) {
     return code ? aio_failed(code) : (aio_result)position;
 }
 
-/* Whether a wait for the position has ended. A failed position need not be confirmed. A position that is
- * stranded, or whose query has failed, need not be complete. */
+/* Whether a wait for the position has ended. A wait for a failed position ends before the position is
+ * confirmed. A wait for a position that is stranded, or whose query has failed, ends before the position is
+ * complete. */
 bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result) {
     bool done = atomic_load(&stream->completed) >= position;
     bool confirmed = atomic_load(&stream->confirmed) >= position;
@@ -159,7 +162,8 @@ static aio_staged_copy *next_staged_copy(aio_stream *stream) {
     return staged_copy;
 }
 
-/* The slot is released first, so that a thread which sees that a copy is done finds staging memory free. */
+/* The slot is released first. So when a thread sees that the copy is done, its staging memory is already
+ * free. */
 static void pop_staged_copy(aio_stream *stream, aio_staged_copy *staged_copy) {
     aio_stage_release(stream->device, staged_copy->slot);
     aio_lock_take(&stream->lock);
@@ -194,8 +198,9 @@ void aio_stream_deliver(aio_stream *stream) {
     }
 }
 
-/* A caller that polls leaves the copying of downloaded bytes to the watcher. If there are no such bytes, the
- * caller publishes `completed` itself, because this costs nothing. */
+/* Whether bytes of a finished download still have to be copied to their target. A caller that polls leaves this
+ * copy to the watcher. If there are no such bytes, the caller publishes `completed` itself, because this costs
+ * little. */
 bool aio_stream_has_bytes(aio_stream *stream) {
     bool some = false;
     aio_lock_take(&stream->lock);

@@ -1,10 +1,11 @@
 /*
- * A port delivers completions to one event loop or one plain thread. It has a list that any thread may push to,
- * and an eventfd that is written only if the list was empty.
+ * A port delivers completions to one event loop or one plain thread. It has a list to which any thread may
+ * push, and an eventfd. The eventfd is written only if the list was empty.
  *
- * The consumer reads the eventfd BEFORE it takes the list; the other order loses the wake-up of a completion
- * that is pushed in between. The port lives until its owner has closed it and its last wait has been published.
- * If the descriptor were closed earlier, a late completion could write into another file with the same number.
+ * The consumer must read the eventfd before it takes the list. In the other order, the wake-up of a completion
+ * that is pushed in between is lost. The port exists until its owner has closed it and its last wait has been
+ * published. If the descriptor were closed earlier, a late completion could write to another file with the same
+ * descriptor number.
  */
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -78,7 +79,8 @@ void aio_publish(aio_token *token, aio_result result) {
     do {
         token->next = first;
     } while (!atomic_compare_exchange_weak(&port->list, &first, token));
-    /* The consumer owns the token now. This thread's reference still keeps the port alive for the write. */
+    /* The consumer owns the token now. This thread still has a reference to the port, so the port exists during
+     * the write. */
     if (!first) {
         ring(port);
     }
@@ -117,12 +119,12 @@ static aio_token *reverse(aio_token *token) {
 static void refresh(aio_port *port) {
     uint64_t ignored;
     if (read(port->fd, &ignored, sizeof ignored) < 0) {
-        return; /* nothing was announced; a thread that has pushed to the list is about to write */
+        return; /* the eventfd was not written; a thread that has pushed to the list is about to write it */
     }
     if (!port->ready) {
         port->ready = reverse(atomic_exchange(&port->list, NULL));
     } else {
-        ring(port); /* the rest of an earlier batch is handed out first */
+        ring(port); /* the rest of an earlier batch must be taken first */
     }
 }
 

@@ -1,10 +1,10 @@
 /*
  * Reports of failed tasks, from the runtime's callback to the engine.
  *
- * The runtime calls the callback on a thread of its own, with its locks held, while the queue of the failed
- * task is stopped. So the callback only stores its arguments in static memory, raises `reported`, and wakes a
- * watcher; aio_failures_settle attributes the reports later. The runtime resumes the queue after the callback
- * has returned. So if a thread sees that work after the failed task is complete, and then compares the
+ * The runtime calls the callback on one of its threads, with locks of the runtime held, while the queue of the
+ * failed task is stopped. So the callback only stores its arguments in static memory, raises `reported`, and
+ * wakes a watcher. aio_failures_settle attributes the reports later. The runtime resumes the queue after the
+ * callback has returned. So if a thread sees that work after the failed task is complete, and then compares the
  * counters, it sees the report.
  *
  * This also holds on ARM64, where loads may be reordered. The callback's stores come before its fence, and the
@@ -22,8 +22,8 @@
 
 enum { REPORTS = 1024 };
 
-/* The turn of an entry is even while the entry is free, and odd while it contains a report. The turn grows by 2
- * with each lap. */
+/* The ring of reports. The turn of an entry is even while the entry is free, and odd while the entry contains a
+ * report. Each time the ring wraps around, the turns grow by 2. */
 static struct {
     _Atomic uint64_t turn;
     aio_report report;
@@ -80,7 +80,7 @@ static void on_exception(aclrtExceptionInfo *info) {
     report(&got);
 }
 
-/* The head of rtExceptionInfo, the same in every release. */
+/* The first members of rtExceptionInfo, which are the same in every release. */
 struct runtime_exception {
     uint32_t task, stream, thread, device, code;
 };
@@ -99,8 +99,8 @@ static void on_task_fail(struct runtime_exception *info) {
 typedef void (*task_fail_callback)(struct runtime_exception *info);
 typedef int32_t (*register_by_module)(const char *module, task_fail_callback callback);
 
-/* Another runtime may be loaded in the process, so the function must come with the library that aioacl
- * opened. */
+/* Returns the function of the runtime, or NULL. Another runtime may be loaded in the process, so the function
+ * must come with the library that aioacl opened. */
 static register_by_module find_runtime(void) {
     void *symbol = aio_library_symbol("rtRegTaskFailCallbackByModule");
     register_by_module found = NULL;
@@ -112,7 +112,7 @@ static register_by_module find_runtime(void) {
     return found;
 }
 
-/* The name is unique to this copy of the engine. */
+/* Registers under a name that no other copy of the engine in this process uses. */
 static bool register_with_runtime(void) {
     register_by_module found = find_runtime();
     static char name[32];

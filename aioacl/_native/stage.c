@@ -1,9 +1,9 @@
 /*
- * Staging memory: pinned host memory in slots of two sizes. Copies from and to pageable memory go through it,
- * because the runtime would block the caller otherwise.
+ * Staging memory: pinned host memory in slots of two sizes. Copies from and to pageable memory go through
+ * staging memory, because otherwise the runtime would block the caller.
  *
- * Memory is added in chunks, up to a limit for each device, and survives a reset. A free slot's first word
- * links it to the next one.
+ * Memory is added in chunks, up to a limit for each device. It stays valid after a reset. The first word of a
+ * free slot points to the next free slot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void *pop(int device, int large) {
     return slot;
 }
 
-/* The loop ends, because every slot lies in a chunk. */
+/* Returns the chunk that contains the slot. The loop ends, because every slot is in a chunk. */
 static chunk *home_of(int device, const void *slot) {
     const char *at = slot;
     chunk *c = stages[device].chunks;
@@ -65,8 +65,8 @@ static chunk *home_of(int device, const void *slot) {
     return c;
 }
 
-/* Which slots the maintenance thread must make. It makes more before the last slot is taken, because no caller
- * here may wait for that thread. */
+/* Returns which slots the maintenance thread must make. That thread makes slots before the last slot is taken,
+ * because no caller here may wait for it. */
 static int to_make(int device) {
     int kicks = 0;
     if (stages[device].count == CHUNKS) {

@@ -1,6 +1,6 @@
 /*
- * Copies of pageable memory through staging memory. The bytes of an upload are copied at once. The bytes of a
- * download are delivered when its copy is done.
+ * Copies of pageable memory through staging memory. The bytes of an upload are copied to staging memory at
+ * once. The bytes of a download are copied to their target when the copy is done.
  */
 #include <stdlib.h>
 #include <string.h>

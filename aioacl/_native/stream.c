@@ -1,15 +1,16 @@
 /*
- * Streams: making and destroying them, and querying how far they are.
+ * Streams: making, destroying and querying streams.
  *
- * The answer "complete" is believed only after the reports that came before it are attributed
- * (aio_stream_finish). If this does not confirm success, the stream is synchronized: at once if it is idle and
- * no caller can enqueue, else on a separate thread (confirm.c).
+ * The engine uses the answer "complete" only after it has attributed the reports that came before the answer
+ * (aio_stream_finish). If this does not confirm the positions, the stream is synchronized: at once if it is
+ * idle and no caller can enqueue, else on a separate thread (confirm.c).
  */
 #include <stdlib.h>
 
 #include "internal.h"
 
-/* Returns -1 if the runtime has no id for the stream; then its failures are found by synchronizing. */
+/* Returns the stream's id. Returns -1 if the runtime has no id for the stream. Then the stream's failures are
+ * found by synchronizing. */
 static int32_t native_id(const aio_stream *stream) {
     int32_t id = -1;
     aio_frame frame;
@@ -92,16 +93,16 @@ void aio_stream_unuse(aio_stream *stream) {
     atomic_fetch_sub(&stream->callers, 1);
 }
 
-/* A stream stays listed while its work runs, or while it depends on work whose outcome is unknown: a failure of
- * this stream is also a failure of all work that depends on the stream. */
+/* A stream must stay in the list while its work runs, and while it depends on work whose outcome is unknown.
+ * Only a stream in the list inherits failures, and other streams may inherit them from this stream. */
 static bool may_be_unlinked(aio_stream *stream) {
     bool stale = aio_word_generation(aio_gate_word(stream->device)) != stream->generation;
     return stale ||
            (atomic_load(&stream->finished) == atomic_load(&stream->tail) && !aio_links_are_open(stream));
 }
 
-/* The stream's links are freed, because otherwise streams that wait for each other would keep each other alive
- * for ever. */
+/* Removes the stream from the list. Also frees its links, because otherwise streams that wait for each other
+ * would keep each other alive for ever. */
 static void unlist(aio_stream *stream) {
     if (!unlink_stream(stream)) {
         return;
@@ -110,7 +111,7 @@ static void unlist(aio_stream *stream) {
     aio_stream_unhold(stream);
 }
 
-/* A forked child leaves the lists as they were at the fork. */
+/* In a forked child this function does nothing, because the lists may have been in use at the fork. */
 void aio_stream_drop(aio_stream *stream) {
     if (atomic_load(&aio_in_child)) {
         return;
@@ -195,8 +196,8 @@ int aio_stream_idle(aio_stream *stream) {
 
 /*
  * A query that fails ends the waits, because no further query can give an answer. But the device may still be
- * working, so nothing is released: the objects that the work uses are kept until the stream is seen idle, or
- * the device is reset.
+ * working. So the objects that the work uses are kept until a query shows that the stream is idle, or the
+ * device is reset.
  */
 void aio_stream_fail_waits(aio_stream *stream, int32_t code) {
     uint64_t tail = atomic_load(&stream->tail);
@@ -220,8 +221,8 @@ static int ask_stream(aio_stream *stream) {
     return answer == 1 ? 0 : answer;
 }
 
-/* While this thread owns the stream, no other can enqueue. So an idle stream stays idle, and the synchronize
- * returns. */
+/* While this thread owns the stream, no other thread can enqueue. So an idle stream stays idle, and the
+ * synchronize returns. */
 static bool sync_owned(aio_stream *stream) {
     bool done = aio_stream_idle(stream) == 1 && aio_stream_sync(stream);
     give_owner(stream);
@@ -256,8 +257,9 @@ static bool has_mark(aio_stream *stream, uint64_t position) {
     return mark != NULL;
 }
 
-/* The gate has bound this thread to the device's context. If the thread has no context now, other code is
- * resetting the device, and no task has failed. The state callback may report that reset later, or never. */
+/* Whether the code means that other code is resetting the device, so that no task has failed. The gate has
+ * bound this thread to the device's context. If the thread has no context now, the device is being reset. The
+ * state callback may report this reset later, or never. */
 static bool lost_its_context(const aio_stream *stream, int code) {
     void *current = NULL;
     if (code != RT_CONTEXT_NULL || aio_acl.aclrtGetCurrentContext(&current) == 0) {
@@ -268,7 +270,7 @@ static bool lost_its_context(const aio_stream *stream, int code) {
     return true;
 }
 
-/* If a reset or an abort is the reason for a query's code, no task has failed. */
+/* Handles the code of a query. If a reset or an abort is the reason for the code, no task has failed. */
 static int answered(aio_stream *stream, int code) {
     if (code && aio_stream_current(stream) && !lost_its_context(stream, code)) {
         aio_stream_fail_waits(stream, code);
@@ -276,7 +278,7 @@ static int answered(aio_stream *stream, int code) {
     return code;
 }
 
-/* The end of a position without a mark is known only when the whole stream is idle. */
+/* Queries the marks. If no mark covers the position, also queries the whole stream. */
 static int ask(aio_stream *stream, uint64_t position) {
     int code = aio_stream_ask_marks(stream);
     if (code == 0 && atomic_load(&stream->finished) < position && !has_mark(stream, position)) {
@@ -285,7 +287,7 @@ static int ask(aio_stream *stream, uint64_t position) {
     return answered(stream, code);
 }
 
-/* The same with one query, for a caller that does not need to know how far a busy stream is. */
+/* The same with only one query: of the position's mark, or of the stream. */
 static int ask_once(aio_stream *stream, uint64_t position) {
     aio_event *mark = aio_stream_mark_for(stream, position);
     bool done = false;
@@ -301,8 +303,8 @@ static bool is_known(aio_stream *stream, uint64_t position) {
     return atomic_load(&stream->confirmed) >= position || aio_stream_error(stream, position, NULL) != 0;
 }
 
-/* Called after an attempt to confirm the work that the position depends on. That work may have been confirmed
- * after this stream's work was finished, so this stream is confirmed again first. */
+/* Confirms this stream only. Called after an attempt to confirm the work that the stream depends on. This work
+ * may have been confirmed after the stream's own work was finished, so aio_stream_confirm is called again. */
 static void confirm_alone(aio_stream *stream, bool aside) {
     aio_stream_confirm(stream, atomic_load(&stream->finished));
     if (aio_stream_needs_sync(stream) && !sync_idle(stream) && aside) {
@@ -310,7 +312,8 @@ static void confirm_alone(aio_stream *stream, bool aside) {
     }
 }
 
-/* The source may be on another device, whose gate is then entered. */
+/* Queries and confirms a source. The source may be on another device, so this function enters the gate of the
+ * source's device. */
 static void advance_source(aio_stream *source, uint64_t at, bool aside) {
     aio_frame frame;
     if (aio_begin(&frame, aio_stream_pass(source, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery)) {
@@ -335,8 +338,7 @@ int aio_stream_advance(aio_stream *stream, uint64_t position, bool aside) {
     return 0;
 }
 
-/* The second step is needed because a stream that depends on failed work may also have a failed task of its
- * own. */
+/* The synchronize is needed because a stream that depends on failed work may also have a failed task. */
 void aio_stream_look_after(aio_stream *stream) {
     uint64_t tail = atomic_load(&stream->tail);
     aio_stream_advance(stream, tail, false);
@@ -346,8 +348,8 @@ void aio_stream_look_after(aio_stream *stream) {
     aio_stream_deliver(stream);
 }
 
-/* Finds the outcome of all work before the native stream is destroyed. It cannot be found later, because then
- * the stream's id may belong to another stream. False if it cannot be found now. */
+/* Finds the outcome of all work before the native stream is destroyed. The outcome cannot be found later,
+ * because then the stream's id may belong to another stream. False if the outcome cannot be found now. */
 static bool drain_owned(aio_stream *stream) {
     if (!aio_stream_current(stream)) {
         return false;
@@ -357,7 +359,7 @@ static bool drain_owned(aio_stream *stream) {
         return false;
     }
     if (aio_links_are_open(stream) && !atomic_load(&stream->failed)) {
-        return false; /* only a listed stream inherits a failure of work that it depends on */
+        return false; /* only a stream in the list inherits the failures of sources */
     }
     aio_stream_unnumber(stream);
     aio_stream_deliver(stream);
@@ -365,9 +367,9 @@ static bool drain_owned(aio_stream *stream) {
 }
 
 /*
- * On success the owner word stays taken for ever. A thread that waits to enqueue sees that the stream is
- * dropped. A stream whose query fails may be busy. It is not destroyed, because destroying a busy stream never
- * returns. The stream is kept until a reset, and the query's code is returned.
+ * On success `owner` stays taken for ever. A thread that waits to enqueue then reads `dropped`. A stream whose
+ * query fails may be busy, and destroying a busy stream may never return. So such a stream is kept until a
+ * reset, and the query's code is returned.
  */
 static int destroy_owned(aio_stream *stream, bool *busy) {
     int answer = aio_stream_idle(stream);
@@ -399,7 +401,7 @@ int aio_stream_destroy(aio_stream *stream) {
     aio_end(&frame, code > 0 ? code : 0);
     if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail)) {
         aio_stream_mark_now(stream,
-                            atomic_load(&stream->tail) + 1); /* marks the end of work from direct calls */
+                            atomic_load(&stream->tail) + 1); /* marks the end of work of direct ACL calls */
     }
     if (gone && !aio_links_are_open(stream)) {
         unlist(stream);

@@ -1,6 +1,4 @@
-/*
- * Time, spin locks, futexes, threads, and the record that each thread keeps of what it does in C.
- */
+/* Time, spin locks, futexes, threads, and the record of what each thread does in C. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -35,8 +33,8 @@ void aio_pause(unsigned turn) {
 #endif
 }
 
-/* A forked child has no other thread. So no thread releases a lock that was held at the fork, and the lock is
- * not needed. */
+/* A forked child does not wait for the lock. The child has only one thread, so it needs no lock, and no thread
+ * would release a lock that was held at the fork. */
 void aio_lock_take(aio_lock *lock) {
     for (unsigned turn = 0; atomic_flag_test_and_set_explicit(&lock->taken, memory_order_acquire); turn++) {
         if (atomic_load_explicit(&aio_in_child, memory_order_relaxed)) {

@@ -1,10 +1,11 @@
 /*
  * The strategy AIO_THREAD: each wait occupies a worker thread, which blocks in ACL.
  *
- * A worker blocks in aclrtSynchronizeEventWithTimeout, in slices of a second, for an event that is recorded
- * after the position. It never waits for a stream, because such a wait crashes the process if the device is
- * reset meanwhile. If a worker finds work complete, it checks and confirms the work in the same way as the
- * watcher. Idle threads are kept for a second; the device's lock guards their list.
+ * A worker blocks in aclrtSynchronizeEventWithTimeout, in slices of a second, until an event that is recorded
+ * after the position is complete. It never blocks in a wait for a stream, because such a wait crashes the
+ * process if the device is reset meanwhile. If a worker finds that work is complete, it checks and confirms the
+ * work in the same way as the watcher. An idle worker thread ends after a second. The device's lock guards the
+ * list of idle workers.
  */
 #include <stdlib.h>
 
@@ -28,9 +29,10 @@ static int enter_again(aio_pass pass) {
 }
 
 /*
- * A reset does not wait for a blocking wait that cannot be aborted, but it waits for a thread that is admitted
- * here. So the runtime's answer belongs to this generation, and the bytes are delivered before the generation
- * ends. If this function does not return 0, the answer means nothing.
+ * Uses the runtime's answer after a blocking wait. A reset does not wait for a blocking wait that cannot be
+ * aborted, but it waits for a thread that this function has counted. So the runtime's answer belongs to this
+ * generation, and the bytes are delivered before the generation ends. If this function returns a refusal, the
+ * answer was not used.
  */
 static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
     aio_pass pass = aio_stream_pass(stream, 0);
@@ -46,11 +48,12 @@ static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
     return 0;
 }
 
-/* Waits in C. The stream, not the code of the wait, shows whether an abort or a failure ended the wait. */
+/* Waits in C for the mark. If the code of the wait is not 0, later queries of the stream show whether an abort
+ * or a failure ended the wait. */
 static int block_in(aio_stream *stream, aio_event *mark) {
     struct aio_device *device = &aio_devices[stream->device];
     aclrtEvent handle = aio_event_enter(mark);
-    if (!handle) { /* a reset has destroyed the event; the gate refuses at the end */
+    if (!handle) { /* a reset has destroyed the event, so the gate refuses in conclude() */
         return conclude(stream, 0, 0);
     }
     atomic_fetch_add(&device->blocked, 1);
@@ -60,7 +63,7 @@ static int block_in(aio_stream *stream, aio_event *mark) {
     return conclude(stream, mark->position, code);
 }
 
-/* If there is no mark, because the queue or the pool of events is exhausted, the stream is queried instead. */
+/* Queries the stream. Called if there is no mark, because the queue is full or no event could be made. */
 static int look(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 500000};
     aio_stream_advance(stream, position, false);
@@ -79,7 +82,8 @@ static int wait_inside(aio_stream *stream, uint64_t position) {
     return refusal;
 }
 
-/* Returns 0, or why the gate refused: at the beginning, or at the end if the device was reset meanwhile. */
+/* Returns 0 or a refusal. The gate can refuse before the wait, or after the wait if the device was reset
+ * meanwhile. */
 static int wait_once(aio_stream *stream, uint64_t position) {
     aio_frame frame;
     int function = AIO_FN_aclrtSynchronizeEventWithTimeout;
@@ -92,8 +96,8 @@ static int wait_once(aio_stream *stream, uint64_t position) {
     return code;
 }
 
-/* One turn of a wait. If nothing was finished, the thread sleeps for a short time: while an abort is being
- * noted, each wait in C may end at once. */
+/* One turn of a wait. If no position was finished, the thread sleeps for a short time, because each wait in C
+ * may end at once while an abort is in progress. */
 static int step(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 100000};
     uint64_t finished = atomic_load(&stream->finished);
@@ -168,8 +172,8 @@ static void call(worker *self, aio_token *token) {
     aio_futex_wake(&self->called, 1);
 }
 
-/* Waits for a call. False if no call came for a second. A thread that has taken this worker from the list is
- * about to call it. */
+/* Waits for the next wait to serve. False if no wait came for a second, or if the worker must end. If a thread
+ * has taken this worker from the list, it is about to set `called`. */
 static bool await_call(worker *self) {
     put_idle(self);
     if (!atomic_load(&self->called)) {
@@ -210,7 +214,7 @@ static int start_worker(aio_token *token) {
     return AIO_NO_THREAD;
 }
 
-/* If no thread can be started for the wait, the wait ends at once, with the error code as its result. */
+/* If no thread can be started, the wait ends at once, and its result is the error code. */
 int aio_waiter_submit(aio_token *token) {
     worker *self = take_idle(token->stream->device);
     int code = 0;

@@ -1,20 +1,20 @@
 /*
  * The watcher: one thread per device that queries the runtime for all awaits.
  *
- * A blocking wait of the runtime is a busy loop that cannot be stopped. It returns wrong results after a reset
- * and crashes the process at exit, so the watcher never stays in one. Queries never block. The interval between
- * queries is proportional to the age of the wait, so the number of queries grows with the logarithm of the age.
- * If the last waits of a stream took about the same time, the next wait probably takes it too. Then queries are
- * rare until shortly before that time and frequent around it. A wait that ends earlier is noticed after at most
- * half its time more.
+ * A blocking wait of the runtime is a busy loop that cannot be stopped. After a reset it returns wrong results,
+ * and at exit it crashes the process. So the watcher makes no blocking waits, only queries, which never block.
+ * The interval between queries is proportional to the age of the wait, so the number of queries grows with the
+ * logarithm of the age. If the last waits of a stream took about the same time, the next wait probably takes as
+ * long. Then queries are rare until shortly before this time, and frequent around it. If such a wait ends
+ * earlier, the watcher notices this at the latest when the wait's age is 1.5 times its duration.
  *
- * Waits of a stream end in order, so only the first is queried. New waits come in through a lock-free list. All
- * other data in this file is used by the watcher only.
+ * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
+ * lock-free list. All other data in this file is used by the watcher only.
  *
  * After a failure a queue stops until the runtime's own thread handles the failure. Queries do not wake that
- * thread. So while a wait sees no progress, the watcher wakes the runtime, at growing intervals. While there is
- * work that no caller awaits, the watcher checks that work ten times a second, under both strategies, so that
- * its failures are found.
+ * thread. So while the device makes no progress, the watcher wakes the runtime's thread, at growing intervals.
+ * With both strategies, the watcher checks work that no caller awaits ten times a second, to find failures of
+ * this work.
  *
  * One round over the streams enters the gate once. If the gate refuses, the device is being reset or was reset.
  * Then the waits become the device's deferred waits, which end when the reset ends.
@@ -83,7 +83,7 @@ typedef struct {
     int64_t shortest_us, longest_us;
 } waits;
 
-/* Whether the last waits of the stream took about the same time, which is long enough to be worth it. */
+/* Whether the last waits of the stream took about the same time, and at least ALIKE_FROM_US. */
 static bool are_alike(const aio_stream *stream, waits *last) {
     *last = (waits){INT64_MAX, 0};
     for (int i = 0; i < AIO_WAITS_KEPT; i++) {
@@ -154,7 +154,7 @@ static int64_t interval(int64_t age_us) {
     return share < shortest ? shortest : share > longest ? longest : share;
 }
 
-/* The time from a query of a wait of that age to the next query. */
+/* Returns the time from a query of a wait, at the age `age_us`, to the next query. */
 static int64_t pause(const aio_stream *stream, int64_t age_us) {
     int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
     waits last;
@@ -179,7 +179,8 @@ static void ask(aio_stream *stream, int64_t now_us) {
     }
 }
 
-/* A stream is queried early, in this round, if it is due within half of its own interval. */
+/* Whether to query the stream in this round. A stream is also queried if it will be due within half of its
+ * interval. */
 static bool is_due(const aio_stream *stream, int64_t now_us) {
     if (now_us >= stream->due_us) {
         return true;
@@ -221,14 +222,14 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     if (atomic_load(&stream->completed) < tail || aio_stream_has_manual(stream)) {
         return true;
     }
-    /* There may still be a failure that only a synchronize finds. */
+    /* The finished work may have a failure that only a synchronize finds. */
     return atomic_load(&stream->confirmed) < tail && aio_stream_needs_sync(stream);
 }
 
-/* No mark shows the end of work that was enqueued by direct ACL calls. Without reports, only a synchronize
- * finds a failure of such work. Until such a failure cannot be missed any more, `manual_over` is not raised: a
- * wait for the device may take the failure's code, and then records it on the streams that have such work.
- * `manual` is read before the query, because more such work may be enqueued meanwhile. */
+/* Checks work that was enqueued by direct ACL calls. No mark shows the end of such work, and without reports
+ * only a synchronize finds its failures. `manual_over` is raised only when no failure of the work can be
+ * missed. Until then, a wait for the device that takes the failure's code records it on all streams with such
+ * work. `manual` is read before the query, because more such work may be enqueued meanwhile. */
 static void look_at_manual(aio_stream *stream) {
     uint32_t seen = atomic_load(&stream->manual);
     if (!aio_stream_has_manual(stream) || !aio_stream_use(stream)) {
@@ -258,7 +259,8 @@ static void look_after(int device, uint32_t generation) {
     }
 }
 
-/* When work begins, the first check comes one tick later, because most work is awaited or done by then. */
+/* Whether to check work that no caller awaits. The first check is one tick after work was enqueued, because
+ * most work is awaited or done by then. */
 static bool tick_is_due(watcher *self, int64_t now_us) {
     bool guarded = atomic_load(&aio_devices[self->device].guarded);
     if (guarded && !self->guarding) {
@@ -268,8 +270,9 @@ static bool tick_is_due(watcher *self, int64_t now_us) {
     return guarded && now_us >= self->tick_us;
 }
 
-/* This thread clears `guarded` before the last check. An enqueuer first counts its entry and then reads
- * `guarded`. So either the check finds the entry, or the enqueuer sets `guarded` again. */
+/* Checks work that no caller awaits. If no work is left, this thread clears `guarded` and then checks once
+ * more. An enqueuer first counts its entry and then reads `guarded`. So either the last check finds the entry,
+ * or the enqueuer sets `guarded` again. */
 static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     struct aio_device *device = &aio_devices[self->device];
     self->tick_us = now_us + TICK_US;
@@ -344,8 +347,8 @@ static int64_t until_due(const watcher *self) {
 
 /*
  * The watcher sets the word `asleep` before it sleeps, and then reads the list again. A thread that submits a
- * wait and finds the word set clears it and wakes the watcher. The word's value is made from the watcher's
- * epoch. So a watcher that ends late does not clear the word of its successor.
+ * wait, and finds that `asleep` is set, clears `asleep` and wakes the watcher. The value of `asleep` depends on
+ * the watcher's epoch. So a watcher that ends late does not clear the value of its successor.
  */
 static void rest(watcher *self) {
     struct aio_device *device = &aio_devices[self->device];
@@ -429,8 +432,8 @@ static void defer_incoming_waits(int device) {
     }
 }
 
-/* When a watcher ends, it first lowers `watching` and then takes the list once more. So either that watcher or
- * this thread sees a late wait. */
+/* A watcher that ends first lowers `watching` and then takes the list once more. So either this watcher or the
+ * submitting thread handles a late wait. */
 void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;
     struct aio_device *device = &aio_devices[index];
