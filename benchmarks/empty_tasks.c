@@ -1,13 +1,13 @@
 /*
- * Measures the rate of empty tasks through one stream, and the rate of items that one thread passes to another
- * through a plain queue.
+ * Measures how many empty tasks per second one stream runs, and how many items per second one thread passes to
+ * another through a plain queue.
  *
  *     empty_tasks LIBRARY TASKS ROUNDS
  *
  * Prints a JSON list with one object for each round. LIBRARY is the simulator's library. The kernel does
- * nothing, so the program measures the cost of a task itself, from the call that enqueues it to its end on the
- * device's thread. The queue is a bounded ring under a mutex with two condition variables. Two threads need at
- * least this to pass work on.
+ * nothing, so the program measures only the cost of a task, from the call that enqueues it to its end on the
+ * device's thread. The queue is a bounded ring with a mutex and two condition variables: the least that two
+ * threads need to pass work on.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -185,7 +185,8 @@ static double cpu_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Prints the rate per second, and per second of processor time. They differ if other programs use the core. */
+/* Prints the rate per second, and per second of processor time. The two rates differ if other programs use the
+ * core. */
 static void report(const char *name, double (*measure)(long), long count, const char *after) {
     double cpu = cpu_s();
     double wall = measure(count);
@@ -194,7 +195,7 @@ static void report(const char *name, double (*measure)(long), long count, const 
            (double)count / cpu, after);
 }
 
-/* The three measurements alternate, so that a disturbance affects all of them. */
+/* The three measurements alternate, so that other load on the machine affects all of them. */
 int main(int argc, char **argv) {
     long count = argc == 4 ? strtol(argv[2], NULL, 10) : 0;
     long rounds = argc == 4 ? strtol(argv[3], NULL, 10) : 0;

@@ -45,7 +45,7 @@ int bed_main(int argc, char **argv, const bed_test *tests, size_t count);
         return bed_main(argc, argv, tests, sizeof tests / sizeof *tests);                                      \
     }
 
-/* The simulator's controls, as found in the library that is loaded. */
+/* The simulator's controls, from the library that is loaded. */
 typedef struct {
     __typeof__(&aclsim_stats) stats;
     __typeof__(&aclsim_hold) hold;
@@ -69,7 +69,8 @@ typedef struct {
 
 extern bed_controls sim;
 
-/* How failed tasks are reported: a set of enum aio_detection. Change it before the library is loaded. */
+/* The permitted ways to report failed tasks: the sum of values of enum aio_detection. A test may change it
+ * before the library is loaded. */
 extern int bed_reports;
 
 void bed_load(void);
@@ -78,17 +79,17 @@ void bed_load(void);
 void bed_open(int device, int strategy);
 /* Closes the device completely. */
 void bed_close(int device);
-/* Does what the maintenance thread does for these reasons: makes more events, makes the stream and event that
- * wake the runtime, and takes the codes of failed tasks. Returns how many failures were not taken before. */
+/* Does the work of the maintenance thread for the given reasons: makes more events, makes the stream and event
+ * that wake the runtime, and takes the codes of failed tasks. Returns how many failures it took. */
 int bed_serve(int device, int reasons);
-/* A complete force reset: gate, abort, barrier, reset, set, next generation, flush. Returns 1, or 0 if a call
- * stayed inside. */
+/* Makes a complete force reset: gate, abort, barrier, reset, set, next generation, flush. Returns 1, or 0 if a
+ * call stayed inside. */
 int bed_reset(int device);
 /* A force reset in three steps, for tests that check the state between the steps. */
 void bed_seize(int device);
 int bed_abort_and_wait(int device);
 void bed_reset_and_reopen(int device);
-/* The part of bed_reset_and_reopen that follows the reset call. After a foreign reset, only this part is
+/* Does the part of bed_reset_and_reopen that follows the reset call. After a foreign reset, only this part is
  * needed. */
 void bed_reopen(int device);
 /* Checks that there are no violations, no calls inside and no waits. */
@@ -104,15 +105,15 @@ void bed_own(aio_stream *stream);
 void bed_end_stream(aio_stream *stream);
 /* bed_open_to_copy opens device 0, with memory to copy to and a pinned source. bed_ticket and bed_copy copy to
  * that memory, and bed_close_copied closes the device. A ticket refers to the position that bed_ticket returns.
- * No ticket refers to a position of bed_copy, so no mark is recorded after it, and positions are easy to
- * predict. */
+ * No ticket refers to a position of bed_copy. So no mark is recorded after such a position, and later positions
+ * are easy to predict. */
 enum { BED_BYTES = 256 };
 extern void *bed_memory;
 void bed_open_to_copy(int strategy);
 aio_result bed_ticket(aio_stream *stream);
 aio_result bed_copy(aio_stream *stream);
 void bed_close_copied(void);
-/* Waits for the position on a new port. Blocks until the wait has ended. */
+/* Waits for the position on a new port. Blocks until the wait has ended, and returns its result. */
 aio_result bed_await(aio_stream *stream, uint64_t position);
 /* Blocks until the port has a completion. */
 aio_result bed_take_one(aio_port *port, uint64_t *key);

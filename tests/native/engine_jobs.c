@@ -81,8 +81,8 @@ static void start_wait(worker *self, wait_entry *one, stress_stream *on, uint64_
     }
 }
 
-/* A wait that succeeds covers both copies, even if faults are injected. But an abort between the copies may
- * have dropped the first copy. */
+/* Even if faults are injected, a wait that succeeds means that both copies are done. But an abort between the
+ * copies may have dropped the first copy. */
 static void check_bytes(const wait_entry *one, int64_t result) {
     if (!one->download || result < 0 || aio_stream_error(one->on->stream, one->upload, NULL)) {
         return;
@@ -214,7 +214,7 @@ static void disturb(worker *self, stress_stream *on) {
     }
 }
 
-/* Acts as an event loop that ends: its port is closed while waits for it are in flight. */
+/* Acts as an event loop that ends: closes the port while waits of the port are in flight. */
 static void abandon(worker *self, stress_stream *on) {
     aio_port *port = aio_port_new();
     CHECK(port != NULL);
@@ -248,7 +248,7 @@ static void act(worker *self, stress_stream *on) {
     stress_put(on);
 }
 
-/* A stream of this generation that has not failed: a failed stream stays failed and refuses work. */
+/* Returns a stream of this generation that has not failed, because a failed stream refuses work. */
 static bool is_useful(const stress_stream *on) {
     return on && on->stream->generation == aio_word_generation(aio_gate_word(DEVICE)) &&
            !aio_stream_error(on->stream, UINT64_MAX, NULL);

@@ -26,7 +26,7 @@ static void nap_us(uint32_t us) {
 static void set_device(void) {
     aclrtContext context = NULL;
     CHECK_EQ(aio_acl.aclrtSetDevice(DEVICE), 0);
-    /* The query fails if a foreign reset has begun; then the callback of that reset causes another set. */
+    /* The query fails if a foreign reset has begun. Then the callback of this reset causes another set. */
     if (aio_acl.aclrtGetCurrentContext(&context) == 0) {
         aio_set_context(DEVICE, context);
     }

@@ -1,4 +1,4 @@
-/* Creation and destruction of the streams that the workers of the stress test share. */
+/* Creates and destroys the streams that the workers of the stress test share. */
 #include "stress.h"
 
 static struct {

@@ -1,4 +1,4 @@
-/* Shared by the tests about failures: devices 0 and 1 with streams, copies that fail, and waits for events. */
+/* For the tests about failures: devices 0 and 1 with streams, copies that fail, and waits for events. */
 #ifndef LINKS_H
 #define LINKS_H
 
@@ -26,7 +26,7 @@ static inline void end_on_two_devices(void) {
     bed_close_copied();
 }
 
-/* Enqueues work on either device. A ticket refers to the work, so its outcome can be found even if later work
+/* Enqueues work on device 0 or 1. A ticket refers to the work, so its outcome can be found even if later work
  * never ends. */
 static inline uint64_t ticket(aio_stream *on) {
     void *target = on->device ? their_memory : bed_memory;
@@ -46,7 +46,7 @@ static inline uint64_t failing_work(aio_stream *on) {
     return work(on);
 }
 
-/* A point of a stream, marked by an event. */
+/* A position of a stream, and the event that was recorded there. */
 typedef struct {
     aio_stream *of;
     aio_event *event;
@@ -75,7 +75,7 @@ static inline void drop(const point *made) {
     aio_event_drop(made->event);
 }
 
-/* Makes stream `on` wait for the current end of `source`. Returns the position of the wait. */
+/* Makes stream `on` wait for all work that `source` has now. Returns the position of the wait. */
 static inline uint64_t wait_for(aio_stream *on, aio_stream *source) {
     point until = record(source);
     uint64_t position = wait_at(on, &until);

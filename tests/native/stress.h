@@ -1,9 +1,9 @@
 /*
- * The stress test: many threads use one device at once, and all results must be consistent. Workers enqueue,
- * record, wait, watch, poll, abort, make and destroy streams. Each worker drains its own port. The manager
- * force-resets, and some of its resets fail; it also handles foreign resets. The maintenance thread serves
- * requests (kicks) and destroys streams. Another thread makes foreign resets. The watchdog aborts if a thread
- * makes no progress for a minute, and prints what each thread is doing.
+ * The stress test: many threads use one device at once, and all results must be consistent. Workers enqueue
+ * work, record events, wait, poll and abort, and make and destroy streams. Each worker takes the completions of
+ * its own port. The manager makes force resets, some of which fail, and handles foreign resets. The maintenance
+ * thread handles kicks and destroys streams. Another thread makes foreign resets. If a thread makes no progress
+ * for a minute, the watchdog prints what each thread is doing, and aborts the program.
  */
 #ifndef STRESS_H
 #define STRESS_H
@@ -29,10 +29,10 @@ typedef struct stress_stream {
     struct stress_stream *next;
     aio_stream *stream;
     atomic_int references;
-    bool healthy; /* no fault is injected into its tasks */
+    bool healthy; /* no fault is injected into tasks of this stream */
 } stress_stream;
 
-/* The stream in a slot, with a reference, or NULL. */
+/* Returns a new reference to the stream in a slot, or NULL. */
 stress_stream *stress_get(uint32_t slot);
 void stress_put(stress_stream *entry);
 /* Makes a new stream for the slot, if the gate admits the call, and drops the old stream. */

@@ -1,5 +1,5 @@
-/* Aborts, resets by aioacl and foreign resets: which work they end, and which query results are ignored while
- * they run. */
+/* Aborts, resets by aioacl and foreign resets: which work they end, and which results of queries are ignored
+ * meanwhile. */
 #include "bed.h"
 
 static void an_abort_ends_unfinished_work(void) {
@@ -125,8 +125,8 @@ static void a_query_during_a_foreign_reset_fails_no_task(void) {
     bed_close_copied();
 }
 
-/* A state callback of other code, which runs before the engine's callback. It lets the watcher query first,
- * although the context no longer exists. */
+/* A state callback of other code, which runs before the engine's callback. It waits until the watcher has
+ * queried, although the context no longer exists. */
 static void let_the_watcher_query(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before = sim.calls("aclrtStreamQuery");
     (void)unused;
@@ -251,7 +251,7 @@ static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
     CHECK_EQ(aio_device_foreign(0), seen + 3);
 }
 
-/* The thread may already be marked as one whose resets are not foreign. This mark stays set. */
+/* If the thread was marked before the reset as a thread whose resets are not foreign, the mark stays set. */
 static void an_own_reset_is_not_counted_as_foreign(void) {
     aio_counted made = {0};
     bed_load();
@@ -282,7 +282,8 @@ static void destroying_events_stops_when_the_generation_changes(void) {
     int64_t times[4];
     void *destroyed = NULL;
     bed_open(0, AIO_WATCH);
-    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false); /* else its event is destroyed first */
+    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)),
+                       false); /* otherwise the event that wakes the runtime is destroyed first */
     sim.hang_call("aclrtDestroyEvent");
     pthread_t destroyer = bed_thread(destroy_events, NULL);
     UNTIL(sim.hung("aclrtDestroyEvent"));
@@ -338,7 +339,7 @@ static void a_device_abort_skips_finished_work(void) {
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
-    bed_seize(0); /* so that no other thread finds first that the work is done */
+    bed_seize(0); /* so that no other thread finds before the abort that the work is done */
     aio_device_abort(0, 5000000, outcome);
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
@@ -383,8 +384,8 @@ static void *reset_with_a_context(void *unused) {
     return NULL;
 }
 
-/* Callbacks that were registered after the engine's callback run on the same thread, so they must find that
- * thread's context. */
+/* Callbacks that were registered after the engine's callback run on the same thread. So they must find the
+ * context that the thread had. */
 static void a_foreign_reset_keeps_its_threads_context(void) {
     bed_open_to_copy(AIO_THREAD);
     CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("behind", look, NULL), 0);
@@ -408,7 +409,7 @@ static void *poll_elsewhere(void *stream) {
 static void query_across_a_reset(const char *function, void *(*ask)(void *), aio_stream *stream,
                                  uintptr_t answer) {
     void *answered = NULL;
-    aio_watcher_stop(0); /* otherwise the watcher would check this work, and would hang instead */
+    aio_watcher_stop(0); /* otherwise the watcher's query would hang instead */
     UNTIL(sim.pending(stream->handle) == 0);
     sim.hang_call(function);
     pthread_t asker = bed_thread(ask, stream);

@@ -23,8 +23,8 @@ static void copy_on_another_thread(void) {
     CHECK_EQ(pthread_join(bed_thread(copy, NULL), &enqueued), 0);
 }
 
-/* The owner releases the stream only when the abort is inside the runtime. The next enqueuer then does not
- * wait. */
+/* The owner releases the stream only when the abort is inside the runtime. The next enqueuer does not wait for
+ * the end of the abort. */
 static aclError (*abort_as_it_is)(aclrtStream);
 
 static aclError enqueue_and_abort(aclrtStream handle) {
@@ -63,7 +63,7 @@ static void work_enqueued_during_an_abort_is_aborted(void) {
     end();
 }
 
-/* The call drops work and then returns an error code. The dropped work looks complete. */
+/* The abort drops work and then returns an error code. Queries report the dropped work as complete. */
 static aclError abort_and_fail(aclrtStream handle) {
     CHECK_EQ(abort_as_it_is(handle), 0);
     return 507000;

@@ -82,7 +82,7 @@ static void an_event_after_a_failure_raises_in_a_worker(void) {
     await_an_event(AIO_THREAD);
 }
 
-/* The wait for the second stream synchronizes the first one too. */
+/* The wait for the second stream also synchronizes the first stream. */
 static void await_a_dependent(int strategy) {
     begin(strategy);
     uint64_t before = copy(other);
@@ -142,7 +142,8 @@ static void a_failure_is_found_when_the_stream_is_destroyed(void) {
     end();
 }
 
-/* The engine has registered for reports, but the chip may continue with later work before it reports. */
+/* The engine has registered for reports, but on this chip later work may be complete before the report
+ * arrives. */
 static void untrusted_reports_confirm_nothing(void) {
     bed_open_to_copy(AIO_WATCH);
     CHECK(aio_failure_detection() != AIO_CONFIRMED);
@@ -163,7 +164,7 @@ static void *await_first(void *unused) {
     return NULL;
 }
 
-/* A synchronize waits in slices, and waits for later work too. The end of a slice does not show that work is
+/* A synchronize waits in slices, and also waits for later work. The end of a slice does not show that work is
  * done. */
 static void an_expired_slice_is_not_a_failure(void) {
     begin(AIO_WATCH);
@@ -202,7 +203,7 @@ static void *copy_elsewhere(void *unused) {
     return (void *)(uintptr_t)copy(stream);
 }
 
-/* An entry that a thread is enqueueing is not counted yet, and its task may be the one that has failed. */
+/* A thread is enqueueing an entry that is not counted yet. The task of this entry may be the failed task. */
 static void a_device_wide_code_fails_work_being_enqueued(void) {
     void *position = NULL;
     begin(AIO_WATCH);
@@ -219,7 +220,7 @@ static void a_device_wide_code_fails_work_being_enqueued(void) {
 }
 
 /* While the watcher queries a stream that has work from direct ACL calls, a wait for the whole device takes the
- * code of that work. */
+ * code of this work. */
 static void a_device_wide_code_fails_manual_work_being_queried(void) {
     begin(AIO_WATCH);
     sim.hang_call("aclrtStreamQuery");

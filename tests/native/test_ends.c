@@ -81,7 +81,7 @@ static void exit_waits_for_a_thread_that_leaves(void) {
     ended_with(child, 6);
 }
 
-/* The thread is inside a call that belongs to no device. The call is in C, but no gate counts it. */
+/* The thread is inside a call that needs no device. The call is in C, but no gate counts it. */
 static void exit_with_a_thread_in_c_skips_later_handlers(void) {
     pid_t child = start_child();
     if (child == 0) {
@@ -147,7 +147,7 @@ static void use_everything(aio_stream *stream, aio_event *event, aio_port *port)
 }
 
 /* At the fork the test holds the lock of the device and the lock of the stream. A child that waited for one of
- * them would hang. */
+ * these locks would hang. */
 static void a_forked_child_is_refused_and_never_hangs(void) {
     aio_event *event = NULL;
     bed_open(0, AIO_WATCH);

@@ -1,4 +1,5 @@
-/* Failures that the runtime reports: to which entries they are attributed, and which waits raise them. */
+/* Failures that the runtime reports: the entries to which they are attributed, and the waits that end with
+ * their codes. */
 #include "links.h"
 
 static aio_stream *stream, *other;
@@ -87,7 +88,7 @@ static void task_ids_wrap_around(void) {
     bed_close_copied();
 }
 
-/* The stream gets more entries than there are places for ids, so places are reused. */
+/* The stream gets more entries than it has places for ids, so places are reused. */
 static void a_long_queue_keeps_the_ids_of_unfinished_work(void) {
     enum { ENTRIES = 1900 };
     begin_with_two();
@@ -172,7 +173,7 @@ static void a_report_that_comes_before_the_count_finds_its_entry(void) {
     end();
 }
 
-/* No thread of the engine has taken the report when the query finds the work complete. */
+/* When the query finds that the work is complete, no thread of the engine has taken the report. */
 static void a_report_is_attributed_before_its_work_counts_as_complete(void) {
     begin_with_two();
     aio_watcher_stop(0);
@@ -295,7 +296,7 @@ static void a_lost_device_fails_work_being_enqueued(void) {
     end();
 }
 
-/* No thread takes reports while they come in, so the ring has no room for some of them. */
+/* No thread takes the reports, so the ring has no room for some of them. */
 static void lost_reports_fail_all_unfinished_work(void) {
     enum { MANY = 1100, RING_PLACES = 1024 };
     begin_with_two();
@@ -330,8 +331,8 @@ static void lost_reports_fail_all_unfinished_work(void) {
     end();
 }
 
-/* While this thread goes through the streams, it holds the last reference to a stream, and also the lock that
- * is needed to free the stream. */
+/* While this thread visits the streams, it holds the last reference to a stream, and also the lock that is
+ * needed to free the stream. */
 static void a_stream_ended_during_a_walk_is_freed_after_it(void) {
     begin_with_two();
     aio_stream *one = bed_stream(0);
@@ -360,7 +361,7 @@ static void an_unawaited_failure_is_found_and_reported_once(void) {
     CHECK_EQ(aio_stream_uncollected(stream, &error), 1);
     CHECK_EQ(error.position, bad);
     CHECK_EQ(aio_stream_uncollected(stream, &error), 0);
-    CHECK_EQ(aio_stream_uncollected(other, &error), 0); /* that was the same failure */
+    CHECK_EQ(aio_stream_uncollected(other, &error), 0); /* its failure was collected already */
     end();
 }
 
@@ -368,8 +369,9 @@ static void a_failure_that_was_raised_is_collected(void) {
     begin_with_two();
     uint64_t bad = failing_work(stream), waited = wait_for(other, stream);
     fails(other, waited);
-    CHECK_EQ(aio_stream_error(other, waited, NULL), FAULT); /* reading the code does not collect it */
-    CHECK_EQ(aio_device_take_failure(0, &error), 1);        /* the report to the listeners does not, either */
+    CHECK_EQ(aio_stream_error(other, waited, NULL),
+             FAULT); /* reading the code does not mark the failure as collected */
+    CHECK_EQ(aio_device_take_failure(0, &error), 1); /* nor does the report to the listeners */
     CHECK_EQ(stream->own.failure->collected, 0);
     CHECK_EQ(aio_stream_error(other, waited, &error), FAULT);
     CHECK_EQ(error.position, bad);
@@ -378,8 +380,8 @@ static void a_failure_that_was_raised_is_collected(void) {
     end();
 }
 
-/* The runtime keeps the code of a failed stream until a synchronize returns it. So aioacl takes the code,
- * because otherwise a synchronize by another library would return it. */
+/* The runtime stores the code of a failed stream until a synchronize returns it. aioacl synchronizes such a
+ * stream, because otherwise a synchronize by another library would return the code. */
 static void the_code_of_a_failed_stream_is_taken_once_it_is_idle(void) {
     enum { WITH_TEXT = 507001 };
     begin_with_two();

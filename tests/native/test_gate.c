@@ -1,4 +1,5 @@
-/* The gate: which calls it admits, why it refuses calls, and which context and error text a thread has. */
+/* The gate: the calls that it admits, the reasons for which it refuses calls, and the context and error text of
+ * a thread. */
 #include "bed.h"
 
 enum { MANY = 4095 };
@@ -267,8 +268,8 @@ static void *enter_and_leave(void *unused) {
     return NULL;
 }
 
-/* A thread may have read the gate's word before the gate was shut. Once no call is inside, such a thread must
- * not enter any more. */
+/* A thread may have read the gate's word before the gate was shut. When no call is inside any more, such a
+ * thread must not enter. */
 static void no_call_enters_a_shut_gate_once_it_is_empty(void) {
     pthread_t threads[ENTERERS];
     for (int i = 0; i < ENTERERS; i++) {

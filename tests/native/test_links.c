@@ -1,4 +1,5 @@
-/* Work that depends on other streams through events: which failures it inherits, and which it does not. */
+/* Work that depends on other streams through events: the failures that it inherits, and those that it does not
+ * inherit. */
 #include "links.h"
 
 enum { DEPTH = 5 };
@@ -82,7 +83,8 @@ static void an_event_before_the_failure_succeeds(void) {
     bed_close_copied();
 }
 
-/* A stream reports its own failure for later positions, even if these also depend on another failure. */
+/* For positions after a stream's own failure, the stream reports this failure, even if the positions also
+ * depend on another failure. */
 static void an_own_failure_comes_before_an_inherited_one(void) {
     begin(AIO_WATCH);
     make(2);
@@ -286,7 +288,7 @@ static void streams_that_wait_for_each_other_are_confirmed_by_a_worker(void) {
     bed_close_copied();
 }
 
-/* Each stream holds a reference to the other. */
+/* Each of the two streams has a link to the other, with a reference. */
 static void stale_streams_that_wait_for_each_other_are_freed(void) {
     begin(AIO_WATCH);
     make(2);
@@ -296,7 +298,7 @@ static void stale_streams_that_wait_for_each_other_are_freed(void) {
     for (int i = 0; i < 2; i++) {
         CHECK(atomic_load(&streams[i]->links) != NULL);
         aio_stream_hold(streams[i]);
-        streams[i]->generation--; /* as if the generation was raised, but nothing is flushed yet */
+        streams[i]->generation--; /* as if the generation was raised, but aio_device_flush was not called yet */
     }
     for (int i = 0; i < 2; i++) {
         aio_stream_drop(streams[i]);

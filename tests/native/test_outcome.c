@@ -63,7 +63,7 @@ static void the_earliest_failure_is_kept(void) {
     end();
 }
 
-/* A failure is announced only if it changes the error record. */
+/* A failure is announced to the listeners only if it changes the error record. */
 static void a_repeated_failure_changes_nothing(void) {
     begin();
     aio_stream_fail(stream, 5, 507015, "first");
@@ -215,7 +215,8 @@ static void a_mark_is_recorded_after_many_entries(void) {
     end();
 }
 
-/* Waits until the watcher has taken all waits, because a wait that it takes later may end later. */
+/* Waits until the watcher has taken all waits from the list, because a wait that the watcher takes later may
+ * end later. */
 static void until_taken(void) {
     for (unsigned turn = 0; atomic_load(&aio_devices[stream->device].incoming); turn++) {
         aio_pause(turn);

@@ -22,7 +22,7 @@ static uint32_t draw(uint32_t *seed, uint32_t below) {
     return (*seed >> 8) % below;
 }
 
-/* The history of a shared stream. It is kept after the stream is dropped. */
+/* The history of a shared stream. The history is kept after the stream was dropped. */
 typedef struct history {
     struct history *next;
     _Atomic uint64_t bad;  /* the first entry that was made to fail, or 0 */
@@ -47,8 +47,8 @@ typedef struct {
     const history *source;
 } expected;
 
-/* Other threads may still refer to the old aio_stream, which is then kept. Its native stream is destroyed when
- * its work is done. */
+/* Replaces the stream. Other threads may still have references to the old aio_stream. The native stream is
+ * destroyed when its work is done. */
 static void renew(shared_stream *one) {
     aio_stream *gone = one->stream;
     history *known = calloc(1, sizeof *known);
@@ -85,7 +85,7 @@ static expected expect(const shared_stream *one, uint64_t position) {
     return (expected){one->stream, position, bad && position >= bad, one->known};
 }
 
-/* Without reports, the engine finds that one of a stream's tasks has failed, but not which task. */
+/* Without reports, the engine finds that a task of the stream has failed, but not which task. */
 static bool may_fail(const expected *one) {
     return one->fails || (!exact && atomic_load(&one->source->will_fail));
 }
@@ -269,19 +269,19 @@ static void a_synchronize_by_another_library_hides_no_failure(void) {
     bed_close_copied();
 }
 
-/* Goes through all streams again and again, and holds a reference to the current one. Meanwhile another thread
- * drops the last other reference. */
+/* Visits all streams repeatedly, with a reference to the current stream. Meanwhile another thread drops the
+ * last other reference. */
 static void *walk_over_streams(void *unused) {
     (void)unused;
     while (!atomic_load(&over)) {
         aio_failures_resolve();
-        aio_device_unfinished(0); /* calls no ACL function, because calls would keep the runtime busy */
+        aio_device_unfinished(0); /* calls no ACL function, because ACL calls would keep the runtime busy */
         aio_pause(UINT_MAX);
     }
     return NULL;
 }
 
-/* The failure may be reported at any time. After the report, the record or the wait is refused. */
+/* The failure may be reported at any time. After the report, the engine refuses the record or the wait. */
 static void depend_on_failing(aio_stream *dependent, aio_stream *one) {
     point behind = {one, NULL, 0};
     aio_result at = aio_record(one, 0, 0, &behind.event);

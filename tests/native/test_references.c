@@ -1,7 +1,7 @@
 /*
  * Objects that an ACL call uses must outlive the call, even if other threads close objects and reset devices
- * meanwhile. These tests cover native events and streams. References to buffers are held in Python;
- * tests/unit/handles/test_in_flight.py tests those.
+ * meanwhile. These tests cover native events and streams. Python holds the references to buffers, which
+ * tests/unit/handles/test_in_flight.py tests.
  *
  * AIOACL_ROUNDS is the number of rounds of each race.
  */
@@ -84,7 +84,7 @@ static void a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed(vo
 
 static _Atomic(aio_event *) shared[SLOTS];
 
-/* Takes the reference out of the slot, so each reference is dropped once. */
+/* Removes the reference from the slot, so that each reference is dropped only once. */
 static void *wait_for_shared(void *unused) {
     (void)unused;
     for (unsigned slot = 0; !atomic_load(&over); slot++) {

@@ -1,4 +1,4 @@
-/* Staging memory: copies through it, and the use of its slots. */
+/* Staging memory: copies through staging memory, and the use of its slots. */
 #include "bed.h"
 
 enum { BYTES = 512 };

@@ -81,7 +81,7 @@ static void a_wait_over_before_a_reset_keeps_its_result(void) {
     end_stale();
 }
 
-/* The watcher's waits are of an older generation, although the engine took part in no reset. */
+/* The watcher's waits become waits of an older generation, although no reset was made. */
 static void stale_waits_end(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
@@ -137,7 +137,7 @@ static void *poll_until_over(void *one) {
     return NULL;
 }
 
-/* A failed stream stays failed, so each round uses a new one. */
+/* A failed stream stays failed, so each round uses a new stream. */
 static void fail_one_with_a_querier(void) {
     aio_stream *one = bed_stream(0);
     sim.hold(one->handle);
@@ -170,7 +170,8 @@ static void no_error_is_lost_by_the_workers(void) {
     errors_survive_many_queriers(AIO_THREAD);
 }
 
-/* The state of the work cannot be queried any more, so the waits end. Objects that the work uses are kept. */
+/* No query can show the state of the work any more, so the waits end. The objects that the work uses are
+ * kept. */
 static void a_query_that_fails_ends_the_waits(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);

@@ -14,8 +14,8 @@ static void a_reset_may_leave_blocked_waits_inside(void) {
     end();
 }
 
-/* A wait finds a mark, but the mark is gone before the wait blocks, because another thread has found that the
- * work is done. */
+/* A wait finds a mark. Before the wait blocks, another thread finds that the work is done, and frees the
+ * mark. */
 static void a_wait_whose_mark_is_gone_gets_its_result(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -46,7 +46,7 @@ static void each_wait_has_its_own_worker(void) {
         watch(position, i);
     }
     UNTIL(atomic_load(&aio_devices[0].blocked) == 2);
-    CHECK_EQ(aio_threads(), 3); /* two workers, and the watcher for work that is not awaited */
+    CHECK_EQ(aio_threads(), 3); /* two workers, and the watcher, which checks work that no caller awaits */
     CHECK_EQ(aio_stream_tail(stream), position + 1); /* one mark for both */
     sim.release(stream->handle);
     for (int i = 0; i < 2; i++) {
@@ -66,8 +66,8 @@ static void an_idle_worker_serves_the_next_wait(void) {
     end();
 }
 
-/* Work that an abort drops looks complete until the abort is noted. A worker that wakes up before that waits
- * again. */
+/* Queries report work that an abort drops as complete, until the engine has recorded the abort. A worker that
+ * wakes up before then waits again. */
 static void a_worker_ignores_a_result_during_an_abort(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -83,7 +83,7 @@ static void a_worker_ignores_a_result_during_an_abort(void) {
     end();
 }
 
-/* The code that a worker gets from an abort does not apply to work that was enqueued later. */
+/* The code with which an abort ends a worker's wait does not apply to work that was enqueued later. */
 static void an_abort_code_does_not_fail_later_work(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -140,8 +140,8 @@ static void a_wait_without_a_mark_queries_the_stream(void) {
     end();
 }
 
-/* The maintenance thread synchronizes a stream to take a code. It does not deliver the bytes; the waiting
- * thread does. */
+/* The maintenance thread synchronizes a stream to take a code. It does not deliver the bytes, so the waiting
+ * thread must deliver them. */
 static void a_wait_delivers_bytes_of_work_that_another_thread_finished(void) {
     begin(AIO_THREAD);
     aio_watcher_stop(0);

@@ -1,4 +1,4 @@
-/* The setup and the end of tests about waits: device 0, a stream, and a port for its waits. */
+/* The setup and the end of tests about waits: device 0, a stream, and a port for the waits. */
 #ifndef WAITS_H
 #define WAITS_H
 

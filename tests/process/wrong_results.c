@@ -1,6 +1,6 @@
 /*
- * A library with one wrong result. It is compiled with one of the names below defined, and linked with the
- * simulator, which serves all other calls. If it is compiled without any of the names, it has no wrong result.
+ * A library with one wrong result. The build defines one of the names below, and links the library with the
+ * simulator, which executes all other calls. If none of the names is defined, the library has no wrong result.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 void *lookup(const char *name);
 
-/* Returns the simulator's function of that name. */
+/* Returns the simulator's function `name`. */
 void *lookup(const char *name) {
     void *library = dlopen(ACTUAL, RTLD_NOW | RTLD_LOCAL);
     return library ? dlsym(library, name) : NULL;

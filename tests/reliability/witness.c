@@ -2,10 +2,10 @@
  * An exit handler that runs when a runtime's destructors would run. The simulator has no destructors.
  *
  * This library is loaded before the ACL library. Exit handlers run in the reverse order of their registration.
- * So this handler runs after the handler that aioacl registers when it has loaded the ACL library, and so would
- * the ACL library's destructors. The handler reads from the simulator how many calls are inside, sleeps, reads
- * how many calls were made since, and prints both in one line. If a thread is stuck in a call, the process ends
- * at once, and the handler never runs.
+ * So this handler runs after the handler that aioacl registers when it has loaded the ACL library. The
+ * destructors of a real ACL library would also run after that handler. The handler reads from the simulator how
+ * many calls are inside, sleeps, reads how many calls were made since, and prints both in one line. If a thread
+ * is stuck in a call, the process ends at once, and the handler never runs.
  */
 #include <dlfcn.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Shared by all programs: checks for a call that must succeed and a condition that must be true, and the exit
- * status that skips the test. */
+/* For all programs: a check that a call succeeds, a check that a condition is true, and the exit status that
+ * skips the test. */
 #ifndef CONTRACT_CHECK_H
 #define CONTRACT_CHECK_H
 

@@ -1,4 +1,4 @@
-/* CANN 8.1. Errors: codes, a thread's last error, the text that can be read once, and the rules of set and
+/* CANN 8.1. Errors: codes, a thread's last error, the error text, which can be read once, and errors of set and
  * reset. */
 #include <string.h>
 

@@ -12,7 +12,7 @@ static aclrtEvent made(uint32_t flag) {
     return event;
 }
 
-/* Each stage copies, on its own stream, what the stage before it has written. */
+/* Each stage copies, on its own stream, the bytes that the previous stage has written. */
 static void relay(void) {
     aclrtStream streams[STAGES];
     aclrtEvent passed[STAGES];

@@ -1,4 +1,4 @@
-/* CANN master. This program links only with a release that has the newest functions. */
+/* CANN master. This program can be linked only with a release that has the newest functions. */
 #include "acl/acl.h"
 #include "check.h"
 

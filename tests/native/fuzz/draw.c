@@ -1,5 +1,5 @@
 /* Arguments drawn from the input: numbers, texts, memory, and handles from pools of existing and destroyed
- * ones. */
+ * handles. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -70,7 +70,7 @@ uint64_t draw_number(void) {
     return byte < 128 ? byte : odd[byte % (sizeof odd / sizeof *odd)];
 }
 
-/* Never draws an unlimited time-out, because no other call can end some of the waits. */
+/* Never draws an unlimited time-out, because some waits can be ended by no other call. */
 int32_t draw_timeout(void) {
     static const int32_t timeouts[] = {0, 1, 2, -2};
     return timeouts[draw_byte() % (sizeof timeouts / sizeof *timeouts)];
@@ -80,7 +80,8 @@ uint64_t draw_length(void) {
     return draw_byte() % 5U;
 }
 
-/* Returns the slots in turn. The input selects their content: zeros, small numbers, addresses or bytes. */
+/* Returns the slots in turn. The input selects the content of a slot: zeros, small numbers, addresses or
+ * bytes. */
 void *draw_scratch(void) {
     char *slot = scratch + scratch_next++ % SLOTS * FUZZ_SCRATCH_BYTES;
     uint8_t how = draw_byte();

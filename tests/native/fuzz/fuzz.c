@@ -1,8 +1,8 @@
 /*
  * Builds programs of calls from bytes. The first byte selects how a program begins. For each call, two bytes
  * select one function of the whole ABI, and the next bytes give its arguments. Handles come from pools of
- * existing and destroyed ones. Outputs go into scratch memory of 512 bytes. After each program, the harness
- * ends everything and checks that nothing is left.
+ * existing and destroyed handles. Calls write their outputs to scratch memory of 512 bytes. After each program,
+ * the harness destroys all objects and checks that no object is left.
  *
  * No call may block for ever. If a call has not returned after 20 ms, a watching thread drops the queued work
  * of all streams, as an abort would. A call that has not returned after 20 seconds is a finding.

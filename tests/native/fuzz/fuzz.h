@@ -37,18 +37,19 @@ void fuzz_end_handles(void);
 uint8_t draw_byte(void);
 uint64_t draw_number(void);
 int32_t draw_timeout(void);
-/* The length of an array in scratch memory. */
+/* Draws the length of an array in scratch memory. */
 uint64_t draw_length(void);
-/* Memory of any kind, live or freed, or an address that the runtime did not allocate. */
+/* Draws the address of memory of any kind, live or freed, or an address that the runtime did not allocate. */
 void *draw_memory(void);
 void *draw_handle(int kind);
-/* 512 bytes of scratch memory, filled from the input. */
+/* Returns 512 bytes of scratch memory, filled from the input. */
 void *draw_scratch(void);
 char *draw_text(void);
-/* NULL, or a function that does nothing and returns 0. */
+/* Draws NULL, or a function that does nothing and returns 0. */
 void *draw_function(void);
 void draw_bytes(void *to, size_t size);
-/* The address where a call stores a handle of that kind. The handle is kept if the call succeeds. */
+/* Returns the address where a call stores a handle of the kind `kind`. If the call succeeds, the handle is
+ * added to its pool. */
 void *draw_out(int kind);
 void fuzz_keep(int kind, const void *handle);
 /* Called after each call has returned, with its result. */

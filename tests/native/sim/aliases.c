@@ -1,5 +1,5 @@
 /* Registered host memory stays private to the process. Forked children do not share its pages, and the pages
- * are private again after the registration. What other threads write next to the memory is kept. */
+ * are private again after the registration. Values that other threads write next to the memory are not lost. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -120,7 +120,8 @@ typedef struct {
     uint64_t lost;
 } neighbour_t;
 
-/* Writes a value once per round, at a different moment each time, and checks it when the round is over. */
+/* Writes a value once per round, at a different moment each time, and checks the value at the end of the
+ * round. */
 static void *write_beside(void *arg) {
     neighbour_t *neighbour = arg;
     for (uint64_t n = 1; !atomic_load(&neighbour->stop); n++) {

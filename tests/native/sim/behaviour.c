@@ -1,5 +1,5 @@
-/* Which calls wait, what wakes them, and which code they then return. What a full queue and a failed task
- * block, and which work is dropped. */
+/* Which calls wait, which events wake them, and which code they then return. Which calls a full queue and a
+ * failed task block, and which work is dropped. */
 #include <string.h>
 
 #include "sim_test.h"

@@ -1,4 +1,4 @@
-/* A model of persistent streams, and copies of pageable memory while it is built: these copies are done at
+/* A model that is built from persistent streams. While it is built, copies of pageable memory are done at
  * once. */
 #include <string.h>
 
@@ -28,8 +28,8 @@ static void copy_inside(int32_t *to, const int32_t *from, aclrtStream stream) {
 
 /*
  * The first stream activates the second. The second switches to one of two other streams, depending on a value
- * in device memory. Each of these two ends the model. The values that the model compares and copies are written
- * while it is built.
+ * in device memory. Each of these two streams ends the model. The values that the model compares and copies are
+ * written while the model is built.
  */
 static void test_a_model_that_switches(void) {
     aclrtStream streams[STREAMS];

@@ -1,5 +1,5 @@
-/* Conditions of captured models. The condition's task creates the graphs from which it chooses; their content
- * is captured afterwards. */
+/* Conditions of captured models. Adding the condition's task creates the graphs from which the task chooses.
+ * The content of these graphs is captured afterwards. */
 #include "graph_test.h"
 
 enum { LOOPS = 3, GRAPHS = 4 };
@@ -10,7 +10,7 @@ static const aclmdlRICondHandleFlag KEEP = (aclmdlRICondHandleFlag)0;
 
 aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
 
-/* A condition with its task, in the model into which the stream is captured, and the graphs to capture. */
+/* A condition, its task, the model that contains both, and the graphs to capture. */
 typedef struct {
     aclrtStream stream;
     aclrtStream inner;
@@ -113,7 +113,8 @@ static void test_if_without_else(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* The body refers to its own condition: it counts down, or writes another value at once. */
+/* The body of a loop changes the value of its own condition: it counts down, or writes another value at
+ * once. */
 static void test_while(void) {
     uint64_t *words = words_new(2);
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_WHILE, 1, LOOPS, ASSIGN);
@@ -221,8 +222,8 @@ static void test_a_failing_graph(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* A capture cannot end before the captures of its inner graphs have ended. If it does, the capture and
- * everything in it is lost. */
+/* A capture must not end before the captures of its inner graphs have ended. Otherwise the end fails, and the
+ * captured graphs are lost. */
 static void test_a_capture_that_ends_too_early(void) {
     for (int begun = 0; begun < 2; begun++) {
         aclmdlRI model = NULL;
@@ -262,7 +263,7 @@ static void test_a_capture_that_fails_inside(void) {
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
 
-/* Streams end with their context, in any order, and their captures with them. */
+/* When a context ends, its streams end in any order, and so do the captures of these streams. */
 static void test_a_context_that_ends(void) {
     aclrtContext before = NULL;
     aclrtContext context = NULL;
@@ -326,7 +327,7 @@ static void test_tasks_that_are_refused(void) {
     params.handle = other.handle;
     CHECK_RC(aclmdlRIAddCondTask(params, other.stream, 0), 107000); /* the condition already has its task */
     CHECK(graphs[0] == NULL);
-    end_choice(&choice); /* the refused calls have not changed it */
+    end_choice(&choice); /* the refused calls have not changed the condition */
     CHECK_RC(aclmdlRIExecute(choice.model, 1000), 0);
     graph_of_add(&other, 0, other.value, 1);
     end_choice(&other);
@@ -335,7 +336,7 @@ static void test_tasks_that_are_refused(void) {
     choice_end(&other);
 }
 
-/* The value belongs to the runtime. Only the destruction of its model frees the value. */
+/* The condition's value belongs to the runtime. Only the destruction of the model frees the value. */
 static void test_a_value_that_is_freed_from_outside(void) {
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 1, ASSIGN);
     graph_of_add(&choice, 0, choice.value, 1);

@@ -5,7 +5,8 @@
 
 #include "sim_test.h"
 
-/* The expected result of a conversion to half: the nearest finite half; a tie is rounded to the even one. */
+/* The expected result of a conversion to a half float: the nearest finite half float. A tie is rounded to the
+ * half float with an even mantissa. */
 static uint16_t nearest_half(float value) {
     uint16_t best = 0;
     double least = INFINITY;

@@ -1,5 +1,5 @@
-/* Events that graphs share with streams outside, as programs use them. There is one flag for recording and one
- * for waiting. */
+/* Events that graphs share with streams outside of the graph. An event has one flag for recording and one for
+ * waiting. */
 #include "graph_test.h"
 
 enum { COUNT = 1024, DEFAULT = 0, EXTERNAL = 1 };
@@ -90,8 +90,8 @@ static void test_an_external_wait_for_an_ordinary_record(void) {
     setup_end(&setup);
 }
 
-/* A stream outside waits, in the ordinary way, for a record of the graph. This works once the graph's execution
- * has been enqueued. */
+/* A stream outside waits, without the flag, for a record of the graph. The wait refers to this record if the
+ * graph's execution was enqueued before the wait. */
 static void test_an_ordinary_wait_for_an_external_record(void) {
     setup_t setup = setup_new();
     aclrtStream runs = stream_new();
@@ -147,8 +147,8 @@ static void test_two_graphs_in_order(void) {
     setup_end(&setup);
 }
 
-/* When a graph executes an inner graph, the meaning of the inner graph's events is determined when the inner
- * graph starts. */
+/* When a graph executes an inner graph, the records to which the inner graph's events refer are decided when
+ * the inner graph starts. */
 static void test_a_graph_inside_a_graph(void) {
     setup_t setup = setup_new();
     CHECK_RC(aclmdlRICaptureBegin(setup.stream, RELAXED), 0);
@@ -187,7 +187,7 @@ static void test_a_dropped_execution(void) {
     setup_end(&setup);
 }
 
-/* An event has one flag for records and one for waits. The first use fixes the flag, even if that call is
+/* An event has one flag for records and one for waits. The first use fixes the flag, even if the call is
  * refused for another reason. */
 static void test_flags_that_change(void) {
     aclrtStream stream = stream_new();

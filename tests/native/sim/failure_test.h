@@ -1,5 +1,5 @@
-/* The common part of the programs about failed tasks: a log of the callbacks, and old events, whose query wakes
- * the recycle thread. */
+/* The common part of the programs about failed tasks: a log of the callbacks, and events of the older kind,
+ * whose query wakes the recycle thread. */
 #ifndef FAILURE_TEST_H
 #define FAILURE_TEST_H
 
@@ -28,7 +28,7 @@ static inline void on_failure(runtime_exception_t *info) {
     CHECK(pthread_mutex_unlock(&reported_lock) == 0);
 }
 
-/* Returns the record of the newest callback. */
+/* Returns the log entry of the newest callback. */
 static inline runtime_exception_t last_reported(void) {
     CHECK(pthread_mutex_lock(&reported_lock) == 0);
     runtime_exception_t newest = reported_log[(atomic_load(&reported) - 1) % LOG_ROOM];

@@ -33,7 +33,7 @@ static bool seen(int round) {
     }
 }
 
-/* Queries about later work, in different orders: no query reports completion before the callback. */
+/* Queries later work in different ways. No query reports that the work is complete before the callback. */
 static void try_order(char *block, int round) {
     int before = atomic_load(&reported);
     failing = stream_made(); /* new, because the 64th task of a stream also wakes the thread */
@@ -70,7 +70,8 @@ static void test_order(void) {
     CHECK_RC(aclrtFree(block), 0);
 }
 
-/* One wake serves all streams of the device, but only failures that happened before the wake. */
+/* One wake handles the failures of all streams of the device, but only failures that happened before the
+ * wake. */
 static void test_one_wake(void) {
     aclrtStream streams[3];
     char *block = block_made();
@@ -226,7 +227,7 @@ static void test_registrations(void) {
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
 }
 
-/* The device itself has failed, so the callback gets no task id. */
+/* The whole device has failed, so the callback gets no task id. */
 static void test_unknown_task(void) {
     uint32_t rule = 0;
     int before = atomic_load(&reported);

@@ -41,8 +41,8 @@ static void *ask_main(void *failed) {
     return NULL;
 }
 
-/* A rule with a probability counts the calls of all threads. About half of the calls fail, as often as the rule
- * has fired. Meanwhile other rules are added and removed. */
+/* A rule with a probability counts the calls of all threads. About half of the calls fail: as many as the rule
+ * has fired on. Meanwhile other rules are added and removed. */
 static void test_chance_with_several_threads(void) {
     atomic_int failed = 0;
     uint64_t hits = 0;
@@ -135,7 +135,7 @@ static aclError body_create(void *stream) {
     return aclrtCreateStream(stream);
 }
 
-/* aclsim_release_all() ends the lock of a snapshot, and so does the end of the library. */
+/* aclsim_release_all() unlocks a process that is locked for a snapshot, and so does aclFinalize(). */
 static void test_a_snapshot_lock_ends(void) {
     aclrtStream stream = NULL;
     call_t call;

@@ -1,4 +1,5 @@
-/* Captured and built graphs: what they accept, how they run, and which calls are refused meanwhile. */
+/* Captured and built graphs: the tasks that they accept, how they run, and which calls are refused during a
+ * capture. */
 #include <string.h>
 #include <unistd.h>
 
@@ -76,7 +77,7 @@ static void test_long_graphs(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* Two streams execute the same graph: the executions take turns, and no addition is lost. */
+/* Two streams execute the same graph. The executions run one after the other, and no addition is lost. */
 static void test_two_streams_execute_one_graph(void) {
     aclrtStream streams[2] = {stream_new(), stream_new()};
     uint64_t *words = words_new(1);

@@ -1,5 +1,5 @@
-/* Known faults of the runtime, which the simulator reproduces on request: a late query, a livelock, a crash in
- * a reset. */
+/* Known faults of the runtime, which the simulator reproduces on request: a query that lags, a livelock, and a
+ * crash in a reset. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

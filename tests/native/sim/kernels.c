@@ -31,7 +31,8 @@ static int kernel_add(const aclsim_launch_t *launch) {
     return 0;
 }
 
-/* Arguments of the kernel: the pointer that a placeholder fills, then the address of the result. */
+/* Arguments of the kernel: a pointer that the launch replaces with a placeholder's address, then the address of
+ * the result. */
 typedef struct {
     const int64_t *values;
     int64_t *out;

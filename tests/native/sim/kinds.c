@@ -71,7 +71,8 @@ static void test_with_callback(void) {
     CHECK_RC(aclrtDestroyNotify(notify), 0);
 }
 
-/* The stream gets the code, and is stopped until the recycle thread is woken. No callback is called. */
+/* The failure stops the stream until the recycle thread is woken. The stream then has the code, and no callback
+ * is called. */
 static void check_silent(int before, aclError code) {
     until_faulted(stream);
     CHECK(!is_idle(stream));
@@ -186,7 +187,8 @@ static void test_models(void) {
 
 static atomic_int inside;
 
-/* Each callback waits for the other. So each description is read while both are being delivered. */
+/* Each callback waits for the other callback. So each description is read while both descriptions are being
+ * delivered. */
 static void on_both(aclrtExceptionInfo *info) {
     uint32_t device = aclrtGetDeviceIdFromExceptionInfo(info);
     atomic_fetch_add(&inside, 1);

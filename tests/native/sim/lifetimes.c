@@ -1,4 +1,4 @@
-/* What graphs reference, and what is dropped while they run: repeated execution, aborts and resets during an
+/* The lifetimes of objects that graphs use, in repeated executions, and in aborts and resets during an
  * execution. Also, which objects outlive the context in which they were created. */
 #include <string.h>
 
@@ -98,7 +98,7 @@ static aclError body_reset(void *none) {
     return aclrtResetDeviceForce(0);
 }
 
-/* The executor continues with the tasks after the graph, if it reaches them before the abort. */
+/* If the executor reaches the tasks after the graph before the abort, it runs them. */
 static void test_abort_with_work_behind(aclError (*body)(void *)) {
     aclrtFuncHandle function = blocking();
     for (int round = 0; round < 50; round++) {
@@ -165,7 +165,7 @@ static void test_an_endless_loop_over_nothing(void) {
     CHECK_RC(aclrtDestroyStream(inner), 0);
 }
 
-/* No call has set the device; it was opened by creating a context. Only a reset frees the memory. */
+/* Creating a context has opened the device, and no call has set it. Only a reset frees the memory. */
 static void test_memory_outlives_the_last_context(void) {
     aclrtContext context = NULL;
     aclrtMemPool pool = NULL;

@@ -1,5 +1,4 @@
-/* Memory other than allocations: registered, managed, pooled, mapped and shared; and the effect of a reset on
- * each. */
+/* Registered, managed, pooled, mapped and shared memory, and the effect of a reset on each. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -49,8 +48,8 @@ static void test_registration(void) {
     munmap(pages, (size_t)4 * PAGE);
 }
 
-/* The owner must not unmap registered memory. The simulator cannot prevent that, and detects it only when the
- * memory is used. */
+/* The owner must not unmap registered memory. The simulator cannot prevent this, and detects the error only
+ * when the memory is used. */
 static void test_registered_and_unmapped(void) {
     char *pages = client_pages(1);
     void *window = NULL;
@@ -193,7 +192,7 @@ static void test_pool_keeps(void) {
     CHECK_RC(aclrtMemPoolTrimTo(pool, 4 << 20), 0);
     CHECK(of_pool(pool, ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_CURRENT) == 4 << 20);
     CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0); /* works also for memory that is not from a pool */
+    CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0); /* memory that is not from a pool is also accepted */
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(stats().device_blocks == 0);
     CHECK_RC(aclrtMemPoolMallocAsync(&block, 64, pool, stream), 0);

@@ -1,5 +1,5 @@
-/* Device memory and pinned memory: all allocating functions, red zones, bytes that were never written, copies
- * of every shape. */
+/* Device memory and pinned memory: all functions that allocate, red zones, bytes that were never written, and
+ * copies of every shape. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@ enum { SOME = 4096 };
 
 static char last_violation[256];
 
-/* The newest violation if there are more than `before`, otherwise an empty text. */
+/* Returns the newest violation if there are more than `before`, otherwise an empty text. */
 static const char *violation_since(uint64_t before) {
     uint64_t now = stats().violations;
     last_violation[0] = '\0';

@@ -3,7 +3,7 @@
 
 typedef enum { NOTHING, SET, CREATE_CONTEXT } action_t;
 
-/* An action that runs once, on the callback's thread, and its result. */
+/* An action that the callback runs once, and its result. */
 typedef struct {
     action_t action;
     int at_device; /* the device state at which it runs; -1: at none */
@@ -74,7 +74,7 @@ static void test_within_a_reset(action_t action, int at_device, int at_stream) {
     CHECK(end_all() == 1);
 }
 
-/* After the teardown, or in a set, a set by a callback works and is counted like any other set. */
+/* A set by a callback works after the teardown and during a set, and is counted like any other set. */
 static void test_set_counts(int at_device, int at_stream, bool resets, int want) {
     plan = (plan_t){.action = resets ? NOTHING : SET, .at_device = at_device, .at_stream = at_stream};
     CHECK_RC(aclrtSetDevice(0), 0);

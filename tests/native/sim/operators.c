@@ -1,5 +1,5 @@
-/* What programs prepare for operators (attributes and compiler options), log messages, and the functions of
- * libruntime.so that programs link with. */
+/* Attributes of operators, options of the operator compiler, log messages, and the functions of libruntime.so
+ * that programs link with. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Devices as a whole: peers, ids, facts, limits; aborts of all tasks; callbacks for failures; options. */
+/* Whole devices: peers, ids, attributes, limits, aborts of all tasks, callbacks for failures, and options. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* A process cannot import what another process exports, because the simulator shares nothing between processes.
- * Its error texts contain this reason. */
+/* A process cannot import an object that another process has exported, because the simulator shares nothing
+ * between processes. The error texts contain this reason. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

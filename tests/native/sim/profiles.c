@@ -13,7 +13,7 @@ typedef struct {
     size_t bytes;
 } reader_t;
 
-/* Reads until the end, as the vendor's programs do. */
+/* Reads the pipe until its end, as the vendor's programs do. */
 static void *read_all(void *arg) {
     char records[RECORD_BYTES_MOST];
     reader_t *reader = arg;
@@ -70,7 +70,8 @@ static void test_a_pipe_for_two_models_closes_with_the_second(void) {
     CHECK(close(ends[0]) == 0);
 }
 
-/* If the program has closed the descriptor, and another file now has its number, that file is not closed. */
+/* If the program has closed the descriptor, and another file now has the descriptor's number, this file is not
+ * closed. */
 static void test_only_the_subscribed_pipe_is_closed(void) {
     int ends[2];
     CHECK(pipe(ends) == 0);

@@ -14,7 +14,7 @@ typedef struct {
     int32_t *sum;
 } sum_args_t;
 
-/* A C kernel uses the addresses that it gets. It can query which access they allow. */
+/* A C kernel uses the addresses in its arguments. It can query which access is permitted at an address. */
 static int kernel_sum(const aclsim_launch_t *launch) {
     const sum_args_t *args = launch->args;
     if (aclsim_reach(0, args->left, BYTES) == 0 || aclsim_reach(0, args->sum, BYTES) != 3) {
@@ -159,7 +159,7 @@ static void test_copies_with_both_addresses(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-/* The client's own pages: private pages, shared pages, both in one range, and a part of a page. */
+/* Registers the client's own pages: private pages, shared pages, both in one range, and a part of a page. */
 static void test_client_memory(void) {
     aclrtBinHandle binary = NULL;
     aclrtFuncHandle function = function_of_sum(&binary);

@@ -90,8 +90,8 @@ static void test_wait_sees_copies_and_host(void) {
     CHECK_RC(aclrtDestroyStream(copying), 0);
 }
 
-/* The simulator is not notified when a host thread writes the value, so it polls. It polls in real time, so the
- * wait ends although the virtual clock is stopped. */
+/* The simulator is not notified when a host thread writes the value, so it polls the value. It polls in real
+ * time, so the wait ends although the virtual clock does not move. */
 static void test_wait_sees_the_host_while_the_clock_is_stopped(void) {
     aclrtStream stream = stream_new();
     uint64_t *words = device_words(1);
@@ -364,7 +364,7 @@ static void test_shared_events(void) {
     CHECK(opened != event && status_of(opened) == ACL_EVENT_RECORDED_STATUS_COMPLETE);
     refused_for_shared(opened, stream);
     CHECK_RC(aclrtStreamWaitEvent(other, opened), 0);
-    CHECK_RC(aclrtSynchronizeStream(other), 0); /* nothing was recorded, so nothing is waited for */
+    CHECK_RC(aclrtSynchronizeStream(other), 0); /* the event was never recorded, so the stream does not wait */
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtRecordEvent(event, stream), 0);
     CHECK(status_of(event) == ACL_EVENT_RECORDED_STATUS_NOT_READY);

@@ -1,4 +1,4 @@
-/* Prototypes of the ACL functions under test, from the table, and a check that prints where it failed. */
+/* Prototypes of the ACL functions under test, from the table, and checks that print the place of a failure. */
 #ifndef SIM_TEST_H
 #define SIM_TEST_H
 

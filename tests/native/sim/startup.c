@@ -111,7 +111,7 @@ static aclError body_take_text(void *unused) {
 }
 
 /* A call fails on one thread, and a second thread fetches the error text. The second thread gets the text only
- * if `together` is true. The main thread never gets it. */
+ * if `together` is true. The main thread never gets the text. */
 static void test_error_texts(const char *mode, bool together) {
     call_t call;
     char text[64];
@@ -177,7 +177,7 @@ static void test_callbacks(void) {
     CHECK(strcmp(said, "m!m") == 0);
 }
 
-/* Behaviour that differs in older releases. */
+/* Behaviour of resets and contexts that differs in older releases. */
 static void test_release_8_5(void) {
     char bytes[8];
     void *device = NULL;
@@ -335,8 +335,8 @@ static void test_profiles(void) {
     CHECK(stats().descriptions == 0);
 }
 
-/* ACL calls inside a reset's own callback are not a violation. Calls that are still inside after the callbacks
- * are a violation. */
+/* It is no violation if a callback of a reset makes ACL calls. It is a violation if a call is still inside
+ * after the callbacks. */
 static void on_state(int32_t device, aclrtDeviceState state, void *stream) {
     (void)device;
     if (state == ACL_RT_DEVICE_STATE_RESET_PRE) {

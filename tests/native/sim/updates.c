@@ -1,4 +1,5 @@
-/* Updates of graph tasks: by groups (also while the graph runs), by events from outside, and by a task. */
+/* Updates of graph tasks: by groups (also while the graph runs), by events that a stream outside records, and
+ * by a task. */
 #include <string.h>
 
 #include "graph_test.h"
@@ -83,7 +84,7 @@ static void test_groups_of_everything(void) {
 }
 
 /* The group is updated while the graph's execution waits for the event, so the execution has not reached the
- * group yet. It then runs the new tasks. */
+ * group yet. The execution then runs the new tasks. */
 static void test_an_update_of_what_runs(void) {
     aclrtStream stream = stream_new();
     aclrtStream updater = stream_new();

@@ -1,12 +1,12 @@
-/* What the usage checker counts. Each misuse is reported once, with its call and its handle. Correct use is not
- * reported. */
+/* Violations that the usage checker reports. Each misuse is reported once, with the call and the handle.
+ * Correct use is not reported. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "sim_test.h"
 
-/* Checks that there is exactly one violation, with all of these words. */
+/* Checks that there is exactly one violation, whose text contains the three arguments. */
 static void check_reported(const char *call, const char *what, const void *handle) {
     char text[512];
     char address[32] = "";
@@ -16,7 +16,7 @@ static void check_reported(const char *call, const char *what, const void *handl
         snprintf(address, sizeof address, "%p", handle);
     }
     if (strstr(text, call) != text || strstr(text, what) == NULL || strstr(text, address) == NULL) {
-        fprintf(stderr, "reported \"%s\", want %s, \"%s\" and %s\n", text, call, what, address);
+        fprintf(stderr, "expected a report of %s with \"%s\" and %s, got \"%s\"\n", call, what, address, text);
         exit(1);
     }
     aclsim_forget();
@@ -124,7 +124,7 @@ static void test_nothing_is_called_after_finalize(void) {
     check_quiet();
 }
 
-/* After the last reference to ACL has ended, libraries that have not initialised ACL may still call it. */
+/* After the last aclFinalizeReference, libraries that have not initialised ACL may still call ACL functions. */
 static void test_the_last_reference_does_not_affect_other_libraries(void) {
     CHECK_RC(aclInit(NULL), 100002);
     CHECK_RC(aclFinalizeReference(NULL), 0);

@@ -1,4 +1,4 @@
-/* Which calls wake the recycle thread of a device, and which do not. */
+/* Which calls wake the recycle thread of a device, and which calls do not. */
 #include "failure_test.h"
 
 static char *block;
@@ -76,8 +76,8 @@ static aclError sync_device_limited(aclrtStream stream) {
     return aclrtSynchronizeDeviceWithTimeout(10000);
 }
 
-/* Synchronizes a stream other than the failed one. In half of the rounds its work is done before, but the host
- * has not seen that yet. */
+/* Synchronizes a stream other than the failed one. In half of the rounds, the device has done the work of this
+ * stream before, but the host has not seen the end yet. */
 static void test_synchronizing(void) {
     aclError (*const calls[])(aclrtStream) = {aclrtSynchronizeStream, sync_stream_limited, sync_device,
                                               sync_device_limited};
@@ -165,7 +165,7 @@ static void test_full_queue(void) {
     CHECK_RC(aclrtDestroyStream(full), 0);
 }
 
-/* A synchronizing thread wakes the recycle thread repeatedly, so later failures are handled too. */
+/* A synchronizing thread keeps the recycle thread awake, so later failures are handled too. */
 static void test_waiting_thread(void) {
     aclrtStream held = stream_made();
     CHECK(aclsim_hold(held) == 0);
@@ -202,8 +202,8 @@ static void launch(aclrtStream stream) {
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &args, sizeof args, NULL, 0), 0);
 }
 
-/* Without a call, only the failure of a kernel is found: the monitor finds it one second later. With the
- * virtual clock, the test lets this second pass at once. */
+/* Without a call, only the failure of a kernel is found: the monitor finds it one second later. The test
+ * advances the virtual clock by this second. */
 static void test_monitor(void) {
     aclrtStream kernels = stream_made();
     stop();
