@@ -1,4 +1,4 @@
-"""Compiles every C file of the repository with one compiler; each warning is an error.
+"""Compiles every C file of the repository with one compiler. Each warning is an error.
 
 python .ci/c_warnings.py COMPILER
 """

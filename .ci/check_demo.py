@@ -12,7 +12,7 @@ NAMES = [
 
 
 def main() -> int:
-    """Returns 0 if all figures are as documented."""
+    """Returns 0 if all figures are as documented, else 1."""
     found = json.loads(sys.stdin.read().splitlines()[-1])
     complaints = [f"{name} is missing" for name in NAMES if name not in found]
     if not complaints:

@@ -1,9 +1,9 @@
-"""Counts tests, branches and mutants and prints them. The exit status is 1 if a count is below .ci/minimum.toml.
+"""Counts tests, branches and mutants and prints the counts. The exit status is 1 if one is below .ci/minimum.toml.
 
-    .venv/bin/python .ci/counts.py            prints and compares
-    .venv/bin/python .ci/counts.py --record   writes today's numbers as the minimum
+    .venv/bin/python .ci/counts.py            prints the counts, and compares them with the minimum
+    .venv/bin/python .ci/counts.py --record   writes the present counts as the minimum
 
-The comparison shows whether a move or a rename has dropped checks. A commit that lowers a minimum gives the reason in
+The comparison shows whether a change has dropped checks by mistake. A commit that lowers a minimum gives the reason in
 its body.
 """
 
@@ -63,7 +63,7 @@ def native_tests() -> int:
 
 
 def branches() -> int:
-    """Returns the number of the package's branches, as coverage counts them."""
+    """Returns the number of branches in the package, as coverage counts them."""
     measured = coverage.Coverage(data_file=None, branch=True, config_file=False)
     paths = [str(path) for path in sorted(PACKAGE.rglob("*.py"))]
     measured.get_data().add_arcs({path: [] for path in paths})
@@ -71,7 +71,7 @@ def branches() -> int:
 
 
 def python_mutants() -> int:
-    """Returns the number of mutants that mutmut makes of the lifecycle's modules."""
+    """Returns the number of mutants that mutmut makes of the modules in mutants.FIRST."""
     return sum(len(Mutants(name, (PACKAGE / f"{name}.py").read_text())) for name in mutants.FIRST)
 
 
@@ -84,7 +84,7 @@ def vectors() -> int:
 
 
 def counts() -> dict[str, int]:
-    """Returns today's numbers."""
+    """Returns the present counts."""
     return {
         "test functions": test_functions(),
         "native tests": native_tests(),

@@ -49,7 +49,7 @@ quiet() {
     local title=$1 status=0
     shift
     begin "$title"
-    set +e # followed by `||`, a function would continue after a command that fails
+    set +e # not `|| status=$?`: with `||`, a function continues after a command that fails
     (set -e; "$@") >"$scratch/log" 2>&1
     status=$?
     set -e
@@ -57,8 +57,8 @@ quiet() {
     end "$title" "$status"
 }
 
-# aside NAME COMMAND...: runs steps in the background, in a shell of its own. `rejoin NAME` waits for them and shows
-# their output.
+# aside NAME COMMAND...: runs steps in the background, in a separate shell. `rejoin NAME` waits for these steps and
+# shows their output.
 aside() {
     local name=$1
     shift
@@ -90,7 +90,7 @@ finish() {
     exit "$failed"
 }
 
-# Makes .venv with the packages that the tests need, and builds the libraries, as ./test does first.
+# Makes .venv with the packages that the tests need, and builds the libraries, as ./test does.
 build() {
     (root=$PWD && . scripts/environment.sh && environment test)
 }
@@ -101,7 +101,7 @@ sanitizes() {
         "$1" -fsanitize=thread "$scratch/empty.c" -o "$scratch/empty"
 }
 
-# Installs the missing ones of these Debian packages: clang with its sanitizers, and spin.
+# Installs clang with its sanitizers, and spin, from Debian packages, if they are missing.
 debian_packages() {
     local missing=()
     command -v clang >/dev/null && sanitizes clang || missing+=(clang libclang-rt-dev)

@@ -282,8 +282,8 @@ static void destroying_events_stops_when_the_generation_changes(void) {
     int64_t times[4];
     void *destroyed = NULL;
     bed_open(0, AIO_WATCH);
-    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)),
-                       false); /* otherwise the event that wakes the runtime is destroyed first */
+    /* Otherwise the event that wakes the runtime is destroyed first. */
+    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false);
     sim.hang_call("aclrtDestroyEvent");
     pthread_t destroyer = bed_thread(destroy_events, NULL);
     UNTIL(sim.hung("aclrtDestroyEvent"));

@@ -369,9 +369,9 @@ static void a_failure_that_was_raised_is_collected(void) {
     begin_with_two();
     uint64_t bad = failing_work(stream), waited = wait_for(other, stream);
     fails(other, waited);
-    CHECK_EQ(aio_stream_error(other, waited, NULL),
-             FAULT); /* reading the code does not mark the failure as collected */
-    CHECK_EQ(aio_device_take_failure(0, &error), 1); /* nor does the report to the listeners */
+    /* Neither reading the code nor the report to the listeners marks the failure as collected. */
+    CHECK_EQ(aio_stream_error(other, waited, NULL), FAULT);
+    CHECK_EQ(aio_device_take_failure(0, &error), 1);
     CHECK_EQ(stream->own.failure->collected, 0);
     CHECK_EQ(aio_stream_error(other, waited, &error), FAULT);
     CHECK_EQ(error.position, bad);
