@@ -47,7 +47,7 @@ class Recorded:
     def native(self) -> int: ...
 
 class Awaitable:
-    """The base of objects that are awaited. Subclasses define `_target` and `_await_in_python`."""
+    """The base of awaitable objects. Subclasses have `_target` and `_await_in_python`."""
 
     def __await__(self) -> Generator[Any, Any, None]: ...
 
