@@ -2,7 +2,7 @@
  * Awaits on an asyncio loop. An await that succeeds runs no Python code of aioacl.
  *
  * `Awaitable` is the base of Ticket, Event and Stream. On a thread that runs an asyncio loop, its `__await__`
- * returns a new `Await`. On any other thread it calls `_await_in_python`. The first step of an Await asks the
+ * returns a new `Await`. On any other thread, it calls `_await_in_python`. The first step of an Await asks the
  * engine for the outcome of the position. If the outcome is not known, this step begins a wait under a key, and
  * suspends the task on a future of the loop. `Awaits` is the base of AsyncioPort. It takes the loop's
  * completions from the engine and sets the results of the futures.
@@ -13,8 +13,8 @@
  * completion. The port refers to each Await whose wait has begun until its completion is taken, even if the
  * task was cancelled. So the Await of a key that is taken still exists.
  *
- * The GIL is held everywhere except in the call that may reach ACL. Signal handlers run only within calls of
- * Python code: `call_soon` of the loop, and the code that makes errors.
+ * The GIL is held, except during the calls of the engine that may reach ACL. Signal handlers run only in calls
+ * of Python code: `call_soon` of the loop, and the code that creates errors.
  */
 #include "binding.h"
 

@@ -3,7 +3,7 @@
  * and AsyncioPort. In the usual case, an enqueue is one call of C, and so is each step of an await. The Python
  * code of the subclasses handles all other cases: refused arguments, errors, leases, trio and plain threads.
  *
- * The GIL is held everywhere except in a call that may reach ACL.
+ * The GIL is held, except during a call of the engine that may reach ACL.
  */
 #ifndef AIOACL_BINDING_H
 #define AIOACL_BINDING_H

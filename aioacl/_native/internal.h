@@ -116,7 +116,7 @@ typedef struct aio_token {
 struct aio_port {
     int fd;
     _Atomic(aio_token *) list;
-    aio_token *ready; /* taken from the list and not handed out yet; only the consumer uses it */
+    aio_token *ready; /* taken from the list and not yet passed to the caller; only the consumer uses it */
     atomic_llong references;
 };
 

@@ -4,13 +4,13 @@
  * The runtime calls the callback on one of its threads, with locks of the runtime held, while the queue of the
  * failed task is stopped. So the callback only stores its arguments in static memory, raises `reported`, and
  * wakes a watcher. aio_failures_settle attributes the reports later. The runtime resumes the queue after the
- * callback has returned. So if a thread sees that work after the failed task is complete, and then compares the
- * counters, it sees the report.
+ * callback has returned. So if a thread sees that work after the failed task is complete, and then compares
+ * `reported` with `resolved`, it sees the report.
  *
  * This also holds on ARM64, where loads may be reordered. The callback's stores come before its fence, and the
  * fence comes before the runtime's resume. The reader's fence comes between the answer "complete" and the
- * reader's load of `reported`. Both fences are sequentially consistent. So a reader that saw an effect of the
- * resume also sees the counter, and through the counter the report.
+ * reader's load of `reported`. Both fences are sequentially consistent. So a reader that has seen an effect of
+ * the resume also sees the new value of `reported`, and so the report.
  *
  * A callback is never unregistered, because it may be running at any time.
  */

@@ -1,12 +1,13 @@
 /*
  * The watcher: one thread per device that queries the runtime for all awaits.
  *
- * A blocking wait of the runtime is a busy loop that cannot be stopped. After a reset it returns wrong results,
- * and at exit it crashes the process. So the watcher makes no blocking waits, only queries, which never block.
- * The interval between queries is proportional to the age of the wait, so the number of queries grows with the
- * logarithm of the age. If the last waits of a stream took about the same time, the next wait probably takes as
- * long. Then queries are rare until shortly before this time, and frequent around it. If such a wait ends
- * earlier, the watcher notices this at the latest when the wait's age is 1.5 times its duration.
+ * A blocking wait of the runtime is a busy loop that cannot be stopped. After a reset, such a wait returns
+ * wrong results, and at exit it crashes the process. So the watcher makes no blocking waits, only queries,
+ * which never block. The interval between queries is proportional to the age of the wait, so the number of
+ * queries grows with the logarithm of the age. If the last waits of a stream took about the same time, the next
+ * wait probably takes as long. Then queries are rare until shortly before this time, and frequent around it. If
+ * such a wait ends earlier, the watcher notices this at the latest when the wait's age is 1.5 times its
+ * duration.
  *
  * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
  * lock-free list. All other data in this file is used by the watcher only.

@@ -18,7 +18,7 @@ static void end_all(int count) {
     }
 }
 
-/* Each stream has work of its own before and after its wait. */
+/* Each stream also has work before and after its wait. */
 static void inherit_along_a_chain(int strategy) {
     uint64_t before[DEPTH + 1], behind[DEPTH + 1];
     begin(strategy);

@@ -29,7 +29,7 @@ typedef struct history {
     atomic_bool will_fail; /* an entry is made to fail; set before the enqueue, when its position is unknown */
 } history;
 
-/* The lock orders the enqueues, so a thread can tell whether its entry follows a failing task. */
+/* The lock orders the enqueues, so a thread knows whether its entry follows a failing task. */
 typedef struct {
     pthread_mutex_t lock;
     aio_stream *stream;

@@ -59,7 +59,7 @@ int aclsim_retain_count(int32_t device);
 uint64_t aclsim_resets(int32_t device);
 
 /* Streams. */
-/* The stream starts no further task until it is released. A running task continues. */
+/* Holds the stream: it starts no further task until aclsim_release(). A running task continues. */
 int aclsim_hold(void *stream);
 int aclsim_release(void *stream);
 /* Releases all held streams, and all calls that a rule hangs or delays. Unlocks a process that is locked for a
@@ -93,7 +93,7 @@ int aclsim_set_next_task(void *stream, uint32_t id);
  * that follows the end of the record. So the first query after a record always wakes the thread;
  * - a call enqueues the 64th, 128th, ... task on a stream, or waits for room in a full queue;
  * - a call destroys a stream or resets a device, because both wait for work;
- * - a kernel failed one second ago. The runtime's monitor then wakes the thread.
+ * - the runtime's monitor notices a failed kernel, one second after the failure.
  *
  * These kinds of task have callbacks: copies, fills, reductions, kernels, waits for notifies, and executions of
  * models. For a model, the callback gets the ids of the inner stream, and the thread that enqueued the
@@ -145,9 +145,9 @@ void aclsim_clear(void);
  *         Threads are numbered from 1, in the order of their first call that is checked against rules.
  *
  * WHEN    counts the matching calls of all threads. With per=thread, it counts each thread's calls separately.
- *         nth=K               fires on the K-th; with times= or once, on the K-th and later ones
- *         after=K             fires only after the first K
- *         every=K             fires on every K-th
+ *         nth=K               fires on the K-th match; with times= or once, also on later matches
+ *         after=K             fires only after the first K matches
+ *         every=K             fires on every K-th match
  *         times=M             fires at most M times; -1: no limit
  *         once                fires at most once
  *         p=0.01              fires by chance, decided by a hash of the seed, the rule's number since the
@@ -166,17 +166,18 @@ void aclsim_clear(void);
  *         async-error=CODE    the task is enqueued, and fails. A wait for an event fails one second of real
  *                             time after it was enqueued, as if it had timed out. A wait that submits no task,
  *                             because the event is complete or of the same stream, does not fail
- *         late-complete=MS    the task does its work, and ends that much later
- *         late-copy=MS        the task copies its bytes that much later, and ends then
+ *         late-complete=MS    the task does its work, and ends MS milliseconds later
+ *         late-copy=MS        the task copies its bytes MS milliseconds later, and ends then
  *         sticky=CODE         the device enters a fault state until a force reset: its tasks stop, and calls
- *                             that create or enqueue return 507899. Queries return the code. Waits return it
- *                             until a wait or query has returned it, and then return 507046 or 507047
+ *                             that create or enqueue return 507899. Queries return CODE. Waits also return
+ *                             CODE, until a wait or query has returned it; then waits return 507046 or 507047
  *         lost=CODE           like sticky; also, the device cannot be set, and its first reset fails
- *         reset-fail=K        K resets begin, fail with rc= or 507000, and are undone. In one rule with sticky=
- *                             or lost=, K resets of the device in the fault state fail
+ *         reset-fail=K        K resets begin, fail with the code of rc= or with 507000, and are undone. In one
+ *                             rule with sticky= or lost=, K resets of the device in the fault state fail
  *         reset-lies[=CODE]   the reset returns 0 and leaves the device in a fault state
  *         false-drain         a wait for a device in a fault state, or for its streams, returns 0
- *         slow-teardown=MS    the end of a stream, context or device takes that much longer, with its lock held
+ *         slow-teardown=MS    the end of a stream, context or device takes MS milliseconds longer, with the
+ *                             lock of the object held
  *         ext-reset           other code of the process force-resets the call's device while the call is inside
  *         errmsg=null|long|non-utf8|stale
  *                             what the thread's next aclGetRecentErrMsg returns: no text, a very long text, a
@@ -186,10 +187,10 @@ void aclsim_clear(void);
  * them are added. A rule does not apply to functions that cannot show its effect. A rule that applies to no
  * function is refused.
  *
- * These environment variables have the same effect: AIOACL_SIM_FAULTS (rules and seed=N, separated by
- * semicolons), AIOACL_SIM_SEED, AIOACL_SIM_LIMITS, AIOACL_SIM_CLOCK (real or virtual) and AIOACL_SIM_TRACE (a
- * file for the journal and for every injected fault). The simulator reads them once, and a mistake in them ends
- * the process.
+ * These environment variables have the same effect as the controls: AIOACL_SIM_FAULTS (rules and seed=N,
+ * separated by semicolons), AIOACL_SIM_SEED, AIOACL_SIM_LIMITS, AIOACL_SIM_CLOCK (real or virtual) and
+ * AIOACL_SIM_TRACE (a file for the journal and for every injected fault). The simulator reads them once, and a
+ * mistake in them ends the process.
  */
 int aclsim_fault_add(const char *rule, uint32_t *id);
 /* Copies the text that describes the mistake in the last refused rule or limit, and the place of the mistake.
@@ -198,7 +199,7 @@ int aclsim_fault_error(char *text, size_t size);
 int aclsim_fault_remove(uint32_t id);
 /* Drops all rules, and ends the fault state of every device. */
 void aclsim_fault_clear(void);
-/* Stores how often the rule has fired, and how many calls have matched it. */
+/* Stores how often the rule has fired, and how many calls have matched the rule. */
 int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches);
 void aclsim_set_seed(uint64_t seed);
 /* Lets the calls that hang with the key `key` continue. */
@@ -248,7 +249,7 @@ int aclsim_register_kernel(const char *name, int (*function)(const aclsim_launch
 /* Sets the sizes of a registered kernel's parameters in bytes: at most 128 sizes, each from 1 to 512. Launches
  * with an array of arguments need these sizes. */
 int aclsim_kernel_parameters(const char *name, const size_t *sizes, size_t count);
-/* Sets the host address that stands for a registered kernel in aclrtGetFuncBySymbol and in launches. */
+/* Sets the host address that identifies a registered kernel in aclrtGetFuncBySymbol and in launches. */
 int aclsim_kernel_symbol(const char *name, const void *symbol);
 /* A kernel calls this before it returns a failure. The error text of the call that gets the failure contains
  * `why`. */
@@ -270,15 +271,15 @@ void aclsim_watch_uninitialised(int on);
 /* Firmware. */
 /* With 0, aclrtStreamAbort returns 207000, as with old firmware. */
 void aclsim_set_abort_supported(int supported);
-/* With 1, count notifies work, as on newer chips; with 0, their functions return 207000. */
+/* With 1, count notifies work, as on newer chips. With 0, the functions for count notifies return 207000. */
 void aclsim_set_count_notify_supported(int supported);
 /* With 1, events can be made for other processes, as with newer drivers. The handles of such events work within
  * this process only. With 0, the functions that share events return 207000. */
 void aclsim_set_ipc_event_supported(int supported);
 
 /* Usage checker and journal. */
-/* Copies the text of violation number `index` (counted from 0; the newest 256 are kept). Returns its length, or
- * -1. */
+/* Copies the text of violation number `index` (counted from 0; the newest 256 are kept). Returns the length of
+ * the text, or -1 if there is no such violation. */
 int aclsim_violation(uint64_t index, char *text, size_t size);
 /*
  * The journal is a ring of the newest calls, with one JSON object per line. aclsim_journal copies whole lines,

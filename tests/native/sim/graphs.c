@@ -153,7 +153,7 @@ static void test_unjoined_and_conflicts(void) {
     CHECK_RC(aclmdlRICaptureEnd(first, &model), 107029);
     CHECK_RC(aclrtValueWrite(words, 1, 0, second), 0);
     CHECK_RC(aclrtSynchronizeStream(second), 0);
-    /* two captures must not join each other */
+    /* a stream of one capture cannot join another capture */
     CHECK_RC(aclmdlRICaptureBegin(first, RELAXED), 0);
     CHECK_RC(aclmdlRICaptureBegin(second, RELAXED), 0);
     CHECK_RC(aclrtRecordEvent(event, first), 0);

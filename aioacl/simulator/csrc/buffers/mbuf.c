@@ -157,7 +157,7 @@ aclError do_aclrtSetBufUserData(aclrtMbuf buf, const void *dataPtr, size_t size,
     return user_data(buf, NULL, dataPtr, size, offset);
 }
 
-/* Returns the head of a chain, or keeps the error and returns NULL. */
+/* Returns the head of a chain, or NULL with the error in *rc. */
 static chained_t *find_head(const aclrtMbuf buf, aclError *rc) {
     chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "headBuf");
     *rc = buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;

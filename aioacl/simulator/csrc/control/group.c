@@ -29,7 +29,7 @@ enum { PATTERNS_MOST = 5 };
 
 typedef struct {
     const char *name;
-    const char *patterns[PATTERNS_MOST]; /* the name contains one of these; a leading ^ stands for the start of
+    const char *patterns[PATTERNS_MOST]; /* the name contains one of these; a leading ^ means the start of
                                             the name */
 } group_t;
 

@@ -1,4 +1,4 @@
-/* The usage checker: it reports misuse by the client. It never changes what a call returns. */
+/* The usage checker: it reports misuse by the client. It never changes the result of a call. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -241,7 +241,7 @@ bool process_forked(void);
  * Returns the code. */
 aclError error_set(aclError code, const char *what);
 /* Called without sim.lock at the end of a call. If the call set the last error, looks up the context, which
- * detaches a stale binding. The runtime does this because it also keeps the error in the context. */
+ * detaches a stale binding. The runtime does this because it also stores the error in the context. */
 void error_leave(thread_t *thread);
 /* Adds the code's text, which names `what`, but does not set the last error. Returns the code. */
 aclError error_quiet(aclError code, const char *what);

@@ -185,7 +185,8 @@ static void run_data(stream_t *stream) {
     }
 }
 
-/* Whether a failing task still does its work, because other streams may wait for its result. */
+/* Whether a failing task still does its work. Such a task does, because other streams may wait for its
+ * result. */
 static bool ends_anyway(const task_t *task) {
     return task->kind == TASK_RECORD || task->kind == TASK_RESET_EVENT || task->kind == TASK_RECORD_NOTIFY;
 }

@@ -10,34 +10,36 @@
  * simulator can look up any pointer that a client passes, and never reads memory that is not its own. An object
  * has one reference for its handle, one for each thread that has it current (contexts), and one for each queued
  * task (events, notifies). A slot becomes free when the last reference is released, and the slot that became
- * free last is used first. A record (record.c) stands for one aclrtRecordEvent. The event owns its newest
- * record, and each task and waiter owns the record that it refers to.
+ * free last is used first. Each aclrtRecordEvent creates a record (record.c). The event owns its newest record,
+ * and each task and waiter owns the record that it refers to.
  *
  * Locks. sim.lock protects everything that is not atomic or private to a thread. No thread holds sim.lock
- * during a blocking wait, a callback or a copy. The locks of the usage checker, of the thread list and of the
- * error text are leaf locks: a thread that holds one of them takes no other lock. The runtime also has coarse
- * locks, whose effects clients can notice. The simulator models these locks as gates (wait.c). The stream lock
- * of a context is a gate that SynchronizeDevice holds until it returns. The lock of an event is a gate that a
- * RecordEvent holds while the queue is full. A thread that takes a free gate keeps sim.lock. If the gate is
- * taken, the thread waits.
+ * during a blocking wait, a callback or a copy. A thread may take the locks of the thread list, of the usage
+ * checker and of the error text while it holds sim.lock, but not in the reverse order. The usage checker's lock
+ * may also be taken while the thread list's lock is held. The runtime also has coarse locks, whose effects
+ * clients can notice. The simulator models these locks as gates (wait.c). The stream lock of a context is a
+ * gate that SynchronizeDevice holds until it returns. The lock of an event is a gate that a RecordEvent holds
+ * while the queue is full. A thread that takes a free gate keeps sim.lock. If the gate is taken, the thread
+ * waits.
  *
  * Waiting. A blocked call puts a waiter_t on the list of the object that it waits for. The thread that causes
  * the awaited change (or destroys the object) takes the waiter off the list, sets its return code and wakes it.
  * The waiter does not access the object again. So a stream may be destroyed while calls wait for it.
  *
  * Failures. A failed task stays the head of its stream, which is parked: no later task starts. The device's
- * recycle thread (recycle.c) sets the stream's error code. It then calls the exception callbacks without
+ * recycle thread (recycle.c) sets the stream's error code. Then it calls the exception callbacks without
  * sim.lock, while stream->running is set. Then it ends the task and lets the stream continue. The thread
  * handles failures only when it is woken: by a synchronizing call with work to wait for, by aclrtQueryEvent of
  * an event of aclrtCreateEventWithFlag, by every 64th task of a stream, by a full queue, or, for kernels, by
- * the monitor. Each wake begins a round. The host sees that such an event is complete, or that a stream has
- * finished, only in a later round than the one in which the device finished it.
+ * the monitor. Each wake begins a round. The host sees that an event of aclrtCreateEventWithFlag is complete,
+ * or that a stream has finished, only in a later round than the round in which the device has finished the
+ * work.
  *
- * Tasks. A stream is a ring of tasks. Enqueueing appends to it. The device's executor thread (executor.c) takes
- * the ready streams one after the other, and runs tasks from the head of each. A task that has to wait for an
- * event, a notify, a host function, a callback or a due time parks its stream. The executor skips a parked
- * stream until the stream is unparked. Copies (in batches) and work (work.h) run outside sim.lock, while
- * stream->running is set.
+ * Tasks. A stream is a ring of tasks. Enqueueing appends a task to the ring. The device's executor thread
+ * (executor.c) takes the ready streams one after the other, and runs tasks from the head of each. A task that
+ * has to wait for an event, a notify, a host function, a callback or a due time parks its stream. The executor
+ * skips a parked stream until the stream is unparked. Copies (in batches) and work (work.h) run outside
+ * sim.lock, while stream->running is set.
  *
  * End of work. A task runs or is dropped: by an abort (waiters get 107023), or by a reset, a forced destroy or
  * the end of its context (waiters get 0). A dropped record ends the host's waits for the record, but never the
@@ -366,9 +368,10 @@ bool arena_owns(const void *pointer);
 void usage_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Notes that the handle is not a live handle of that kind. */
 void usage_dead(object_kind_t kind, const void *handle);
-/* The same, but keeps the error and returns 107017. */
+/* The same, but also sets the last error, and returns 107017. */
 aclError usage_bad_handle(object_kind_t kind, const void *handle);
-/* Notes the use of a live stream from a context other than its own; keeps the error and returns 107003. */
+/* Notes the use of a live stream in another context than the stream's own. Sets the last error and returns
+ * 107003. */
 aclError usage_wrong_context(const stream_t *stream);
 void usage_reset(const device_t *device);
 uint64_t usage_count(void);

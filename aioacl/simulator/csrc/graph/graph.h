@@ -17,7 +17,8 @@
  * the capture. Before the capture ends, the stream that began it must wait for all work of the streams that
  * joined.
  *
- * A failing task ends the execution with its code; the remaining tasks of all lanes are dropped.
+ * A failing task ends the execution, which then fails with the task's code. The remaining tasks of all lanes
+ * are dropped.
  */
 #ifndef ACLSIM_GRAPH_H
 #define ACLSIM_GRAPH_H

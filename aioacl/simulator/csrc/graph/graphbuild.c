@@ -1,5 +1,5 @@
-/* Graphs that are built by hand. A task that is enqueued to a stream belongs to the graph to which the stream
- * is bound. */
+/* Graphs that are built without a capture. A task that is enqueued to a stream belongs to the graph to which
+ * the stream is bound. */
 #include "graph.h"
 
 /* A head stream starts with the graph; the others start when they are activated. */

@@ -160,7 +160,8 @@ static void begin_records(const lane_t *lane) {
     }
 }
 
-/* Called once per execution. A graph that a condition chooses again keeps the state of its own conditions. */
+/* Sets the conditions to their initial values. Called once per execution: a graph that a condition chooses
+ * again does not reset its own conditions. */
 static void begin_conditions(const graph_t *graph) {
     for (const condition_t *condition = graph->conditions; condition != NULL; condition = condition->next) {
         if (condition->assign && memory_kind(condition->address) == MEMORY_DEVICE) {

@@ -81,7 +81,7 @@ static aclError find_code(kernel_t *kernel, void **address) {
     return ACL_SUCCESS;
 }
 
-/* Returns an address that stands for the code. Neither the host nor copies can read there. */
+/* Returns an address in place of the address of the code. Neither the host nor copies can read there. */
 aclError do_aclrtGetFunctionAddr(aclrtFuncHandle funcHandle, void **aicAddr, void **aivAddr) {
     if (funcHandle == NULL || aicAddr == NULL || aivAddr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "aicAddr or aivAddr");

@@ -23,7 +23,7 @@ typedef struct kernel {
     size_t parameters;
     size_t parameter_bytes;
     bool described;
-    area_t *code; /* stands for the device code; made when a call requests its address */
+    area_t *code; /* reserved in place of the device code, when a call requests its address */
 } kernel_t;
 
 typedef struct {
@@ -34,7 +34,7 @@ typedef struct {
 
 typedef struct {
     object_t object;
-    char *data; /* in pages of its own */
+    char *data; /* in pages that contain no other data */
     size_t size;
     aclrtOpExceptionCallback callback;
     void *user;

@@ -48,7 +48,7 @@ void ipc_block_ended(const block_t *block) {
     }
 }
 
-/* Returns the link of the list that points at the export, or keeps the error and returns NULL. */
+/* Returns the link of the list that points at the export, or sets the last error and returns NULL. */
 static export_t **find_key(const char *key) {
     for (export_t **link = &exports; *link != NULL; link = &(*link)->next) {
         if (strncmp((*link)->key, key, KEY_BYTES) == 0) {

@@ -50,7 +50,7 @@ block_t *block_adopt(block_kind_t kind, device_t *device, char *base, size_t siz
 /* Ends the block. The memory is freed when the block is no longer pinned. */
 void block_end(block_t *block);
 void block_each(void (*visit)(block_t *block, void *arg), void *arg);
-/* Return the number of live blocks of a kind, and the sum of their bytes. */
+/* The number of live blocks of a kind, and the sum of their bytes. */
 uint64_t block_count_of(block_kind_t kind);
 uint64_t block_bytes_of(block_kind_t kind);
 
@@ -80,7 +80,8 @@ typedef struct area {
     bool reserved;    /* reserved by the client; otherwise by the simulator */
 } area_t;
 
-/* Reserves an area that can neither be read nor written. expect: the address that it must have, or NULL. */
+/* Reserves an area that can neither be read nor written. `expect` is the address that the area must have, or
+ * NULL. */
 area_t *area_new(size_t size, size_t alignment, void *expect);
 void area_end(area_t *area);
 area_t *area_find(const void *pointer);

@@ -8,7 +8,7 @@
  * returns it. */
 aclError initcb_start(uint32_t type, const char *config);
 aclError initcb_end(uint32_t type);
-/* The lock is held during aclInit, aclFinalize and registrations. It is recursive. */
+/* The lock of initcb.c, which is held during aclInit, aclFinalize and registrations. The lock is recursive. */
 void initcb_lock(void);
 void initcb_unlock(void);
 /* Whether aclInit has succeeded. Called with the lock above held. */

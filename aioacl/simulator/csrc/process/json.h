@@ -14,10 +14,10 @@ int json_depth(const char *text);
  */
 const char *json_member(const char *object, const char *key);
 bool json_is_object(const char *value);
-/* Copies a string, and does not resolve escapes. False: the value is not a string, or it does not fit. */
+/* Copies a string without resolving escapes. False: the value is not a string, or it is too long for `text`. */
 bool json_string(const char *value, char *text, size_t size);
-/* Returns a whole number that is not negative and has no leading zeros, plain or as a string. -1: the value is
- * no such number. */
+/* Returns the value as a number. The value must be a whole number, plain or in a string, that is not negative
+ * and has no leading zeros. -1: any other value. */
 long json_whole(const char *value);
 
 #endif
