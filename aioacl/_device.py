@@ -87,7 +87,7 @@ class Device(Made):
     def generation(self) -> int:
         """The generation of the device, an int. Each reset, each foreign reset and the last close raise it.
 
-        A close does not set the generation back to its first value, so a test must compare it with an earlier value.
+        A close does not set the generation back to 1, so a test must compare it with an earlier value.
         """
         return self._manager.generation
 
@@ -272,7 +272,7 @@ class Device(Made):
     # --- waiting and running ---------------------------------------------------------------------------------
 
     def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
-        """Waits for all work on the device, including that of other libraries (aclrtSynchronizeDeviceWithTimeout).
+        """Waits for all work on the device, also of other libraries (aclrtSynchronizeDeviceWithTimeout).
 
         Args:
             timeout: the longest wait in seconds; None waits without a limit.
@@ -386,8 +386,8 @@ class Device(Made):
     def lease(self, *, wait: bool = True, timeout: Seconds | None = None) -> Lease:
         """Returns a Lease. A force reset waits for the task that holds the lease, at most for the grace time.
 
-        Enter the lease with `async with device.lease():`. A foreign reset and the last close revoke it at once. Calls
-        no ACL function.
+        Enter the lease with `async with device.lease():`. A foreign reset and the last close revoke the lease at
+        once. Calls no ACL function.
 
         Args:
             wait: if False, entering the lease raises DeviceResetting at once instead of waiting for a reset to end.
@@ -413,8 +413,8 @@ class Device(Made):
 
         Args:
             grace: the time in seconds for leases and work in flight to end by themselves. A `grace` above half of
-                `timeout` counts as half of `timeout`: with `grace=4, timeout=5` the grace time is 2.5 seconds.
-            timeout: the time in seconds for the whole reset, at least 0.05. If the reset takes longer, the device is
+                `timeout` counts as half of `timeout`: `grace=4, timeout=5` gives 2.5 seconds.
+            timeout: the time in seconds for the whole reset, at least 0.05. When it has passed, the device is
                 quarantined, and the report gives the reason. The device is also quarantined if a thread is inside C,
                 or in a job, for more than 10 seconds after the grace time.
             reason: a text for the report.
@@ -537,7 +537,7 @@ class Device(Made):
 def open_device(
     index: SupportsIndex = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: Seconds | None = None
 ) -> Opening[Device]:
-    """Opens a device. The first open sets it (aclrtSetDevice), the last close resets it (aclrtResetDevice).
+    """Opens a device. The first open sets the device (aclrtSetDevice), the last close resets it (aclrtResetDevice).
 
     Args:
         index: the index of the device among the visible devices, an int from 0.

@@ -241,7 +241,7 @@ class _ReportedError(_OwnError):
 
 
 class DeviceReset(_ReportedError):
-    """A reset dropped the work that the call waited for; repeat the work with new handles of the device.
+    """A reset, or the close of the device, dropped the awaited work; repeat the work with new handles.
 
     Attributes:
         report: the ResetReport of that reset, or None if there is none.
@@ -261,10 +261,10 @@ class DeviceResetting(_OwnError):
 
 
 class DeviceQuarantined(_ReportedError):
-    """The device is closed to work because a reset failed or could not be tried; read `report`, then reset it again.
+    """The device is closed to work because a reset failed or could not be tried; read `report`, then reset the device.
 
     Attributes:
-        report: the ResetReport of the reset that failed, or None if there is none.
+        report: the ResetReport of the failed reset, open or close, or None if there is no report.
     """
 
     default_action = "reset"

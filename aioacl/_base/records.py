@@ -87,9 +87,10 @@ class DeviceEvent:
     """One event of a device, from `device.events()`.
 
     Attributes:
-        kind: "opened", "draining", "resetting", "reopened" (a reset is over), "quarantined" (a reset failed),
-            "closed", "foreign reset" (code outside aioacl reset the device), "fault" (a task or the device failed), or
-            "revoked" (leases were revoked by a reset after its grace time, by a foreign reset or by the last close).
+        kind: "opened", "draining", "resetting", "reopened" (a reset has ended), "quarantined" (a reset, open
+            or close failed), "closed", "foreign reset" (code outside aioacl reset the device), "fault" (a task or the
+            device failed), or "revoked" (leases were revoked by a reset after its grace time, by a foreign reset or by
+            the last close).
         device: the device's index.
         state: the device's state after the event.
         generation: the device's generation after the event; for a failed task, the generation in which the task was

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class Ticket(Unique, Position):
     """A position in a stream, returned by each enqueue. `await ticket` waits for the work up to the position.
 
-    A ticket covers the tasks of its stream up to its position. It depends on the work that its stream waited for by
-    `wait_event`. If any of these tasks failed, each await raises the failure, even an await that starts much later.
-    Once an await has returned, later awaits return too, even after a reset. A ticket need not be awaited.
+    A ticket covers the tasks of its stream up to its position. If one of these tasks, or a task that they depend on
+    through `wait_event`, failed, each await raises that failure, even an await that starts much later. Once an await
+    has returned, later awaits return too, even after a reset. A ticket may be dropped without being awaited.
     """
 
     __slots__ = ()
@@ -138,7 +138,7 @@ class Event(Handle, Awaitable):
         return self._version is not None
 
     def record(self, stream: Recorder) -> Event:
-        """Records the event at the present end of the stream's queue (aclrtRecordEvent). Never waits.
+        """Records the event at the current end of the stream's queue (aclrtRecordEvent). Never waits.
 
         Args:
             stream: the Stream to record on, of the same device.

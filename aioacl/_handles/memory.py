@@ -264,10 +264,9 @@ def _array_of(size: int) -> Any:
 class PinnedBuffer(Buffer, _Exporter):
     """Pinned host memory, made by `device.pinned(nbytes)` (aclrtMallocHost). Copies of any size need no staging memory.
 
-    It supports the buffer protocol: `numpy.frombuffer(pinned)` works, and `pinned.view` is a memoryview of its bytes.
-    It outlives a reset of its device. A closed buffer refuses further copies and views. Closing frees the memory
-    (aclrtFreeHost). If views of the buffer exist, the memory is freed when the last view is gone, because a view cannot
-    be invalidated.
+    `numpy.frombuffer(pinned)` works, and `pinned.view` is a memoryview of the bytes. The buffer outlives a reset of its
+    device. A closed buffer refuses further copies and views. Closing frees the memory (aclrtFreeHost). If views of the
+    buffer exist, the memory is freed when the last view is gone, because a view cannot be invalidated.
     """
 
     __slots__ = ("_allocation", "_bytes")

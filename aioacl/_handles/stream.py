@@ -111,11 +111,11 @@ class Stream(Handle, Awaitable):
 
     @property
     def error(self) -> AclError | None:
-        """The failure with which the stream refuses new work, an AclError, or None. Calls no ACL function.
+        """The failure that an enqueue on this stream raises, an AclError, or None. Calls no ACL function.
 
-        It is the failure of the first task of this stream that failed. If no task of this stream failed, it is the
-        failure of the first `wait_event` of this stream whose event has failed. Each read makes a new exception object.
-        The stream is usable again after `await stream.renew()`.
+        The error is the failure of the first failed task of this stream. If no task of this stream failed, the error is
+        the failure of the first `wait_event` of this stream whose event has failed. Each read makes a new exception
+        object. The stream is usable again after `await stream.renew()`.
         """
         failed = self._core.error_at(LAST)
         return None if failed is None else self._core.raised(failed)
@@ -198,7 +198,7 @@ class Stream(Handle, Awaitable):
         1 MiB per copy; `upload` and `download` copy more. A copy of 0 bytes calls no ACL function.
 
         The stream refers to the target and the source until the copy is done. It does not refer to a pageable source,
-        because the bytes of such a source are taken at once. If nothing awaits the copy, the references are dropped
+        because the bytes of such a source are copied at once. If nothing awaits the copy, the references are dropped
         within about 0.1 seconds after the copy is done.
 
         Args:
@@ -310,7 +310,7 @@ class Stream(Handle, Awaitable):
         return self._ticket(core, (to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
 
     def record(self, event: Event | None = None) -> Event:
-        """Records an event at the present end of the queue (aclrtRecordEvent). Never waits.
+        """Records an event at the current end of the queue (aclrtRecordEvent). Never waits.
 
         Args:
             event: an Event of the same device; None makes a new one.
@@ -470,9 +470,9 @@ class Stream(Handle, Awaitable):
     def renew(self, *, timeout: Seconds | None = None, abort: bool = False) -> Operation[None]:
         """Replaces the native stream when it is idle, so that a failed stream is usable again.
 
-        The operation calls aclrtCreateStream or aclrtCreateStreamWithConfig, then aclrtDestroyStream. All code that
-        shares the Stream object can use it as before. Earlier tickets and events keep their outcome. A stream that has
-        not failed may be renewed too.
+        Calls aclrtCreateStream or aclrtCreateStreamWithConfig, then aclrtDestroyStream. The Stream object stays the
+        same for all code that shares it. Earlier tickets and events keep their outcome. A stream that has not failed
+        may be renewed too.
 
         Args:
             timeout: the longest wait in seconds for the work that still runs; None waits without a limit.
@@ -560,7 +560,7 @@ class Stream(Handle, Awaitable):
         """Closes the stream. Its unfinished work runs to its end, then the stream is destroyed (aclrtDestroyStream).
 
         The close emits an AclWarning if a task has failed and the failure was not collected: no await, `result()` or
-        enqueue raised it, and `error` was not read. A second close is not an error.
+        enqueue raised the failure, and `error` was not read. A second close is not an error.
 
         Returns:
             An Operation; await it, or call its `result()`.

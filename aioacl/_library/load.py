@@ -51,11 +51,12 @@ class LibraryInfo:
     Attributes:
         backend: "simulator" or "ascend".
         path: the absolute path of the library.
-        origin: the rule that found it: "argument" (of `use_library()`), "loaded" (by other code), "installation" (under
-            /usr/local/Ascend), "linker" (a folder of the dynamic linker), or the name of an environment variable.
-        extra_paths: the files beside the library that provide functions which it lacks.
+        origin: the rule that found the library: "argument" (of `use_library()`), "loaded" (by other code),
+            "installation" (under /usr/local/Ascend), "linker" (a folder of the dynamic linker), or the name of an
+            environment variable.
+        extra_paths: the files beside the library that have functions which the library lacks.
         missing: the functions of aioacl's table that the library lacks.
-        findings: unusual permissions or owners of the files, and candidates that were passed over, in sentences.
+        findings: sentences about unusual permissions or owners of the files, and about files that were not used.
     """
 
     backend: Backend

@@ -97,7 +97,7 @@ class _Item:
 
 
 class DeviceExecutor(Unique, Executor):
-    """A `concurrent.futures.Executor` whose threads have the device's context bound.
+    """A `concurrent.futures.Executor` whose threads have the device's context as current context.
 
     A job that is submitted during a reset begins when the device is open again. After `shutdown`, idle threads end at
     once. A busy thread ends when its job has ended and no job is queued.

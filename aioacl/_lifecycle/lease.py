@@ -85,11 +85,11 @@ class Lease(Unique):
     """Keeps a force reset from starting between the steps of a task: `async with device.lease() as lease:`.
 
     A force reset waits for the lease, at most for the reset's grace time, and then revokes it. After that the holder's
-    waits raise DeviceReset. Until the holder leaves the lease, its calls raise DeviceResetting, or StaleHandleError
-    with an old handle. A foreign reset and the last close revoke the lease at once.
+    waits raise DeviceReset. Until the holder leaves the lease, new calls of the holder raise DeviceResetting, or
+    StaleHandleError with an old handle. A foreign reset and the last close revoke the lease at once.
 
     Only the task that entered the lease, and the tasks that entered a `share()` of it, hold the lease.
-    `asyncio.gather`, and `wait_for` before Python 3.12, create new tasks, which do not hold it: use
+    `asyncio.gather`, and `wait_for` before Python 3.12, create new tasks, which do not hold the lease: use
     `asyncio.timeout()`, or share the lease.
     """
 
@@ -191,7 +191,7 @@ class Lease(Unique):
     def held(self) -> bool:
         """Whether the current task holds the lease now. False after the lease was revoked.
 
-        A force reset whose grace time has passed, a foreign reset, and the last close revoke it.
+        A force reset whose grace time has passed, a foreign reset, and the last close revoke the lease.
         """
         return current_holder() in self._holders and not lib.aio_gate_foreign(self._grantor.index)
 

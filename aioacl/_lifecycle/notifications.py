@@ -63,8 +63,8 @@ class Watched(Protocol):
 class DeviceEvents(Unique):
     """An iterator over the events of a device from now on. It ends when the device is closed.
 
-    `async for event in device.events():`, or `for` on a thread without a running event loop. If several tasks iterate
-    over one listener, each event goes to one of them. At most 64 events are kept. If there are more, the oldest are
+    Iterate with `async for`, or with `for` on a thread without a running event loop. If several tasks iterate over one
+    DeviceEvents, each event goes to one of them. At most 64 events are kept. If there are more, the oldest events are
     dropped, and `missed` of the next event is the number of dropped events.
     """
 

@@ -36,9 +36,9 @@ functions: Final = Functions()
 
 
 def on(device: Device) -> Functions:
-    """Returns ACL's functions for an open device. Each call passes the device's gate and runs in the device's context.
+    """Returns ACL's functions for an open device. Each call passes the device's gate and has its context current.
 
-    A force reset waits for calls that are inside C. The result belongs to the device's present generation, as do the
+    A force reset waits for calls that are inside C. The result belongs to the device's current generation, as do the
     raw pointers that its calls return. After a reset, its calls raise StaleHandleError. Functions that need no device
     are called without the gate, as in `functions`.
 

@@ -256,7 +256,7 @@ def fail_next(stream: StreamLike, code: SupportsIndex) -> None:
 
 
 def trap_next(stream: StreamLike, code: SupportsIndex) -> None:
-    """Makes the next task that the stream reaches fail there. Only tasks that compute or move data count.
+    """Makes the next task that computes or moves data fail when the stream reaches it.
 
     The task may be in the queue already.
 

@@ -15,7 +15,7 @@ MAX_TASK_ID: Final = 0xFFFFFFFF
 
 
 def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
-    """Sets the id of the next task that is enqueued on the stream. Later tasks get the ids that follow it, modulo 2^32.
+    """Sets the id of the next task that is enqueued on the stream. Later tasks get the following ids, modulo 2^32.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -33,7 +33,7 @@ def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
 
 
 def faulted(stream: StreamLike) -> bool:
-    """Returns whether the stream is stopped at a failed task. It stays stopped until the recycle thread is woken.
+    """Returns whether the stream is stopped at a failed task. A call that wakes the recycle thread ends the stop.
 
     Args:
         stream: an aioacl.Stream, or the raw handle of a live stream as a pointer or an int.
@@ -69,7 +69,7 @@ def wake(device: SupportsIndex = 0) -> None:
 
 
 def set_query_lag(on: bool = True) -> None:
-    """Sets whether queries of events lag.
+    """Sets whether the first query of a completed event reports it as not complete.
 
     Args:
         on: with True, the first aclrtQueryEvent that finds a record complete still reports it as not complete.

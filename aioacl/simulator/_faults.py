@@ -346,14 +346,15 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
     Args:
         which: names of functions (with `*` and `?` as in a shell) or groups of functions, separated by bars:
             `"alloc|aclrtCreateStream"`. `which` may also be the whole text of a rule.
-        options: see `FaultOptions`. The options up to `size_max` select calls, those up to `per_thread` select when the
-            rule fires, and the others are the rule's effects. Times are in milliseconds of the simulator's clock.
-            `aclsim.h`, in the folder `include_dir()`, describes each option and lists the groups.
+        options: see `FaultOptions`. The options from `device` to `size_max` select calls. The options from `nth` to
+            `per_thread` decide when the rule fires. The others are the effects of the rule. Times are in milliseconds
+            of the simulator's clock. `aclsim.h`, in the folder `include_dir()`, describes each option and lists the
+            groups.
 
     Raises:
-        ParameterError: an option is unknown, or its value is not valid. When the block is entered: the options exclude
-            each other, no function has that name, the effect does not apply to any of the functions, or the process
-            does not use the simulator.
+        ParameterError: an option is unknown, or its value is not valid. Entering the block also raises this error
+            if the options exclude each other, no function has that name, the effect applies to none of the functions,
+            or the process does not use the simulator.
     """
     given = {name: value for name, value in options.items() if value is not False or name not in _FLAGS}
     unknown = given.keys() - FaultOptions.__annotations__.keys()
@@ -403,7 +404,7 @@ def release_key(key: str) -> None:
 
 
 def set_limits(limits: str = "") -> None:
-    """Limits how many objects a device may have, and how much memory. Each call replaces all earlier limits.
+    """Limits the number of objects and the amount of memory of each device. Each call replaces all earlier limits.
 
     Args:
         limits: limits per device, as in "stream=8,event=16,notify=4,context=2,mem=64M". "host=32M" limits the pinned,
