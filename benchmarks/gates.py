@@ -1,0 +1,31 @@
+"""The gates: what a row must reach, and its aim. A gate selects its row by suite, name and peer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.rows import Gate
+
+GATES: Final = (
+    Gate("enqueue", "copy", "raw call", 4, 3),
+    Gate("enqueue", "record", "raw call", 4, 3),
+    Gate("enqueue", "wait_event", "raw call", 4, 3),
+    Gate("enqueue", "await of finished work", "raw call", 6, 4),
+    Gate("await", "empty task: added time", "asyncio.to_thread", 0.35, 0.2),
+    Gate("await", "empty task: added time", "callback way", 0.7, 0.5),
+    Gate("await", "100 us task: added time", "asyncio.to_thread", 0.35, 0.2),
+    Gate("await", "100 us task: added time", "callback way", 0.7, 0.5),
+    Gate("await", "1 ms task: CPU", "callback way", 1.2, 0.8),
+    Gate("await", "20 ms task: CPU", "callback way", 1.2, 0.8),
+    Gate("await", "1 ms task: added time", "callback way", 1.2, 1.0),
+    Gate("await", "20 ms task: added time", "callback way", 1.2, 1.0),
+    Gate("await", "empty task: time on uvloop", "aioacl", 1.0, None),
+    Gate("await", "empty task: added time on trio", "trio.to_thread", 0.35, None),
+    Gate("await", "empty task: added time on trio", "bare trio wake", None, 1.2),
+    Gate("throughput", "64 waits: rate", "asyncio.to_thread", 4, 6, at_least=True),
+    Gate("throughput", "64 waits: rate", "callback way", 1.3, 2, at_least=True),
+    Gate("throughput", "1024 waits: rate", "asyncio.to_thread", 4, 6, at_least=True),
+    Gate("throughput", "1024 waits: rate", "callback way", 1.3, 2, at_least=True),
+    Gate("throughput", "64 waits: CPU per await", "callback way", 0.8, 0.6),
+    Gate("lag", "p99 under 64 x 20 ms", "callback way", 1, 0.5),
+)

@@ -1,0 +1,151 @@
+"""The peers' way to ACL: a cffi module of their own, in API mode, which calls the library that aioacl has loaded.
+
+The prototypes come from the table of ACL functions. The module is compiled into build/benchmarks once, and again when
+its source changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any, Final
+
+from cffi import FFI
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+import build_ffi  # noqa: E402 - it is next to the package
+
+FOLDER: Final = ROOT / "build" / "benchmarks"
+MODULE: Final = "_benchmarks_raw"
+FUNCTIONS: Final = (
+    "aclrtCreateEventExWithFlag",
+    "aclrtCreateStream",
+    "aclrtDestroyEvent",
+    "aclrtDestroyStream",
+    "aclrtFree",
+    "aclrtFreeHost",
+    "aclrtGetCurrentContext",
+    "aclrtLaunchHostFunc",
+    "aclrtMalloc",
+    "aclrtMallocHost",
+    "aclrtMemcpy",
+    "aclrtMemcpyAsync",
+    "aclrtRecordEvent",
+    "aclrtSetCurrentContext",
+    "aclrtSetDevice",
+    "aclrtStreamWaitEvent",
+    "aclrtSynchronizeStream",
+)
+DECLARATIONS: Final = """
+int raw_open(const char *path);
+aclError raw_launch_done(aclrtStream stream, uintptr_t key);
+int raw_timer(int64_t first_ns, int64_t period_ns);
+extern "Python" void raw_done(uintptr_t key);
+"""
+HEAD: Final = """
+#include <dlfcn.h>
+#include <stdint.h>
+#include <sys/timerfd.h>
+#include "acl_types.h"
+
+static void raw_done(uintptr_t key);
+"""
+TAIL: Final = """
+static void entered(void *args) {
+    raw_done((uintptr_t)args);
+}
+
+static aclError raw_launch_done(aclrtStream stream, uintptr_t key) {
+    return acl.aclrtLaunchHostFunc(stream, entered, (void *)key);
+}
+
+/* A descriptor that is readable at `first_ns` of the monotonic clock, and after each period. */
+static int raw_timer(int64_t first_ns, int64_t period_ns) {
+    struct itimerspec when = {
+        .it_value = {first_ns / 1000000000, first_ns % 1000000000},
+        .it_interval = {period_ns / 1000000000, period_ns % 1000000000},
+    };
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    return fd < 0 || timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, 0) != 0 ? -1 : fd;
+}
+"""
+
+
+def _rows() -> list[build_ffi.Function]:
+    found = {row.name: row for row in build_ffi.table()}
+    return [found[name] for name in FUNCTIONS]
+
+
+def declarations() -> str:
+    """Returns the declarations for cffi."""
+    prototypes = [f"{row.returns} {row.name}({row.params});" for row in _rows()]
+    return "\n".join([build_ffi.plain("acl_types.h"), *prototypes, DECLARATIONS])
+
+
+def source() -> str:
+    """Returns the C source: each function calls the function of the library that `raw_open` has found."""
+    rows = _rows()
+    members = "\n".join(f"    {row.returns} (*{row.name})({row.params});" for row in rows)
+    finds = "\n".join(
+        f'    if ((*(void **)(void *)&acl.{row.name} = dlsym(library, "{row.name}")) == 0) return -1;'
+        for row in rows
+    )
+    calls = "\n".join(
+        f"static {row.returns} {row.name}({row.params}) {{ return acl.{row.name}({row.args}); }}"
+        for row in rows
+    )
+    opens = (
+        "static int raw_open(const char *path) {\n"
+        "    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);\n"
+        f"    if (library == 0) return -1;\n{finds}\n    return 0;\n}}"
+    )
+    return "\n".join([HEAD, f"static struct {{\n{members}\n}} acl;", opens, calls, TAIL])
+
+
+def _compiled() -> Path:
+    """Returns the path of the compiled module; compiles it if its source has changed."""
+    builder = FFI()
+    builder.cdef(declarations())
+    text = source()
+    builder.set_source(
+        MODULE,
+        text,
+        include_dirs=[str(folder) for folder in build_ffi.header_folders(build_ffi.NATIVE)],
+        extra_compile_args=["-O2"],
+    )
+    key = hashlib.sha256(f"{declarations()}{text}{sys.version}{sys.platform}".encode()).hexdigest()[:16]
+    path = FOLDER / f"{MODULE}-{key}.so"
+    if not path.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            made = builder.compile(tmpdir=folder)
+            Path(made).replace(path)  # at once: another process may compile the same source
+    return path
+
+
+def load(library: str) -> tuple[Any, Any]:
+    """Returns `ffi` and `lib` of the module, whose functions call that library. It must be loaded already."""
+    path = str(_compiled())
+    loader = ExtensionFileLoader(MODULE, path)
+    spec = spec_from_loader(MODULE, loader)
+    assert spec is not None
+    module: Any = module_from_spec(spec)
+    loader.exec_module(module)
+    if module.lib.raw_open(library.encode()):
+        raise SystemExit(
+            f"expected {library} to be loaded with all functions of the peers, it is not; open it first"
+        )
+    return module.ffi, module.lib
+
+
+def check(code: int, call: str) -> None:
+    """Raises RuntimeError if a call of a peer has failed."""
+    if code:
+        raise RuntimeError(f"{call}: expected 0, got {code}; see the codes of ACL")
