@@ -4,11 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.suites import await_, enqueue, lag, throughput
+from benchmarks.suites import (
+    await_,
+    blocking,
+    copy,
+    enqueue,
+    executor,
+    import_,
+    lag,
+    reset,
+    scale,
+    throughput,
+)
 
 if TYPE_CHECKING:
     from benchmarks.harness import Suite
 
 SUITES: Final[dict[str, Suite]] = {
-    suite.name: suite for suite in (await_.SUITE, throughput.SUITE, lag.SUITE, enqueue.SUITE)
+    suite.name: suite
+    for suite in (
+        await_.SUITE,
+        throughput.SUITE,
+        lag.SUITE,
+        blocking.SUITE,
+        scale.SUITE,
+        enqueue.SUITE,
+        copy.SUITE,
+        reset.SUITE,
+        import_.SUITE,
+        executor.SUITE,
+    )
 }

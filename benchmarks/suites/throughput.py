@@ -34,6 +34,7 @@ WAITS: Final = (1, 16, 64, 256, 1024, 4096)
 QUICK_WAITS: Final = (1, 64, 1024)
 OPERATIONS: Final = 8192  # of a repeat
 QUICK_OPERATIONS: Final = 1024
+LEAST_EACH: Final = 4  # waits of a task, so that the tasks' own cost does not dominate
 WAYS: Final = (
     Ours,
     Callback,
@@ -49,7 +50,7 @@ WAYS: Final = (
 
 def measure(way: Way, waits: int, operations: int) -> Sample:
     """Measures that many waits at a time, until `operations` are done. The tasks are part of the time."""
-    each = max(1, operations // waits)
+    each = max(LEAST_EACH, operations // waits)
 
     async def work(index: int) -> None:
         for _ in range(each):
