@@ -18,7 +18,7 @@ from rich.console import Console
 from benchmarks import plot, report
 from benchmarks.gates import GATES
 from benchmarks.machine import facts
-from benchmarks.rows import exit_status, judge
+from benchmarks.rows import exit_status, judge, missing
 from benchmarks.run import ROOT, run
 from benchmarks.suites import SUITES
 
@@ -72,7 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the suites, shows the result, and returns the exit status."""
     options = chosen(sys.argv[1:] if arguments is None else arguments)
     suites = [SUITES[name] for name in dict.fromkeys(options.suites or SUITES)]
-    judged = judge(run(suites, quick=options.quick), GATES)
+    rows = run(suites, quick=options.quick)
+    lacking = missing(rows, GATES, [suite.name for suite in suites])
+    if lacking:
+        raise SystemExit(
+            f"expected a row for each gate, got none for {lacking}; correct gates.py or the suite"
+        )
+    judged = judge(rows, GATES)
     console = Console()
     report.show(judged, console if console.is_terminal else Console(width=WIDTH), everything=options.rows)
     if options.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -26,13 +27,10 @@ def lines(rows: Iterable[Row]) -> dict[str, list[tuple[int, float]]]:
 
 def draw(rows: Iterable[Row], path: Path) -> None:
     """Writes the plot as SVG."""
-    import matplotlib as mpl  # noqa: PLC0415 - of the extra `bench`; only --write needs it
-
-    mpl.use("svg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - after the choice of the backend
-
-    mpl.rcParams["svg.hashsalt"] = "aioacl"  # the same result gives the same file
-    pyplot: Any = plt
+    matplotlib: Any = import_module("matplotlib")  # of the extra `bench`; only --write needs it
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "aioacl"  # the same result gives the same file
+    pyplot: Any = import_module("matplotlib.pyplot")
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
     for way, points in lines(rows).items():
         axes.plot(

@@ -182,6 +182,12 @@ def judge(rows: Iterable[Row], gates: Iterable[Gate]) -> list[Judged]:
     return found
 
 
+def missing(rows: Iterable[Row], gates: Iterable[Gate], suites: Iterable[str]) -> list[Gate]:
+    """Returns the gates of the suites that no row of a pinned process matches."""
+    keys, ran = {row.key for row in rows if row.pinned}, set(suites)
+    return [gate for gate in gates if gate.suite in ran and gate.key not in keys]
+
+
 def exit_status(judged: Iterable[Judged]) -> int:
     """Returns 1 if a must is missed, else 0."""
     return int(any(each.verdict == "missed" for each in judged))
