@@ -21,7 +21,7 @@
 #define KEY_OF_AWAIT (UINT64_C(1) << 63)
 #define KICK 0 /* as in aioacl/_wait/port.py */
 
-enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, LOOPS = 8, TAKEN_AT_ONCE = 256 };
+enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, LOOPS = 8, TAKEN_AT_ONCE = 32 };
 
 typedef struct await_object await_object;
 
@@ -593,30 +593,29 @@ static void pass_on(PyObject *came, uint64_t key, int64_t result, first_error *f
     Py_XDECREF(value);
 }
 
-static void take_all(awaits_object *self, PyObject *came, first_error *first) {
+/* Takes some completions. If more have arrived, the descriptor stays readable, and the loop first runs the
+ * tasks that were woken here. So a turn of the loop stays short. */
+static void take_some(awaits_object *self, PyObject *came, first_error *first) {
     uint64_t keys[TAKEN_AT_ONCE];
     int64_t results[TAKEN_AT_ONCE];
-    int count = TAKEN_AT_ONCE;
-    while (count == TAKEN_AT_ONCE && self->port != NULL) {
-        count = aio_port_take(self->port, keys, results, TAKEN_AT_ONCE);
-        for (int index = 0; index < count; index++) {
-            if (keys[index] & KEY_OF_AWAIT) {
-                complete(keys[index], results[index], first);
-            } else {
-                pass_on(came, keys[index], results[index], first);
-            }
+    int count = self->port ? aio_port_take(self->port, keys, results, TAKEN_AT_ONCE) : 0;
+    for (int index = 0; index < count; index++) {
+        if (keys[index] & KEY_OF_AWAIT) {
+            complete(keys[index], results[index], first);
+        } else {
+            pass_on(came, keys[index], results[index], first);
         }
     }
 }
 
-/* Takes the completions. The loop calls this function when the descriptor of the port is readable. */
+/* The loop calls this function when the descriptor of the port is readable. */
 static PyObject *awaits_drain(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     first_error first = {NULL, NULL, NULL};
     PyObject *came = PyObject_GetAttr(object, names._came);
     if (came == NULL) {
         return NULL;
     }
-    take_all((awaits_object *)object, came, &first);
+    take_some((awaits_object *)object, came, &first);
     if (PyDict_Size(came) > 0) {
         PyObject *done = PyObject_CallMethodObjArgs(object, names._deliver_came, NULL);
         if (done == NULL) { /* Ctrl-C or an error in a delivery has interrupted it: the reader runs once more */

@@ -5,15 +5,16 @@
  * wrong results, and at exit it crashes the process. So the watcher makes no blocking waits, only queries,
  * which never block. The interval between queries is proportional to the age of the wait, so the number of
  * queries grows with the logarithm of the age. If the last waits of a stream took about the same time, the next
- * wait probably takes as long. Then queries are rare until shortly before this time, and frequent around it. If
- * such a wait ends earlier, the watcher notices this at the latest when the wait's age is 1.5 times its
- * duration.
+ * wait probably takes as long. Then the watcher queries at an eighth, a quarter and a half of this time, and
+ * frequently around it. If such a wait ends earlier, the watcher notices this at the latest when the wait's age
+ * is twice its duration, or an eighth of the usual time.
  *
  * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
  * lock-free list. All other data in this file is used by the watcher only.
  *
  * After a failure a queue stops until the runtime's own thread handles the failure. Queries do not wake that
  * thread. So while the device makes no progress, the watcher wakes the runtime's thread, at growing intervals.
+ * It does not while each wait is within its usual time, because the device then makes no progress anyway.
  * With both strategies, the watcher checks work that no caller awaits ten times a second, to find failures of
  * this work.
  *
@@ -28,8 +29,8 @@
 
 struct aio_pace aio_pace = {50, 20, 1000};
 
-/* Waits below ALIKE_FROM_US are not predicted. FIRST_US is the age of a predicted wait at its first query. */
-enum { ALIKE_FROM_US = 200, FIRST_US = 50 };
+/* Waits below ALIKE_FROM_US are not predicted. */
+enum { ALIKE_FROM_US = 200 };
 
 enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000 };
 
@@ -96,13 +97,18 @@ static bool are_alike(const aio_stream *stream, waits *last) {
            last->longest_us <= last->shortest_us + last->shortest_us / 4;
 }
 
+/* Whether a wait of that age is still within the usual time of the stream's waits. */
+static bool is_usual(const aio_stream *stream, int64_t age_us, waits *last) {
+    return are_alike(stream, last) && age_us <= last->longest_us + last->longest_us / 4;
+}
+
 static void activate(watcher *self, aio_stream *stream) {
     waits last;
     bool known = are_alike(stream, &last);
     if (!known) {
         stream->due_us = 0;
     } else if (!stream->active) {
-        stream->due_us = aio_now_us() + FIRST_US; /* the caller has just asked */
+        stream->due_us = aio_now_us() + last.shortest_us / 8; /* the caller has just queried the stream */
     }
     if (stream->active) {
         return;
@@ -159,16 +165,12 @@ static int64_t interval(int64_t age_us) {
 static int64_t pause(const aio_stream *stream, int64_t age_us) {
     int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
     waits last;
-    if (!are_alike(stream, &last) || age_us > last.longest_us + last.longest_us / 4) {
+    if (!is_usual(stream, age_us, &last)) {
         return interval(age_us);
     }
-    int64_t around = last.shortest_us - last.shortest_us / 64;
-    if (age_us >= around) {
-        int64_t fine = last.shortest_us / 128;
-        return fine > shortest ? fine : shortest;
-    }
-    int64_t share = age_us < FIRST_US ? FIRST_US : age_us / 2;
-    return share < around - age_us ? share : around - age_us;
+    int64_t fine = last.shortest_us / 128 > shortest ? last.shortest_us / 128 : shortest;
+    int64_t left = last.shortest_us - fine - age_us;
+    return left < fine ? fine : age_us < left ? age_us : left;
 }
 
 static void ask(aio_stream *stream, int64_t now_us) {
@@ -201,12 +203,22 @@ static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
     drop_idle(self);
 }
 
+static bool all_usual(const watcher *self, int64_t now_us) {
+    const aio_stream *stream = self->active;
+    waits last = {0, 0};
+    while (stream && is_usual(stream, now_us - stream->tokens->born_us, &last) &&
+           last.longest_us < RARE_NUDGE_US) {
+        stream = stream->next_active;
+    }
+    return stream == NULL;
+}
+
 static void nudge_if_stuck(watcher *self, int64_t now_us) {
     unsigned progress = atomic_load(&aio_devices[self->device].progress);
     if (progress != self->progress || !self->nudge_us) {
         self->progress = progress;
         self->patience_us = FIRST_NUDGE_US;
-    } else if (now_us < self->nudge_us) {
+    } else if (now_us < self->nudge_us || all_usual(self, now_us)) {
         return;
     } else {
         aio_device_nudge(self->device);
