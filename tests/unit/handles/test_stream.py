@@ -14,7 +14,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import lib, pointer
 from tests.kit import (
     PATIENCE_SECONDS,
     Waiting,
@@ -434,11 +434,36 @@ async def test_upload_has_at_most_four_chunks_in_flight(open_device: OpenDevice)
 
 
 @pytest.mark.anyio
+async def test_upload_of_pageable_memory_lets_other_tasks_run_after_each_chunk(
+    open_device: OpenDevice,
+) -> None:
+    size = 4 << 20
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(size) as memory,
+        anyio.create_task_group() as group,
+    ):
+        await stream.upload(memory, bytes(size))  # makes the staging memory
+        before = simulator.calls("aclrtMemcpyAsync")
+        uploading = Waiting(group, lambda: stream.upload(memory, bytes(size)))
+        seen: set[int] = set()
+        while not uploading.ended:
+            seen.add(simulator.calls("aclrtMemcpyAsync") - before)
+            await anyio.lowlevel.checkpoint()
+        await uploading.outcome()
+        assert seen >= {1, 2, 3}
+
+
+@pytest.mark.anyio
 @pytest.mark.watch_only  # a thread that waits needs a mark for each wait
 async def test_work_after_finished_work_records_no_mark(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        before, tickets = simulator.calls("aclrtRecordEvent"), []
+        tickets = []
         for _ in range(5):
             tickets.append(stream.fill(memory, 1))
             await tickets[-1]
-        assert simulator.calls("aclrtRecordEvent") == before
+        # On a slow machine the watcher also records an event, on its own stream, to wake the runtime.
+        native = f"{pointer(stream._core.native):#x}"
+        records = [call["args"] for call in simulator.journal() if call["call"] == "aclrtRecordEvent"]
+        assert not [arguments for arguments in records if native in arguments]
