@@ -9,6 +9,7 @@ from aioacl._base.errors import ParameterError, QueueFull
 from aioacl._base.ffi import InFlight, code_of, lib
 from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, operand_of
 from aioacl._handles.stream_core import StreamCore, streams_of
+from aioacl._wait.current import current_port
 
 if TYPE_CHECKING:
     from aioacl._base.errors import AclError
@@ -102,6 +103,8 @@ async def _pump_held(
         chunk = min(STAGED_AT_MOST, size - offset)
         part = to.part(offset, chunk), of.part(offset, chunk)
         tickets.append(await _chunk(stream, core, *part, chunk, kind))
+        if of.pageable and offset + chunk < size:  # this thread has copied the bytes of the chunk
+            await current_port().next_turn()
     while tickets:
         await tickets.popleft()
 

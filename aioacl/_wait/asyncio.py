@@ -71,6 +71,9 @@ class AsyncioPort(Awaits, Port):
         if self._gives_way(self._running()):
             await asyncio.sleep(0)
 
+    async def next_turn(self) -> None:
+        await asyncio.sleep(0)
+
     def shield(self) -> AbstractContextManager[object]:
         # If the caller is in a cancel scope of anyio, anyio's backend is loaded. Importing it here would take 100 ms.
         loaded = hasattr(sys.modules.get("anyio._backends._asyncio"), "backend_class")

@@ -158,6 +158,10 @@ class Port:
         """Gives other tasks a chance to run. Called by an await that does not have to wait."""
         raise NotImplementedError
 
+    async def next_turn(self) -> None:
+        """Lets all other tasks of the loop run once. Without a loop, it does nothing."""
+        raise NotImplementedError
+
     def shield(self) -> AbstractContextManager[object]:
         """Returns a context within which no cancel scope around the caller ends a wait."""
         return nullcontext()

@@ -66,6 +66,9 @@ class ThreadPort(Port):
     async def breathe(self) -> None:
         """Does nothing: a thread without a loop has no other task to yield to."""
 
+    async def next_turn(self) -> None:
+        """Does nothing, for the same reason."""
+
 
 def earlier(one: float | None, other: float | None) -> float | None:
     """The earlier of two deadlines; None means no deadline."""

@@ -79,6 +79,9 @@ class TrioPort(Port):
         """Runs one checkpoint, as trio's rules require."""
         await trio.lowlevel.checkpoint()
 
+    async def next_turn(self) -> None:
+        await trio.lowlevel.checkpoint()
+
     def shield(self) -> AbstractContextManager[object]:
         return trio.CancelScope(shield=True)
 
