@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -447,12 +448,13 @@ async def test_upload_of_pageable_memory_lets_other_tasks_run_after_each_chunk(
         await stream.upload(memory, bytes(size))  # makes the staging memory
         before = simulator.calls("aclrtMemcpyAsync")
         uploading = Waiting(group, lambda: stream.upload(memory, bytes(size)))
-        seen: set[int] = set()
+        seen = [before]
         while not uploading.ended:
-            seen.add(simulator.calls("aclrtMemcpyAsync") - before)
+            seen.append(simulator.calls("aclrtMemcpyAsync"))
             await anyio.lowlevel.checkpoint()
         await uploading.outcome()
-        assert seen >= {1, 2, 3}
+        # trio runs the tasks of a turn in random order, so the upload may run twice between two turns of this task.
+        assert max(later - earlier for earlier, later in pairwise(seen)) <= 2
 
 
 @pytest.mark.anyio
