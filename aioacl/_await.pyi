@@ -2,6 +2,7 @@
 
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Generator
+from types import ModuleType
 from typing import Any
 
 class HandleBase:
@@ -83,7 +84,7 @@ class Position:
     def _twin(self) -> bool: ...
 
 class Awaits:
-    """The base of AsyncioPort: the awaits of an asyncio loop."""
+    """The base of AsyncioPort and TrioPort: the awaits of a loop."""
 
     _quick_us: int
     @property
@@ -101,6 +102,7 @@ def bind_enqueue(
     free_deferred: Callable[[InFlight], object],
     /,
 ) -> None: ...
+def bind_trio(lowlevel: ModuleType, /) -> None: ...
 def enqueue_copy(stream: object, target: object, source: object, nbytes: object, /) -> Any: ...
 def enqueue_fill(stream: object, target: object, byte: object, nbytes: object, /) -> Any: ...
 def enqueue_record(stream: object, event: object, /) -> Any: ...

@@ -73,6 +73,7 @@ typedef struct {
 } position_object;
 
 #define NAMES(X)                                                                                               \
+    X(_abort)                                                                                                  \
     X(_asyncio_future_blocking)                                                                                \
     X(_await_in_python)                                                                                        \
     X(_came)                                                                                                   \

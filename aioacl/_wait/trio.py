@@ -17,7 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
-from aioacl._base.ffi import failure
+from aioacl._base.ffi import Awaits, bind_trio, failure, pointer
 from aioacl._wait.port import TIMED_OUT, Port
 
 if TYPE_CHECKING:
@@ -31,8 +31,20 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 
-class TrioPort(Port):
+class TrioPort(Awaits, Port):
     """A port whose descriptor is read by a system task of a trio run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._attach(pointer(self.handle))
+
+    def __del__(self) -> None:
+        self._attach(0)
+        super().__del__()
+
+    @property
+    def outstanding(self) -> int:
+        return super().outstanding + self._outstanding
 
     async def serve(self) -> None:
         """The system task: drains the port until the run ends. Then the run's variable no longer refers to the port."""
@@ -98,6 +110,7 @@ def _bind() -> None:
     import outcome  # noqa: PLC0415 - trio has imported it
     import trio  # noqa: PLC0415 - see the docstring of this module
 
+    bind_trio(trio.lowlevel)
     _put_off_interrupts()
     _of_run = _first.setdefault("port", trio.lowlevel.RunVar("aioacl-port", None))
     _bound = True

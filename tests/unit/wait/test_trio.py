@@ -11,12 +11,19 @@ import pytest
 import trio
 
 import aioacl
+from aioacl import simulator
+from aioacl._base.ffi import lib
 from aioacl._wait import trio as trio_port
+from aioacl._wait.current import current_port
+from tests.kit import until, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from types import FrameType
 
     from tests.kit import OpenDevice
+
+    Held = Callable[[Callable[[aioacl.Ticket], Awaitable[None]]], None]
 
 PLACE = str(Path(aioacl.__file__).parent)
 OF_WEAK_REFERENCES = {"gone"}  # a nested function that the garbage collector calls
@@ -105,3 +112,87 @@ def test_host_and_guest_of_a_guest_run_await_on_their_own_loops(open_device: Ope
 
     asyncio.run(opened())
     assert sorted(done) == ["guest", "host"]
+
+
+@pytest.fixture
+def held(open_device: OpenDevice) -> Held:
+    """Runs a function on trio with a ticket whose work is held, and checks that no wait is left afterwards."""
+
+    def run(body: Callable[[aioacl.Ticket], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with (
+                open_device() as device,
+                device.create_stream() as stream,
+                device.allocate(64) as memory,
+            ):
+                simulator.hold(stream)
+                await body(stream.fill(memory, 1))
+                simulator.release(stream)
+                await stream
+                await until(lambda: current_port().outstanding == 0)
+                assert stream._core.awaits == 0
+
+        trio.run(main)
+
+    return run
+
+
+def test_task_that_is_cancelled_as_its_completion_comes_raises_only_the_cancellation(held: Held) -> None:
+    async def body(ticket: aioacl.Ticket) -> None:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait_for, ticket)
+                await until(lambda: lib.aio_device_waits(0) == 1)
+                simulator.release_all()
+                while lib.aio_device_waits(
+                    0
+                ):  # blocks the run until the watcher has published the completion
+                    pass
+                scope.cancel()
+        assert scope.cancelled_caught
+
+    held(body)
+
+
+def test_task_that_is_cancelled_before_its_completion_is_not_woken_by_it(held: Held) -> None:
+    async def body(ticket: aioacl.Ticket) -> None:
+        with trio.move_on_after(0) as scope:
+            await ticket
+        assert scope.cancelled_caught
+        simulator.release_all()
+        await until(lambda: current_port().outstanding == 0)  # the completion has come, and its task runs on
+
+    held(body)
+
+
+def test_await_of_finished_work_is_a_checkpoint(held: Held) -> None:
+    async def body(ticket: aioacl.Ticket) -> None:
+        simulator.release_all()
+        await ticket
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await ticket
+        assert scope.cancelled_caught
+
+    held(body)
+
+
+def test_await_that_is_closed_before_its_completion_leaves_its_stream_usable(held: Held) -> None:
+    async def body(ticket: aioacl.Ticket) -> None:
+        steps = ticket.__await__()
+        steps.send(None)
+        steps.close()
+        with pytest.raises(RuntimeError, match="got one that has ended"):
+            steps.send(None)
+
+    held(body)
+
+
+def test_exception_thrown_into_an_await_of_trio_is_raised_and_ends_it(held: Held) -> None:
+    async def body(ticket: aioacl.Ticket) -> None:
+        steps = ticket.__await__()
+        steps.send(None)
+        with pytest.raises(KeyError, match="it"):
+            steps.throw(KeyError("it"))
+
+    held(body)

@@ -1,0 +1,71 @@
+/* What the files of an await share: await.c, awaits.c and trio.c. */
+#ifndef AIOACL_AWAIT_H
+#define AIOACL_AWAIT_H
+
+#include "binding.h"
+
+#define KEY_OF_AWAIT (UINT64_C(1) << 63)
+
+typedef struct await_object await_object;
+
+/* The base of AsyncioPort and TrioPort. */
+typedef struct {
+    PyObject_HEAD aio_port *port; /* owned by the Python object; NULL before `_attach` */
+    await_object *first;
+    Py_ssize_t outstanding; /* Awaits in the list that begins with `first`; each entry is a reference */
+    int quick;              /* awaits of this turn of the loop that did not have to wait; 0 on trio */
+    long long quick_us;     /* when such awaits have taken longer than this, the next one gives way */
+    int64_t quick_since_us;
+} awaits_object;
+
+enum await_state { NEW, YIELDED, SUSPENDED, OVER };
+
+struct await_object {
+    PyObject_HEAD await_object *next, **link; /* in the port's list; `link` is NULL if it is in no list */
+    awaits_object *port;                      /* the owner of that list */
+    PyObject *awaited;                        /* the Ticket, Event or Stream */
+    PyObject *loop;                           /* of asyncio; NULL on trio */
+    core_object *core;                        /* NULL before the first step */
+    PyObject *call;                           /* as in a Ticket */
+    PyObject *waiter; /* the future of asyncio or the task of trio that the completion wakes, or NULL */
+    PyObject *inner;  /* on trio: the coroutine of trio that suspends the task */
+    uint64_t position;
+    aio_result result;
+    enum await_state state;
+};
+
+/* The first error of a drain. The completions behind it arrive only once, so they are delivered first. */
+typedef struct {
+    PyObject *type, *value, *traceback;
+} first_error;
+
+extern PyTypeObject *awaits_type;
+
+/* awaits.c: the list of a port. The port has a reference to each Await in its list. */
+void list_await(awaits_object *port, await_object *self);
+/* The caller gets the list's reference. */
+void unlist_await(await_object *self);
+/* Whether an await that does not have to wait gives way to other tasks. It does so if it is the 64th such await
+ * of one turn of the loop, or if these awaits have taken more than `quick_us` (a millisecond). Returns -1 with
+ * an exception. */
+int gives_way(awaits_object *port, PyObject *loop);
+
+/* trio.c */
+
+/* Returns 1 in a trio run, 0 elsewhere, -1 with an exception. */
+int in_trio(void);
+/* Suspends the task until a completion wakes it. The result is that of the first step of trio's coroutine. */
+PySendResult trio_suspend(await_object *self, PyObject **sent);
+/* Runs a checkpoint, in the same way. */
+PySendResult trio_checkpoint(await_object *self, PyObject **sent);
+/* Runs the next step of trio's coroutine. */
+PySendResult trio_step(await_object *self, PyObject *value, PyObject **sent);
+/* trio calls this method of an Await to cancel its task: then the completion wakes no task. */
+PyObject *trio_abort(PyObject *self, PyObject *raise_cancel);
+/* Wakes a task of trio. Returns -1 with an exception. */
+int trio_wake(PyObject *task);
+
+int add_ports(PyObject *module);
+int add_trio(PyObject *module);
+
+#endif
