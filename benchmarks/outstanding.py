@@ -28,7 +28,10 @@ STATM: Final = Path("/proc/self/statm")
 
 
 class Never:
-    """What a task awaits to stay suspended. It looks like a future, keeps no reference, and allocates nothing."""
+    """What a task awaits to stay suspended. It looks like a future that is never done, and keeps no reference.
+
+    Such a task cannot be cancelled.
+    """
 
     _asyncio_future_blocking = False
 
@@ -38,10 +41,6 @@ class Never:
 
     def add_done_callback(self, _callback: Callable[..., object], *, context: object = None) -> None:
         """Takes the task's callback, and drops it."""
-
-    def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 - as a future's
-        """Refuses, so that the task raises CancelledError itself."""
-        return False
 
     def __await__(self) -> Generator[Self, None, None]:
         self._asyncio_future_blocking = True

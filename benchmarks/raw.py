@@ -25,17 +25,15 @@ import build_ffi  # noqa: E402 - it is next to the package
 FOLDER: Final = ROOT / "build" / "benchmarks"
 MODULE: Final = "_benchmarks_raw"
 FUNCTIONS: Final = (
+    "aclrtBinaryGetFunction",
+    "aclrtBinaryLoadFromData",
+    "aclrtBinaryUnLoad",
     "aclrtCreateEventExWithFlag",
     "aclrtCreateStream",
-    "aclrtDestroyEvent",
     "aclrtDestroyStream",
-    "aclrtFree",
-    "aclrtFreeHost",
     "aclrtGetCurrentContext",
     "aclrtLaunchHostFunc",
-    "aclrtMalloc",
-    "aclrtMallocHost",
-    "aclrtMemcpy",
+    "aclrtLaunchKernel",
     "aclrtMemcpyAsync",
     "aclrtRecordEvent",
     "aclrtSetCurrentContext",

@@ -53,6 +53,8 @@ def in_process(suite: Suite, cores: int, *, quick: bool, bar: Progress) -> list[
             "the reason is above"
         )
     bar.update(task, what="done")
+    if not bar.console.is_terminal:  # no bar is drawn there
+        bar.console.print(f"{suite.name}, {where}: {len(rows)} rows")
     return rows
 
 

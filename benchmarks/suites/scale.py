@@ -68,11 +68,11 @@ async def _set_ups(device: aioacl.Device) -> tuple[float, float]:
 async def _all_set_ups(session: Session, repeats: int) -> list[tuple[float, float]]:
     found: list[tuple[float, float]] = []
     async with aioacl.open_device() as device:
-        for repeat in range(repeats + 1):
-            pair = await _set_ups(device)
-            if repeat:  # the first is a warm-up
-                found.append(pair)
-                session.step("set-up of an await")
+        if not session.quick:
+            await _set_ups(device)  # a warm-up
+        for _ in range(repeats):
+            found.append(await _set_ups(device))
+            session.step("set-up of an await")
     return found
 
 
