@@ -20,7 +20,7 @@ import aioacl
 from aioacl import simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
 STREAMS: Final = 128  # 100,000 copies fit into their queues
 BYTES: Final = 64
@@ -42,9 +42,16 @@ class Never:
     def add_done_callback(self, _callback: Callable[..., object], *, context: object = None) -> None:
         """Takes the task's callback, and drops it."""
 
-    def __await__(self) -> Generator[Self, None, None]:
+    def __await__(self) -> Self:
+        return self
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Self:
+        """Suspends the task. No generator, because it would count as a part of the task."""
         self._asyncio_future_blocking = True
-        yield self
+        return self
 
 
 class Work:
