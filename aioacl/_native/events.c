@@ -26,12 +26,21 @@ static void link_event(struct aio_device *self, aio_event *event) {
     aio_lock_give(&self->lock);
 }
 
-static void free_event(struct aio_device *self, aio_event *event) {
-    aio_lock_take(&self->lock);
+/* The caller holds the device's lock. */
+static void unlink_event(aio_event *event) {
+    if (!event->older) {
+        return; /* take_handle has unlinked it */
+    }
     *event->older = event->newer;
     if (event->newer) {
         event->newer->older = event->older;
     }
+    event->older = NULL;
+}
+
+static void free_event(struct aio_device *self, aio_event *event) {
+    aio_lock_take(&self->lock);
+    unlink_event(event);
     aio_lock_give(&self->lock);
     free(event);
 }
@@ -183,8 +192,9 @@ int aio_device_refill(int device, int timing, int count) {
     return code;
 }
 
-/* Takes the handle out of an event of the generation, so that the caller can destroy the handle. After a failed
- * reset the generation is the same, and the next reset must not find the handle again. */
+/* Takes the handle out of an event of the generation, so that the caller can destroy the handle. The event
+ * leaves the list, so that the next call need not pass it again. After a failed reset the generation is the
+ * same, and the next reset must not find the handle again. */
 static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aio_lock_take(&self->lock);
     aio_event *event = self->events;
@@ -194,6 +204,7 @@ static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
     aclrtEvent handle = event ? event->handle : NULL;
     if (event) {
         event->handle = NULL;
+        unlink_event(event);
     }
     aio_lock_give(&self->lock);
     return handle;

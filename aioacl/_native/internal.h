@@ -122,6 +122,8 @@ struct aio_port {
 
 aio_token *aio_token_new(aio_port *port, uint64_t key);
 void aio_publish(aio_token *token, aio_result result);
+/* A lock-free list has the newest token first. Returns the list with the oldest token first. */
+aio_token *aio_tokens_reverse(aio_token *token);
 
 /* Streams. */
 struct aio_event {
@@ -208,6 +210,7 @@ struct aio_stream {
     uint32_t aborted_task;
     /* Used by the watcher only. */
     aio_token *tokens;
+    aio_token *last_token; /* the end of `tokens`, if this is not empty */
     aio_stream *next_active;
     bool active;
     int64_t due_us;
@@ -358,7 +361,6 @@ void aio_watcher_submit(aio_token *token);
 int aio_waiter_submit(aio_token *token);
 void aio_waiters_stop(int device);
 /* Adds a wait to the waits of its stream, in the order of their positions. */
-void aio_stream_queue(aio_token *token);
 /* Publishes the stream's waits that are over. */
 void aio_stream_publish_ended(aio_stream *stream);
 

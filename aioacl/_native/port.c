@@ -105,7 +105,7 @@ int aio_port_post(aio_port *port, uint64_t key, int64_t result) {
     return 0;
 }
 
-static aio_token *reverse(aio_token *token) {
+aio_token *aio_tokens_reverse(aio_token *token) {
     aio_token *first = NULL;
     while (token) {
         aio_token *next = token->next;
@@ -122,7 +122,7 @@ static void refresh(aio_port *port) {
         return; /* the eventfd was not written; a thread that has pushed to the list is about to write it */
     }
     if (!port->ready) {
-        port->ready = reverse(atomic_exchange(&port->list, NULL));
+        port->ready = aio_tokens_reverse(atomic_exchange(&port->list, NULL));
     } else {
         ring(port); /* the rest of an earlier batch must be taken first */
     }

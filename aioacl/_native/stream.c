@@ -162,6 +162,12 @@ static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     return code;
 }
 
+static int ask_and_drop(aio_stream *stream, aio_event *mark, bool *done) {
+    int code = ask_mark(stream, mark, done);
+    aio_event_drop(mark);
+    return code;
+}
+
 int aio_stream_ask_marks(aio_stream *stream) {
     for (;;) {
         aio_event *mark = aio_stream_mark_for(stream, 0);
@@ -169,8 +175,7 @@ int aio_stream_ask_marks(aio_stream *stream) {
         if (!mark) {
             return 0;
         }
-        int code = ask_mark(stream, mark, &done);
-        aio_event_drop(mark);
+        int code = ask_and_drop(stream, mark, &done);
         if (!done) {
             return code;
         }
@@ -287,15 +292,21 @@ static int ask(aio_stream *stream, uint64_t position) {
     return answered(stream, code);
 }
 
-/* The same with only one query: of the position's mark, or of the stream. */
-static int ask_once(aio_stream *stream, uint64_t position) {
-    aio_event *mark = aio_stream_mark_for(stream, position);
-    bool done = false;
-    if (!mark) {
+/* The same with at most two queries, and without a search if the work up to the oldest mark is not done. */
+static int ask_briefly(aio_stream *stream, uint64_t position) {
+    if (atomic_load(&stream->last_mark) < position) {
         return answered(stream, ask_stream(stream));
     }
-    int code = ask_mark(stream, mark, &done);
-    aio_event_drop(mark);
+    bool done = true;
+    int code = 0;
+    aio_event *mark = aio_stream_mark_for(stream, 0);
+    if (mark && mark->position < position) {
+        code = ask_and_drop(stream, mark, &done);
+        mark = done ? aio_stream_mark_for(stream, position) : NULL;
+    }
+    if (mark) {
+        code = ask_and_drop(stream, mark, &done);
+    }
     return answered(stream, code);
 }
 
@@ -411,7 +422,7 @@ int aio_stream_destroy(aio_stream *stream) {
 
 static aio_result poll_inside(aio_stream *stream, uint64_t position) {
     aio_result result;
-    int code = atomic_load(&stream->finished) < position ? ask_once(stream, position) : 0;
+    int code = atomic_load(&stream->finished) < position ? ask_briefly(stream, position) : 0;
     if (code == 0 && atomic_load(&stream->finished) >= position) {
         aio_stream_advance(stream, position, false);
     }

@@ -52,14 +52,19 @@ void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
     atomic_store(&aio_pace.longest_us, longest_us);
 }
 
-void aio_stream_queue(aio_token *token) {
+/* Most waits begin in the order of their positions, so the last wait is compared first. */
+static void queue(aio_token *token) {
     aio_stream *stream = token->stream;
-    aio_token **link = &stream->tokens;
+    bool at_end = stream->tokens && stream->last_token->position <= token->position;
+    aio_token **link = at_end ? &stream->last_token->next : &stream->tokens;
     while (*link && (*link)->position <= token->position) {
         link = &(*link)->next;
     }
     token->next = *link;
     *link = token;
+    if (!token->next) {
+        stream->last_token = token;
+    }
 }
 
 void aio_stream_publish_ended(aio_stream *stream) {
@@ -120,11 +125,11 @@ static void activate(watcher *self, aio_stream *stream) {
 }
 
 static void take_incoming(watcher *self) {
-    aio_token *token = atomic_exchange(&aio_devices[self->device].incoming, NULL);
+    aio_token *token = aio_tokens_reverse(atomic_exchange(&aio_devices[self->device].incoming, NULL));
     while (token) {
         aio_token *next = token->next;
         aio_stream *stream = token->stream;
-        aio_stream_queue(token);
+        queue(token);
         activate(self, stream);
         token = next;
     }
