@@ -101,11 +101,12 @@ sanitizes() {
         "$1" -fsanitize=thread "$scratch/empty.c" -o "$scratch/empty"
 }
 
-# Installs clang with its sanitizers, and spin, from Debian packages, if they are missing.
+# Installs clang with its sanitizers, spin and valgrind, from Debian packages, if they are missing.
 debian_packages() {
     local missing=()
     command -v clang >/dev/null && sanitizes clang || missing+=(clang libclang-rt-dev)
     command -v spin >/dev/null || missing+=(spin)
+    command -v valgrind >/dev/null || missing+=(valgrind)
     [ "${#missing[@]}" -eq 0 ] || { apt-get update -qq && apt-get install -qq -y --no-install-recommends "${missing[@]}"; }
 }
 
