@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import runpy
 import subprocess
 import sys
@@ -17,24 +16,19 @@ import aioacl
 from aioacl import simulator
 from aioacl._library.locate import candidates
 from aioacl._lifecycle.procedures import limits
+from scripts.pages import one
 from tests.kit import FAULT, TASK_FAULT, hanging, until
 
-DOCS = Path(__file__).parents[1] / "docs"
 
-
-def blocks(page: str) -> list[str]:
-    """Returns the programs of a page."""
-    return re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
-
-
-(SERVICE,) = blocks("services.md")
-(SHARED,) = blocks("failures.md")
+def program_of(page: str) -> str:
+    """Returns the program of a page."""
+    return one(page, "tests/test_services.py").text
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     path = tmp_path / "service.py"
-    path.write_text(SERVICE)
+    path.write_text(program_of("docs/services.md"))
     return path
 
 
@@ -119,7 +113,7 @@ def test_guard_prints_a_failure_that_nothing_awaits_and_does_not_reset(
 
 def test_shared_stream_is_renewed_once_for_all_requests(tmp_path: Path) -> None:
     path = tmp_path / "shared.py"
-    path.write_text(SHARED)
+    path.write_text(program_of("docs/failures.md"))
     parts: dict[str, Any] = runpy.run_path(str(path))
 
     async def main() -> None:

@@ -13,15 +13,27 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+from collections import Counter
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "typing.md").read_text()
+from scripts.pages import ROOT, blocks, one
+
 PYTHONS = ("3.11", "3.12")  # before 3.12 the stubs of numpy do not declare `__buffer__`
 REFUSED = "# refused"
+PROGRAM = "from __future__ import annotations"
+# The number of blocks of the page, by language and first line.
+BLOCKS = {
+    ("console", ""): 4,
+    ("python", PROGRAM): 1,
+    ("python", REFUSED): 1,
+    ("python", "# reported"): 2,
+    ("python", "# accepted"): 2,
+    ("toml", "# reports"): 1,
+    ("toml", "# accepts"): 1,
+}
 STRICT = "[tool.mypy]\nstrict = true\n"
 
 checked = [pytest.mark.process, pytest.mark.slow]
@@ -86,16 +98,25 @@ def use(
 """
 
 
-def blocks(language: str, first: str) -> list[str]:
+def texts(language: str, first: str = "") -> list[str]:
     """Returns the blocks of the page in a language that begin with that line."""
-    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-    return [block for block in found if block.startswith(first + "\n")]
+    return [
+        block.text
+        for block in blocks(ROOT / "docs" / "typing.md")
+        if block.language == language and block.text.startswith(first)
+    ]
+
+
+def text(first: str, language: str = "python") -> str:
+    """Returns the only block of the page in a language that begins with that line."""
+    begins = f"{first}\n"
+    test = "tests/test_typing.py"
+    return one("docs/typing.md", test, lambda found: found.startswith(begins), language=language).text
 
 
 def consoles() -> list[str]:
     """Returns the blocks of the page that show a terminal: commands, each after a `$`, or the output of a command."""
-    found: list[str] = re.findall(r"^```console\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-    return found
+    return texts("console")
 
 
 def commands() -> list[list[str]]:
@@ -158,7 +179,7 @@ class TestTypes:
 
     @pytest.mark.parametrize("checker", CHECKERS)
     def test_each_line_that_the_page_calls_refused_is_refused(self, tmp_path: Path, checker: str) -> None:
-        (program,) = blocks("python", REFUSED)
+        program = text(REFUSED)
         body = program.index("    stream")
         first = program[:body].count("\n") + 1
         lines = set(range(first, program.count("\n") + 1))
@@ -167,19 +188,19 @@ class TestTypes:
 
     @pytest.mark.parametrize("case", [0, 1], ids=["ticket", "stream and event"])
     def test_dropped_awaitable_is_reported_as_on_the_page(self, tmp_path: Path, case: int) -> None:
-        program = blocks("python", "# reported")[case]
-        (settings,) = blocks("toml", "# reports")
+        program = texts("python", "# reported")[case]
+        settings = text("# reports", "toml")
         output = [block for block in consoles() if not block.startswith("$ ")]
-        assert len(output) == len(blocks("python", "# reported")) == 2
+        assert len(output) == len(texts("python", "# reported")) == 2
         errors = [line for line in mypy(tmp_path, program, settings).splitlines() if ": error: " in line]
         assert errors == output[case].splitlines()
         assert mypy(tmp_path, program) == ""  # strict mode, without the check for unused awaitables
 
     def test_each_way_of_the_page_to_satisfy_the_check_is_accepted(self, tmp_path: Path) -> None:
-        reported, _ = blocks("python", "# reported")
-        (checks,) = blocks("toml", "# reports")
-        (off,) = blocks("toml", "# accepts")
-        accepted = blocks("python", "# accepted")
+        reported, _ = texts("python", "# reported")
+        checks = text("# reports", "toml")
+        off = text("# accepts", "toml")
+        accepted = texts("python", "# accepted")
         assert len(accepted) == 2
         for program, settings in [(reported, off), *((program, checks) for program in accepted)]:
             assert mypy(tmp_path, program, settings + "\n") == ""
@@ -189,7 +210,7 @@ class TestTypes:
         pytest.importorskip(checker, reason=f"needs {checker}; install the extra `lint`")
         (command,) = [command for command in commands() if command[1:3] == ["-m", checker]]
         assert command[-1] == "job.py"
-        (program,) = blocks("python", "from __future__ import annotations")
+        program = text(PROGRAM)
         (tmp_path / "job.py").write_text(program)
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -199,7 +220,7 @@ class TestTypes:
 
     @pytest.mark.parametrize("checker", CHECKERS)
     def test_program_of_the_page_is_accepted_in_strict_mode(self, tmp_path: Path, checker: str) -> None:
-        (program,) = blocks("python", "from __future__ import annotations")
+        program = text(PROGRAM)
         assert CHECKERS[checker](tmp_path, program, PYTHONS[0]) == set()
 
 
@@ -227,17 +248,17 @@ def test_installation_of_the_page_brings_the_type_checkers() -> None:
 
 
 def test_program_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = blocks("python", "from __future__ import annotations")
+    program = text(PROGRAM)
     (tmp_path / "job.py").write_text(program)
     runpy.run_path(str(tmp_path / "job.py"))
     assert capsys.readouterr().out == "hello\n"
 
 
 def test_each_block_of_the_page_has_a_test() -> None:
-    tried = [
-        *blocks("python", "from __future__ import annotations"),
-        *(block for first in (REFUSED, "# reported", "# accepted") for block in blocks("python", first)),
-        *(block for first in ("# reports", "# accepts") for block in blocks("toml", first)),
-    ]
-    assert len(tried) + len(consoles()) == PAGE.count("\n```") / 2
-    assert (len(tried), len(consoles())) == (8, 4)
+    found = Counter(
+        (block.language, "" if block.language == "console" else block.text.partition("\n")[0])
+        for block in blocks(ROOT / "docs" / "typing.md")
+    )
+    assert found == BLOCKS, (
+        "expected the blocks that this file tests in docs/typing.md; add a test, and BLOCKS"
+    )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from aioacl.simulator._releases import NEWEST, RELEASES
+from scripts.pages import one
 from tests.contract import vendor
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def test_program_of_the_page_prints_the_output_on_the_page(
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    (text,) = re.findall(r"^```c\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = one("docs/c-programs.md", "tests/contract/test_programs.py", language="c").text
     source, target = tmp_path / f"bytes.{suffix}", tmp_path / "bytes"
     source.write_text(text)
     folder = folder_of(NEWEST)

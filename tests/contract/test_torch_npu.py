@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Final
 
 import pytest
 
+from scripts.pages import one
 from tests.contract import vendor
 
 pytestmark = pytest.mark.torch
@@ -161,6 +161,5 @@ def test_torch_npu_running_an_operator_raises_not_supported(
 def test_torch_npu_program_of_the_page_prints_the_output_on_the_page(
     python: Path, folder: str, tmp_path: Path
 ) -> None:
-    page = PAGE.read_text()
-    (program,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
-    assert f"python both_ways.py\n{_run(python, folder, tmp_path, program)}\n" in page
+    program = one("docs/c-programs.md", "tests/contract/test_torch_npu.py").text
+    assert f"python both_ways.py\n{_run(python, folder, tmp_path, program)}\n" in PAGE.read_text()
