@@ -29,14 +29,14 @@ MAKING: Final = "aclrtMalloc|aclrtMallocHost|aclrtCreateStream|aclrtCreateEventE
 ENQUEUEING: Final = "aclrtMemcpyAsync|aclrtMemsetAsync|aclrtRecordEvent|aclrtStreamWaitEvent"
 ASKING: Final = "query|sync"
 
-CODES: Final = (  # a code for each recommended action and each class of errors
+CODES: Final = (  # codes of most classes of errors, and of most actions
     100000,  # parameter
     107002,  # context
     107020,  # a task timed out: create a new stream
     107023,  # aborted: try again
     207001,  # out of memory
     207005,  # exhausted
-    300000,  # other: try again
+    207013,  # other: try again
     507013,  # device fault: reset the device
     507015,  # device fault: create a new stream
     507053,  # device fault: repair the device

@@ -48,7 +48,7 @@ CODES: Final = (
     107023,  # aborted: again
     107035,  # aborted: reset
     500000,  # other: the environment
-    300000,  # other: again
+    207013,  # other: again
     507053,  # device fault: repair
     345102,  # device fault: replace
     545601,  # timeout: reset
