@@ -462,12 +462,15 @@ _RANGES: Final[dict[int, tuple[Family, Action]]] = {
 _RANGE_SIZE: Final = 100_000
 
 
-def _unique(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, _Value]:
-    """Make a dict, and refuse a key that occurs twice instead of keeping the last value."""
+def _unique(what: str, pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, _Value]:
+    """Make a dict, and refuse a key that occurs twice instead of keeping the last value.
+
+    `what` names a value and its key, for the message: "row for the code".
+    """
     table: dict[_Key, _Value] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"{key} is in the table of codes twice")
+            raise ValueError(f"expected one {what} {key}, got two; remove one of them")
         table[key] = value
     return table
 
@@ -483,10 +486,13 @@ def _table(
         ValueError: a code or name occurs twice; a code has two hints or two sources; a hint or source has no code; a
             new_stream code has no source; or a code with another action has a source.
     """
-    texts = _unique((code, hint) for hint, codes in hints.items() for code in codes)
-    origins = _unique((code, source) for source, codes in sources.items() for code in codes)
+    rows = _unique("row for the code", ((row[0], row) for row in rows)).values()
+    _unique("row for the name", ((row[1], row) for row in rows))
+    texts = _unique("hint for the code", ((code, hint) for hint, codes in hints.items() for code in codes))
+    origins = _unique(
+        "source for the code", ((code, text) for text, codes in sources.items() for code in codes)
+    )
     records = [Code(*row, hint=texts.pop(row[0], ""), source=origins.pop(row[0], "")) for row in rows]
-    _unique((record.name, record) for record in records)
     if texts or origins:
         raise ValueError(
             f"expected hints and sources only for codes of the table, got {sorted(texts | origins)}"
@@ -494,7 +500,7 @@ def _table(
     unproven = [record.code for record in records if (record.action == "new_stream") != bool(record.source)]
     if unproven:
         raise ValueError(f"expected a source for each new_stream code and for no other code, got {unproven}")
-    return _unique((record.code, record) for record in records)
+    return {record.code: record for record in records}
 
 
 _CODES: Final = _table(_ROWS, _HINTS, _SOURCES)

@@ -1,5 +1,7 @@
 """The table of ACL's codes is complete and consistent, and a code without a row also gets a record."""
 
+from collections import Counter
+
 import pytest
 
 from aioacl._base.codes import (
@@ -14,6 +16,7 @@ from aioacl._base.codes import (
     _table,
     lookup,
 )
+from tests.sweep.injection import CODES
 
 
 @pytest.mark.parametrize(
@@ -141,14 +144,12 @@ ROW: Row = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
 @pytest.mark.parametrize(
     ("rows", "hints", "complaint"),
     [
-        ([ROW, (1, "ACL_ERROR_TWO", Family.OTHER, "retry")], {}, "1 is in the table of codes twice"),
-        (
-            [ROW, (2, "ACL_ERROR_ONE", Family.OTHER, "retry")],
-            {},
-            "ACL_ERROR_ONE is in the table of codes twice",
-        ),
-        ([ROW], {"Wait.": (1,), "Hurry.": (1,)}, "1 is in the table of codes twice"),
-        ([ROW], {"Wait.": (1, 7)}, r"only for codes of the table, got \[7\]"),
+        ([ROW, (1, "ACL_ERROR_TWO", Family.OTHER, "retry")], {}, "one row for the code 1, got two"),
+        ([ROW, (1, "ACL_ERROR_TWO", Family.OTHER, "new_stream")], {}, "one row for the code 1, got two"),
+        ([ROW, ROW], {"Wait.": (1,)}, "one row for the code 1, got two; remove one of them"),
+        ([ROW, (2, *ROW[1:])], {}, "one row for the name ACL_ERROR_ONE, got two"),
+        ([ROW], {"Wait.": (1,), "Hurry.": (1,)}, "one hint for the code 1, got two"),
+        ([ROW], {"Wait.": (1, 7)}, r"not in the table: \[7\]"),
         ([(*ROW[:3], "new_stream")], {}, r"a source for each new_stream code.*\[1\]"),
     ],
 )
@@ -159,6 +160,11 @@ def test_contradiction_in_the_table_is_refused(rows, hints, complaint) -> None:
 
 def test_hint_is_added_to_the_row_of_its_code() -> None:
     assert _table([ROW], {"Wait.": (1,)}) == {1: Code(1, "ACL_ERROR_ONE", Family.OTHER, "retry", "Wait.")}
+
+
+def test_code_with_two_sources_is_refused() -> None:
+    with pytest.raises(ValueError, match="one source for the code 1, got two"):
+        _table([(*ROW[:3], "new_stream")], {}, {"runtime source": (1,), "a run": (1,)})
 
 
 def test_source_for_a_code_with_another_action_is_refused() -> None:
@@ -174,6 +180,14 @@ def test_source_for_a_code_that_is_not_in_the_table_is_refused() -> None:
 def test_code_with_new_stream_names_its_source() -> None:
     named = {code: source for source, codes in _SOURCES.items() for code in codes}
     assert named == {known.code: known.source for known in _CODES.values() if known.action == "new_stream"}
+
+
+def test_sweep_of_faults_tries_one_code_of_each_pair_of_family_and_action() -> None:
+    assert set(CODES) <= set(_CODES)
+    tried = Counter((lookup(code).family, lookup(code).action) for code in CODES)
+    pairs = {(known.family, known.action) for known in _CODES.values() if known.code}
+    wrong = {pair: tried[pair] for pair in pairs | set(tried) if tried[pair] != 1}
+    assert wrong == {}, "expected one code of each pair in CODES of tests/sweep/injection.py; correct CODES"
 
 
 @pytest.mark.parametrize(
