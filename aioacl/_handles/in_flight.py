@@ -10,27 +10,10 @@ from aioacl._base.states import State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._base.ffi import CData, InFlight
+    from aioacl._base.ffi import InFlight
     from aioacl._lifecycle.manager import Manager
 
 UNKNOWN: Final = 1 << 62  # the position of work that is being enqueued
-
-
-class WorkStream(Protocol):
-    """The stream that the work was enqueued on."""
-
-    @property
-    def handle(self) -> CData:
-        """The engine's record of the stream."""
-        ...
-
-    def passed(self, position: int) -> bool:
-        """Whether the work up to the position is done."""
-        ...
-
-    def release_done(self) -> None:
-        """Drops the references of finished work."""
-        ...
 
 
 class UsedBuffer(Protocol):

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.codes import lookup
-from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._base.ffi import ffi, lib
 from aioacl._selftest._outcomes import Broken, NotTestable
 
 if TYPE_CHECKING:
@@ -341,11 +341,6 @@ def download(source: CData, size: int) -> bytes:
 def fill(stream: CData, target: CData, value: int, size: int = BLOCK_BYTES) -> None:
     """Enqueues a fill."""
     expect(0, "aclrtMemsetAsync", target, size, value, size, stream)
-
-
-def error_text() -> str:
-    """Returns the error text of this thread; reading clears it."""
-    return text_of(call("aclGetRecentErrMsg"))
 
 
 def one_of(codes: Iterable[int], code: int, function: str) -> None:
