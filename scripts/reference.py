@@ -36,7 +36,7 @@ MODULES: Final = ("aioacl", "aioacl.simulator", "aioacl.lowlevel", "aioacl.testi
 PLUGIN: Final = "pytest_aioacl"
 LINE: Final = 88
 DIRECTIVE: Final = re.compile(r"^::: ([\w.]+)$", flags=re.MULTILINE)
-SECTION: Final = re.compile(r"^(Raises):[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z))+)", flags=re.MULTILINE)
+SECTION: Final = re.compile(r"^(Raises|Warns):[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z))+)", flags=re.MULTILINE)
 BARE: Final = re.compile(r"^(\s+)(\w+(?:, \w+)*)\.?$")
 HIDDEN: Final = frozenset({"factory", "noun", "default_action", "default_hint"})
 """Attributes that only aioacl itself uses, or that are shown in another way."""
@@ -71,6 +71,29 @@ PARAMETERS: Final = {
 }
 """The meanings of parameters that a docstring does not describe."""
 
+_TEXT: Final = frozenset({"text", "admonition"})
+RENDERED: Final = {
+    griffe.Module: _TEXT,
+    griffe.Attribute: _TEXT | {"returns", "raises", "warns"},
+    griffe.Function: _TEXT | {"parameters", "returns", "yields", "raises", "warns"},
+    griffe.Class: _TEXT | {"parameters", "attributes", "raises", "warns"},
+}
+"""The sections of a docstring that the pages show."""
+
+
+class Problem(Exception):
+    """The sources or the templates have an error. The message is one line."""
+
+
+class _Refusal(logging.Handler):
+    """Raises Problem for each warning of griffe, such as a parameter that is not in the signature."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise Problem(f"expected a docstring of the Google style, got: {record.getMessage()}; correct it")
+
+
+logging.getLogger("griffe").addHandler(_Refusal(logging.WARNING))
+
 
 # --- sources -------------------------------------------------------------------------------------------------------
 
@@ -78,10 +101,9 @@ PARAMETERS: Final = {
 @cache
 def package(name: str) -> griffe.Module:
     """The module or package of the repository, read from its sources."""
-    logging.getLogger("griffe").setLevel(
-        logging.ERROR
-    )  # griffe warns of each `Raises:` line without a description
-    found = griffe.load(name, search_paths=[str(ROOT)], docstring_parser="google", resolve_aliases=True)
+    found = griffe.load(
+        name, search_paths=[ROOT], try_relative_path=False, docstring_parser="google", resolve_aliases=True
+    )
     assert isinstance(found, griffe.Module)
     return found
 
@@ -89,8 +111,12 @@ def package(name: str) -> griffe.Module:
 def find(path: str) -> Item:
     """The object with a dotted path."""
     top, _, rest = path.partition(".")
-    found = package(top)[rest] if rest else package(top)
-    return final(found)
+    try:
+        return final(package(top)[rest] if rest else package(top))
+    except (KeyError, ImportError, griffe.AliasResolutionError):
+        raise Problem(
+            f"expected a name of aioacl, got {path}; correct the line `::: {path}`, or `__all__`"
+        ) from None
 
 
 def final(found: griffe.Object | griffe.Alias) -> Item:
@@ -104,8 +130,17 @@ def public_names() -> Iterator[tuple[str, str]]:
     """Each public name with its module."""
     for module in MODULES:
         found = find(module)
-        for name in found.exports or ():
-            yield module, str(name)
+        names = [str(name) for name in found.exports or ()]
+        for name in names:
+            find(f"{module}.{name}")  # refuses a name that does not exist
+            yield module, name
+        for name, member in found.members.items():
+            defined = isinstance(member, (griffe.Class, griffe.Function))
+            if defined and not name.startswith("_") and name not in names:
+                raise Problem(
+                    f"expected `__all__` of {module} to have {name}, which {module} defines; "
+                    "add it, or begin the name with `_`"
+                )
 
 
 def fixtures() -> list[str]:
@@ -136,7 +171,17 @@ def sections(found: Item) -> list[griffe.DocstringSection]:
     if found.docstring is None:
         return []
     text = completed(found.docstring.value)
-    return griffe.Docstring(text, parent=found).parse("google", warnings=False)
+    parsed = griffe.Docstring(text, lineno=found.docstring.lineno, parent=found).parse(
+        "google", warn_missing_types=False
+    )
+    for section in parsed:
+        if section.kind.value not in RENDERED[type(found)]:
+            shown = ", ".join(sorted(RENDERED[type(found)] - _TEXT)) or "no section"
+            raise Problem(
+                f"expected {shown} in the docstring of {found.path}, got {section.kind.value}; "
+                "no page would show it, so write it in a template of docs/reference/_pages"
+            )
+    return parsed
 
 
 def summary(found: Item) -> str:
@@ -220,7 +265,7 @@ def render(path: str, level: int = 2) -> str:
         return "\n\n".join([f"{'#' * level} {name}", *prose(found)])
     if path.startswith(f"{PLUGIN}.") and isinstance(found, griffe.Function):
         made = re.sub(r"^Generator\[(.*)\]$", r"\1", str(found.returns))
-        return "\n\n".join([f"### {name}", fenced(f"{name}: {made}"), *prose(found)])
+        return "\n\n".join([f"### {name}", fenced(f"{name}: {made}"), *prose(found), *answers(found)])
     return "\n\n".join(filter(None, member_text(found, name, level, own_module(path))))
 
 
@@ -239,10 +284,12 @@ def class_text(found: griffe.Class, name: str, level: int) -> Iterator[str]:
     yield uses(found)
     yield remedy(found)
     yield attributes(found)
-    if "__init__" in found.members and name == "Audit":
+    if told := described(found):
         init = found.members["__init__"]
         assert isinstance(init, griffe.Function)
         yield fenced(signature(init).replace("__init__", name).removesuffix(" -> None"))
+        yield parameters_of(init, told)
+    yield from answers(found)
     for member in members(found):
         if isinstance(member, griffe.Function) or member.docstring is not None:
             yield from member_text(member, f"{name}.{member.name}", level + 1, acl=True)
@@ -289,7 +336,7 @@ def remedy(found: griffe.Class) -> str:
 def literal(text: str) -> str:
     """The value of a string literal, of a concatenation of literals, or of the constant with that name."""
     if text.isidentifier():
-        constant = find("aioacl._base.errors").members[text]
+        constant = find(f"aioacl._base.errors.{text}")
         assert isinstance(constant, griffe.Attribute)
         text = str(constant.value)
     return str(ast.literal_eval(text))
@@ -359,14 +406,8 @@ def member_text(found: Item, name: str, level: int, acl: bool) -> Iterator[str]:
         yield fenced(f"{found.name}: {found.annotation}" if found.annotation is not None else found.name)
     yield from prose(found)
     if isinstance(found, griffe.Function):
-        told = {
-            item.name.lstrip("*"): item.description
-            for section in sections(found)
-            if isinstance(section, griffe.DocstringSectionParameters)
-            for item in section.value
-        }
-        yield parameters_of(found, told)
-        yield from answers(found)
+        yield parameters_of(found, described(found))
+    yield from answers(found)
     if acl and found.docstring is not None:
         inside = " ".join(re.findall(r"\(([^()]*)\)", found.docstring.value))
         names = dict.fromkeys(re.findall(r"\bacl(?:rt)?[A-Z]\w+", inside))
@@ -382,18 +423,28 @@ def prose(found: Item) -> Iterator[str]:
             yield f"{section.title or section.value.kind}: {section.value.contents}"
 
 
-def answers(found: griffe.Function) -> Iterator[str]:
-    """What a function returns and raises."""
+def described(found: Item) -> dict[str, str]:
+    """The descriptions of parameters in a docstring."""
+    return {
+        item.name.lstrip("*"): item.description
+        for section in sections(found)
+        if isinstance(section, griffe.DocstringSectionParameters)
+        for item in section.value
+    }
+
+
+def answers(found: Item) -> Iterator[str]:
+    """What a function or property returns, raises and warns of."""
     for section in sections(found):
         if isinstance(section, (griffe.DocstringSectionReturns, griffe.DocstringSectionYields)):
             word = "Returns" if isinstance(section, griffe.DocstringSectionReturns) else "Yields"
             yield f"{word}: " + " ".join(flat(item.description) for item in section.value)
-        elif isinstance(section, griffe.DocstringSectionRaises):
+        elif isinstance(section, (griffe.DocstringSectionRaises, griffe.DocstringSectionWarns)):
             rows = [
                 (marked(str(item.annotation)), "" if item.description == "-" else flat(item.description))
                 for item in section.value
             ]
-            yield table(("raises", "when"), rows)
+            yield table((section.kind.value, "when"), rows)
 
 
 def marked(names: str) -> str:
@@ -422,18 +473,36 @@ def names_table() -> str:
 
 
 def page_of(module: str, name: str) -> str:
-    """The page of a public name: the page with its directive, or else the page of its module."""
-    return placed().get(f"{module}.{name}", module.rpartition(".")[2])
+    """The page of a public name: the page with its directive, or the page of its module if that has its heading."""
+    path, page = f"{module}.{name}", module.rpartition(".")[2]
+    if path in placed():
+        return placed()[path]
+    template = TEMPLATES / f"{page}.md"
+    text = template.read_text() if template.exists() else ""
+    if not re.search(rf"^##+ {name}$", text, flags=re.MULTILINE | re.IGNORECASE):
+        raise Problem(
+            f"expected a line `::: {path}` in a template of docs/reference/_pages, got none; add it"
+        )
+    return page
 
 
 @cache
 def placed() -> dict[str, str]:
     """The page of each name that has a directive."""
-    return {
-        path: template.stem
-        for template in sorted(TEMPLATES.glob("*.md"))
-        for path in DIRECTIVE.findall(template.read_text())
-    }
+    found: dict[str, str] = {}
+    for template in sorted(TEMPLATES.glob("*.md")):
+        for number, line in enumerate(template.read_text().splitlines(), 1):
+            if not line.lstrip().startswith(":::"):
+                continue
+            place, match = f"docs/reference/_pages/{template.name}:{number}", DIRECTIVE.fullmatch(line)
+            if match is None:
+                raise Problem(f"{place}: expected a line `::: NAME`, got `{line}`; correct it")
+            if match[1] in found:
+                raise Problem(
+                    f"{place}: expected `{line}` once, got it also in {found[match[1]]}.md; remove one"
+                )
+            found[match[1]] = template.stem
+    return found
 
 
 def codes_table() -> str:
@@ -489,6 +558,7 @@ def pages() -> dict[Path, str]:
     """The text of each page, by its path."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
+    placed()  # refuses directives that are wrong
     note = f"\n<!-- Made by `{COMMAND}` from docs/reference/_pages and the docstrings: edit these. -->\n"
 
     def fill(match: re.Match[str]) -> str:
@@ -509,6 +579,14 @@ def outdated() -> list[str]:
 
 def main() -> int:
     """Writes the pages, or lists those that are not up to date; returns the exit status."""
+    try:
+        return _main()
+    except Problem as problem:
+        print(f"scripts/reference.py: {problem}", file=sys.stderr)
+        return 1
+
+
+def _main() -> int:
     parser = argparse.ArgumentParser(description="Makes the pages of docs/reference.")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; list the pages that are not up to date"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from aioacl import lowlevel, simulator, testing
 from scripts import reference
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +27,9 @@ MODULES: dict[str, ModuleType] = {
     "aioacl.lowlevel": lowlevel,
     "aioacl.testing": testing,
 }
+FOR_TESTS = {"allow"}
+"""Functions of the package that only tests call."""
+
 CLASSES = ("Device", "Stream", "Event", "Ticket", "DeviceBuffer", "PinnedBuffer", "Lease")
 
 
@@ -96,3 +101,157 @@ def test_functions_page_has_all_acl_functions() -> None:
         r"^\| `[^`]*?\b(acl\w+)\(", (PAGES / "acl-functions.md").read_text(), flags=re.MULTILINE
     )
     assert sorted(named) == sorted(row.name for row in build_ffi.table())
+
+
+# --- errors in the sources and templates ---------------------------------------------------------------------------
+
+
+SOURCE = '''
+"""A module."""
+
+__all__ = ["Noun", "run"]
+
+
+class Noun:
+    """A noun."""
+
+    @property
+    def size(self) -> int:
+        """The size.
+
+        Raises:
+            ValueError: it is closed.
+        """
+
+
+def run(first: int, *rest: int) -> int:
+    """Runs.
+
+    Args:
+        first: the first.
+        rest: the others.
+
+    Returns:
+        The sum.
+
+    Raises:
+        ValueError: it is closed.
+
+    Warns:
+        UserWarning: it is slow.
+    """
+'''
+TEMPLATE = "::: aioacl.sample\n\n::: aioacl.sample.Noun\n\n::: aioacl.sample.run\n\n::: names\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], int]]:
+    """Makes the reference of a module `aioacl.sample` from its source and a template; returns the exit status."""
+    for folder in ("aioacl", "_pages"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "aioacl" / "__init__.py").touch()
+    for name, value in (("ROOT", tmp_path), ("PAGES", tmp_path), ("TEMPLATES", tmp_path / "_pages")):
+        monkeypatch.setattr(reference, name, value)
+    monkeypatch.setattr(reference, "MODULES", ("aioacl.sample",))
+    (tmp_path / f"{reference.PLUGIN}.py").touch()
+    monkeypatch.setattr("sys.argv", ["reference.py"])
+
+    def make(source: str, template: str) -> int:
+        (tmp_path / "aioacl" / "sample.py").write_text(source)
+        (tmp_path / "_pages" / "page.md").write_text(template)
+        return reference.main()
+
+    cached = (reference.placed, reference.package)
+    for function in cached:
+        function.cache_clear()
+    yield make
+    for function in cached:
+        function.cache_clear()
+
+
+@pytest.mark.process  # griffe runs git
+def test_page_has_the_sections_of_each_docstring(project: Callable[[str, str], int], tmp_path: Path) -> None:
+    assert project(SOURCE, TEMPLATE) == 0
+    page = (tmp_path / "page.md").read_text()
+    assert page.count("| `ValueError` | it is closed. |") == 2
+    assert "| warns | when |\n|---|---|\n| `UserWarning` | it is slow. |" in page
+    assert "| `rest` | `int` | the others. |" in page
+    assert "Returns: The sum." in page
+    assert re.search(r"^\| \[`run`\]\(page\.md#run\) \| Runs\. \|$", page, flags=re.MULTILINE)
+
+
+@pytest.mark.process  # griffe runs git
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("sample.run", "sample.runs", r"expected a name of aioacl, got aioacl\.sample\.runs; correct"),
+        ("aioacl.sample.run", "none.run", r"expected a name of aioacl, got none\.run; correct"),
+        ("::: aioacl.sample.run", ":::run", r"page\.md:5: expected a line `::: NAME`, got `:::run`"),
+        ("::: aioacl.sample.run", " ::: run", r"page\.md:5: expected a line `::: NAME`, got ` ::: run`"),
+        (
+            "sample.run",
+            "sample.Noun",
+            r"page\.md:5: expected `::: aioacl\.sample\.Noun` once, got it also in page",
+        ),
+        (
+            "::: aioacl.sample.run\n",
+            "",
+            r"expected a line `::: aioacl\.sample\.run` in a template .*, got none",
+        ),
+        ('"run"]', '"run", "gone"]', r"expected a name of aioacl, got aioacl\.sample\.gone; correct"),
+        (', "run"]', "]", r"expected `__all__` of aioacl\.sample to have run, which aioacl\.sample defines"),
+        ('"Noun", ', "", r"expected `__all__` of aioacl\.sample to have Noun, which aioacl\.sample defines"),
+        (
+            "Warns:",
+            "Examples:",
+            r"expected parameters, .*docstring of aioacl\.sample\.run, got examples; no page",
+        ),
+        (
+            "Raises:",
+            "Yields:",
+            r"expected raises, .*docstring of aioacl\.sample\.Noun\.size, got yields; no page",
+        ),
+        (
+            "module.",
+            "module.\n\nRaises:\n    E: e.\n",
+            r"expected no section .*of aioacl\.sample, got raises",
+        ),
+        ("first: the", "frist: the", r"sample\.py:\d+: Parameter 'frist' does not appear in the function"),
+        (
+            "first: the",
+            "first the",
+            r"sample\.py:\d+: Failed to get 'name: description' pair from 'first the",
+        ),
+    ],
+)
+def test_error_in_a_source_or_template_is_one_line(
+    project: Callable[[str, str], int], capsys: pytest.CaptureFixture[str], old: str, new: str, problem: str
+) -> None:
+    assert old in SOURCE + TEMPLATE
+    assert project(SOURCE.replace(old, new, 1), TEMPLATE.replace(old, new, 1)) == 1
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert re.search(problem, printed), printed
+
+
+def test_public_def_of_the_package_is_exported_or_used() -> None:
+    paths = [*(ROOT / "aioacl").rglob("*.py"), Path(pytest_aioacl.__file__)]
+    trees = {path: ast.parse(path.read_text()) for path in paths}
+    used = {name for module in MODULES.values() for name in module.__all__} | FOR_TESTS
+    for node in itertools.chain.from_iterable(map(ast.walk, trees.values())):
+        if isinstance(node, ast.Name):
+            used.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            used.add(node.attr)
+        elif isinstance(node, ast.alias):
+            used.add(node.name)
+    forgotten = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path, tree in trees.items()
+        if path != Path(pytest_aioacl.__file__)
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        and not node.name.startswith("_")
+        and node.name not in used
+    ]
+    assert forgotten == [], "expected each of these in an `__all__`, or in use; export or remove it"
