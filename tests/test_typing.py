@@ -97,6 +97,50 @@ def use(
     stream.synchronize("1").result()  # refused
 """
 
+# The type of each awaitable, and the type of its result.
+AWAITABLES = {
+    "open_device()": ("Opening[Device]", "Device"),
+    "device.create_stream()": ("Opening[Stream]", "Stream"),
+    "device.create_event()": ("Opening[Event]", "Event"),
+    "device.allocate(4)": ("Opening[DeviceBuffer]", "DeviceBuffer"),
+    "device.pinned(4)": ("Opening[PinnedBuffer]", "PinnedBuffer"),
+    "device.run(divide, 1, by=2)": ("Operation[float]", "float"),
+    "device.force_reset()": ("Operation[ResetReport]", "ResetReport"),
+    "device.memory_info()": ("Operation[MemoryInfo]", "MemoryInfo"),
+    "device.synchronize()": ("Operation[None]", "None"),
+    "device.close()": ("Operation[None]", "None"),
+    "stream.copy(memory, b'data')": ("Ticket", "None"),
+    "stream.fill(memory, 1)": ("Ticket", "None"),
+    "stream.wait_event(event)": ("Ticket", "None"),
+    "stream.record()": ("Event", "None"),
+    "stream.upload(memory, b'data')": ("Operation[None]", "None"),
+    "stream.download(bytearray(4), memory)": ("Operation[None]", "None"),
+    "stream.synchronize()": ("Operation[None]", "None"),
+    "stream.ready()": ("Operation[None]", "None"),
+    "stream.renew()": ("Operation[None]", "None"),
+    "stream.abort()": ("Operation[None]", "None"),
+    "stream.close()": ("Operation[None]", "None"),
+    "event.record(stream)": ("Event", "None"),
+    "event.synchronize()": ("Operation[None]", "None"),
+    "event.close()": ("Operation[None]", "None"),
+    "memory.close()": ("Operation[None]", "None"),
+    "pinned.close()": ("Operation[None]", "None"),
+}
+# The first lines of a program with the awaitables.
+USE = """
+from typing import assert_type
+
+from aioacl import Device, DeviceBuffer, Event, MemoryInfo, Opening, Operation, PinnedBuffer, ResetReport, Stream
+from aioacl import Ticket, open_device
+
+def divide(number: int, *, by: int) -> float:
+    return number / by
+
+async def use(
+    device: Device, stream: Stream, event: Event, memory: DeviceBuffer, pinned: PinnedBuffer
+) -> None:
+"""
+
 
 def texts(language: str, first: str = "") -> list[str]:
     """Returns the blocks of the page in a language that begin with that line."""
@@ -176,6 +220,19 @@ class TestTypes:
     ) -> None:
         wrong = {n for n, line in enumerate(BUFFERS.splitlines(), 1) if line.endswith(REFUSED)}
         assert CHECKERS[checker](tmp_path, BUFFERS, python) == wrong
+
+    @pytest.mark.parametrize("checker", CHECKERS)
+    def test_awaitables_and_their_results_have_their_types(self, tmp_path: Path, checker: str) -> None:
+        lines = [
+            f"    assert_type({waited}{use}, {kind}){refused}"
+            for use, kinds in AWAITABLES.items()
+            for waited, kind in zip(("", "await "), kinds, strict=True)
+            for kind, refused in ((kind, ""), ("bytes", f"  {REFUSED}"))
+        ]
+        program = USE + "\n".join(lines) + "\n"
+        wrong = {n for n, line in enumerate(program.splitlines(), 1) if line.endswith(REFUSED)}
+        assert len(wrong) == 2 * len(AWAITABLES)
+        assert CHECKERS[checker](tmp_path, program, PYTHONS[0]) == wrong
 
     @pytest.mark.parametrize("checker", CHECKERS)
     def test_each_line_that_the_page_calls_refused_is_refused(self, tmp_path: Path, checker: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from aioacl import Device, DeviceBuffer, Stream
+    from aioacl import Device, DeviceBuffer, Event, Stream
 
 JOB: Final = "a job on device.executor"
 ABORT: Final = "aclrtStreamAbort"
@@ -60,6 +60,10 @@ class Setup:
         """The body of the job: waits until the job is released."""
         self.begun.set()
         self.go_on.wait()
+
+    def recorded(self) -> Event:
+        """Returns a new event of the held stream."""
+        return self.held.record()
 
     def refused(self) -> dict[str, Callable[[], Any]]:
         """Returns the operations that a quarantined device refuses, by name."""
@@ -136,6 +140,8 @@ CASES: Final = (
     ),
     Case("aclrtMemcpyAsync", lambda s, _: InThread(lambda: s.spare.copy(s.memory, bytes(64)))),
     Case("aclrtMemsetAsync", lambda s, _: InThread(lambda: s.spare.fill(s.memory, 2))),
+    Case("aclrtRecordEvent", lambda s, _: InThread(s.spare.record)),
+    Case("aclrtStreamWaitEvent", lambda s, _: InThread(lambda: s.spare.wait_event(s.recorded()))),
     Case(ABORT, aborts=False),
     replace(NAMED[0], aborts=False),
     Case("aclrtStreamQuery", waits=False),

@@ -13,13 +13,15 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import ffi, lib
 from aioacl._handles import in_flight
 from aioacl._handles import memory as _memory
 from aioacl._handles import stream as _stream
+from aioacl._handles.event import native_event
 from aioacl._handles.memory import discard
 from aioacl._handles.operand import copy_size
 from aioacl._handles.stream import discard_stream
+from aioacl._lifecycle.procedures import limits
 from tests.kit import Raised, Waiting, enqueue_in_python, hanging, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
@@ -102,6 +104,9 @@ async def test_upload_that_is_cancelled_keeps_its_buffer_until_its_last_chunk_is
 # --- close() during an enqueue ---------------------------------------------------------------------------------------
 
 
+C_FUNCTIONS = ("aio_copy", "aio_fill", "aio_upload", "aio_download", "aio_record", "aio_wait_event")
+
+
 class Between:
     """Replaces the engine's functions: calls `act` just before a function enqueues."""
 
@@ -110,7 +115,7 @@ class Between:
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(lib, name)
-        if name not in ("aio_copy", "aio_fill", "aio_upload", "aio_download"):
+        if name not in C_FUNCTIONS:
             return real
 
         def enqueue(*arguments: object) -> int:
@@ -178,17 +183,56 @@ def test_buffer_closed_by_another_thread_during_the_call_to_c_is_freed_after_the
     with_other.close().result()
 
 
-def test_event_closed_during_the_call_to_c_keeps_no_native_event(
-    device: aioacl.Device, stream: aioacl.Stream
+def native_of(event: aioacl.Event) -> int:
+    """Returns the address of the native event of the newest record."""
+    assert event._version is not None
+    return int(ffi.cast("uintptr_t", native_event(event._version)))
+
+
+def takes(stream: aioacl.Stream, native: int) -> bool:
+    """Returns whether new records on the stream take this native event from the pool."""
+    made = [stream.record() for _ in range(2 * limits.POOL_EVENTS)]
+    stream.result()
+    return native in map(native_of, made)
+
+
+OF_EVENTS: dict[str, tuple[str, Callable[[aioacl.Stream, aioacl.Event], object]]] = {
+    "record": ("aclrtRecordEvent", lambda stream, event: stream.record(event)),
+    "wait_event": ("aclrtStreamWaitEvent", lambda stream, event: stream.wait_event(event)),
+}
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+@pytest.mark.parametrize("what", OF_EVENTS)
+def test_event_closed_by_another_thread_at_the_call_to_c_is_in_the_pool_again_after_the_work(
+    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, what: str, when: str
 ) -> None:
-    event = device.create_event().result()
-    simulator.hang_call("aclrtRecordEvent")
-    recording = Raised(lambda: stream.record(event))
-    assert until_now(hanging("aclrtRecordEvent"))
-    event.close().result()
-    simulator.unhang("aclrtRecordEvent")
-    assert recording.join() is event
-    assert event._version is None
+    call, enqueue = OF_EVENTS[what]
+    with device.create_stream() as recorder, device.create_stream() as spare, device.allocate(64) as memory:
+        users = [recorder] if what == "record" else [recorder, stream]
+        for user in users:
+            simulator.hold(user)
+        recorder.fill(memory, 1)
+        event = recorder.record(device.create_event().result())
+        native = native_of(event)
+        if when == "before":
+            with monkeypatch.context() as patch:
+                enqueue_in_python(patch)
+                patch.setattr(_stream, "lib", Between(lambda: in_thread(lambda: event.close().result())))
+                enqueue(stream, event)
+        else:
+            simulator.hang_call(call)
+            enqueueing = Raised(lambda: enqueue(stream, event))
+            assert until_now(hanging(call))
+            event.close().result()
+            simulator.unhang(call)
+            enqueueing.join()
+        assert event._version is None
+        for user in users:
+            assert not takes(spare, native)
+            simulator.release(user)
+            user.result()
+        assert until_now(lambda: takes(spare, native))
 
 
 @BOTH
@@ -317,22 +361,6 @@ def test_handle_closed_by_two_threads_is_released_once(device: aioacl.Device, ki
         device._manager.maintenance.call(work, None)
     call = "aclrtFree" if kind == "allocate" else "aclrtDestroyStream"
     assert simulator.calls(call) == 1
-
-
-def test_event_closed_while_it_is_recorded_keeps_no_native_event(
-    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    event = device.create_event().result()
-    enqueue = aioacl.Stream._enqueue
-
-    def close_first(self: aioacl.Stream, *arguments: Any) -> int:
-        in_thread(lambda: event.close().result())
-        return enqueue(self, *arguments)
-
-    enqueue_in_python(monkeypatch)
-    monkeypatch.setattr(aioacl.Stream, "_enqueue", close_first)
-    stream.record(event)
-    assert event._version is None
 
 
 # --- event loops that are closed -------------------------------------------------------------------------------------

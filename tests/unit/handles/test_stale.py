@@ -62,6 +62,7 @@ USES: dict[str, Callable[[Old], Any]] = {
     "stream.download": lambda old: old.stream.download(bytearray(64), old.memory),
     "stream.ready": lambda old: old.stream.ready(),
     "stream.abort": lambda old: old.stream.abort(),
+    "stream.renew": lambda old: old.stream.renew(),
     "await event": lambda old: old.recorded,
     "event.synchronize": lambda old: old.recorded.synchronize(),
     "event.query": lambda old: old.recorded.query(),

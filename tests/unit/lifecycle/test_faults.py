@@ -298,20 +298,29 @@ async def test_in_stop_mode_the_failure_stops_the_whole_context_until_a_reset(
             await stream.fill(fresh, 1)
 
 
+ENQUEUES: dict[str, Callable[[aioacl.Stream, aioacl.DeviceBuffer, aioacl.Event], object]] = {
+    "aclrtMemsetAsync": lambda stream, memory, _: stream.fill(memory, 1),
+    "aclrtMemcpyAsync": lambda stream, memory, _: stream.copy(memory, bytes(64)),
+    "aclrtRecordEvent": lambda stream, _, __: stream.record(),
+    "aclrtStreamWaitEvent": lambda stream, _, event: stream.wait_event(event),
+}
+
+
+@pytest.mark.parametrize("function", ENQUEUES)
 async def test_call_that_fails_while_enqueueing_raises_at_once_and_uses_no_position(
-    open_device: OpenDevice,
+    open_device: OpenDevice, function: str
 ) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        position = stream.fill(memory, 1).position
-        enqueues: dict[str, Callable[[], object]] = {
-            "aclrtMemsetAsync": lambda: stream.fill(memory, 1),
-            "aclrtMemcpyAsync": lambda: stream.copy(memory, bytes(64)),
-            "aclrtRecordEvent": stream.record,
-        }
-        for function, enqueue in enqueues.items():
-            simulator.fail_call(function, FAULT_WITH_TEXT)
-            with pytest.raises(aioacl.DeviceFault, match="injected fault"):
-                enqueue()
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as other,
+        device.allocate(64) as memory,
+    ):
+        position, event = stream.fill(memory, 1).position, other.record()
+        simulator.fail_call(function, FAULT_WITH_TEXT)
+        with pytest.raises(aioacl.DeviceFault, match="injected fault") as caught:
+            ENQUEUES[function](stream, memory, event)
+        assert caught.value.call == function
         assert stream.fill(memory, 1).position == position + 1
         await stream
 
