@@ -413,7 +413,8 @@ class Device(Made):
 
         Args:
             grace: the time in seconds for leases and work in flight to end by themselves. A `grace` above half of
-                `timeout` counts as half of `timeout`: `grace=4, timeout=5` gives 2.5 seconds.
+                `timeout` counts as half of `timeout`: `grace=4, timeout=5` gives them 2.5 seconds. Before, in the same
+                half, the reset waits at most a second for operations that waited for the previous reset.
             timeout: the time in seconds for the whole reset, at least 0.05. When it has passed, the device is
                 quarantined, and the report gives the reason. The device is also quarantined if a thread is inside C,
                 or in a job, for more than 10 seconds after the grace time.

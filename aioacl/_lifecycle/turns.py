@@ -1,9 +1,10 @@
 """Fair alternation of resets and work.
 
-A constant flow of work cannot delay a reset forever: while a device drains, no new operation starts. Repeated resets
-cannot block work forever: each operation that was waiting when the device opened has a turn. The next drain starts when
-no turn is left. A turn ends when its operation has been tried or has been given up. A reset waits at most a second for
-turns, because some of them may belong to event loops that have stopped.
+A constant flow of work cannot delay a reset forever: while a device drains, no new operation starts. Back-to-back
+resets cannot block work forever: each operation that was waiting when the device opened has a turn. The next drain
+starts when no turn is left. A turn ends when its operation has been tried or has been given up. A reset waits for turns
+for at most a second, and not beyond half of its `timeout`, because some of them may belong to event loops that have
+stopped. The operations that had no turn by then wait for this reset too.
 """
 
 from __future__ import annotations

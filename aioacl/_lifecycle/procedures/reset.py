@@ -5,12 +5,16 @@ The steps of a reset. Each has a time limit:
     turns     still OPEN: operations that waited for the previous reset may start, for at most a second
     drain     DRAINING: wait for leases, calls and work, at most `grace`; turns and drain take at most half of `timeout`
     abort     RESETTING: abort the work that still runs, all streams in parallel
-    barrier   wait until no call is inside C, for at most 10 seconds, or 5 if the last close waits. If a call that
-              enqueues, creates or destroys is still inside then, no reset is attempted: QUARANTINED
+    barrier   wait until no call and no job is inside the device, for at most 10 seconds, or 5 if the last close waits.
+              If one is still inside then, no reset is attempted: QUARANTINED
     reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control thread, at most three times
     revive    a new generation, OPEN
 
-During a reset, a call that enqueues would crash the runtime, and a call that creates or destroys would block it.
+The barrier waits for every call that is inside the gate: calls that enqueue, calls that query, abort or wait (a round
+of the watcher too), and calls that create or destroy. A job of `device.executor` is inside the gate unless it waits by
+`result()`. During a reset, a call that enqueues or synchronizes a stream would crash the runtime, and a call that
+creates or destroys would block it. Only with `waits="thread"`, threads may stay inside
+aclrtSynchronizeEventWithTimeout. Calls through `lowlevel.functions` enter no gate, so no reset waits for them.
 
 If a call on the control thread does not return in time, the thread stays in C. No second thread is started beside it: a
 later procedure first waits for that thread.

@@ -295,8 +295,11 @@ def test_operation_that_waited_for_a_reset_is_tried_before_the_next_drain(
     stream.close().result()
 
 
-def test_reset_waits_for_a_turn_no_longer_than_its_limit(
-    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("seconds", "timeout"), [(0.01, 60.0), (1000.0, 0.5)], ids=["its own limit", "half of the timeout"]
+)
+def test_reset_waits_for_a_turn_no_longer_than_its_limits(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch, seconds: float, timeout: float
 ) -> None:
     manager = device._manager
     with manager.admission.changed:
@@ -305,15 +308,16 @@ def test_reset_waits_for_a_turn_no_longer_than_its_limit(
         manager.admission.turns.give()
     waited = Waited(manager.admission.changed)
     monkeypatch.setattr(manager.admission, "changed", waited)
-    monkeypatch.setattr(_reset, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(_reset, "TURN_SECONDS", seconds)
     try:
-        resetting = Raised(lambda: device.force_reset().result())
+        resetting = Raised(lambda: device.force_reset(grace=0.1, timeout=timeout).result())
         assert until_now(lambda: not resetting.running, 10)  # the time limit has ended the wait for the turn
     finally:
         manager.admission.turns.leave(never_left)
     monkeypatch.undo()
-    assert resetting.join().ok
+    assert list(resetting.join().stages)[:2] == ["turns", "drain"]
     assert "aioacl-reset-0" in waited.by
+    assert device.force_reset().result().ok
 
 
 class SeenBetween:
