@@ -165,6 +165,11 @@ def wrong_links(page: Path) -> Iterator[str]:
                 yield f"{name}:{line}: expected a link to a file or to https://, got {target}; correct it"
         elif not path.is_relative_to(ROOT) or not path.exists():
             yield f"{name}:{line}: expected a link to a file of the repository, got {target}; correct it"
+    yield from unparsed_links(text, name)
+
+
+def unparsed_links(text: str, name: str) -> Iterator[str]:
+    """Each link in HTML, and each link whose label is not defined: these are not in `links`."""
     for token in parse(text):
         for child in (token, *(token.children or ())):
             if child.type.startswith("html") and (raw := RAW_LINK.search(child.content)):

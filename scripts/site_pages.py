@@ -6,6 +6,7 @@ page links to becomes a page of its own with the text of the file, or with a lis
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ from markdown.extensions import Extension
 from markdown.treeprocessors import Treeprocessor
 from mkdocs.structure.files import File
 
-from scripts.pages import file_of, links
+from scripts.pages import file_of, links, unparsed_links
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -32,6 +33,7 @@ TOP: Final = {
 }
 """The pages that are made from files of the root."""
 
+LOG: Final = logging.getLogger("mkdocs.site_pages")
 PAGE_OF: Final = {source: page for page, source in TOP.items()}
 LANGUAGES: Final = {".py": "python", ".toml": "toml", ".c": "c", ".h": "c", "": "text"}
 
@@ -110,7 +112,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     waiting = [source_of(page.src_uri) for page in files.documentation_pages()]
     while waiting:
         source = waiting.pop()
-        for _, link in links(text_of(source)):
+        text = text_of(source)
+        for problem in unparsed_links(text, source.relative_to(ROOT).as_posix()):
+            LOG.warning(problem)
+        for _, link in links(text):
             target = target_of(link, source)
             if target is not None and files.get_file_from_path(page_for(target)) is None:
                 files.append(File.generated(config, page_for(target), content=text_of(target)))

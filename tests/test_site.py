@@ -151,6 +151,16 @@ def test_link_without_a_target_in_the_repository_is_a_warning(site: Site, target
     assert f"Doc file 'page.md' contains a link '{target}', but the target" in warning
 
 
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [("[a][b]", "a label that the page defines, got [b]"), ("<a href=b>c</a>", "in Markdown, got <a href=")],
+)
+def test_link_that_the_hook_cannot_replace_is_a_warning(site: Site, text: str, got: str) -> None:
+    (warning,), _ = site(f"# Page\n\n{text}")
+    assert warning.startswith("docs/page.md:3: expected a ")
+    assert got in warning
+
+
 @pytest.mark.process
 @pytest.mark.packaging
 def test_site_is_built_without_a_broken_link() -> None:
