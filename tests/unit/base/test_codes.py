@@ -149,7 +149,7 @@ ROW: Row = (1, "ACL_ERROR_ONE", Family.OTHER, "retry")
         ([ROW, ROW], {"Wait.": (1,)}, "one row for the code 1, got two; remove one of them"),
         ([ROW, (2, *ROW[1:])], {}, "one row for the name ACL_ERROR_ONE, got two"),
         ([ROW], {"Wait.": (1,), "Hurry.": (1,)}, "one hint for the code 1, got two"),
-        ([ROW], {"Wait.": (1, 7)}, r"not in the table: \[7\]"),
+        ([ROW], {"Wait.": (1, 7)}, r"only for codes of the table, got \[7\]"),
         ([(*ROW[:3], "new_stream")], {}, r"a source for each new_stream code.*\[1\]"),
     ],
 )
