@@ -166,6 +166,13 @@ static int64_t interval(int64_t age_us) {
     return share < shortest ? shortest : share > longest ? longest : share;
 }
 
+/* The age at which a wait probably ends. One of four waits is queried a little earlier: otherwise the watcher
+ * would not notice that the waits become shorter. */
+static int64_t usual_end(const aio_stream *stream, int64_t shortest_us, int64_t fine_us) {
+    bool early = stream->waits_ended % AIO_WAITS_KEPT == 0;
+    return early ? shortest_us - fine_us : shortest_us;
+}
+
 /* Returns the time from a query of a wait, at the age `age_us`, to the next query. */
 static int64_t pause(const aio_stream *stream, int64_t age_us) {
     int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
@@ -174,8 +181,8 @@ static int64_t pause(const aio_stream *stream, int64_t age_us) {
         return interval(age_us);
     }
     int64_t fine = last.shortest_us / 128 > shortest ? last.shortest_us / 128 : shortest;
-    int64_t left = last.shortest_us - fine - age_us;
-    return left < fine ? fine : age_us < left ? age_us : left;
+    int64_t left = usual_end(stream, last.shortest_us, fine) - age_us;
+    return left < fine / 2 ? fine : 3 * age_us < left ? 3 * age_us : left;
 }
 
 static void ask(aio_stream *stream, int64_t now_us) {
