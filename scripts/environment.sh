@@ -4,6 +4,8 @@
 
 python="$root/.venv/bin/python"
 installed="$root/.venv/aioacl-installed"
+newline='
+'
 
 die() {
     printf '%s\n' "$@" >&2
@@ -109,6 +111,16 @@ install() {
     installation "$1" >"$installed"
 }
 
+# setuptools replaces $NAME and {NAME} in paths, venv refuses a colon, and ninja a line break. Each would fail late.
+must_build_in_path() {
+    case $root in
+        *['${}:'"$newline"]*)
+            die "expected a path without '\$', '{', '}', ':' and line breaks, which the tools of the build cannot handle," \
+                "got $root." "  Move the clone to a folder with another path."
+            ;;
+    esac
+}
+
 # Python decodes the paths of an installation by the locale, also in its UTF-8 mode. It would not start from .venv.
 must_decode_path() {
     case $root in
@@ -124,6 +136,7 @@ must_decode_path() {
 # An installation with an extra is also used if no extra is requested. After an edit of C sources only these are built.
 # A second call in the same tree waits for the first, if flock (util-linux) is installed.
 environment() {
+    must_build_in_path
     must_decode_path
     mkdir -p "$root/build"
     exec 9>"$root/build/environment.lock"

@@ -1,4 +1,4 @@
-"""scripts/environment.sh, which ./demo and ./test source: what it refuses before it changes anything."""
+"""scripts/environment.sh, which ./demo and ./test source: what it refuses, what it waits for, and how it ends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.process
 
 
-def started(folder: Path, locale: str) -> subprocess.CompletedProcess[str]:
+def started(folder: Path, locale: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
     """Sources the script of a clone in that folder, with a Python that does not exist, and makes the environment."""
-    (folder / "scripts").mkdir(parents=True)
+    (folder / "scripts").mkdir(parents=True, exist_ok=True)
     shutil.copy2(ROOT / "scripts" / "environment.sh", folder / "scripts")
     program = 'root=$1; . "$root/scripts/environment.sh"; environment ""'
     return subprocess.run(
@@ -25,6 +25,7 @@ def started(folder: Path, locale: str) -> subprocess.CompletedProcess[str]:
         encoding="utf-8",
         check=False,
         env={"PATH": os.environ["PATH"], "LC_ALL": locale, "PYTHON": "no-such-python"},
+        user=user,
     )
 
 
@@ -41,4 +42,20 @@ def test_path_that_the_locale_cannot_decode_is_refused_before_anything_is_made(t
 def test_path_that_the_locale_can_decode_is_accepted(tmp_path: Path, name: str, locale: str) -> None:
     done = started(tmp_path / name, locale)
     assert "expected a UTF-8 locale" not in done.stderr
+    assert "aioacl needs Python 3.11 or later" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a$b", "a{b", "a}b", "a:b", "a\nb"])
+def test_path_that_the_build_tools_cannot_handle_is_refused_before_anything_is_made(
+    tmp_path: Path, name: str
+) -> None:
+    done = started(tmp_path / name, "C")
+    assert done.returncode == 1
+    assert f"got {tmp_path / name}.\n" in done.stderr
+    assert "Move the clone" in done.stderr
+    assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["scripts"]
+
+
+def test_path_with_other_special_characters_is_accepted(tmp_path: Path) -> None:
+    done = started(tmp_path / "a b'c\"d#e%f&g;h(i)j*k?l!m=n@o,p~q^r|s<t>u\\v[w]x", "C")
     assert "aioacl needs Python 3.11 or later" in done.stderr
