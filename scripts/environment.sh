@@ -4,6 +4,7 @@
 
 python="$root/.venv/bin/python"
 installed="$root/.venv/aioacl-installed"
+lock="$root/build/environment.lock"
 newline='
 '
 
@@ -132,14 +133,25 @@ must_decode_path() {
         "  Set LC_ALL=C.UTF-8, or move the clone to a path of ASCII characters."
 }
 
+# Without this check, each tool that cannot write would report an error of its own.
+must_be_writable() {
+    for each in "$root" "$root/build" "$lock" "$root/.venv" "$root/aioacl"; do
+        [ ! -e "$each" ] || [ -w "$each" ] ||
+            die "expected a clone that ./demo and ./test may write to, because they build and install in it," \
+                "got $each, which this user may not write to." \
+                "  Use a clone of your own: clone the repository to a folder that you may write to."
+    done
+}
+
 # environment EXTRA: makes sure that .venv has aioacl, built from this tree, and the packages of the extra ("": none).
 # An installation with an extra is also used if no extra is requested. After an edit of C sources only these are built.
 # A second call in the same tree waits for the first, if flock (util-linux) is installed.
 environment() {
     must_build_in_path
     must_decode_path
+    must_be_writable
     mkdir -p "$root/build"
-    exec 9>"$root/build/environment.lock"
+    exec 9>"$lock"
     ! command -v flock >/dev/null || flock 9
     if is_installed "$1" || is_installed test; then
         found=$python

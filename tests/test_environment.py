@@ -5,13 +5,31 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[1]
 
+NOBODY = 65534
+USER = os.geteuid() or NOBODY  # root may write to each folder, so a test that runs as root uses another user
+
 pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def clone() -> Iterator[Path]:
+    """A folder that another user can reach, unlike tmp_path."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
 
 
 def started(folder: Path, locale: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
@@ -59,3 +77,19 @@ def test_path_that_the_build_tools_cannot_handle_is_refused_before_anything_is_m
 def test_path_with_other_special_characters_is_accepted(tmp_path: Path) -> None:
     done = started(tmp_path / "a b'c\"d#e%f&g;h(i)j*k?l!m=n@o,p~q^r|s<t>u\\v[w]x", "C")
     assert "aioacl needs Python 3.11 or later" in done.stderr
+
+
+@pytest.mark.parametrize("name", [".", "build", "build/environment.lock", ".venv", "aioacl"])
+def test_clone_that_is_read_only_is_refused_in_one_message(clone: Path, name: str) -> None:
+    for folder in ("build", ".venv", "aioacl", "scripts"):
+        (clone / folder).mkdir()
+    (clone / "build" / "environment.lock").touch()
+    for path in (clone, *clone.rglob("*")):
+        os.chown(path, USER, -1)
+    (clone / name).chmod(0o555)
+    done = started(clone, "C", USER)
+    assert done.returncode == 1
+    expected, got, remedy = done.stderr.splitlines()
+    assert expected.startswith("expected a clone that ./demo and ./test may write to")
+    assert str(clone / name) in got
+    assert "clone the repository" in remedy
