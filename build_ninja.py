@@ -261,7 +261,12 @@ def alone() -> Generator[int]:
     folder = ROOT / build_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if sys.stderr is not None:
+                print(f"waiting for another build in this checkout (it holds {file.name})", file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
 
 

@@ -143,16 +143,24 @@ must_be_writable() {
     done
 }
 
+# Waits until no other start builds in this clone, if flock (util-linux) is installed.
+wait_for_lock() {
+    exec 9>"$lock"
+    if ! command -v flock >/dev/null || flock -n 9; then
+        return 0
+    fi
+    echo "waiting for another ./demo or ./test that builds in this clone (it holds $lock)" >&2
+    flock 9
+}
+
 # environment EXTRA: makes sure that .venv has aioacl, built from this tree, and the packages of the extra ("": none).
 # An installation with an extra is also used if no extra is requested. After an edit of C sources only these are built.
-# A second call in the same tree waits for the first, if flock (util-linux) is installed.
 environment() {
     must_build_in_path
     must_decode_path
     must_be_writable
     mkdir -p "$root/build"
-    exec 9>"$lock"
-    ! command -v flock >/dev/null || flock 9
+    wait_for_lock
     if is_installed "$1" || is_installed test; then
         found=$python
         find_compiler

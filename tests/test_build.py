@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,26 @@ def test_build_works_with_a_closed_stderr(tmp_path: Path, monkeypatch: pytest.Mo
         os.close(read)
         os.close(write)
     assert (tmp_path / build_ninja.build_folder() / "digests.json").exists()
+
+
+def test_build_that_waits_for_another_build_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
+    entered = threading.Event()
+
+    def build() -> None:
+        with build_ninja.alone():
+            entered.set()
+
+    read, write = os.pipe()
+    with os.fdopen(read) as lines, os.fdopen(write, "w", buffering=1) as errors:
+        monkeypatch.setattr(sys, "stderr", errors)
+        with build_ninja.alone():
+            second = threading.Thread(target=build)
+            second.start()
+            line = lines.readline()
+            assert not entered.is_set()
+        second.join()
+    assert line.startswith("waiting for another build in this checkout")
+    assert entered.is_set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -32,51 +33,57 @@ def clone() -> Iterator[Path]:
         folder.chmod(0o755)
 
 
-def started(folder: Path, locale: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, locale: str = "C", user: int | None = None) -> subprocess.Popen[str]:
     """Sources the script of a clone in that folder, with a Python that does not exist, and makes the environment."""
     (folder / "scripts").mkdir(parents=True, exist_ok=True)
     shutil.copy2(ROOT / "scripts" / "environment.sh", folder / "scripts")
     program = 'root=$1; . "$root/scripts/environment.sh"; environment ""'
-    return subprocess.run(
+    return subprocess.Popen(
         ["sh", "-c", program, "sh", str(folder)],
-        capture_output=True,
+        stderr=subprocess.PIPE,
         encoding="utf-8",
-        check=False,
         env={"PATH": os.environ["PATH"], "LC_ALL": locale, "PYTHON": "no-such-python"},
         user=user,
     )
 
 
+def started(folder: Path, locale: str, user: int | None = None) -> tuple[int, str]:
+    """Waits for the end of `start`. Returns the status and stderr."""
+    with start(folder, locale, user) as process:
+        errors = process.communicate()[1]
+    return process.returncode, errors
+
+
 def test_path_that_the_locale_cannot_decode_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "p\u00e4th"
-    done = started(folder, "C")
-    assert done.returncode == 1
-    assert "expected a UTF-8 locale for the path" in done.stderr
-    assert "Set LC_ALL=C.UTF-8" in done.stderr
+    status, errors = started(folder, "C")
+    assert status == 1
+    assert "expected a UTF-8 locale for the path" in errors
+    assert "Set LC_ALL=C.UTF-8" in errors
     assert sorted(path.name for path in folder.iterdir()) == ["scripts"]
 
 
 @pytest.mark.parametrize(("name", "locale"), [("path", "C"), ("p\u00e4th", "C.UTF-8")])
 def test_path_that_the_locale_can_decode_is_accepted(tmp_path: Path, name: str, locale: str) -> None:
-    done = started(tmp_path / name, locale)
-    assert "expected a UTF-8 locale" not in done.stderr
-    assert "aioacl needs Python 3.11 or later" in done.stderr
+    errors = started(tmp_path / name, locale)[1]
+    assert "expected a UTF-8 locale" not in errors
+    assert "aioacl needs Python 3.11 or later" in errors
 
 
 @pytest.mark.parametrize("name", ["a$b", "a{b", "a}b", "a:b", "a\nb"])
 def test_path_that_the_build_tools_cannot_handle_is_refused_before_anything_is_made(
     tmp_path: Path, name: str
 ) -> None:
-    done = started(tmp_path / name, "C")
-    assert done.returncode == 1
-    assert f"got {tmp_path / name}.\n" in done.stderr
-    assert "Move the clone" in done.stderr
+    status, errors = started(tmp_path / name, "C")
+    assert status == 1
+    assert f"got {tmp_path / name}.\n" in errors
+    assert "Move the clone" in errors
     assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["scripts"]
 
 
 def test_path_with_other_special_characters_is_accepted(tmp_path: Path) -> None:
-    done = started(tmp_path / "a b'c\"d#e%f&g;h(i)j*k?l!m=n@o,p~q^r|s<t>u\\v[w]x", "C")
-    assert "aioacl needs Python 3.11 or later" in done.stderr
+    errors = started(tmp_path / "a b'c\"d#e%f&g;h(i)j*k?l!m=n@o,p~q^r|s<t>u\\v[w]x", "C")[1]
+    assert "aioacl needs Python 3.11 or later" in errors
 
 
 @pytest.mark.parametrize("name", [".", "build", "build/environment.lock", ".venv", "aioacl"])
@@ -87,9 +94,21 @@ def test_clone_that_is_read_only_is_refused_in_one_message(clone: Path, name: st
     for path in (clone, *clone.rglob("*")):
         os.chown(path, USER, -1)
     (clone / name).chmod(0o555)
-    done = started(clone, "C", USER)
-    assert done.returncode == 1
-    expected, got, remedy = done.stderr.splitlines()
+    status, errors = started(clone, "C", USER)
+    assert status == 1
+    expected, got, remedy = errors.splitlines()
     assert expected.startswith("expected a clone that ./demo and ./test may write to")
     assert str(clone / name) in got
     assert "clone the repository" in remedy
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="without flock, starts do not wait for each other")
+def test_start_that_waits_for_another_start_says_so_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "build").mkdir()
+    with (tmp_path / "build" / "environment.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start(tmp_path)
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("waiting for another ./demo or ./test that builds in this clone")
+    with process:
+        assert "aioacl needs Python 3.11 or later" in process.stderr.readline()
