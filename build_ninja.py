@@ -14,12 +14,13 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 WARNINGS: Final = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes")
 C_FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS)
 SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
+ENDING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 NINJA_RULES: Final = """\
 ninja_required_version = 1.11
 
@@ -283,9 +285,37 @@ def run_ninja(plan: str, lock: int) -> None:
     if sys.stderr is None or not sys.stderr.isatty():
         command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
     # The output of ninja goes to stderr: stdout belongs to the command that needed the build.
-    if subprocess.run(command, cwd=ROOT, check=False, pass_fds=[lock], stdout=output).returncode:
+    if run_until_signal(command, cwd=ROOT, pass_fds=[lock], stdout=output):
         raise CompileError("ninja failed; see the compiler's or linker's output above")
     (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
+
+
+def run_until_signal(command: list[str], **options: Any) -> int:
+    """Runs a command and returns its status. A signal that would end Python ends the command first, by SIGTERM.
+
+    ninja then ends its compilers. They would go on if Python ended at once, or killed ninja.
+    """
+    caught: list[int] = []
+    processes: list[subprocess.Popen[Any]] = []
+
+    def end(number: int, _frame: object) -> None:
+        caught.append(number)
+        for process in processes:
+            process.terminate()
+
+    handled = [number for number in ENDING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    handlers = {number: signal.signal(number, end) for number in handled}
+    try:
+        processes.append(subprocess.Popen(command, **options))
+        if caught:
+            processes[0].terminate()
+        status = processes[0].wait()
+    finally:
+        for handled_signal, handler in handlers.items():
+            signal.signal(handled_signal, handler)
+    for number in caught:
+        signal.raise_signal(number)
+    return status
 
 
 def touch_changed() -> dict[str, str]:

@@ -56,6 +56,45 @@ find_compiler() {
         "  On Debian and Ubuntu: apt install gcc libc6-dev"
 }
 
+# Prints the id of a process and of the processes that it and its children have started.
+family() {
+    echo "$1"
+    for each in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+        family "$each"
+    done
+}
+
+# Ends the command that runs, with its children: pip and venv do not end theirs.
+end_child() {
+    [ -z "$child" ] || kill $(family "$child") 2>/dev/null || :
+}
+
+# Runs a command, and ends it before a signal ends this shell. A shell handles no signal while a command runs in the
+# foreground, and a command that outlives the shell would keep the lock. It ignores SIGINT, so SIGTERM ends it.
+attended() {
+    caught='' child=''
+    for signal in HUP INT QUIT TERM; do
+        trap "caught=$signal; end_child" "$signal"
+    done
+    "$@" &
+    child=$!
+    [ -z "$caught" ] || end_child
+    status=0
+    { wait "$child" || status=$?; } 2>/dev/null # where the shell would report how the command ended
+    [ -z "$caught" ] || wait "$child" 2>/dev/null || :
+    trap - HUP INT QUIT TERM
+    if [ -n "$caught" ]; then
+        kill -s "$caught" $$
+        exit 1 # bash ignores SIGQUIT
+    fi
+    return "$status"
+}
+
+# Runs a command in the clone.
+in_clone() {
+    cd "$root" && exec "$@"
+}
+
 # A checksum of EXTRA and of the files that the installation depends on. The build itself finds changed sources.
 installation() {
     (cd "$root" && echo "$root $1" && cat pyproject.toml constraints.txt scripts/environment.sh) | cksum
@@ -68,12 +107,12 @@ is_installed() {
 
 # Compiles and links what has changed, into the package's folders. Without a change this takes a second.
 build() {
-    (cd "$root" && "$python" -W ignore -c 'import setuptools; setuptools.setup()' --quiet build_ext --inplace) ||
+    attended in_clone "$python" -W ignore -c 'import setuptools; setuptools.setup()' --quiet build_ext --inplace ||
         die "The build failed; the reason is above."
 }
 
 pip() {
-    "$python" -m pip --disable-pip-version-check --no-input install --quiet -c "$root/constraints.txt" "$@"
+    attended "$python" -m pip --disable-pip-version-check --no-input install --quiet -c "$root/constraints.txt" "$@"
 }
 
 # Whether .venv's Python starts. It does not start after the folder was moved.
@@ -98,7 +137,7 @@ install() {
     find_compiler
     if [ "$found" != "$python" ]; then
         step 1 "making .venv with $found"
-        "$found" -m venv --clear "$root/.venv" || die "$found cannot make $root/.venv."
+        attended "$found" -m venv --clear "$root/.venv" || die "$found cannot make $root/.venv."
     fi
     rm -f "$installed"
     step 2 "installing the requirements of the build: setuptools, cffi, ninja"
@@ -150,7 +189,7 @@ wait_for_lock() {
         return 0
     fi
     echo "waiting for another ./demo or ./test that builds in this clone (it holds $lock)" >&2
-    flock 9
+    attended flock 9
 }
 
 # environment EXTRA: makes sure that .venv has aioacl, built from this tree, and the packages of the extra ("": none).

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +22,10 @@ ROOT = Path(__file__).parents[1]
 
 NOBODY = 65534
 USER = os.geteuid() or NOBODY  # root may write to each folder, so a test that runs as root uses another user
+PATIENCE_SECONDS = 60
+WITH_FLOCK = pytest.mark.skipif(
+    shutil.which("flock") is None, reason="the scripts lock only if flock is installed"
+)
 
 pytestmark = pytest.mark.process
 
@@ -102,13 +109,83 @@ def test_clone_that_is_read_only_is_refused_in_one_message(clone: Path, name: st
     assert "clone the repository" in remedy
 
 
-@pytest.mark.skipif(shutil.which("flock") is None, reason="without flock, starts do not wait for each other")
+@WITH_FLOCK
 def test_start_that_waits_for_another_start_says_so_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "build").mkdir()
     with (tmp_path / "build" / "environment.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = start(tmp_path)
         assert process.stderr is not None
-        assert process.stderr.readline().startswith("waiting for another ./demo or ./test that builds in this clone")
+        assert process.stderr.readline().startswith(
+            "waiting for another ./demo or ./test that builds in this clone"
+        )
     with process:
         assert "aioacl needs Python 3.11 or later" in process.stderr.readline()
+
+
+INSTALLED = """
+root=$1
+. "$root/scripts/environment.sh"
+installation "" >"$installed"
+environment ""
+"""
+
+
+@WITH_FLOCK
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_during_the_build_ends_the_compilers_before_the_start(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """The compiler waits for the end of `hold`, and keeps `pipe` open, so that `pipe` shows whether it runs."""
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(".*", "build", "docs", "tests", "*.so"))
+    (clone / ".venv").mkdir()
+    for name in ("bin", "lib", "include", "pyvenv.cfg"):
+        (clone / ".venv" / name).symlink_to(Path(sys.prefix, name))
+    os.mkfifo(hold := tmp_path / "hold")
+    os.mkfifo(pipe := tmp_path / "pipe")
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!/bin/sh\nexec cat {hold} >{pipe}\n")
+    compiler.chmod(0o755)
+    with (
+        hold.open("r+b", buffering=0),
+        subprocess.Popen(
+            ["sh", "-c", INSTALLED, "sh", str(clone)],
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            env={**os.environ, "CC": str(compiler)},
+        ) as process,
+        pipe.open("rb", buffering=0) as compilers,
+    ):
+        process.send_signal(number)
+        assert process.wait() == -number
+        assert select.select([compilers], [], [], PATIENCE_SECONDS)[0], "a compiler still runs"
+        assert process.stderr is not None
+        assert all(line.startswith("ninja: ") for line in process.stderr)
+    for lock in clone.glob("build/**/*lock"):
+        subprocess.run(["flock", "-w", str(PATIENCE_SECONDS), lock, "true"], check=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_signal_ends_the_children_of_a_command_and_the_start(
+    tmp_path: Path, number: signal.Signals, shell: str
+) -> None:
+    """The command has a child that waits for the end of `hold`, and keeps `pipe` open."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    os.mkfifo(hold := tmp_path / "hold")
+    os.mkfifo(pipe := tmp_path / "pipe")
+    program = """
+    root=$1
+    . "$2/scripts/environment.sh"
+    attended sh -c '(exec cat "$1/hold" >"$1/pipe"); exit 1' sh "$root" || exit 0
+    """
+    with (
+        hold.open("r+b", buffering=0),
+        subprocess.Popen([shell, "-c", program, shell, tmp_path, ROOT]) as process,
+        pipe.open("rb", buffering=0) as child,
+    ):
+        process.send_signal(number)
+        assert process.wait() != 0
+        assert select.select([child], [], [], PATIENCE_SECONDS)[0], "the child still runs"
