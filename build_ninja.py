@@ -282,12 +282,18 @@ def run_ninja(plan: str, lock: int) -> None:
     digests = touch_changed()
     command = [ninja(), "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
     output = subprocess.DEVNULL if sys.stderr is None else sys.stderr.fileno()  # it is None if it was closed
-    if sys.stderr is None or not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty() or not has_work(command):
         command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
     # The output of ninja goes to stderr: stdout belongs to the command that needed the build.
     if run_until_signal(command, cwd=ROOT, pass_fds=[lock], stdout=output):
         raise CompileError("ninja failed; see the compiler's or linker's output above")
     (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
+
+
+def has_work(command: list[str]) -> bool:
+    """Whether ninja would run a step. Otherwise it would print that it has none, at each start of ./demo and ./test."""
+    done = subprocess.run([*command, "-n"], cwd=ROOT, check=False, capture_output=True, text=True)
+    return "no work to do" not in done.stdout
 
 
 def run_until_signal(command: list[str], **options: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -186,3 +187,26 @@ def test_build_that_waits_for_another_build_says_so_in_one_line(
         second.join()
     assert line.startswith("waiting for another build in this checkout")
     assert entered.is_set()
+
+
+@pytest.mark.process
+def test_build_on_a_terminal_shows_its_steps_and_nothing_if_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
+    monkeypatch.setattr(build_ninja, "touch_changed", dict)
+    plan = "rule make\n  command = touch $out\n  description = make $out\nbuild made: make\n"
+    terminal, end = pty.openpty()
+    with os.fdopen(terminal, "rb", buffering=0) as shown, os.fdopen(end, "w", buffering=1) as errors:
+        monkeypatch.setattr(sys, "stderr", errors)
+        with build_ninja.alone() as lock:
+            build_ninja.run_ninja(plan, lock)
+            errors.write("first\n")
+            build_ninja.run_ninja(plan, lock)
+            errors.write("second\n")
+        drawn = b""
+        while b"second" not in drawn:
+            drawn += shown.read(1 << 16)
+    first, second = drawn.split(b"first\r\n")
+    assert b"[1/1] make made" in first
+    assert second == b"second\r\n"
