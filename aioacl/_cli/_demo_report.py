@@ -79,12 +79,12 @@ def show(outcome: Outcome, screen: Screen) -> None:
     """Prints the outcome in five rows, and a line for each failure."""
     dot = "·" if screen.drawing else "-"
     screen.heading(f"aioacl demo {dot} {described(outcome.library, 'was')}")
-    screen.rows(_rows(outcome, screen))
+    screen.rows(_rows(outcome))
     for failure in outcome.tally.failures:
-        screen.line(screen.paint(f"  failed: {failure}", RED))
+        screen.wrapped("  failed: ", failure, RED, body=[RED])
 
 
-def _rows(outcome: Outcome, screen: Screen) -> list[tuple[str, str]]:
+def _rows(outcome: Outcome) -> list[tuple[str, str, *tuple[str, ...]]]:
     tally = outcome.tally
     verified = (
         f"{tally.files:,} files ({tally.bytes:,} bytes) from {outcome.source}: "
@@ -105,7 +105,7 @@ def _rows(outcome: Outcome, screen: Screen) -> list[tuple[str, str]]:
         ("work", work),
         ("resets", resets),
         ("loop lag", _lag(outcome.lag)),
-        ("result", _result(outcome, screen)),
+        ("result", *_result(outcome)),
     ]
 
 
@@ -120,7 +120,8 @@ def _lag(lag: Comparison | None) -> str:
     )
 
 
-def _result(outcome: Outcome, screen: Screen) -> str:
+def _result(outcome: Outcome) -> tuple[str, str, str]:
+    """The text, and its styles."""
     if outcome.well:
-        return screen.paint("every task finished, and every file came back unchanged", GREEN, BOLD)
-    return screen.paint("FAILED: a task or a reset failed, or a file came back changed", RED, BOLD)
+        return "every task finished, and every file came back unchanged", GREEN, BOLD
+    return "FAILED: a task or a reset failed, or a file came back changed", RED, BOLD

@@ -1,8 +1,8 @@
-"""The progress of the demo: on a terminal, a block of lines that is redrawn in place; on other outputs, plain lines."""
+"""The progress of the demo: on a terminal, lines that are redrawn in place; on other outputs, plain lines."""
 
 from __future__ import annotations
 
-import shutil
+import os
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 from aioacl._cli._screen import BOLD, DIM, YELLOW, Screen, put
@@ -18,9 +18,14 @@ STREAM_ROWS: Final = 8
 STREAM_COLUMNS: Final = 2
 STREAM_BAR: Final = 16
 TOTAL_BAR: Final = 40
+LEAST_BAR: Final = 4
+STREAMS_WIDTH: Final = 46  # a narrower terminal shows one column of streams
 EVENTS: Final = 2  # the number of newest events that are shown
 QUARTERS: Final = 4
-
+# The view uses the terminal's alternate screen. On the normal screen, a terminal that gets narrower wraps the lines and
+# moves some of them into its history, where the view could not remove them.
+ENTER: Final = "\033[?1049h"
+LEAVE: Final = "\033[H\033[J\033[?1049l"
 
 Row: TypeAlias = tuple[str, str]  # the text, and its style or ""
 
@@ -42,26 +47,29 @@ class View(Protocol):
 
 
 class Live:
-    """A block of lines on a terminal, redrawn in place and removed at the end."""
+    """Lines on the alternate screen of a terminal, redrawn in place and removed at the end."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._drawn = 0
+        self._columns, self._lines = screen.size()
+        self._entered = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._draw([])
+        if self._entered:
+            put(LEAVE, self._screen.stream, flush=True)
 
     def moving(self, job: Job, lag_ms: float) -> None:
         """See View."""
+        self._columns, self._lines = self._screen.size()
         tally = job.tally
-        done = f"{tally.files:,} of {job.files:,} files, {tally.bytes / 1e6:,.1f} MB"
+        done = f" {tally.files:,} of {job.files:,} files, {tally.bytes / 1e6:,.1f} MB"
         self._draw(
             [
                 (f"moving files through {len(tally.by_stream)} streams", BOLD),
-                (f"  all         {self._bar(tally.pieces, job.pieces, TOTAL_BAR)} {done}", ""),
+                self._row("  all         ", tally.pieces, job.pieces, done),
                 *self._streams(tally.by_stream, job.pieces),
                 (
                     f"  event loop: its last {REFRESH_SECONDS * 1000:g} ms timer fired {lag_ms:.1f} ms late",
@@ -73,44 +81,61 @@ class Live:
 
     def measuring(self, done: int, total: int, so_far: Comparison | None) -> None:
         """See View."""
+        self._columns, self._lines = self._screen.size()
         rows = [
             ("measuring how late timers of the event loop fire (lower is better)", BOLD),
-            (f"  runs     {self._bar(done, total, TOTAL_BAR)} {done} of {total}", ""),
+            self._row("  runs     ", done, total, f" {done} of {total}"),
         ]
         if so_far is not None:
             longest = max(so_far.awaited.p99, so_far.blocking.p99)
             for name, lag in (("awaits", so_far.awaited), ("blocking", so_far.blocking)):
-                share = self._bar(round(1000 * lag.p99), round(1000 * longest), TOTAL_BAR)
-                rows.append((f"  {name:<9}{share} 99% at most {lag.p99:.2f} ms late", ""))
+                late = f" 99% at most {lag.p99:.2f} ms late"
+                rows.append(self._row(f"  {name:<9}", round(1000 * lag.p99), round(1000 * longest), late))
         self._draw(rows)
 
     def _streams(self, counts: list[int], pieces: int) -> list[Row]:
         """A bar for each stream. Each piece goes through two streams."""
         expected = max(1, 2 * pieces // len(counts))
+        across = STREAM_COLUMNS if self._columns > STREAMS_WIDTH else 1
+        room = (self._columns - len("  stream")) // across - len("   ")
         cells = [
-            f"{number:>4} {self._bar(count, expected, STREAM_BAR)} {count:>6,}"
-            for number, count in enumerate(counts[: STREAM_ROWS * STREAM_COLUMNS], start=1)
+            self._bar(f"{number:>4} ", count, expected, f" {count:>6,}", room, STREAM_BAR)
+            for number, count in enumerate(counts[: STREAM_ROWS * across], start=1)
         ]
         height = min(STREAM_ROWS, len(cells))
         rows = [("   ".join(["  stream", *cells[row::height]]), "") for row in range(height)]
         hidden = len(counts) - len(cells)
         return [*rows, (f"  and {hidden} more streams", DIM)] if hidden else rows
 
-    def _bar(self, done: int, total: int, width: int) -> str:
+    def _row(self, before: str, done: int, total: int, after: str) -> Row:
+        return self._bar(before, done, total, after, self._columns, TOTAL_BAR), ""
+
+    def _bar(self, before: str, done: int, total: int, after: str, room: int, longest: int) -> str:
+        """A bar between two texts. It is as long as the room allows, within limits."""
+        width = max(LEAST_BAR, min(longest, room - 1 - len(before) - len(after)))
         full, empty = "█░" if self._screen.drawing else "#."
         filled = min(width, width * done // max(total, 1))
-        return full * filled + empty * (width - filled)
+        return f"{before}{full * filled}{empty * (width - filled)}{after}"
+
+    def _is_in_background(self) -> bool:
+        """Whether the shell has given the terminal to another job, whose screen a redraw would replace."""
+        try:
+            return os.tcgetpgrp(self._screen.stream.fileno()) != os.getpgrp()
+        except OSError:  # it is not the controlling terminal
+            return False
 
     def _draw(self, rows: list[Row]) -> None:
-        columns, lines = shutil.get_terminal_size()
-        up = f"\033[{self._drawn}A" if self._drawn else ""
+        if self._is_in_background():
+            return
+        # The empty lines keep the lines of a terminal that has no alternate screen: they go into its history.
+        enter = "" if self._entered else ENTER + "\n" * self._lines
+        self._entered = True
         shown = [
-            self._screen.paint(text[: columns - 1], *filter(None, [style]))
-            for text, style in rows[: lines - 1]
+            self._screen.paint(text[: self._columns - 1], *filter(None, [style]))
+            for text, style in rows[: self._lines - 1]
         ]
         text = "".join(f"\033[K{row}\n" for row in shown)
-        put(f"{up}\r{text}\033[J", self._screen.stream, flush=True)
-        self._drawn = len(shown)
+        put(f"{enter}\033[H{text}\033[J", self._screen.stream, flush=True)
 
 
 class Lines:

@@ -7,13 +7,17 @@ import os
 import shutil
 import sys
 import textwrap
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TextIO
+from unicodedata import east_asian_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-WIDTH = 100
+WIDTH = 100  # of an output that is no terminal
+LEAST_ROOM = 20  # columns for a text beside its name
 BAR_WIDTH = 30
+REMOVE_LINE = "\r\033[J"
 GREEN, YELLOW, RED, BOLD, DIM = "32", "33", "31", "1", "2"
 
 
@@ -30,29 +34,59 @@ class Screen:
         """Returns the text in a style, if colours are on."""
         return f"\033[{';'.join(styles)}m{text}\033[0m" if self.coloured and styles else text
 
+    def size(self) -> tuple[int, int]:
+        """Returns the columns and lines that the terminal has now; if it does not know them, COLUMNS and LINES."""
+        columns, lines = shutil.get_terminal_size()
+        with suppress(OSError):
+            known = os.get_terminal_size(self.stream.fileno())
+            columns, lines = known.columns or columns, known.lines or lines
+        return columns, lines
+
     def line(self, text: str = "") -> None:
         """Writes one line."""
         put(f"{text.rstrip()}\n", self.stream)
 
     def heading(self, text: str) -> None:
         """Writes a title, and a line of dashes below the title."""
-        self.line(self.paint(text, BOLD))
-        self.line(self.paint(("─" if self.drawing else "-") * min(WIDTH, max(len(text), 60)), DIM))
+        self.wrapped("", text, body=[BOLD])
+        length = min(self._width(), max(len(text), 60))
+        self.line(self.paint(("─" if self.drawing else "-") * length, DIM))
 
-    def rows(self, rows: Iterable[tuple[str, str]], *, indent: int = 2) -> None:
-        """Writes names and values in two columns."""
+    def rows(self, rows: Iterable[tuple[str, str, *tuple[str, ...]]], *, indent: int = 2) -> None:
+        """Writes names and values in two columns. The styles of a value may follow it."""
         made = list(rows)
-        width = max((len(name) for name, _ in made), default=0)
-        for name, value in made:
-            self.wrapped(f"{' ' * indent}{name:<{width}}   ", value)
+        width = max((len(name) for name, *_ in made), default=0)
+        for name, value, *styles in made:
+            self.wrapped(f"{' ' * indent}{name:<{width}}   ", value, body=styles)
 
-    def wrapped(self, before: str, text: str, *styles: str) -> None:
-        """Writes `before` in a style and then the text; a long text continues on indented lines."""
-        room = WIDTH - len(before)
-        lines = textwrap.wrap(text, room, break_long_words=False) if len(text) > room else [text]
-        self.line(self.paint(before, *styles) + lines[0])
-        for line in lines[1:]:
-            self.line(" " * len(before) + line)
+    def wrapped(self, before: str, text: str, *styles: str, body: Sequence[str] = ()) -> None:
+        """Writes `before` in a style and then the text in the style `body`; a long text continues on indented lines.
+
+        If the terminal has no room for the text beside `before`, the text begins on the next line.
+        """
+        width, margin = self._width(), len(before)
+        if before and width - margin < min(LEAST_ROOM, len(text)):
+            margin = min(4, width - 1)
+            for line in self._folded(before.rstrip(), width) if before.strip() else ():
+                self.line(self.paint(line, *styles))
+            before = " " * margin
+        for line in self._folded(text, width - margin):
+            self.line(self.paint(before, *styles) + self.paint(line, *body))
+            before, styles = " " * margin, ()
+
+    def _width(self) -> int:
+        return self.size()[0] if self.stream.isatty() else WIDTH
+
+    def _folded(self, text: str, room: int) -> list[str]:
+        """Breaks a text into lines of at most `room` columns. Only a terminal breaks long words, such as paths."""
+        # A wide character, such as a Chinese one, takes two columns. A line may end between it and its null.
+        counted = "".join(f"{each}\0" if east_asian_width(each) in "WF" else each for each in text)
+        if len(counted) <= room:
+            return [text]
+        lines = textwrap.wrap(
+            counted, max(1, room - (counted != text)), break_long_words=self.stream.isatty()
+        )
+        return [line.replace("\0", "") for line in lines]
 
 
 class OutputError(OSError):
@@ -102,12 +136,13 @@ class Bar:
         full, empty = "█░" if self._screen.drawing else "#."
         filled = BAR_WIDTH * done // max(total, 1)
         line = f"{what:<18} {full * filled}{empty * (BAR_WIDTH - filled)} {done}/{total}  {note}"
-        self._write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\033[K")
+        # The cursor stays at the beginning. If the terminal gets narrower and wraps the line, all of it is below.
+        self._write(f"\033[J{line[: self._screen.size()[0] - 1]}\r")
 
     def clear(self) -> None:
         """Removes the bar."""
         if self._screen.terminal:
-            self._write("\r\033[K")
+            self._write(REMOVE_LINE)
 
     def _write(self, text: str) -> None:
         put(text, self._screen.stream, flush=True)

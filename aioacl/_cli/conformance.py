@@ -145,7 +145,7 @@ def _failure(outcome: Outcome) -> dict[str, Any]:
 
 def _show(outcomes: list[Outcome], counts: dict[str, int], screen: Screen) -> None:
     for failure in _details(outcomes)["failures"]:
-        screen.line(screen.paint(failure["id"], RED, BOLD) + f": step {failure['step']}, {failure['call']}")
+        screen.wrapped(failure["id"], f": step {failure['step']}, {failure['call']}", RED, BOLD)
         screen.rows([("expected", failure["expected"]), ("got", failure["got"])], indent=4)
     reasons = Counter(outcome.reason for outcome in outcomes if outcome.status == "skipped")
     for reason, number in reasons.items():

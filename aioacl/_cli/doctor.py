@@ -110,7 +110,7 @@ def show_library(library: dict[str, Any], screen: Screen) -> None:
         screen.line(screen.paint("missing functions, and what is lost without each", BOLD))
         for each in library["missing"]:
             screen.line(f"  {each['name']} (CANN {each['since']})")
-            screen.line(screen.paint(f"      {each['cost']}", DIM))
+            screen.wrapped(" " * 6, each["cost"], body=[DIM])
         screen.line()
 
 

@@ -184,7 +184,7 @@ def _show(
     titles = {family.name: family.title for family in families}
     for name, group in groupby(verdicts, lambda verdict: verdict.assumption.family):
         screen.line()
-        screen.line(screen.paint(f"{name}: {titles.get(name, name)}", BOLD))
+        screen.wrapped("", f"{name}: {titles.get(name, name)}", body=[BOLD])
         for reason, alike in groupby(
             group, lambda verdict: (verdict.outcome == "not_testable", verdict.detail)
         ):
@@ -199,9 +199,8 @@ def _show_alike(verdicts: list[Verdict], reason: str, screen: Screen) -> None:
         for verdict in verdicts:
             _show_verdict(verdict, screen)
         return
-    word = screen.paint(f"{WORDS['not_testable']:<12}", *STYLES["not_testable"])
     names = ", ".join(verdict.assumption.name for verdict in verdicts)
-    screen.line(f"  {word}  {reason}:")
+    screen.wrapped(f"  {WORDS['not_testable']:<12}  ", f"{reason}:", *STYLES["not_testable"])
     screen.wrapped(" " * 16, names)
 
 
@@ -218,6 +217,6 @@ def _show_verdict(verdict: Verdict, screen: Screen) -> None:
 
 def _show_sum(verdicts: list[Verdict], screen: Screen) -> None:
     broken = _count(verdicts, "broken")
-    screen.wrapped("", MARKS, DIM)
+    screen.wrapped("", MARKS, body=[DIM])
     counts = ", ".join(f"{_count(verdicts, outcome)} {word.lower()}" for outcome, word in WORDS.items())
     screen.line(screen.paint(f"{counts}.", RED if broken else GREEN, BOLD))

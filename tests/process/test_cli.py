@@ -269,7 +269,7 @@ class TestScreen:
         with Bar(terminal) as bar:
             bar.draw("moving", 1, 2, "note")
         assert f"{'█' * 15}{'░' * 15} 1/2  note" in terminal.getvalue()
-        assert terminal.getvalue().endswith("\r\033[K")
+        assert terminal.getvalue().endswith("\r\033[J")
 
     def test_bar_without_a_terminal_is_not_drawn(self) -> None:
         nowhere = io.StringIO()
