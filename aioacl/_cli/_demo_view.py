@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
-from aioacl._cli._screen import BOLD, DIM, YELLOW, Screen, put
+from aioacl._cli._screen import BOLD, DIM, YELLOW, Screen, put, removed_by_signals
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,13 +54,20 @@ class Live:
         self._screen = screen
         self._columns, self._lines = screen.size()
         self._entered = False
+        self._exit = ExitStack()
 
     def __enter__(self) -> Self:
+        self._exit.enter_context(removed_by_signals(self._leave))
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._leave()
+        self._exit.close()
+
+    def _leave(self) -> None:
         if self._entered:
-            put(LEAVE, self._screen.stream, flush=True)
+            self._entered = False
+            self._screen.write_now(LEAVE)
 
     def moving(self, job: Job, lag_ms: float) -> None:
         """See View."""

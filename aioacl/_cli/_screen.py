@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import textwrap
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Self, TextIO
 from unicodedata import east_asian_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
 WIDTH = 100  # of an output that is no terminal
 LEAST_ROOM = 20  # columns for a text beside its name
 BAR_WIDTH = 30
 REMOVE_LINE = "\r\033[J"
+ENDING = (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP)
 GREEN, YELLOW, RED, BOLD, DIM = "32", "33", "31", "1", "2"
 
 
@@ -45,6 +47,11 @@ class Screen:
     def line(self, text: str = "") -> None:
         """Writes one line."""
         put(f"{text.rstrip()}\n", self.stream)
+
+    def write_now(self, text: str) -> None:
+        """Writes past the buffer of the stream, also in a signal handler that interrupts a write to the stream."""
+        with suppress(OSError):  # the terminal may be closed
+            os.write(self.stream.fileno(), text.encode())
 
     def heading(self, text: str) -> None:
         """Writes a title, and a line of dashes below the title."""
@@ -104,6 +111,26 @@ def put(text: str, stream: TextIO | None = None, *, flush: bool = False) -> None
         raise OutputError(error.errno, f"{output.name.strip('<>')}: {error.strerror}") from error
 
 
+@contextmanager
+def removed_by_signals(remove: Callable[[], None]) -> Generator[None]:
+    """Calls a function, which removes what is drawn on a terminal, before a signal ends or stops the process."""
+
+    def remove_first(number: int, _frame: object) -> None:
+        remove()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        signal.signal(number, remove_first)  # SIGTSTP stopped the process, which was continued
+
+    replaced = [number for number in ENDING if signal.getsignal(number) == signal.SIG_DFL]
+    for number in replaced:
+        signal.signal(number, remove_first)
+    try:
+        yield
+    finally:
+        for number in replaced:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def put_json(found: object) -> None:
     """Writes an object to stdout as JSON on one line."""
     put(f"{json.dumps(found)}\n")
@@ -122,12 +149,16 @@ class Bar:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._screen = Screen(sys.stderr if stream is None else stream)
+        self._exit = ExitStack()
 
     def __enter__(self) -> Self:
+        if self._screen.terminal:
+            self._exit.enter_context(removed_by_signals(lambda: self._screen.write_now(REMOVE_LINE)))
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.clear()
+        self._exit.close()
 
     def draw(self, what: str, done: int, total: int, note: str = "") -> None:
         """Shows the progress of a task."""

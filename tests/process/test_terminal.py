@@ -1,9 +1,10 @@
-"""The output on a terminal: it fits in the terminal's width."""
+"""The output on a terminal: it fits in the terminal's width, and a signal leaves nothing of it behind."""
 
 import io
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import termios
@@ -187,6 +188,51 @@ def test_view_and_summary_of_the_demo_fit_in_the_width(
     assert widest(shown) <= columns
     assert re.search(r"stream +1 [█░]+ +\d+", shown)
     assert "came back" in shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_the_demo_and_removes_the_live_view(
+    terminal: Terminal, tmp_path: Path, number: signal.Signals
+) -> None:
+    with demo(terminal, tmp_path, 200_000) as process:
+        terminal.until("moving files")
+        process.send_signal(number)
+        shown = terminal.rest()
+    assert process.returncode == -number
+    assert shown.endswith(LEAVE)
+
+
+def test_stop_of_the_demo_removes_the_live_view_until_it_continues(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    with demo(terminal, tmp_path, 200_000) as process:
+        terminal.until("moving files")
+        process.send_signal(signal.SIGTSTP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert terminal.written().endswith(LEAVE)
+        process.send_signal(signal.SIGCONT)
+        assert ENTER in terminal.until("moving files")
+        process.terminate()
+        assert terminal.rest().endswith(LEAVE)
+
+
+BAR = """
+import signal
+from aioacl._cli._screen import Bar
+with Bar() as bar:
+    bar.draw("running", 1, 2)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_removes_the_bar(terminal: Terminal, number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", BAR], stderr=terminal.end) as process:
+        terminal.until("1/2")
+        process.send_signal(number)
+        shown = terminal.rest()
+    assert process.returncode == -number
+    assert shown.endswith("\r\033[J")
 
 
 BACKGROUND = """
