@@ -5,6 +5,7 @@ no thread. The library is loaded and threads are started when the first `open_de
 `list_devices()`, `library_info()` and `use_library()` load the library too.
 """
 
+from aioacl._base import command as _command  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its import matters
 from aioacl._base.errors import (
     AclError,
     AclWarning,

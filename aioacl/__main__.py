@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aioacl import __version__
+from aioacl._base.command import INTERRUPTED, end_imports
 from aioacl._base.errors import AclError, LibraryConflict
 from aioacl._cli import UserError, demo, devices, doctor, selftest, simulator
 from aioacl._cli._screen import OutputError, put, put_json
@@ -19,7 +20,7 @@ from aioacl._cli._screen import OutputError, put, put_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-OK, FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+OK, FAILED, MISUSED, PIPE_CLOSED = 0, 1, 2, 141
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -38,6 +39,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status."""
+    try:
+        end_imports()
+        return _run_with_streams(argv)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+
+
+def _run_with_streams(argv: Sequence[str] | None) -> int:
     _replace_closed_stderr()
     if _is_closed(sys.stdout):
         return _complain(
@@ -72,8 +81,6 @@ def _run(command: Callable[[argparse.Namespace], int], arguments: argparse.Names
         return _complain(error, MISUSED)
     except AclError as error:
         return _complain(error, FAILED)
-    except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
 
 
 def _complain(problem: object, status: int) -> int:

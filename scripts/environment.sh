@@ -45,7 +45,7 @@ find_python() {
 
 # setuptools calls $CC, or the compiler that Python was built with, which may not be installed.
 find_compiler() {
-    wanted=${CC:-$("$found" -c 'import sysconfig; print((sysconfig.get_config_var("CC") or "cc").split()[0])')}
+    wanted=${CC:-$("$found" -c 'import sysconfig; print((sysconfig.get_config_var("CC") or "cc").split()[0])' 2>/dev/null)}
     for name in "${wanted%% *}" cc gcc clang; do
         if command -v "$name" >/dev/null; then
             [ "$name" = "${wanted%% *}" ] || export CC="$name"
