@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 WARNINGS: Final = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes")
 C_FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS)
 SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
+INTERRUPTED: Final = 130  # the status of ninja after Ctrl-C, which Python may ignore
 ENDING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 NINJA_RULES: Final = """\
 ninja_required_version = 1.11
@@ -285,7 +286,10 @@ def run_ninja(plan: str, lock: int) -> None:
     if sys.stderr is None or not sys.stderr.isatty() or not has_work(command):
         command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
     # The output of ninja goes to stderr: stdout belongs to the command that needed the build.
-    if run_until_signal(command, cwd=ROOT, pass_fds=[lock], stdout=output):
+    status = run_until_signal(command, cwd=ROOT, pass_fds=[lock], stdout=output)
+    if status == INTERRUPTED:
+        raise SystemExit(status)
+    if status:
         raise CompileError("ninja failed; see the compiler's or linker's output above")
     (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
 

@@ -210,3 +210,15 @@ def test_build_on_a_terminal_shows_its_steps_and_nothing_if_there_are_none(
     first, second = drawn.split(b"first\r\n")
     assert b"[1/1] make made" in first
     assert second == b"second\r\n"
+
+
+@pytest.mark.process
+def test_build_that_ctrl_c_has_ended_in_ninja_ends_without_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
+    monkeypatch.setattr(build_ninja, "touch_changed", dict)
+    plan = "rule end\n  command = kill -INT $$PPID; sleep 60\nbuild made: end\n"
+    with build_ninja.alone() as lock, pytest.raises(SystemExit) as ended:
+        build_ninja.run_ninja(plan, lock)
+    assert ended.value.code == 130
