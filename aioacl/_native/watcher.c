@@ -5,9 +5,9 @@
  * wrong results, and at exit it crashes the process. So the watcher makes no blocking waits, only queries,
  * which never block. The interval between queries is proportional to the age of the wait, so the number of
  * queries grows with the logarithm of the age. If the last waits of a stream took about the same time, the next
- * wait probably takes as long. Then the watcher queries at an eighth, a quarter and a half of this time, and
- * frequently around it. If such a wait ends earlier, the watcher notices this at the latest when the wait's age
- * is twice its duration, or an eighth of the usual time.
+ * wait probably takes as long. Then the watcher queries at a quarter of this time and at its end. If such a
+ * wait ends earlier, the watcher notices this at the latest when the wait's age is four times its duration, or
+ * a quarter of the usual time.
  *
  * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
  * lock-free list. All other data in this file is used by the watcher only.
@@ -113,7 +113,7 @@ static void activate(watcher *self, aio_stream *stream) {
     if (!known) {
         stream->due_us = 0;
     } else if (!stream->active) {
-        stream->due_us = aio_now_us() + last.shortest_us / 8; /* the caller has just queried the stream */
+        stream->due_us = aio_now_us() + last.shortest_us / 4; /* the caller has just queried the stream */
     }
     if (stream->active) {
         return;
@@ -181,8 +181,8 @@ static int64_t pause(const aio_stream *stream, int64_t age_us) {
         return interval(age_us);
     }
     int64_t fine = last.shortest_us / 128 > shortest ? last.shortest_us / 128 : shortest;
-    int64_t left = usual_end(stream, last.shortest_us, fine) - age_us;
-    return left < fine / 2 ? fine : 3 * age_us < left ? 3 * age_us : left;
+    int64_t left = usual_end(stream, last.shortest_us, fine) - age_us, first = last.shortest_us / 4 - age_us;
+    return first > fine ? first : left > fine / 2 ? left : fine;
 }
 
 static void ask(aio_stream *stream, int64_t now_us) {
