@@ -121,6 +121,8 @@ int release_done(core_object *core);
 int release_if_many(core_object *core);
 /* Adds a reference to the list of its stream. */
 void add_reference(core_object *core, in_flight_object *reference);
+/* The work of the reference was enqueued at that position. */
+void place_reference(in_flight_object *reference, uint64_t position);
 /* Drops the references of work that was refused. Returns -1 with an exception. */
 int drop_reference(core_object *core, in_flight_object *reference);
 /* `__await__` of Tickets, Events and Streams. */

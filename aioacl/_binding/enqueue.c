@@ -133,7 +133,7 @@ static PyObject *raise_refusal(const handle_object *stream, core_object *core, a
  * the call.
  */
 static int place(in_flight_object *reference, uint64_t position) {
-    reference->position = position;
+    place_reference(reference, position);
     if (PyDict_Size(deferred) <= 0) {
         return 0;
     }

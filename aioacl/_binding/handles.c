@@ -114,8 +114,8 @@ static int in_flight_init(PyObject *object, PyObject *arguments, PyObject *keywo
     static char *known[] = {"core", "buffers", "held", NULL};
     in_flight_object *self = (in_flight_object *)object;
     PyObject *core, *buffers, *held;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO!O", known, &core, &PyTuple_Type, &buffers,
-                                     &held)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O!O", known, core_type, &core, &PyTuple_Type,
+                                     &buffers, &held)) {
         return -1;
     }
     if (self->core != NULL) {
@@ -155,12 +155,40 @@ static void in_flight_dealloc(PyObject *object) {
     free_object(object);
 }
 
+void place_reference(in_flight_object *reference, uint64_t position) {
+    aio_stream *stream = reference->core ? ((core_object *)reference->core)->stream : NULL;
+    reference->position = position;
+    if (stream != NULL && position != 0) {
+        aio_stream_refer(stream, position);
+    }
+}
+
+static PyObject *in_flight_position(PyObject *object, void *Py_UNUSED(closure)) {
+    return PyLong_FromUnsignedLongLong(((in_flight_object *)object)->position);
+}
+
+static int in_flight_place(PyObject *object, PyObject *value, void *Py_UNUSED(closure)) {
+    unsigned long long position = value ? PyLong_AsUnsignedLongLong(value) : 0;
+    if (value == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "expected an int as the position, got its deletion");
+    }
+    if (PyErr_Occurred()) {
+        return -1;
+    }
+    place_reference((in_flight_object *)object, position);
+    return 0;
+}
+
 static PyMemberDef in_flight_members[] = {
     {"core", T_OBJECT_EX, offsetof(in_flight_object, core), READONLY, NULL},
     {"buffers", T_OBJECT_EX, offsetof(in_flight_object, buffers), READONLY, NULL},
     {"held", T_OBJECT_EX, offsetof(in_flight_object, held), READONLY, NULL},
-    {"position", T_ULONGLONG, offsetof(in_flight_object, position), 0, NULL},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef in_flight_getters[] = {
+    {"position", in_flight_position, in_flight_place, "The position of the work.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot in_flight_slots[] = {
@@ -173,6 +201,7 @@ static PyType_Slot in_flight_slots[] = {
     {Py_tp_traverse, (void *)in_flight_traverse},
     {Py_tp_clear, (void *)in_flight_clear},
     {Py_tp_members, in_flight_members},
+    {Py_tp_getset, in_flight_getters},
     {0, NULL},
 };
 
@@ -249,6 +278,9 @@ static int release_up_to(core_object *core, uint64_t position) {
         if (failed) {
             return -1;
         }
+    }
+    if (core->first == NULL || core->first->position != UNKNOWN_POSITION) {
+        aio_atomic_max(&core->stream->released, position);
     }
     return 0;
 }
@@ -331,6 +363,9 @@ int drop_reference(core_object *core, in_flight_object *reference) {
     if (reference->listed) { /* no other call has removed it */
         unlist_reference(core, reference);
         Py_DECREF((PyObject *)reference);
+        if (core->first != NULL && core->first->position != UNKNOWN_POSITION) {
+            aio_stream_refer(core->stream, core->first->position); /* it may be done, and was behind this one */
+        }
     }
     return drop_uses(reference);
 }

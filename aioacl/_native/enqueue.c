@@ -101,6 +101,13 @@ static void guard(int device) {
     aio_watcher_wake(device);
 }
 
+void aio_stream_refer(aio_stream *stream, uint64_t position) {
+    aio_atomic_max(&stream->referred, position);
+    if (!atomic_load(&aio_devices[stream->device].guarded)) {
+        guard(stream->device);
+    }
+}
+
 /* Counts the entry. An abort that does not own the stream may have dropped the entry: an abort that began after
  * this thread took the stream, or that had not ended at that time. This thread first counts the entry and then
  * reads the number of aborts. So either the abort or this thread records that the entry was dropped. `pending`

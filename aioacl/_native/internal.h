@@ -179,6 +179,8 @@ struct aio_stream {
     _Atomic uint64_t finished;
     _Atomic uint64_t completed;
     _Atomic uint64_t confirmed;
+    _Atomic uint64_t referred;     /* the newest position of an in-flight reference of the binding */
+    _Atomic uint64_t released;     /* no in-flight reference has a position up to here */
     _Atomic uint64_t synced;       /* a synchronize has covered the positions up to here */
     _Atomic uint64_t presumed;     /* like `synced`, but a wait for the device may have taken the code */
     _Atomic uint64_t stranded;     /* positions from here on never complete */
@@ -242,6 +244,8 @@ int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int functi
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
 /* outcome.c */
 void aio_atomic_max(_Atomic uint64_t *value, uint64_t position);
+/* There is an in-flight reference with that position. The watcher checks the device until it is released. */
+void aio_stream_refer(aio_stream *stream, uint64_t position);
 /* Frees the entries of the stream's lists. */
 void aio_stream_empty(aio_stream *stream);
 /* Removes all staged copies from the stream, and returns them. */

@@ -42,8 +42,7 @@ typedef struct {
     int64_t nudge_us;  /* the time at which the runtime is woken unless there is progress */
     int64_t patience_us;
     bool guarding;
-    int64_t tick_us;      /* the time of the next check of work that no caller awaits */
-    unsigned notified_at; /* the progress when the maintenance thread was last notified of finished work */
+    int64_t tick_us; /* the time of the next check of work that no caller awaits */
 } watcher;
 
 void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
@@ -274,6 +273,16 @@ static bool some_unfinished(int device, uint32_t generation) {
     return some;
 }
 
+/* Whether the maintenance thread has to release references to objects of finished work. */
+static bool some_referred(int device) {
+    bool some = false;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        uint64_t completed = atomic_load(&stream->completed), referred = atomic_load(&stream->referred);
+        some = some || atomic_load(&stream->released) < (completed < referred ? completed : referred);
+    }
+    return some;
+}
+
 static void look_after(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (!is_unfinished(stream, generation)) {
@@ -303,13 +312,9 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     self->tick_us = now_us + TICK_US;
     look_after(self->device, generation);
     bool some = some_unfinished(self->device, generation);
-    unsigned progress = atomic_load(&device->progress);
-    /* The maintenance thread is also woken when no work is left, because `completed` is published after
-     * `progress` was raised. */
-    if (!some || progress != self->notified_at) {
+    if (some_referred(self->device)) {
         aio_device_kick(self->device, AIO_KICK_DONE);
     }
-    self->notified_at = progress;
     if (some) {
         if (!self->active) {
             aio_device_nudge(self->device);
