@@ -165,11 +165,10 @@ static int64_t interval(int64_t age_us) {
     return share < shortest ? shortest : share > longest ? longest : share;
 }
 
-/* The age at which a wait probably ends. One of four waits is queried a little earlier: otherwise the watcher
+/* The age at which a wait probably ends. Every second wait is queried a little earlier: otherwise the watcher
  * would not notice that the waits become shorter. */
 static int64_t usual_end(const aio_stream *stream, int64_t shortest_us, int64_t fine_us) {
-    bool early = stream->waits_ended % AIO_WAITS_KEPT == 0;
-    return early ? shortest_us - fine_us : shortest_us;
+    return shortest_us - (stream->waits_ended % 2 ? 0 : fine_us);
 }
 
 /* Returns the time from a query of a wait, at the age `age_us`, to the next query. */
