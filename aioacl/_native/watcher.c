@@ -24,6 +24,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "internal.h"
 
@@ -32,7 +33,7 @@ struct aio_pace aio_pace = {50, 20, 1000};
 /* Waits below ALIKE_FROM_US are not predicted. */
 enum { ALIKE_FROM_US = 200 };
 
-enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000 };
+enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000, SLACK_NS = 1000 };
 
 typedef struct {
     int device;
@@ -402,6 +403,7 @@ static void rest(watcher *self) {
 
 static void *watch(void *argument) {
     watcher *self = argument;
+    prctl(PR_SET_TIMERSLACK, SLACK_NS); /* by default, a sleep may end 50 us late */
     struct aio_device *device = &aio_devices[self->device];
     while (atomic_load(&device->epoch) == self->epoch) {
         take_incoming(self);
