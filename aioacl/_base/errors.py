@@ -14,6 +14,7 @@ from aioacl._base.codes import Action, Family, lookup
 from aioacl._base.records import ResetReport
 
 MESSAGE_LIMIT_BYTES: Final = 8 * 1024
+_LONGEST_CHARACTER_BYTES: Final = 6  # a lone surrogate is written as \udc80
 _CUT: Final = "..."
 NEW_STREAM: Final = "Make a new stream, or `await stream.renew()`."
 _NOT_ABOUT_TASKS: Final = (
@@ -376,6 +377,8 @@ def of_device(error: AclError) -> AclError:
 
 
 def _capped(text: str) -> str:
+    if len(text) * _LONGEST_CHARACTER_BYTES <= MESSAGE_LIMIT_BYTES:
+        return text
     raw = text.encode("utf-8", "backslashreplace")
     if len(raw) <= MESSAGE_LIMIT_BYTES:
         return text

@@ -67,7 +67,7 @@ def error_on(
     on failure, a failed task stops the whole context until a reset. The failure then counts as a device fault.
     `told=True` means that the engine has already reported the failure to the listeners.
     """
-    if manager.admission.found_reset(generation, code):
+    if code != lib.AIO_WAS_RESET and manager.admission.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
     if code in (lib.AIO_DRAINING_NOW, lib.AIO_RESETTING_NOW) and not manager.admission.opens:
         code = lib.AIO_NOT_OPEN  # the last close, not a reset, refused the call

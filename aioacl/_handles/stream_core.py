@@ -201,12 +201,14 @@ class StreamCore(Core):
                 device=self.manager.index,
                 generation=self.generation,
             )
-        lib.aio_stream_take_code(self.handle)
+        stale = self.stale
+        if not stale:  # the gate refuses calls for older generations
+            lib.aio_stream_take_code(self.handle)
         failed, code = self.error_at(position), code_of(result)
         if failed is not None:
             return self.raised(failed, by=call if failed.position == position else "")
         # The wait began after the reset or close.
-        if self.stale and code <= lib.AIO_LIMIT and code != lib.AIO_WAS_RESET:
+        if stale and code <= lib.AIO_LIMIT and code != lib.AIO_WAS_RESET:
             return self.manager.admission.was_ended(self.generation, CALL)
         return self.refusal(code)
 
