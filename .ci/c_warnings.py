@@ -28,7 +28,7 @@ def compiles(compiler: str, source: Path) -> bool:
     folders = [*build_ffi.include_flags(), f"-I{source.parent}"]
     if source.parent == build_ffi.BINDING:
         # As system headers: Python's own headers do not compile without warnings.
-        folders += ["-isystem", sysconfig.get_path("include"), "-DPy_LIMITED_API=0x030B0000"]
+        folders += ["-isystem", sysconfig.get_path("include"), build_ffi.LIMITED_API]
     command = [compiler, *FLAGS, *folders, "-c", str(source), "-o", "/dev/null"]
     return subprocess.run(command, check=False).returncode == 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,20 @@ from tests.reliability.part import PARTS
 CI = Path(__file__).parents[1] / ".ci"
 
 
-@pytest.fixture
-def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """.ci/counts.py with a temporary file of minimums, and with fixed numbers in place of counts."""
-    spec = importlib.util.spec_from_file_location("counts", CI / "counts.py")
+def loaded(name: str) -> Any:
+    """A program of .ci, as a module."""
+    spec = importlib.util.spec_from_file_location(name, CI / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """.ci/counts.py with a temporary file of minimums, and with fixed numbers in place of counts."""
+    module = loaded("counts")
     monkeypatch.setattr(module, "MINIMUM", tmp_path / "minimum.toml")
     monkeypatch.setattr(module, "counts", lambda: {"test functions": 7, "branches": 5})
     return module
@@ -92,3 +99,59 @@ def test_slow_checks_refuse_an_unknown_part() -> None:
     assert refused.returncode == 2
     assert refused.stderr.startswith(".ci/slow: expected a part, got nowhere; the parts are:\n")
     assert refused.stderr.endswith(listed.stdout)
+
+
+@pytest.fixture
+def pythons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """.ci/pythons.py, with an empty PATH, no pyenv, and nothing made before."""
+    module = loaded("pythons")
+    monkeypatch.setattr(module, "MADE", tmp_path / "made")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    return module
+
+
+def put_python(path: Path, program: str) -> Path:
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{program}\n")
+    path.chmod(0o755)
+    return path
+
+
+VERSION = "{}.{}".format(*sys.version_info)
+STARTS = f'exec {sys.executable} "$@"'
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "place", ["bin/python", f"pyenv/versions/{VERSION}.1/bin/python", f"made/{VERSION}/usr/bin/python"]
+)
+def test_python_of_the_version_is_found_in_each_place(pythons: Any, tmp_path: Path, place: str) -> None:
+    python = put_python(tmp_path / f"{place}{VERSION}", STARTS)
+    assert pythons.found(VERSION) == python
+
+
+@pytest.mark.process
+def test_python_that_does_not_start_or_is_of_another_version_is_not_used(
+    pythons: Any, tmp_path: Path
+) -> None:
+    put_python(tmp_path / f"bin/python{VERSION}", "exit 127")
+    put_python(tmp_path / "pyenv/versions/3.99.0/bin/python3.99", STARTS)
+    assert pythons.found(VERSION) is None
+    assert pythons.found("3.99") is None
+
+
+@pytest.mark.process
+def test_copy_has_the_files_of_the_tree_and_keeps_what_the_tests_made(
+    pythons: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # git is in PATH
+    monkeypatch.setattr(pythons, "MADE", tmp_path / "made")
+    tree = pythons.copied("3.99")
+    (tree / "build").mkdir()
+    (tree / "aioacl/left_over.py").touch()
+    assert pythons.copied("3.99") == tree
+    assert (tree / "build").is_dir()
+    assert not (tree / "aioacl/left_over.py").exists()
+    assert (tree / ".ci/pythons.py").read_text() == (CI / "pythons.py").read_text()
+    assert not (tree / "aioacl/_acl.abi3.so").exists()

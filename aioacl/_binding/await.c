@@ -32,10 +32,15 @@ static PyObject *running_loop, *current_port, *must_not_be_forked;
 
 /* --- the loop of this thread ----------------------------------------------------------------------------- */
 
+/* Python 3.13 deprecates this function. Its successor is not in the stable ABI of Python 3.11. The borrowed
+ * reference is safe under the GIL: no code runs before the caller takes a reference or drops it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static PyObject *referent(PyObject *reference) {
     PyObject *object = reference ? PyWeakref_GetObject(reference) : NULL;
     return object == Py_None ? NULL : object;
 }
+#pragma GCC diagnostic pop
 
 static void remember(size_t index, PyObject *loop, PyObject *port) {
     PyObject *of_loop = PyWeakref_NewRef(loop, NULL), *of_port = PyWeakref_NewRef(port, NULL);

@@ -93,6 +93,13 @@ import asyncio, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 use_library("simulator")
 async def main():
+    try:
+        await use()
+    except SystemExit as leaving:
+        if sys.version_info >= (3, 14):  # asyncio of 3.14 does not end the loop of a forked child
+            os._exit(leaving.code)
+        raise
+async def use():
     async with open_device(0, os.environ["TEST_WAITS"]) as device, device.create_stream() as stream, device.lease():
         await stream
         pid = os.fork()

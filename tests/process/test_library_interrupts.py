@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PRELUDE = """
-import json, os, signal, sys, threading
+import json, os, signal, sys, threading, warnings
 import aioacl
 from aioacl import library_info, use_library
 from aioacl._library import load, locate
 
+# Python 3.12 and later warn of each fork beside threads, which is what these programs try.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 LOADER = {load.__file__, locate.__file__}
 
 def between_lines(number, act):

@@ -68,10 +68,9 @@ class Engine:
     def _for_python(self, what: str | Path) -> Path:
         """Compiles a C file that uses Python.h. If `what` is a str, build_ffi.py first generates that file."""
         source = self._generated(what) if isinstance(what, str) else what
-        limited = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
         target = self._folder / f"python_{source.stem}.o"
         include = f"-I{sysconfig.get_path('include')}"
-        return _compile(source, target, include, *limited, "-fvisibility=default")
+        return _compile(source, target, include, build_ffi.LIMITED_API, "-fvisibility=default")
 
     def _generated(self, name: str) -> Path:
         source = self._folder / f"{name}.c"

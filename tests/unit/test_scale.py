@@ -257,8 +257,10 @@ def test_50_runs_without_garbage_collection_leak_no_descriptors_and_no_threads(
         async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
             with simulator.held(stream):
                 ticket = stream.fill(memory, 1)
-                with pytest.raises(TimeoutError), anyio.fail_after(0.001):
+                # Not fail_after: on Python 3.12.1 and 3.13.0 its error is in a reference cycle.
+                with anyio.move_on_after(0.001) as scope:
                     await ticket
+                assert scope.cancelled_caught
             await ticket
 
     def run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from aioacl._base.ffi import lib
 from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, fill_queue, in_thread, until, until_now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from tests.kit import OpenDevice
 
@@ -27,32 +28,60 @@ MEGABYTE = 1 << 20
 
 @dataclass
 class Setup:
-    """A device with a stream and buffers."""
+    """A device with a stream and buffers, and handles to close."""
 
     open_device: OpenDevice
     device: aioacl.Device
     stream: aioacl.Stream
     memory: aioacl.DeviceBuffer
     large: aioacl.DeviceBuffer
+    spare: dict[str, Any]
     started: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
+    job_waits: bool = False
+    job_error: aioacl.AclError | None = None
 
     def release(self) -> None:
-        """Releases held streams and hung calls."""
+        """Releases held streams, hung calls and jobs."""
         simulator.clear()  # a call that begins later must not hang
         simulator.release_all()
         self.go_on.set()
 
+    def job(self) -> None:
+        """A job of the executor, which waits or fails if the test has chosen that."""
+        self.started.set()
+        if self.job_waits:
+            self.go_on.wait()
+        error, self.job_error = self.job_error, None
+        if error is not None:
+            raise error
+
 
 @asynccontextmanager
-async def setup_on(open_device: OpenDevice) -> AsyncGenerator[Setup]:
+async def setup_on(open_device: OpenDevice, entry: Await | None = None) -> AsyncGenerator[Setup]:
     async with (
         open_device() as device,
         device.create_stream() as stream,
         device.allocate(64) as memory,
         device.allocate(6 * MEGABYTE) as large,
     ):
-        yield Setup(open_device, device, stream, memory, large)
+        spare: dict[str, Any] = {
+            name: await make(device)
+            for name, make in SPARE.items()
+            if entry is not None and entry.spare == name
+        }
+        yield Setup(open_device, device, stream, memory, large, spare)
+        for made in spare.values():
+            await made.close()
+
+
+SPARE: dict[str, Callable[[aioacl.Device], Any]] = {
+    "device": lambda _: aioacl.open_device(1),
+    "stream": lambda device: device.create_stream(),
+    "event": lambda device: device.create_event(),
+    "buffer": lambda device: device.allocate(64),
+    "pinned buffer": lambda device: device.pinned(64),
+}
 
 
 def nothing(_: Setup) -> None:
@@ -125,10 +154,14 @@ class Await:
     """One await: functions that begin it, stall it, check that it is stalled and make it fail, and the error code."""
 
     begin: Callable[[Setup], Any]
-    stall: Callable[[Setup], None]
-    stalled: Callable[[Setup], bool]
+    stall: Callable[[Setup], None] = nothing
+    stalled: Callable[[Setup], bool] | None = None
     fail: Callable[[Setup], None] = nothing
     code: int = 0
+    spare: str = ""
+
+    def is_stalled(self, prepared: Setup) -> bool:
+        return self.stalled is not None and self.stalled(prepared)
 
 
 def calling(function: str, code: int, begin: Callable[[Setup], Any]) -> Await:
@@ -141,8 +174,75 @@ def watching(begin: Callable[[Setup], Any]) -> Await:
     return Await(begin, hold, waits, fail_task, TASK_FAULT)
 
 
+def closing(name: str, function: str = "") -> Await:
+    """The close of a spare handle. It calls this ACL function, whose failure is a warning, not an error."""
+    if not function:
+        return Await(lambda s: s.spare[name].close(), spare=name)
+    return Await(lambda s: s.spare[name].close(), hang(function), hangs(function), spare=name)
+
+
 def synchronized_event(prepared: Setup) -> Any:
     return recorded(prepared).synchronize()
+
+
+def waited_for(prepared: Setup) -> aioacl.Ticket:
+    return prepared.stream.wait_event(recorded(prepared))
+
+
+def hold_jobs(prepared: Setup) -> None:
+    prepared.job_waits = True
+
+
+def fail_job(prepared: Setup) -> None:
+    prepared.job_error = aioacl.AclError("the job failed", code=TASK_FAULT, device=0)
+
+
+class Entered:
+    """`async with device.create_stream()`, or `with` on a plain thread."""
+
+    def __init__(self, prepared: Setup) -> None:
+        self.device = prepared.device
+
+    async def _enter(self) -> None:
+        async with self.device.create_stream():
+            pass
+
+    def __await__(self) -> Any:
+        return self._enter().__await__()
+
+    def result(self, timeout: float | None = None) -> None:
+        with self.device.create_stream(timeout=timeout):
+            pass
+
+
+class Leased:
+    """`async with device.lease()`, or `with` on a plain thread."""
+
+    def __init__(self, prepared: Setup) -> None:
+        self.prepared = prepared
+
+    async def _enter(self) -> None:
+        self.prepared.started.set()
+        async with self.prepared.spare["device"].lease():
+            pass
+
+    def __await__(self) -> Any:
+        return self._enter().__await__()
+
+    def result(self, timeout: float | None = None) -> None:
+        self.prepared.started.set()
+        with self.prepared.spare["device"].lease(timeout=timeout):
+            pass
+
+
+def begin_a_reset_that_hangs(prepared: Setup) -> None:
+    simulator.hang_call("aclrtResetDeviceForce")
+    Raised(lambda: prepared.spare["device"].force_reset(grace=0).result())
+    assert until_now(lambda: simulator.hung("aclrtResetDeviceForce"))
+
+
+def waits_for_the_reset(prepared: Setup) -> bool:
+    return prepared.started.is_set() and simulator.hung("aclrtResetDeviceForce") > 0
 
 
 AWAITS = {
@@ -171,10 +271,99 @@ AWAITS = {
     ),
     "renew": Await(lambda s: s.stream.renew(), hold, waits, fail("aclrtCreateStream", 207008), 207008),
     "ready": Await(lambda s: s.stream.ready(), hold_a_full_queue, waits),
+    "fill": watching(lambda s: s.stream.fill(s.memory, 1)),
+    "wait_event": watching(waited_for),
+    "async with": calling("aclrtCreateStream", 207008, Entered),
+    "run": Await(
+        lambda s: s.device.run(s.job), hold_jobs, lambda s: s.started.is_set(), fail_job, TASK_FAULT
+    ),
+    "lease": Await(Leased, begin_a_reset_that_hangs, waits_for_the_reset, spare="device"),
+    "force_reset": Await(
+        lambda s: s.spare["device"].force_reset(grace=0),
+        hang("aclrtResetDeviceForce"),
+        hangs("aclrtResetDeviceForce"),
+        spare="device",
+    ),
+    "device.close": closing("device", "aclrtResetDevice"),
+    "stream.close": closing("stream", "aclrtDestroyStream"),
+    "event.close": closing("event"),
+    "buffer.close": closing("buffer", "aclrtFree"),
+    "pinned buffer.close": closing("pinned buffer", "aclrtFreeHost"),
 }
+STALLING = {name: entry for name, entry in AWAITS.items() if entry.stalled}
 FAILING = {name: entry for name, entry in AWAITS.items() if entry.code}
 every_await = pytest.mark.parametrize("entry", AWAITS.values(), ids=AWAITS)
+every_stalling = pytest.mark.parametrize("entry", STALLING.values(), ids=STALLING)
 every_failing = pytest.mark.parametrize("entry", FAILING.values(), ids=FAILING)
+
+
+# Awaitables of other shapes, and where they are tested.
+ELSEWHERE = {
+    "DeviceEvents.__anext__": "test_notifications.py",
+    "SharedLease.__aenter__": "test_lease.py; it never waits",
+    "DeviceExecutor.submit": "test_executor.py; its result is a concurrent.futures.Future",
+}
+ENTRY_OF = {
+    "open_device": "open_device",
+    "Device.allocate": "allocate",
+    "Device.close": "device.close",
+    "Device.create_event": "create_event",
+    "Device.create_stream": "create_stream",
+    "Device.force_reset": "force_reset",
+    "Device.memory_info": "memory_info",
+    "Device.pinned": "pinned",
+    "Device.run": "run",
+    "Device.synchronize": "device.synchronize",
+    "DeviceBuffer.close": "buffer.close",
+    "Event.__await__": "await event",
+    "Event.close": "event.close",
+    "Event.record": "await event",
+    "Event.synchronize": "event.synchronize",
+    "Lease.__aenter__": "lease",
+    "Opening.__aenter__": "async with",
+    "Opening.__await__": "create_stream",
+    "Operation.__await__": "stream.synchronize",
+    "PinnedBuffer.close": "pinned buffer.close",
+    "Stream.__await__": "await stream",
+    "Stream.abort": "abort",
+    "Stream.close": "stream.close",
+    "Stream.copy": "await ticket",
+    "Stream.download": "download",
+    "Stream.fill": "fill",
+    "Stream.ready": "ready",
+    "Stream.record": "await event",
+    "Stream.renew": "renew",
+    "Stream.synchronize": "stream.synchronize",
+    "Stream.upload": "upload",
+    "Stream.wait_event": "wait_event",
+    "Ticket.__await__": "await ticket",
+}
+AWAITABLE = ("Operation", "Opening", "Ticket", "Event", "JobFuture", "Coroutine", "Awaitable")
+WAITING_METHODS = ("__await__", "__aenter__", "__anext__")
+
+
+def returned(thing: Any) -> str:
+    """The name of the type that a function returns, without its parameters."""
+    try:
+        return str(inspect.signature(thing).return_annotation).partition("[")[0]
+    except (TypeError, ValueError):
+        return ""
+
+
+def public_awaits() -> set[str]:
+    """Every public function that returns an awaitable, and every method by which Python awaits an object."""
+    found = {name for name in aioacl.__all__ if returned(getattr(aioacl, name)) in AWAITABLE}
+    for each in filter(inspect.isclass, (getattr(aioacl, name) for name in aioacl.__all__)):
+        for name, member in inspect.getmembers(each, callable):
+            waits_by = name in WAITING_METHODS and returned(member) != "NoReturn"
+            if waits_by or (not name.startswith("_") and returned(member) in AWAITABLE):
+                found.add(f"{each.__name__}.{name}")
+    return found
+
+
+def test_every_public_await_has_an_entry() -> None:
+    assert public_awaits() == {*ENTRY_OF, *ELSEWHERE}
+    assert set(ENTRY_OF.values()) <= set(AWAITS)
 
 
 async def close_if_handle(made: Any) -> None:
@@ -187,12 +376,12 @@ class TestOnALoop:
 
     @every_await
     async def test_await_succeeds(self, open_device: OpenDevice, entry: Await) -> None:
-        async with setup_on(open_device) as prepared:
+        async with setup_on(open_device, entry) as prepared:
             await close_if_handle(await entry.begin(prepared))
 
     @every_failing
     async def test_await_raises_the_device_error(self, open_device: OpenDevice, entry: Await) -> None:
-        async with setup_on(open_device) as prepared:
+        async with setup_on(open_device, entry) as prepared:
             entry.fail(prepared)
             with pytest.raises(aioacl.AclError) as caught:
                 await entry.begin(prepared)
@@ -201,11 +390,11 @@ class TestOnALoop:
             await prepared.stream.renew()
             await close_if_handle(await entry.begin(prepared))
 
-    @every_await
+    @every_stalling
     async def test_stalled_await_ends_at_the_timeout_around_it(
         self, open_device: OpenDevice, entry: Await
     ) -> None:
-        async with setup_on(open_device) as prepared:
+        async with setup_on(open_device, entry) as prepared:
             entry.stall(prepared)
             with pytest.raises(TimeoutError), anyio.fail_after(0.02):
                 await entry.begin(prepared)
@@ -213,32 +402,32 @@ class TestOnALoop:
             await prepared.stream
             await close_if_handle(await entry.begin(prepared))
 
-    @every_await
+    @every_stalling
     async def test_cancelled_await_returns_at_once_and_later_awaits_succeed(
         self, open_device: OpenDevice, entry: Await
     ) -> None:
-        async with setup_on(open_device) as prepared:
+        async with setup_on(open_device, entry) as prepared:
             entry.stall(prepared)
             async with anyio.create_task_group() as group:
                 waiting = Waiting(group, lambda: entry.begin(prepared))
-                await until(lambda: entry.stalled(prepared))
+                await until(lambda: entry.is_stalled(prepared))
                 waiting.cancel()
                 await until(lambda: waiting.ended)
                 assert waiting.cancelled
-                assert entry.stalled(prepared)
+                assert entry.is_stalled(prepared)
             prepared.release()
             await prepared.stream
             await close_if_handle(await entry.begin(prepared))
 
-    @every_await
+    @every_stalling
     async def test_stalled_await_succeeds_after_the_release(
         self, open_device: OpenDevice, entry: Await
     ) -> None:
-        async with setup_on(open_device) as prepared:
+        async with setup_on(open_device, entry) as prepared:
             entry.stall(prepared)
             async with anyio.create_task_group() as group:
                 waiting = Waiting(group, lambda: entry.begin(prepared))
-                await until(lambda: entry.stalled(prepared))
+                await until(lambda: entry.is_stalled(prepared))
                 assert not waiting.ended
                 prepared.release()
                 await close_if_handle(await waiting.outcome())
@@ -247,21 +436,23 @@ class TestOnALoop:
     async def test_result_is_refused_on_a_thread_whose_loop_runs(
         self, open_device: OpenDevice, entry: Await
     ) -> None:
-        async with setup_on(open_device) as prepared:
+        async with setup_on(open_device, entry) as prepared:
             begun = entry.begin(prepared)
-            with pytest.raises(RuntimeError, match="await the operation instead"):
+            with pytest.raises(RuntimeError, match="this thread runs an event loop"):
                 begun.result()
             await close_if_handle(await begun)
 
 
 @pytest.fixture
-def prepared(open_device: OpenDevice) -> Any:
+def prepared(open_device: OpenDevice, entry: Await) -> Iterator[Setup]:
     device = open_device().result()
     stream = device.create_stream().result()
     memory, large = device.allocate(64).result(), device.allocate(6 * MEGABYTE).result()
-    yield Setup(open_device, device, stream, memory, large)
-    simulator.release_all()
-    for made in (large, memory, stream, device):
+    spare = {name: make(device).result() for name, make in SPARE.items() if entry.spare == name}
+    prepared = Setup(open_device, device, stream, memory, large, spare)
+    yield prepared
+    prepared.release()
+    for made in (*spare.values(), large, memory, stream, device):
         made.close().result()
 
 
@@ -279,7 +470,7 @@ class TestOnAPlainThread:
             entry.begin(prepared).result()
         assert caught.value.code == entry.code
 
-    @every_await
+    @every_stalling
     def test_result_that_times_out_raises_device_timeout_and_the_work_goes_on(
         self, prepared: Setup, entry: Await
     ) -> None:
@@ -289,11 +480,11 @@ class TestOnAPlainThread:
         prepared.release()
         prepared.stream.result()
 
-    @every_await
+    @every_stalling
     def test_stalled_result_blocks_until_the_release(self, prepared: Setup, entry: Await) -> None:
         entry.stall(prepared)
         blocked = Raised(lambda: entry.begin(prepared).result())
-        assert until_now(lambda: entry.stalled(prepared))
+        assert until_now(lambda: entry.is_stalled(prepared))
         assert blocked.running
         prepared.release()
         made = blocked.join()

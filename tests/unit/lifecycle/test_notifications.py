@@ -122,6 +122,20 @@ async def test_iterating_waits_for_the_next_and_ends_with_the_last_close(open_de
         device.events()
 
 
+async def test_next_that_is_cancelled_or_times_out_loses_no_event(open_device: OpenDevice) -> None:
+    async with open_device() as device, anyio.create_task_group() as group:
+        events = device.events()
+        waiting = Waiting(group, lambda: anext(events))
+        await turns()
+        waiting.cancel()
+        await until(lambda: waiting.ended)
+        assert waiting.cancelled
+        with pytest.raises(TimeoutError), anyio.fail_after(0.02):
+            await anext(events)
+        await device.force_reset()
+        assert [event.kind for event in await taken(events, 3)] == ["draining", "resetting", "reopened"]
+
+
 async def test_events_before_the_close_can_be_read_after_it(open_device: OpenDevice) -> None:
     async with open_device() as device:
         events = device.events()
