@@ -32,8 +32,16 @@ NATIVE = ROOT / "aioacl" / "_native"
 BINDING = ROOT / "aioacl" / "_binding"  # C that uses Python.h, beside the engine
 SIMULATOR = ROOT / "aioacl" / "simulator" / "csrc"
 RUNTIME = ROOT / "aioacl" / "simulator" / "libruntime"  # the sources of the simulator's libruntime.so
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-LIMITED_API = not FREE_THREADED  # there is no stable ABI for free-threaded builds
+LIMITED_API = "-DPy_LIMITED_API=0x030B0000"  # Python's stable ABI, as of Python 3.11
+
+
+def must_have_gil() -> None:
+    """SystemExit for a free-threaded Python: it has no stable ABI, and the C of `_binding` relies on the GIL."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise SystemExit(
+            f"aioacl needs a Python with the GIL, got the free-threaded build {sys.executable}; "
+            "build with the usual build of that Python"
+        )
 
 
 # --- sources ------------------------------------------------------------------------------------------------------
@@ -215,7 +223,7 @@ def extension_source(target: Path) -> None:
     builder = FFI()
     builder.cdef(declarations())
     source = '#include "internal.h"\n#include "exporter.h"\n' + _declared()
-    builder.set_source("aioacl._acl", source, py_limited_api=LIMITED_API)
+    builder.set_source("aioacl._acl", source, py_limited_api=True)
     with redirect_stdout(StringIO()):  # cffi prints the name of the file
         builder.emit_c_code(str(target))
 

@@ -40,6 +40,7 @@ from build_ffi import (  # after the path is set
     WITHOUT_RUNTIME,
     c_files,
     header_folders,
+    must_have_gil,
     write_if_changed,
 )
 
@@ -136,7 +137,7 @@ class Plan:
 
     def extension(self) -> str:
         """The cffi extension: the engine, the trampolines and cffi's module."""
-        flags = [*self._python_includes, *(["-DPy_LIMITED_API=0x030B0000"] if LIMITED_API else [])]
+        flags = [*self._python_includes, LIMITED_API]
         sources = [*map(_relative, [*c_files(NATIVE), *c_files(BINDING)]), *map(self.generated, GENERATED)]
         objects = [self.compiled(source, *flags) for source in sources]
         return self.linked("_acl.so", objects, ["-lpthread", "-ldl"])
@@ -228,6 +229,7 @@ class BuildNative(build_ext):
     """Plans the build, runs ninja, and installs the simulator under the name that programs link with."""
 
     def finalize_options(self) -> None:
+        must_have_gil()
         super().finalize_options()
         for extension in self.extensions:
             simulator = _release_of(extension) is not None
@@ -236,7 +238,7 @@ class BuildNative(build_ext):
             extension.sources = [_relative(path) for path in c_files(folder)]
             if folder == NATIVE:
                 extension.sources += [_relative(path) for path in c_files(BINDING)]
-            extension.py_limited_api = LIMITED_API and not (simulator or runtime)
+            extension.py_limited_api = not (simulator or runtime)
 
     def build_extensions(self) -> None:
         plan = Plan(self.compiler.compiler_so, self.compiler.linker_so, self.compiler.include_dirs)
@@ -369,9 +371,9 @@ def install(library: Path, target: Path) -> None:
 
 
 class Wheel(bdist_wheel):
-    """A wheel whose tag names the stable ABI, if the extension uses it."""
+    """A wheel whose tag names the stable ABI."""
 
     def finalize_options(self) -> None:
-        if LIMITED_API:
-            self.py_limited_api = "cp311"
+        must_have_gil()
+        self.py_limited_api = "cp311"
         super().finalize_options()

@@ -23,6 +23,8 @@ except ImportError:
     venv = None
 if sys.version_info < (3, 11):
     print("it is Python %d.%d, expected 3.11 or later" % sys.version_info[:2])
+elif sysconfig.get_config_var("Py_GIL_DISABLED"):
+    print("it is a free-threaded build, expected one with the GIL")
 elif not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
     print("its C headers are missing (on Debian and Ubuntu: apt install python3-dev)")
 elif venv is None:

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 from pathlib import Path
 
@@ -28,6 +29,41 @@ def written(folder: Path, *names: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     return folder
+
+
+def test_free_threaded_python_is_refused_by_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sysconfig.get_config_vars(), "Py_GIL_DISABLED", 1)
+    with pytest.raises(SystemExit, match=r"needs a Python with the GIL, got the free-threaded build"):
+        build_ffi.must_have_gil()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", [("build_ext", "--inplace"), ("bdist_wheel",)])
+def test_command_of_a_free_threaded_python_ends_with_one_message(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    free_threaded = "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1"
+    program = f"{free_threaded}; import setuptools; setuptools.setup()"
+    for name in (
+        "aioacl",
+        "build_ffi.py",
+        "build_ninja.py",
+        "build_stubs.py",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+    ):
+        (tmp_path / name).symlink_to(ROOT / name)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, "--quiet", *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("aioacl needs a Python with the GIL, got the free-threaded build")
 
 
 def test_c_files_in_nested_folders_are_found(tmp_path: Path) -> None:

@@ -40,8 +40,10 @@ def clone() -> Iterator[Path]:
         folder.chmod(0o755)
 
 
-def start(folder: Path, locale: str = "C", user: int | None = None) -> subprocess.Popen[str]:
-    """Sources the script of a clone in that folder, with a Python that does not exist, and makes the environment."""
+def start(
+    folder: Path, locale: str = "C", user: int | None = None, python: str = "no-such-python"
+) -> subprocess.Popen[str]:
+    """Sources the script of a clone in that folder, and makes the environment with that Python."""
     (folder / "scripts").mkdir(parents=True, exist_ok=True)
     shutil.copy2(ROOT / "scripts" / "environment.sh", folder / "scripts")
     program = 'root=$1; . "$root/scripts/environment.sh"; environment ""'
@@ -49,14 +51,16 @@ def start(folder: Path, locale: str = "C", user: int | None = None) -> subproces
         ["sh", "-c", program, "sh", str(folder)],
         stderr=subprocess.PIPE,
         encoding="utf-8",
-        env={"PATH": os.environ["PATH"], "LC_ALL": locale, "PYTHON": "no-such-python"},
+        env={"PATH": os.environ["PATH"], "LC_ALL": locale, "PYTHON": python},
         user=user,
     )
 
 
-def started(folder: Path, locale: str, user: int | None = None) -> tuple[int, str]:
+def started(
+    folder: Path, locale: str, user: int | None = None, python: str = "no-such-python"
+) -> tuple[int, str]:
     """Waits for the end of `start`. Returns the status and stderr."""
-    with start(folder, locale, user) as process:
+    with start(folder, locale, user, python) as process:
         errors = process.communicate()[1]
     return process.returncode, errors
 
@@ -189,3 +193,16 @@ def test_signal_ends_the_children_of_a_command_and_the_start(
         process.send_signal(number)
         assert process.wait() != 0
         assert select.select([child], [], [], PATIENCE_SECONDS)[0], "the child still runs"
+
+
+def test_free_threaded_python_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    python = tmp_path / "python3.14t"
+    program = (
+        "import sys, sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1; exec(sys.stdin.read())"
+    )
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}"\n')
+    python.chmod(0o755)
+    status, errors = started(tmp_path / "clone", "C", python=str(python))
+    assert status == 1
+    assert f"{python}: it is a free-threaded build, expected one with the GIL" in errors
+    assert not (tmp_path / "clone" / ".venv").exists()

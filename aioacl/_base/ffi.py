@@ -19,6 +19,13 @@ from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from typing import TYPE_CHECKING, Final
 
+# A free-threaded Python cannot load modules of the stable ABI, and the C of `_await` relies on the GIL.
+if "t" in sys.abiflags:
+    raise ImportError(
+        f"aioacl needs a Python with the GIL, got the free-threaded build {sys.executable}; "
+        "use the usual build of that Python"
+    )
+
 from aioacl._acl import ffi, lib
 
 if TYPE_CHECKING:

@@ -99,3 +99,17 @@ def test_first_imports_of_public_modules_in_threads_at_once_succeed() -> None:
             check=False,
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
+
+
+def test_import_on_a_free_threaded_python_raises_import_error_that_names_the_build() -> None:
+    program = "import sys; sys.abiflags = 't'; import aioacl"
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 1
+    error = ran.stderr.splitlines()[-1]
+    assert error.startswith("ImportError: aioacl needs a Python with the GIL, got the free-threaded build")
