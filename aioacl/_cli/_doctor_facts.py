@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import resource
-import sys
-import sysconfig
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -40,6 +38,7 @@ class Facts:
     environment: dict[str, str] = field(default_factory=dict[str, str])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     python: dict[str, str] = field(default_factory=dict[str, str])
+    timing: dict[str, Any] | None = None
     problems: list[str] = field(default_factory=list[str])
     warnings: list[str] = field(default_factory=list[str])
 
@@ -150,14 +149,7 @@ def look_at_python(facts: Facts) -> None:
     facts.python = {
         "aioacl": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "gil": _gil(),
         "cffi": version("cffi"),
         "anyio": version("anyio"),
         "platform": platform.platform(),
     }
-
-
-def _gil() -> str:
-    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return "on"
-    return "on, in a free-threaded build" if getattr(sys, "_is_gil_enabled", lambda: True)() else "off"

@@ -1,4 +1,7 @@
-"""`doctor`: reports the library that is found, the functions that it lacks, and problems in the environment."""
+"""`doctor`: reports the library that is found, the functions that it lacks, and problems in the environment.
+
+With --timing it also measures what waiting costs on a device.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base.errors import LibraryNotFound
+from aioacl._cli import UserError
 from aioacl._cli._doctor_facts import Facts, ask_runtime, look_at_library, look_at_limits, look_at_python
+from aioacl._cli._doctor_timing import measure
 from aioacl._cli._doctor_visible import meaning, mistakes
+from aioacl._cli._doctor_waits import advise
 from aioacl._cli._library import add_option, load
 from aioacl._cli._screen import BOLD, DIM, GREEN, RED, YELLOW, Screen, put_json
 
@@ -33,16 +39,28 @@ def add(commands: Any) -> None:
         "doctor",
         help="report which library is found, and which functions and features it lacks",
         description="Report which ACL library is found, which functions and features it lacks, and other problems of "
-        "this environment. Opens no device.",
+        "this environment. Opens no device without --timing.",
     )
     add_option(parser, default=None, otherwise="the usual search")
+    parser.add_argument(
+        "--timing",
+        action="store_true",
+        help="also open a device, measure for a few seconds, and report which waits= suits it",
+    )
+    parser.add_argument(
+        "--device", type=int, metavar="N", help="the device to measure with --timing (default: 0)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(arguments: Namespace) -> int:
     """Prints the report; returns 0 if devices can be used, else 1."""
+    if arguments.device is not None and not arguments.timing:
+        arguments.parser.error("--device needs --timing")
     facts = examine(arguments.library)
+    if arguments.timing and not facts.problems:
+        measure_waits(facts, arguments.device or 0)
     if arguments.json:
         put_json({"ok": not facts.problems, **asdict(facts)})
     else:
@@ -69,6 +87,26 @@ def examine(choice: str | None) -> Facts:
     return facts
 
 
+def measure_waits(facts: Facts, index: int) -> None:
+    """Measures on a device what waiting costs. A device on which no step succeeds is a problem."""
+    devices = facts.runtime["devices"]
+    if not devices:
+        facts.problems.append("nothing was measured, because no device is visible")
+        return
+    if not 0 <= index < devices:
+        raise UserError(f"there is no device {index}: the number of visible devices is {devices}")
+    found = measure(index)
+    rows = found.rows
+    suits, reason = advise(rows)
+    facts.timing = {"device": index, "rows": [asdict(row) for row in rows], "suits": suits, "reason": reason}
+    if all(row.median is None for row in rows):
+        facts.problems.append(f"device {index} could not be measured: {rows[0].error}")
+    elif facts.library is not None and facts.library["backend"] == "simulator":
+        facts.warnings.append("the figures are those of the simulator, not of a card")
+    if found.unclosed:
+        facts.warnings.append(found.unclosed)
+
+
 # --- for people --------------------------------------------------------------------------------------------------
 
 
@@ -86,6 +124,8 @@ def _show(facts: Facts, screen: Screen) -> None:
     _section(screen, "environment", facts.environment.items())
     _section(screen, "limits", _limit_rows(facts.limits))
     _section(screen, "python", facts.python.items())
+    if facts.timing is not None:
+        _show_timing(facts.timing, screen)
     _show_advice(facts, screen)
 
 
@@ -144,6 +184,21 @@ def _limit_rows(limits: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _limit(value: int) -> str:
     return "unlimited" if value < 0 else f"{value:,}"
+
+
+def _show_timing(timing: dict[str, Any], screen: Screen) -> None:
+    _section(screen, f"timing on device {timing['device']}", [_timing_row(row) for row in timing["rows"]])
+    screen.wrapped(f'waits="{timing["suits"]}" suits: ', f"{timing['reason']}.", BOLD)
+    screen.line()
+
+
+def _timing_row(row: dict[str, Any]) -> tuple[str, str]:
+    if row["error"] is not None:
+        return row["step"], f"error: {row['error']}"
+    behaviour = f", {row['behaviour']}" if row["behaviour"] else ""
+    return row[
+        "step"
+    ], f"{row['median']:,.1f} {row['unit']}{behaviour}  (median of {row['samples']:,}; {row['what']})"
 
 
 def _show_advice(facts: Facts, screen: Screen) -> None:

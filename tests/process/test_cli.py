@@ -4,6 +4,7 @@ import ctypes
 import io
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import build_ffi
 from aioacl._cli._doctor_facts import Facts, look_at_library
 from aioacl._cli._doctor_visible import meaning, mistakes
 from aioacl._cli._screen import GREEN, Bar, Screen
-from aioacl._cli.doctor import show_library
+from aioacl._cli.doctor import measure_waits, show_library
 from aioacl._library.features import cost_of, is_needed
 from aioacl._library.load import LibraryInfo, MissingSymbol
 from aioacl.simulator import library_path
@@ -115,7 +116,7 @@ class TestDoctor:
         assert result["runtime"]["soc"].startswith("Ascend")
         assert result["runtime"]["version"]
         assert result["limits"].keys() >= {"open_files", "processes", "threads"}
-        assert result["python"].keys() >= {"python", "gil", "cffi", "anyio"}
+        assert result["python"].keys() >= {"python", "cffi", "anyio"}
 
     def test_doctor_opens_no_device(self) -> None:
         program = """
@@ -195,6 +196,113 @@ assert simulator.stats().contexts == 0
         report = capsys.readouterr().out
         assert "aclrtRegDeviceStateCallback (CANN 8.5)" in report
         assert "foreign resets" in report
+
+
+INTERRUPTED_IN_C = """
+import os, signal, sys, threading
+from aioacl import simulator, use_library
+from aioacl.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the test may run in the background, which ignores it
+use_library("simulator")
+simulator.hang_call("aclrtSynchronizeStreamWithTimeout")
+def interrupt():
+    while not simulator.hung("aclrtSynchronizeStreamWithTimeout"):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+sys.exit(main(["doctor", "--timing", "--library", "simulator"]))
+"""
+CLOSED_AFTER_TIMING = """
+from aioacl import simulator
+from aioacl.__main__ import main
+main(["doctor", "--timing", "--library", "simulator", "--json"])
+assert simulator.calls("aclrtSetDevice") == simulator.calls("aclrtResetDevice") > 0
+assert simulator.violations() == []
+"""
+
+
+class TestDoctorTiming:
+    def test_json_has_each_step_with_its_figures_and_the_strategy_that_suits(self) -> None:
+        result = found(aioacl_in_new_process("doctor", "--timing", "--library", "simulator", "--json"))
+        timing = result["timing"]
+        assert timing.keys() == {"device", "rows", "suits", "reason"}
+        assert (timing["device"], len(timing["rows"])) == (0, 8)
+        assert timing["suits"] in ("watch", "thread")
+        assert timing["reason"]
+        keys = {"step", "what", "unit", "median", "samples", "behaviour", "error"}
+        for row in timing["rows"]:
+            assert row.keys() == keys
+            assert row["unit"] in ("us", "%")
+            assert (row["error"] is None) == (row["median"] is not None) == (row["samples"] > 0)
+        assert "the figures are those of the simulator, not of a card" in result["warnings"]
+
+    def test_json_without_timing_has_null(self) -> None:
+        assert found(aioacl("doctor", "--library", "simulator", "--json"))["timing"] is None
+
+    @pytest.mark.parametrize(("waits", "behaviour"), [("spin", "spins"), ("sleep", "sleeps")])
+    def test_blocking_waits_are_reported_to_spin_or_to_sleep(self, waits: str, behaviour: str) -> None:
+        done = aioacl("doctor", "--timing", "--library", "simulator", "--json", AIOACL_SIM_WAIT=waits)
+        timing = found(done)["timing"]
+        assert [row["behaviour"] for row in timing["rows"] if row["unit"] == "%"] == [behaviour] * 2
+        if waits == "spin":
+            assert timing["suits"] == "watch"
+            assert "spins" in timing["reason"]
+
+    def test_table_has_a_line_for_each_step_and_the_advice(self) -> None:
+        done = aioacl("doctor", "--timing", "--library", "simulator", "--device", "1")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "timing on device 1\n" in done.stdout
+        for step in ("query of an event", "query of a stream", "record", "empty task", "wait for a stream"):
+            assert re.search(rf"^  {step} +[\d.,]+ (us|%)", done.stdout, re.MULTILINE), done.stdout
+        assert re.search(r'^waits="(watch|thread)" suits: ', done.stdout, re.MULTILINE)
+
+    def test_step_that_fails_is_a_line_and_the_exit_status_stays_0(self) -> None:
+        faults = "aclrtSynchronizeEventWithTimeout:rc=507000:once"
+        done = aioacl("doctor", "--timing", "--library", "simulator", AIOACL_SIM_FAULTS=faults)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "  wait for an event   error: aclrtSynchronizeEventWithTimeout returned 507000" in done.stdout
+        assert 'waits="watch" suits: it is the default, and there is no figure' in done.stdout
+
+    def test_device_that_cannot_be_opened_is_a_problem(self) -> None:
+        done = aioacl(
+            "doctor",
+            "--timing",
+            "--library",
+            "simulator",
+            "--json",
+            AIOACL_SIM_FAULTS="aclrtSetDevice:rc=507899",
+        )
+        result = found(done, status=1)
+        (problem,) = result["problems"]
+        assert problem.startswith("device 0 could not be measured: open_device(0")
+        assert all(row["error"] for row in result["timing"]["rows"])
+
+    @pytest.mark.parametrize("device", ["2", "-1"])
+    def test_device_that_does_not_exist_is_refused_in_one_line(self, device: str) -> None:
+        done = aioacl("doctor", "--timing", "--library", "simulator", "--device", device)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"aioacl: there is no device {device}: the number of visible devices is 2\n"
+
+    def test_device_without_timing_is_refused(self) -> None:
+        done = aioacl("doctor", "--library", "simulator", "--device", "1")
+        assert done.returncode == 2
+        assert done.stderr.endswith("--device needs --timing\n")
+
+    @pytest.mark.parametrize("devices", [0, None])
+    def test_library_without_a_device_measures_nothing(self, devices: int | None) -> None:
+        facts = Facts(runtime={"devices": devices})
+        measure_waits(facts, 0)
+        assert facts.timing is None
+        assert facts.problems == ["nothing was measured, because no device is visible"]
+
+    def test_timing_closes_the_device(self) -> None:
+        done = run("-c", CLOSED_AFTER_TIMING)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_ctrl_c_ends_the_command_although_a_call_hangs_in_c(self) -> None:
+        done = run("-c", INTERRUPTED_IN_C)
+        assert done.returncode == 130
+        assert done.stderr == "aioacl: interrupted\n"
 
 
 class TestVisibleDevices:

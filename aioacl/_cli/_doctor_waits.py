@@ -1,0 +1,54 @@
+"""Which value of `waits=` suits a device, derived from the rows of `doctor --timing`.
+
+With "watch", one thread queries for all awaits, so a task resumes up to one interval of its queries late. With
+"thread", each await occupies a thread that waits in ACL, and keeps a processor busy if such waits spin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioacl._cli._doctor_rows import QUERY_EVENT, WAIT_EVENT, WAKE_THREAD, WAKE_WATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioacl._base.options import Strategy
+    from aioacl._cli._doctor_rows import Row
+
+SOONER: Final = 0.8  # a wake-up is sooner if it takes at most this share of the other's time
+
+
+def advise(rows: Iterable[Row]) -> tuple[Strategy, str]:
+    """Returns the strategy that suits, and the reason with the figures that it follows from."""
+    by_step = {row.step: row for row in rows}
+    wait, watch, thread = by_step[WAIT_EVENT], by_step[WAKE_WATCH], by_step[WAKE_THREAD]
+    if wait.behaviour == "spins":
+        return "watch", _because_waits_spin(wait, by_step[QUERY_EVENT])
+    if wait.median is None or watch.median is None or thread.median is None:
+        missing = next(row.step for row in (wait, watch, thread) if row.median is None)
+        return "watch", f'it is the default, and there is no figure for "{missing}"'
+    sleeps = f"a wait in aclrtSynchronizeEventWithTimeout sleeps ({wait.median:.1f} % of it on the processor)"
+    figures = f'{_us(thread)} after the completion with "thread", and {_us(watch)} with "watch"'
+    if thread.median > SOONER * watch.median:
+        return (
+            "watch",
+            f"{sleeps}, but a task resumed {figures}, so a thread for each await would gain little",
+        )
+    return "thread", (
+        f"{sleeps}, and a task resumed {figures}. Each unfinished await occupies a thread, so use "
+        '"watch" for thousands of awaits at once'
+    )
+
+
+def _because_waits_spin(wait: Row, query: Row) -> str:
+    cost = "" if query.median is None else f", and one query takes {_us(query)}"
+    return (
+        f"a wait in aclrtSynchronizeEventWithTimeout spins ({wait.median:.1f} % of it on the processor, and it does "
+        'not sleep). With "thread", each unfinished await would keep a processor busy; the watcher is one thread for '
+        f"all awaits{cost}"
+    )
+
+
+def _us(row: Row) -> str:
+    return f"{row.median:,.1f} us"

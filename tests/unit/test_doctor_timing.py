@@ -1,0 +1,172 @@
+"""`doctor --timing`: the rows of its steps, failures as rows, what waits do, and the strategy that suits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioacl import simulator
+from aioacl._cli import _doctor_timing as timing
+from aioacl._cli._doctor_rows import (
+    QUERY_EVENT,
+    QUERY_STREAM,
+    RECORD,
+    WAIT_EVENT,
+    WAIT_STREAM,
+    WAKE_THREAD,
+    WAKE_WATCH,
+    Row,
+    Wait,
+    behaviour_of,
+    make_rows,
+)
+from aioacl._cli._doctor_timing import measure
+from aioacl._cli._doctor_waits import advise
+from aioacl.testing._snapshot import open_devices
+from tests.kit import FAULT, until_now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SLEEPING, SPINNING = Wait(1.0, 1), Wait(99.0, 0)
+
+
+def by_step(rows: Iterable[Row]) -> dict[str, Row]:
+    return {row.step: row for row in rows}
+
+
+def errors(rows: Iterable[Row]) -> dict[str, str]:
+    return {row.step: row.error for row in rows if row.error is not None}
+
+
+def test_every_step_has_a_median_or_an_error_and_the_device_is_closed() -> None:
+    rows = measure(0).rows
+    assert [row.step for row in rows] == [row.step for row in make_rows()]
+    # On a busy machine, the thread that sees the completion may always be later than the task.
+    assert set(errors(rows)) <= {WAKE_WATCH, WAKE_THREAD}
+    for row in rows:
+        assert (row.median is None) == (row.error is not None) == (row.samples == 0)
+        assert (row.behaviour is not None) == (row.step in (WAIT_STREAM, WAIT_EVENT))
+    assert not open_devices()
+    assert simulator.calls("aclrtSetDevice") == simulator.calls("aclrtResetDevice") == 2
+
+
+def test_waits_of_a_runtime_that_sleeps_are_seen_to_sleep() -> None:
+    rows = by_step(measure(1).rows)
+    assert {rows[WAIT_STREAM].behaviour, rows[WAIT_EVENT].behaviour} == {"sleeps"}
+
+
+def test_failure_of_one_call_is_the_error_of_its_row() -> None:
+    simulator.fail_call("aclrtSynchronizeEventWithTimeout", FAULT)
+    found = errors(measure(0).rows)
+    assert found[WAIT_EVENT] == f"aclrtSynchronizeEventWithTimeout returned {FAULT} ACL_ERROR_RT_SYS_DMA"
+    assert {QUERY_EVENT, QUERY_STREAM, RECORD, WAIT_STREAM}.isdisjoint(found)
+
+
+def test_device_that_cannot_be_opened_is_the_error_of_every_row() -> None:
+    simulator.fail_call("aclrtSetDevice", 507033, -1)
+    rows = measure(0).rows
+    assert len(errors(rows)) == len(rows)
+    assert errors(rows)[QUERY_EVENT].startswith(
+        'open_device(0, waits="watch"): aclrtSetDevice returned 507033'
+    )
+    assert errors(rows)[WAKE_THREAD].startswith(
+        'open_device(0, waits="thread"): aclrtSetDevice returned 507033'
+    )
+
+
+def test_failed_preparation_is_the_error_of_the_steps_of_its_strategy_only() -> None:
+    simulator.fail_call("aclrtMalloc", 207001)
+    found = errors(measure(0).rows)
+    assert found[QUERY_EVENT].startswith("the preparation of the work: aclrtMalloc returned 207001")
+    assert found[WAIT_EVENT] == found[QUERY_EVENT]
+    assert "aclrtMalloc" not in found.get(WAKE_THREAD, "")
+
+
+@pytest.mark.thorough
+def test_call_that_does_not_return_ends_the_measurement_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timing, "TOTAL_SECONDS", 4.0)
+    monkeypatch.setattr(timing, "CLOSE_SECONDS", 0.1)
+    simulator.hang_call("aclrtSynchronizeStreamWithTimeout")
+    run = measure(0)
+    assert simulator.hung("aclrtSynchronizeStreamWithTimeout") == 1
+    assert set(errors(run.rows).values()) == {"the preparation of the work: did not return within 4 s"}
+    assert run.unclosed.startswith("device 0 is open until the command ends, because a call did not return: ")
+    simulator.release_all()
+    assert until_now(lambda: not open_devices())
+
+
+@pytest.mark.parametrize(
+    ("waits", "behaviour"),
+    [
+        ([SLEEPING] * 3, "sleeps"),
+        ([SPINNING] * 3, "spins"),
+        ([Wait(0.5, 0)] * 3, "spins"),  # it yields to other threads
+        ([Wait(99.0, 30)] * 3, "spins"),  # it sleeps between long spins
+        ([Wait(20.0, 30)] * 3, "sleeps"),
+        ([SLEEPING, SLEEPING, SPINNING], "sleeps"),
+        ([SLEEPING, SPINNING, SPINNING], "spins"),
+    ],
+)
+def test_wait_spins_if_it_does_not_sleep_or_uses_most_of_its_time(waits: list[Wait], behaviour: str) -> None:
+    assert behaviour_of(waits) == behaviour
+
+
+def test_row_has_the_median_and_the_number_of_its_samples() -> None:
+    row = Row("step", "what", "us")
+    row.fill([3.0, 1.0, 200.0])
+    assert (row.median, row.samples, row.error) == (3.0, 3, None)
+
+
+def test_row_without_samples_has_an_error() -> None:
+    row = Row("step", "what", "us")
+    row.fill([])
+    assert (row.median, row.samples) == (None, 0)
+    assert row.error is not None
+    assert row.error.startswith("no sample within")
+
+
+def rows_with(wait: Wait | None, watch: float | None, thread: float | None) -> list[Row]:
+    """Rows as after a measurement, with these figures."""
+    rows = by_step(make_rows())
+    rows[QUERY_EVENT].fill([1.25])
+    rows[WAIT_EVENT].fill([wait] if wait else [])
+    rows[WAKE_WATCH].fill([watch] if watch else [])
+    rows[WAKE_THREAD].fill([thread] if thread else [])
+    return list(rows.values())
+
+
+@pytest.mark.parametrize(
+    ("wait", "watch", "thread", "suits", "reason"),
+    [
+        (SPINNING, 100.0, 10.0, "watch", r"spins \(99\.0 % of it on the processor.*one query takes 1\.2 us"),
+        (SPINNING, None, None, "watch", r"spins"),
+        (
+            SLEEPING,
+            100.0,
+            10.0,
+            "thread",
+            r'10\.0 us after .* "thread", and 100\.0 us with "watch"\. Each unfinished',
+        ),
+        (
+            SLEEPING,
+            100.0,
+            90.0,
+            "watch",
+            r'90\.0 us after .* "thread", and 100\.0 us with "watch", so .* gain little',
+        ),
+        (SLEEPING, None, 10.0, "watch", r'there is no figure for "wake-up, watch"'),
+        (SLEEPING, 10.0, None, "watch", r'there is no figure for "wake-up, thread"'),
+        (None, 100.0, 10.0, "watch", r'there is no figure for "wait for an event"'),
+    ],
+)
+def test_strategy_that_suits_follows_from_the_figures_and_names_them(
+    wait: Wait | None, watch: float | None, thread: float | None, suits: str, reason: str
+) -> None:
+    chosen, because = advise(rows_with(wait, watch, thread))
+    assert chosen == suits
+    assert re.search(reason, because)
