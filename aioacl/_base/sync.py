@@ -1,4 +1,4 @@
-"""Locks, conditions, threads, the clock, and two waits: for a descriptor, and in C. Tests replace them.
+"""Locks, conditions, threads, the clock, the wait for a descriptor, and the wait of a call in C. Tests replace them.
 
 All code of the lifecycle that waits, takes a lock or starts a thread uses `backend`. A test may install another
 backend, which decides which thread runs next.

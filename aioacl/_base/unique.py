@@ -21,8 +21,8 @@ class Unique:
         noun = self.noun or type(self).__name__
         article = "an" if noun[0] in "aeiou" else "a"
         raise TypeError(
-            f"{article} {noun} cannot be copied or pickled, because it refers to a device of this process; pass the "
-            f"{noun} itself"
+            f"{article} {noun} cannot be copied or pickled, because it refers to a device of this process; use the "
+            f"same {noun} within this process, and make another one in each other process"
         )
 
 

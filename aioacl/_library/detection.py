@@ -1,7 +1,7 @@
 """How failed tasks are found: by the runtime's callback for each of them, or by synchronizing.
 
-aioacl relies on the callback only if the runtime calls it before the work after the failed task continues. The runtime
-does so on chips with the hardware scheduler STARS. On older chips, an event may be complete before the callback runs.
+aioacl relies on the callback only if the runtime calls it before the next work of the stream starts. The runtime does
+so on chips with the hardware scheduler STARS. On older chips, an event may be complete before the callback runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _warned = False
 
 
 def keeps_order(soc: str) -> bool:
-    """Whether a chip of this name (aclrtGetSocName) reports a failed task before the work after it continues."""
+    """Whether a chip of this name (aclrtGetSocName) reports a failed task before the next work of the stream starts."""
     return _KEEPS_ORDER.match(soc) is not None
 
 

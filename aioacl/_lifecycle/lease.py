@@ -339,7 +339,7 @@ class Leases:
 
     @staticmethod
     def concerns(lease: Lease, holder: object) -> bool:
-        """Whether the holder holds the lease, or held it when it was revoked. Takes no lock."""
+        """Whether the holder holds the lease, or has not yet left it after it was revoked. Takes no lock."""
         return holder in lease._holders or holder in lease._lost
 
     def was_revoked(self, lease: Lease) -> bool:

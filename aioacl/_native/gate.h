@@ -65,13 +65,13 @@ void aio_end(aio_frame *frame, int code);
 /* Records which function this thread calls. To be called on the thread for which aio_helper_count was
  * called. */
 void aio_helper_begin(int device, int function);
-/* To be called before and after a call that passes no gate. The exit handler then sees that the call is inside
- * C, and the error text of a failure is stored. */
+/* To be called before and after a call that does not pass the gate. The exit handler then sees that the call is
+ * inside C, and the error text of a failure is stored. */
 void aio_outside_begin(void);
 void aio_outside_end(int code);
 void aio_keep_text(void);
-/* Like aio_outside_begin and aio_outside_end, for one function. On a control thread the call is also listed
- * among the calls inside, although it is not counted. */
+/* Like aio_outside_begin and aio_outside_end, but the caller names the ACL function. On a control thread the
+ * call is also listed among the calls inside, although it is not counted. */
 void aio_free_begin(aio_frame *frame, int function);
 void aio_free_end(const aio_frame *frame, int code);
 extern atomic_int aio_outside;

@@ -96,7 +96,7 @@ static int wait_once(aio_stream *stream, uint64_t position) {
     return code;
 }
 
-/* One turn of a wait. If no position was finished, the thread sleeps for a short time, because each wait in C
+/* One step of a wait. If no position was finished, the thread sleeps for a short time, because each wait in C
  * may end at once while an abort is in progress. */
 static int step(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 100000};

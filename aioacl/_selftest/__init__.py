@@ -6,5 +6,5 @@
     __main__    the child: loads the library, runs checks, and reports each by a line on a pipe
     others      the families, one file each
 
-No other part of the library imports this package. The command is `python -m aioacl selftest`.
+Only `_cli/selftest.py` imports this package. The command is `python -m aioacl selftest`.
 """

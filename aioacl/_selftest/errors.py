@@ -176,7 +176,7 @@ def text() -> str:
 
 @TEXT.assumes(
     "failure",
-    "A refused call leaves a text about the failure for its thread.",
+    "After a refused call, aclGetRecentErrMsg on the same thread returns a text about the failure.",
     calls="aclGetRecentErrMsg aclrtSetDevice",
     used_by="_native/gate.c",
     mark="H",

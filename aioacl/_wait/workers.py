@@ -1,11 +1,15 @@
-"""The threads of a device. Each runs jobs one after another, and wakes for completions and for kicks from the engine.
+"""The control thread and the maintenance thread of a device. Each runs internal calls one after another.
 
-A worker thread waits on the descriptor of its own port. So one wait serves jobs from Python, completions of streams
-that the thread watches, and kicks from C. The port is never closed, because the engine may kick it at any time.
+An internal call is a function that aioacl runs on one of these threads. A job, which is a function of the user, runs on
+`device.executor` instead.
 
-A job belongs to the task that awaits it. If the await ends first, a job that has not begun is withdrawn. The result of
-a job that has begun is passed to `discard` on the thread, so no object that the job made is lost. A clean-up always
-runs. An await of a clean-up ends early if the device is quarantined, and after ENDED_SECONDS if the device is closed.
+A worker thread waits on the descriptor of its own port. So one wait serves internal calls, completions of streams that
+the thread watches, and kicks from C. The port is never closed, because the engine may kick it at any time.
+
+An internal call belongs to the task that awaits it. If the await ends first, a call that has not begun is withdrawn.
+The result of a call that has begun is passed to `discard` on the thread, so no object that the call made is lost. A
+clean-up always runs. An await of a clean-up ends early if the device is quarantined, and after ENDED_SECONDS if the
+device is closed.
 """
 
 from __future__ import annotations
@@ -32,11 +36,11 @@ ENDED_SECONDS: Final = 5.0
 
 
 class WorkerStuck(Exception):
-    """The job was not done in time; the thread still runs it."""
+    """An internal call has not returned in time. If it had begun, it continues."""
 
 
 class Job(Generic[T]):
-    """One piece of work, its outcome, and the port to wake when it has ended."""
+    """An internal call: the function `work`, its outcome, and the port to wake when the call has ended."""
 
     def __init__(self, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> None:
         self._work = work
@@ -48,14 +52,14 @@ class Job(Generic[T]):
         self._started = self._finished = self._abandoned = False
 
     def run(self) -> None:
-        """Does the work, unless the job was withdrawn. Runs on the worker thread."""
+        """Calls `work`, unless the internal call was withdrawn. Runs on the worker thread."""
         with self._changed:
             if self._abandoned or self._finished:
                 return
             self._started = True
         try:
             result = [self._work()]
-        except BaseException as error:  # noqa: BLE001 - the await of the job raises it
+        except BaseException as error:  # noqa: BLE001 - the await of the call raises it
             self._end([], error)
         else:
             self._end(result, None)
@@ -73,7 +77,7 @@ class Job(Generic[T]):
             self._discard(result[0])
 
     def tell(self, port: Port, key: int) -> None:
-        """Posts to the port under the key when the job has ended. If the job has ended already, posts at once."""
+        """Posts to the port under the key when the call has ended. If the call has ended already, posts at once."""
         with self._changed:
             if not self._finished:
                 self._tell = (port, key)
@@ -81,11 +85,11 @@ class Job(Generic[T]):
         lib.aio_port_post(port.handle, key, 0)
 
     def fail(self, error: BaseException) -> None:
-        """Ends the await of the job with an error, whether the job runs or not."""
+        """Ends the await of the call with an error, whether the call runs or not."""
         self._end([], error)
 
     def abandon(self, worker: WorkerThread) -> None:
-        """Called when no task awaits the job any more. If the job has not begun, it never runs and posts nothing."""
+        """Called when no task awaits the call any more. A call that has not begun never runs and posts nothing."""
         withdrawn: tuple[Port, int] | None = None
         with self._changed:
             late = self._finished and bool(self._result)
@@ -99,9 +103,9 @@ class Job(Generic[T]):
             worker.entrust(CleanUp(lambda: discard(result)))
 
     def outcome(self) -> T:
-        """Returns the result or raises the error, and drops the job's reference to the result or error.
+        """Returns the result or raises the error, and drops this object's reference to the result or error.
 
-        Call it once, after the job has ended.
+        To be called once, after the internal call has ended.
         """
         if self._error is not None:
             try:
@@ -111,7 +115,7 @@ class Job(Generic[T]):
         return self._result.pop()  # removed from the list, which the thread's frame may still refer to
 
     def wait(self, timeout: float | None) -> bool:
-        """Blocks until the job has ended. Returns False after `timeout` seconds."""
+        """Blocks until the call has ended. Returns False after `timeout` seconds."""
         end = None if timeout is None else sync.monotonic() + timeout
         with self._changed:
             while not self._finished:
@@ -123,7 +127,7 @@ class Job(Generic[T]):
 
 
 class CleanUp(Job[object]):
-    """A job that always runs, whether a task awaits it or not."""
+    """An internal call that always runs, whether a task awaits it or not."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__(work)
@@ -140,7 +144,7 @@ class CleanUp(Job[object]):
         else:
             self._end([None], None)
 
-    def fail(self, error: BaseException) -> None:  # noqa: ARG002 - other jobs use it
+    def fail(self, error: BaseException) -> None:  # noqa: ARG002 - the base class uses it
         """Ends the await without an error: for the caller, the object is closed."""
         self._end([None], None)
 
@@ -158,7 +162,7 @@ class _LastingPort(Port):
 
 
 class WorkerThread:
-    """One thread, its jobs, and the streams that it watches."""
+    """A control or maintenance thread, its internal calls, and the streams that the thread watches."""
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class WorkerThread:
     ) -> None:
         self._name = name
         self._on_wake = on_wake
-        self._refusal = refusal  # the error for new jobs, or None if jobs are accepted
+        self._refusal = refusal  # the error for new calls, or None if calls are accepted
         self._jobs: deque[Job[Any]] = deque()
         self._unawaited: deque[Job[Any]] = deque()
         self._changed = sync.condition()
@@ -180,7 +184,7 @@ class WorkerThread:
 
     @property
     def running(self) -> bool:
-        """Whether the thread runs and accepts jobs.
+        """Whether the thread runs and accepts internal calls.
 
         Takes no lock, because a finalizer may read it on a thread that holds the lock.
         """
@@ -211,7 +215,7 @@ class WorkerThread:
             raise
 
     def stop(self, timeout: float) -> bool:
-        """Ends the thread after the queued jobs. Returns False if it has not ended within `timeout` seconds."""
+        """Ends the thread after the queued calls. Returns False if it has not ended within `timeout` seconds."""
         end = sync.monotonic() + timeout
         with self._changed:
             self._stopping = True
@@ -222,15 +226,15 @@ class WorkerThread:
             return not self._running
 
     def kick(self) -> None:
-        """Wakes the thread, which then runs its queued jobs. Takes no lock, so a finalizer may call it."""
+        """Wakes the thread, which then runs its queued calls. Takes no lock, so a finalizer may call it."""
         if self._port is not None:
             lib.aio_port_post(self._port.handle, KICK, 0)
 
     def _queue(self, job: Job[Any]) -> bool:
-        """Queues a job. Returns False if the thread has ended.
+        """Queues an internal call. Returns False if the thread has ended.
 
-        A thread that is stopping still takes jobs, because it ends only after its queued jobs. If there is a refusal,
-        the job fails at once with that error, and is queued only if it is a clean-up.
+        A thread that is stopping still takes calls, because it ends only after its queued calls. If there is a refusal,
+        the call fails at once with that error, and is queued only if it is a clean-up.
         """
         with self._changed:
             if not self._running:
@@ -244,14 +248,14 @@ class WorkerThread:
         return True
 
     def submit(self, job: Job[Any]) -> None:
-        """Queues a job. If the thread has ended, the caller runs the job at once."""
+        """Queues an internal call. If the thread has ended, this method runs the call at once."""
         if not self._queue(job):
             job.run()
 
     def entrust(self, job: Job[Any]) -> None:
-        """Queues a job for a caller that must not block. If the thread has ended, a new thread runs the job.
+        """Queues an internal call without blocking. If the thread has ended, a new thread runs the call.
 
-        If no thread can be started, the caller runs the job and may block.
+        If no thread can be started, this method runs the call and may block.
         """
         if self._queue(job):
             return
@@ -261,12 +265,12 @@ class WorkerThread:
             job.run()
 
     def leave_unawaited(self, job: Job[Any]) -> None:
-        """For finalizers, when no task awaits the job any more. Takes no lock; the thread abandons the job."""
+        """For finalizers, when no task awaits the call any more. Takes no lock; the thread abandons the call."""
         self._unawaited.append(job)
         self.kick()
 
     def call(self, work: Callable[[], T], timeout: float | None) -> T:
-        """Blocks until the thread has done the work. Raises WorkerStuck after `timeout` seconds."""
+        """Blocks until the thread has run `work`, returns its result. Raises WorkerStuck after `timeout` seconds."""
         job = Job(work)
         self.submit(job)
         if not job.wait(timeout):
@@ -282,7 +286,10 @@ class WorkerThread:
         return self.port.begin(lambda port, key: lib.aio_watch(stream, position, port, key), then, None)
 
     def fail_all(self, error: Callable[[], BaseException]) -> None:
-        """Ends the awaits of all queued and running jobs with an error. Clean-ups still run."""
+        """Ends the awaits of all queued and running calls. Awaits of clean-ups end without an error.
+
+        The error of the other awaits is the result of `error`. Clean-ups still run.
+        """
         with self._changed:
             jobs = self._jobs.copy()
         current = self._current
@@ -330,7 +337,7 @@ async def call_on(
     discard: Callable[[T], object] | None = None,
     deadline: float | None = None,
 ) -> T:
-    """Awaits a job on a worker thread. If the await ends before the job, `discard` gets the result of the job."""
+    """Awaits an internal call on a worker thread. If the await ends first, `discard` gets the result of the call."""
     return await _outcome_on(worker, Job(work, discard), deadline)
 
 
