@@ -215,7 +215,7 @@ REFUSED = {
     "alloc:nth=3": "the rule has no effect",
     "alloc:rc=": 'column 7, "rc=": rc expects a code',
     "alloc:rc": "rc expects a code",
-    "alloc:nth=0:rc=1": 'column 7, "nth=0": nth expects a number from 1',
+    "alloc:nth=0:rc=1": 'column 7, "nth=0": nth expects a whole number, at least 1',
     "alloc:colour=red:rc=1": 'column 7, "colour=red": no such field',
     "alloc:oom=1": "oom expects no value",
     "alloc:oom:rc=1": "two effects exclude each other",

@@ -223,21 +223,22 @@ typedef struct {
 
 static const char nothing[] = "no value";
 static const char code[] = "a code other than 0";
-static const char time_ms[] = "milliseconds from 0";
-static const char bytes[] = "a number of bytes, such as 4096 or 64K";
+static const char time_ms[] = "a number of milliseconds, at least 0";
+static const char bytes[] = "a whole number of bytes, such as 4096 or 64K";
+static const char from_1[] = "a whole number, at least 1";
 static const char key[] = "a key of at most 31 letters, digits, _, - and .";
 
 static const field_t fields[] = {
     {"dev", "the number of a device", 0, FORM_OWN, set_device, 0},
     {"stream", "a stream's id, or its handle as 0x...", 0, FORM_OWN, set_stream, 0},
-    {"thread", "a thread's number, from 1", 0, FORM_OWN, set_thread, 0},
+    {"thread", "a thread's number, at least 1", 0, FORM_OWN, set_thread, 0},
     {"tid", "a thread's id", 0, FORM_OWN, set_tid, 0},
     {"size>", bytes, 0, FORM_OWN, set_size_least, 0},
     {"size<", bytes, 0, FORM_OWN, set_size_most, 0},
-    {"nth", "a number from 1", 0, FORM_OWN, set_nth, 0},
-    {"after", "a number from 0", 0, FORM_OWN, set_after, 0},
-    {"every", "a number from 1", 0, FORM_OWN, set_every, 0},
-    {"times", "a number from 1, or -1 for no limit", 0, FORM_OWN, set_times, 0},
+    {"nth", from_1, 0, FORM_OWN, set_nth, 0},
+    {"after", "a whole number, at least 0", 0, FORM_OWN, set_after, 0},
+    {"every", from_1, 0, FORM_OWN, set_every, 0},
+    {"times", "a whole number, at least 1, or -1 for no limit", 0, FORM_OWN, set_times, 0},
     {"once", nothing, 0, FORM_OWN_OR_NONE, set_once, 0},
     {"p", "a chance from 0 to 1", 0, FORM_OWN, set_chance, 0},
     {"per", "the word thread", 0, FORM_OWN, set_per, 0},
@@ -252,7 +253,7 @@ static const field_t fields[] = {
     {"sticky", code, EFFECT_STICKY, FORM_CODE, PLACE(fault_state_code)},
     {"lost", code, EFFECT_LOST, FORM_CODE, PLACE(fault_state_code)},
     {"false-drain", nothing, EFFECT_FALSE_DRAIN, FORM_NONE, NULL, 0},
-    {"reset-fail", "a number from 1", EFFECT_RESET_FAIL, FORM_OWN, set_reset_fail, 0},
+    {"reset-fail", from_1, EFFECT_RESET_FAIL, FORM_OWN, set_reset_fail, 0},
     {"reset-lies", code, EFFECT_RESET_LIES, FORM_OWN_OR_NONE, set_reset_lies, 0},
     {"slow-teardown", time_ms, EFFECT_SLOW_TEARDOWN, FORM_MS, PLACE(teardown_ns)},
     {"late-complete", time_ms, EFFECT_LATE_COMPLETE, FORM_MS, PLACE(late_ns)},

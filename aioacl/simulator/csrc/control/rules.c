@@ -166,7 +166,7 @@ static void set_seed(const char *name, const char *part, const char *text) {
     errno = 0;
     uint64_t seed = strtoull(text, &end, 0);
     if (errno != 0 || *text < '0' || *text > '9' || *end != '\0') {
-        die(name, part, "expected a whole number below 2^64");
+        die(name, part, "expected a whole number from 0 to 2^64 - 1");
     }
     seed_anew(seed);
 }

@@ -1,7 +1,7 @@
 /*
  * Updates of a model's tasks by a task. When a stream reaches the updating task, the new parameters of the
- * model's task are read from device memory. Only tasks that make random numbers can be updated this way. Tasks
- * of AI cores are not simulated.
+ * model's task are read from device memory. Only tasks that generate random numbers can be updated this way.
+ * Tasks of AI cores are not simulated.
  */
 #include <string.h>
 
@@ -43,7 +43,7 @@ static void release(work_t *work) {
 
 static const work_ops_t update_ops = {.step = step, .free = release};
 
-/* Returns the task with that number in a model's stream, if it makes random numbers. */
+/* Returns the task with that number in a model's stream, if that task generates random numbers. */
 static node_t *find_task(const stream_t *stream, uint32_t number) {
     const lane_t *lane = stream->lane != NULL ? stream->lane : stream->runs;
     node_t *node = lane != NULL && number < lane->count ? lane->nodes[number] : NULL;
@@ -57,7 +57,7 @@ static aclError enqueue(aclrtStream handle, uint32_t number, const void *source,
     }
     node_t *node = find_task(found, number);
     if (node == NULL) {
-        return error_set(RT_PARAM_INVALID, "taskId: it is not a model's task that makes random numbers");
+        return error_set(RT_PARAM_INVALID, "taskId: expected a model's task that generates random numbers");
     }
     update_t *made = work_new(&update_ops, sizeof *made);
     if (made == NULL) {

@@ -9,6 +9,9 @@
 
 #include "block.h"
 
+#define NOT_LISTED                                                                                             \
+    "key: this process is not on the key's list of importing processes; let the exporter add its pid"
+
 enum { KEY_BYTES = 65, WITHOUT_LIST = 1, PEER_ACCESS = 1 };
 
 typedef struct export {
@@ -114,7 +117,7 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
         export_t **link = find_key(key);
         rc = link != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
         if (link != NULL && !(*link)->open && !(*link)->listed) {
-            rc = error_set(RT_DRIVER_ERROR, "key: this process is not on the list");
+            rc = error_set(RT_DRIVER_ERROR, NOT_LISTED);
         }
         if (rc == ACL_SUCCESS) {
             (*link)->imports++;

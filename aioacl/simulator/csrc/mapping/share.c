@@ -87,7 +87,8 @@ static aclError import_locked(uint64_t share, aclrtDrvMemHandle *handle) {
         return RT_DRIVER_ERROR;
     }
     if (!storage->open && !storage->listed) {
-        return error_set(RT_DRIVER_ERROR, "shareableHandle: this process is not on the list");
+        return error_set(RT_DRIVER_ERROR, "shareableHandle: this process is not on the handle's list of "
+                                          "importing processes; let the exporter add its pid");
     }
     physical_t *physical = physical_new(storage, storage->size);
     if (physical == NULL) {
