@@ -20,9 +20,12 @@ PR_SET_TIMERSLACK: Final = 29
 
 
 def exact_timers(_launch: simulator.Launch) -> None:
-    """A kernel, because kernels run on the thread of the simulated device: lets it sleep exactly as long as it asks."""
+    """Lets the calling thread sleep exactly as long as it asks. A kernel, so that it runs on the device's thread."""
     if ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0):
-        raise OSError("expected prctl to set the timer slack of the thread, it failed")
+        raise OSError(
+            "expected prctl to set the thread's timer slack, but it failed; run the benchmark where "
+            "prctl(PR_SET_TIMERSLACK) is allowed"
+        )
 
 
 class Bench:

@@ -24,7 +24,10 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 def environment(suite: Suite) -> dict[str, str]:
-    """Returns the variables of a suite's process: none of aioacl's but those that the suite sets."""
+    """Returns the environment of a suite's process.
+
+    It has this process's variables without AIOACL_*, and the variables that the suite sets.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
     return {**kept, **suite.environment}
 

@@ -114,7 +114,7 @@ def one(page: str, test: str, where: Callable[[str], bool] = bool, *, language: 
 
 
 def wrong_blocks(text: str, name: str) -> Iterator[str]:
-    """Each block that the tests cannot check, and each fence that begins no block."""
+    """Yields a complaint for each block that the tests cannot check, and for each fence that begins no block."""
     for block in blocks_of(text, name):
         if block.language not in LANGUAGES:
             got = (
@@ -156,7 +156,7 @@ def file_of(target: str, folder: Path) -> Path | None:
 
 
 def wrong_links(page: Path) -> Iterator[str]:
-    """Each link of a page that has no target in the repository, or whose target cannot be checked."""
+    """Yields a complaint for each link of a page that cannot be checked, or whose file is not in the repository."""
     text, name = page.read_text(), name_of(page)
     for line, target in links(text):
         path = file_of(target, page.parent)
@@ -169,7 +169,7 @@ def wrong_links(page: Path) -> Iterator[str]:
 
 
 def unparsed_links(text: str, name: str) -> Iterator[str]:
-    """Each link in HTML, and each link whose label is not defined: these are not in `links`."""
+    """Yields a complaint for each link that `links` cannot find: a link in HTML, or one whose label is not defined."""
     for token in parse(text):
         for child in (token, *(token.children or ())):
             if child.type.startswith("html") and (raw := RAW_LINK.search(child.content)):
