@@ -51,7 +51,7 @@ def _sections() -> dict[str, str]:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Returns the cells of the tables in a text, without the lines below the headers."""
+    """Returns the cells of the tables in a text, without the separator lines (`|---|`)."""
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")
     ]

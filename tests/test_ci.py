@@ -55,7 +55,7 @@ def test_recorded_counts_are_the_minimum(counts: Any) -> None:
     assert counts.MINIMUM.read_text().endswith('"test functions" = 7\n"branches" = 5\n')
 
 
-def test_slow_checks_run_all_parts_of_the_proofs() -> None:
+def test_slow_checks_run_all_parts_of_the_reliability_tests() -> None:
     text = (CI / "slow").read_text()
     named = re.findall(r"tests\.reliability --slow ([\w \\\n]+)", text)
     assert sorted(" ".join(named).replace("\\", "").split()) == sorted(PARTS)
@@ -94,7 +94,7 @@ def test_run_with_a_failing_step_fails(step: str, status: int) -> None:
 def test_slow_checks_refuse_an_unknown_part() -> None:
     listed = subprocess.run([CI / "slow", "--list"], capture_output=True, text=True, check=True)
     names = [line.split()[0] for line in listed.stdout.splitlines()]
-    assert {"tests", "torch", "sweep", "proofs", "mutants", "coverage"} <= set(names)
+    assert {"tests", "torch", "sweep", "reliability", "mutants", "coverage"} <= set(names)
     refused = subprocess.run([CI / "slow", "nowhere"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert refused.stderr.startswith(".ci/slow: expected a part, got nowhere; the parts are:\n")

@@ -6,7 +6,8 @@
  *               open
  *     Waiter    waiters.c: block_in(), conclude(); if there are Waiters, the barrier does not wait for blocked waits
  *     Maker     Manager.make: an object made on the maintenance thread.  That thread makes one object after another.
- *               Makers run concurrently, so they cover every order of the thread's jobs, and more
+ *               Makers run concurrently, so the model covers every order in which that thread can make objects, and also
+ *               overlaps that cannot occur
  *     Job       Manager.enter_job: a worker of device.executor
  *     Holder    Admission.grant and .give_back: a lease, perhaps a second lease inside it, and a call that enqueues
  *     Resetter  Manager.force_reset

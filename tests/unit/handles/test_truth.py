@@ -1,4 +1,4 @@
-"""No await returns before its work has succeeded. The `truth` part of the reliability proofs found these cases."""
+"""No await returns before its work has succeeded. The part `truth` of the reliability tests found these cases."""
 
 from __future__ import annotations
 
