@@ -71,7 +71,7 @@ static bool read_share(const void *from, uint64_t *share) {
 static storage_t *find_share(uint64_t share) {
     storage_t *storage = storage_of_share(share);
     if (storage == NULL) {
-        usage_note("passes %llu, which is not the number of shared memory", (unsigned long long)share);
+        usage_note("passes %llu, which is not the handle of live shared memory", (unsigned long long)share);
         error_set(RT_DRIVER_ERROR,
                   "shareableHandle: it does not belong to live memory of this process; " SIM_SHARES_NOTHING);
     }
