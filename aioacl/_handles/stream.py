@@ -501,7 +501,9 @@ class Stream(Handle, Awaitable):
             await self._abort()
         while not await core.settle(deadline):
             await self._abort()
-        made = await self._manager.make(self._made_again, discard=destroy, deadline=deadline)
+        made = await self._manager.make(self._made_again, discard=_destroy_if_made, deadline=deadline)
+        if made is None:
+            raise self._error(lib.AIO_WAS_RESET, "aclrtCreateStream")
         if self._closed or self._core is not core:  # another task has closed or renewed the stream meanwhile
             self._manager.deferred.leave_note(lambda: destroy(made))
             self._check()
@@ -511,9 +513,14 @@ class Stream(Handle, Awaitable):
         if failed is not None:
             warn(failed, "its stream was renewed")
 
-    def _made_again(self, generation: int) -> StreamCore:
+    def _made_again(self, generation: int) -> StreamCore | None:
+        """Makes the new native stream.
+
+        Returns None if the device was reset meanwhile. An error would not end `Manager.make`, which repeats work that a
+        reset interrupted.
+        """
         if generation != self._generation:
-            raise self._error(lib.AIO_STALE, "aclrtCreateStream")
+            return None
         return make_core(self._manager, generation, self._priority, self._on_failure, self._core.made)
 
     # --- closing ---------------------------------------------------------------------------------------------
@@ -577,6 +584,11 @@ class Stream(Handle, Awaitable):
 
     def __repr__(self) -> str:
         return f"<Stream {self._core.number}, {self._state()}{self._core.outcome()}>"
+
+
+def _destroy_if_made(core: StreamCore | None) -> None:
+    if core is not None:
+        destroy(core)
 
 
 def make_stream(

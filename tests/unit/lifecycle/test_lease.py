@@ -49,6 +49,23 @@ async def test_a_drain_waits_for_a_lease_and_its_holder_continues_meanwhile(open
         assert not lease.held
 
 
+async def test_renew_that_waits_for_the_end_of_a_drain_raises_device_reset(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        anyio.create_task_group() as group,
+    ):
+        async with device.lease():
+            resetting = Waiting(group, lambda: device.force_reset(grace=20))
+            await until(lambda: draining(device))
+            renewing = Waiting(group, stream.renew)
+            await turns()
+            assert not renewing.ended
+        assert (await resetting.outcome()).ok
+        with pytest.raises(aioacl.DeviceReset):
+            await renewing.outcome()
+
+
 class Sweeping:
     """Replaces the engine's functions: calls `act` while a thread searches for staging memory."""
 
