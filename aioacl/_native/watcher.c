@@ -7,7 +7,7 @@
  * queries grows with the logarithm of the age. If the last waits of a stream took about the same time, the next
  * wait probably takes as long. Then the watcher queries at a quarter of this time and at its end. If such a
  * wait ends earlier, the watcher notices this at the latest when the wait's age is four times its duration, or
- * a quarter of the usual time.
+ * a quarter of the usual time, and never later than LONGEST_GAP_US after the end.
  *
  * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
  * lock-free list. All other data in this file is used by the watcher only.
@@ -30,8 +30,9 @@
 
 struct aio_pace aio_pace = {50, 20, 1000};
 
-/* Waits below ALIKE_FROM_US are not predicted. */
-enum { ALIKE_FROM_US = 200 };
+/* Waits below ALIKE_FROM_US are not predicted. A predicted wait is queried at least every LONGEST_GAP_US,
+ * because it may end, fail or be aborted long before its usual end. */
+enum { ALIKE_FROM_US = 200, LONGEST_GAP_US = 20000 };
 
 enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000, SLACK_NS = 1000 };
 
@@ -107,13 +108,18 @@ static bool is_usual(const aio_stream *stream, int64_t age_us, waits *last) {
     return are_alike(stream, last) && age_us <= last->longest_us + last->longest_us / 4;
 }
 
+static int64_t at_most(int64_t limit, int64_t time) {
+    return time < limit ? time : limit;
+}
+
 static void activate(watcher *self, aio_stream *stream) {
     waits last;
     bool known = are_alike(stream, &last);
     if (!known) {
         stream->due_us = 0;
     } else if (!stream->active) {
-        stream->due_us = aio_now_us() + last.shortest_us / 4; /* the caller has just queried the stream */
+        /* the caller has just queried the stream */
+        stream->due_us = aio_now_us() + at_most(LONGEST_GAP_US, last.shortest_us / 4);
     }
     if (stream->active) {
         return;
@@ -181,7 +187,7 @@ static int64_t pause(const aio_stream *stream, int64_t age_us) {
     }
     int64_t fine = last.shortest_us / 128 > shortest ? last.shortest_us / 128 : shortest;
     int64_t left = usual_end(stream, last.shortest_us, fine) - age_us, first = last.shortest_us / 4 - age_us;
-    return first > fine ? first : left > fine / 2 ? left : fine;
+    return at_most(LONGEST_GAP_US, first > fine ? first : left > fine / 2 ? left : fine);
 }
 
 static void ask(aio_stream *stream, int64_t now_us) {

@@ -224,6 +224,21 @@ static void a_thousand_waits_use_one_thread(void) {
     end();
 }
 
+/* The watcher then expects a wait of an hour. */
+static void a_short_wait_after_long_waits_ends(void) {
+    begin(AIO_WATCH);
+    for (int i = 0; i < AIO_WAITS_KEPT; i++) {
+        stream->waited_us[i] = INT64_C(3600) * 1000000;
+    }
+    stream->waits_ended = AIO_WAITS_KEPT;
+    sim.hold(stream->handle);
+    uint64_t position = copy();
+    watch(position, 1);
+    sim.release(stream->handle);
+    CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
+    end();
+}
+
 static void a_wait_after_the_close_ends_at_once(void) {
     begin(AIO_WATCH);
     uint64_t position = copy();
@@ -296,4 +311,5 @@ TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_o
       TEST(an_abort_ends_the_waits_of_the_watcher), TEST(an_abort_ends_the_waits_of_the_workers),
       TEST(no_error_is_lost_by_the_watcher), TEST(no_error_is_lost_by_the_workers),
       TEST(a_thousand_waits_use_one_thread), TEST(a_wait_after_the_close_ends_at_once),
-      TEST(devices_open_and_close_again), TEST(a_stream_waits_for_an_event_of_another_stream))
+      TEST(devices_open_and_close_again), TEST(a_stream_waits_for_an_event_of_another_stream),
+      TEST(a_short_wait_after_long_waits_ends))
