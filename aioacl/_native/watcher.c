@@ -311,8 +311,8 @@ static bool tick_is_due(watcher *self, int64_t now_us) {
 }
 
 /* Checks work that no caller awaits. If no work is left, this thread clears `guarded` and then checks once
- * more. An enqueuer first counts its entry and then reads `guarded`. So either the last check finds the entry,
- * or the enqueuer sets `guarded` again. */
+ * more. An enqueuer first counts its entry, or stores the position of its reference, and then reads `guarded`.
+ * So either the last check finds the entry or reference, or the enqueuer sets `guarded` again. */
 static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     struct aio_device *device = &aio_devices[self->device];
     self->tick_us = now_us + TICK_US;
@@ -328,7 +328,7 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
         return;
     }
     atomic_store(&device->guarded, false);
-    if (some_unfinished(self->device, generation)) {
+    if (some_unfinished(self->device, generation) || some_referred(self->device)) {
         atomic_store(&device->guarded, true);
     }
 }
