@@ -143,6 +143,7 @@ static void finished_work_that_no_caller_awaits_is_reported(void) {
     atomic_store(&aio_devices[0].kick, kicks);
     aio_result down = aio_download(stream, 0, target, memory, BYTES);
     CHECK(down > 0);
+    aio_stream_refer(stream, (uint64_t)down);
     while (!(reasons & AIO_KICK_DONE)) {
         reasons |= bed_take_one(kicks, &key);
     }
