@@ -56,6 +56,18 @@ static void remember(size_t index, PyObject *loop, PyObject *port) {
     Py_XDECREF(old_port);
 }
 
+/* Whether this thread runs the loop, or a trio run if `loop` is NULL. Returns -1 with an exception. */
+static int is_running(PyObject *loop) {
+    int trio = in_trio();
+    if (trio != 0) {
+        return trio < 0 ? -1 : loop == NULL;
+    }
+    PyObject *running = PyObject_CallNoArgs(running_loop);
+    bool same = running != NULL && running == loop;
+    Py_XDECREF(running);
+    return running == NULL ? -1 : same;
+}
+
 /* Returns a new reference to the port of the loop that runs on this thread. `loop` is NULL in a trio run. */
 static awaits_object *port_of(PyObject *loop) {
     size_t index = ((uintptr_t)loop >> 6) % LOOPS;
@@ -65,7 +77,12 @@ static awaits_object *port_of(PyObject *loop) {
         Py_INCREF(port);
         return (awaits_object *)port;
     }
-    port = PyObject_CallNoArgs(current_port);
+    int running = is_running(loop);
+    if (running == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "expected a step on the event loop that made the await, got a step "
+                                            "elsewhere; await the object again on this loop");
+    }
+    port = running == 1 ? PyObject_CallNoArgs(current_port) : NULL;
     if (port != NULL && !PyObject_TypeCheck(port, awaits_type)) {
         PyErr_SetString(PyExc_RuntimeError, "expected the port of an event loop, got that of a thread");
         Py_CLEAR(port);
@@ -171,8 +188,15 @@ static PySendResult fail(await_object *self) {
 
 /* The task runs again. */
 static PySendResult woken(await_object *self, PyObject **sent) {
-    if (self->link == NULL) {
+    if (self->result != aio_failed(AIO_PENDING)) {
         return finish(self, sent);
+    }
+    if (self->link == NULL) { /* the port is gone, and never takes the completion */
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "expected an await of an open event loop, got one whose loop is closed; await the object "
+            "again on another loop");
+        return fail(self);
     }
     PyErr_SetString(PyExc_RuntimeError, "expected a task of the loop to wait for the future, got a step");
     return PYGEN_ERROR;
@@ -257,6 +281,11 @@ static PySendResult begin(await_object *self, PyObject **sent) {
         Py_XDECREF(PyObject_CallNoArgs(must_not_be_forked)); /* raises */
         return fail(self);
     }
+    if (self->thread != PyThread_get_thread_ident()) {
+        PyErr_SetString(PyExc_RuntimeError, "expected the first step on the thread that made the await, got a "
+                                            "step on another thread; await the object there");
+        return fail(self);
+    }
     PySendResult outcome = PYGEN_ERROR;
     awaits_object *port = resolve(self) < 0 ? NULL : port_of(self->loop);
     if (self->core != NULL) {
@@ -271,10 +300,24 @@ static PySendResult begin(await_object *self, PyObject **sent) {
     return outcome;
 }
 
+/* Another thread, or code that a step calls, may try to drive the await during the step. */
+static bool may_step(const await_object *self) {
+    if (self->stepping) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "expected an await that runs no step, got one whose step has not returned; drive each "
+                        "await by one task");
+    }
+    return !self->stepping;
+}
+
 static PySendResult step(PyObject *object, PyObject *value, PyObject **sent) {
     await_object *self = (await_object *)object;
     PySendResult outcome = PYGEN_ERROR;
     *sent = NULL;
+    if (!may_step(self)) {
+        return PYGEN_ERROR;
+    }
+    self->stepping = 1;
     Py_INCREF(object); /* the code that makes an error may drop the last other reference */
     if (self->state == NEW) {
         outcome = begin(self, sent);
@@ -286,6 +329,7 @@ static PySendResult step(PyObject *object, PyObject *value, PyObject **sent) {
     } else {
         outcome = woken(self, sent);
     }
+    self->stepping = 0;
     Py_DECREF(object);
     return outcome;
 }
@@ -316,7 +360,7 @@ static PyObject *await_throw(PyObject *object, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "O|OO", &type, &value, &traceback)) {
         return NULL;
     }
-    if (leave((await_object *)object) < 0) {
+    if (!may_step((await_object *)object) || leave((await_object *)object) < 0) {
         return NULL;
     }
     if (PyExceptionInstance_Check(type)) {
@@ -330,7 +374,7 @@ static PyObject *await_throw(PyObject *object, PyObject *arguments) {
 }
 
 static PyObject *await_close(PyObject *object, PyObject *Py_UNUSED(ignored)) {
-    if (leave((await_object *)object) < 0) {
+    if (!may_step((await_object *)object) || leave((await_object *)object) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -388,9 +432,11 @@ static PyObject *new_await(PyObject *awaited, PyObject *loop) {
     self->call = NULL;
     self->waiter = NULL;
     self->inner = NULL;
+    self->thread = PyThread_get_thread_ident();
     self->position = 0;
-    self->result = 0;
+    self->result = aio_failed(AIO_PENDING);
     self->state = NEW;
+    self->stepping = 0;
     Py_INCREF(awaited);
     Py_XINCREF(loop);
     self->awaited = awaited;

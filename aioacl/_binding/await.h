@@ -27,11 +27,13 @@ struct await_object {
     PyObject *loop;                           /* of asyncio; NULL on trio */
     core_object *core;                        /* NULL before the first step */
     PyObject *call;                           /* as in a Ticket */
-    PyObject *waiter; /* the future of asyncio or the task of trio that the completion wakes, or NULL */
-    PyObject *inner;  /* on trio: the coroutine of trio that suspends the task */
+    PyObject *waiter;     /* the future of asyncio or the task of trio that the completion wakes, or NULL */
+    PyObject *inner;      /* on trio: the coroutine of trio that suspends the task */
+    unsigned long thread; /* the thread that made it */
     uint64_t position;
-    aio_result result;
+    aio_result result; /* AIO_PENDING until the outcome is known */
     enum await_state state;
+    char stepping; /* a step runs; it may release the GIL */
 };
 
 /* The first error of a drain. The completions behind it arrive only once, so they are delivered first. */

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import Awaitable, lib
 from aioacl._wait.current import current_port
-from tests.kit import TASK_FAULT, turns, until, wait_for
+from tests.kit import TASK_FAULT, in_thread, turns, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -75,6 +75,38 @@ async def test_await_that_is_closed_or_dropped_leaves_its_stream_usable(setting:
     simulator.release(setting.stream)
     await ticket
     await until(lambda: current_port().outstanding == 0)
+    assert setting.stream._core.awaits == 0
+
+
+async def test_first_step_on_another_thread_is_refused_and_ends_the_await(setting: Setting) -> None:
+    simulator.hold(setting.stream)
+    steps = setting.stream.fill(setting.memory, 1).__await__()
+    with pytest.raises(RuntimeError, match="got a step on another thread"):
+        in_thread(lambda: steps.send(None))
+    with pytest.raises(RuntimeError, match="got one that has ended"):
+        steps.send(None)
+
+
+async def test_await_that_is_driven_within_its_own_step_is_refused(setting: Setting) -> None:
+    refused: list[str] = []
+
+    def drive_again(_: object) -> tuple[object, int, str]:
+        for drive in (steps.send, steps.throw):
+            with pytest.raises(RuntimeError, match="whose step has not returned") as caught:
+                drive(KeyError())
+            refused.append(str(caught.value))
+        with pytest.raises(RuntimeError, match="whose step has not returned"):
+            steps.close()
+        ticket = setting.stream.fill(setting.memory, 1)
+        return ticket._core, ticket._position, ""
+
+    simulator.hold(setting.stream)
+    kind = type("Reentrant", (Awaitable,), {"_target": drive_again})
+    steps = kind().__await__()
+    assert asyncio.isfuture(steps.send(None))
+    assert setting.stream._core.awaits == 1
+    assert len(refused) == 2
+    steps.close()
     assert setting.stream._core.awaits == 0
 
 

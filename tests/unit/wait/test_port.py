@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import pytest
@@ -24,12 +25,14 @@ from aioacl._wait.thread import ThreadPort
 from tests.kit import PATIENCE_SECONDS, Raised, descriptors, in_thread, turns, until_now
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from aioacl._base.ffi import CData
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.every_loop
+
+T = TypeVar("T")
 
 KINDS = {"asyncio": "AsyncioPort", "uvloop": "AsyncioPort", "trio": "TrioPort"}
 
@@ -203,6 +206,52 @@ def test_two_loops_that_alternate_on_a_thread_keep_their_ports() -> None:
     finally:
         one.close()
         other.close()
+
+
+def refusal(steps: Generator[Any, Any, None]) -> str:
+    """Runs a step of an await that is refused, and returns the message."""
+    with pytest.raises(RuntimeError) as caught:
+        steps.send(None)
+    return str(caught.value)
+
+
+def test_await_of_another_loop_is_refused_and_leaves_the_ports_of_both_loops(
+    open_device: OpenDevice,
+) -> None:
+    async def run(function: Callable[[], T]) -> T:
+        return function()
+
+    async def wait(ticket: aioacl.Ticket) -> None:
+        asyncio.get_running_loop().call_soon(simulator.release_all)
+        await asyncio.wait_for(ticket, PATIENCE_SECONDS)
+
+    one, other = asyncio.new_event_loop(), asyncio.new_event_loop()
+    with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        for await_of in (one, other):
+            simulator.hold(stream)
+            ticket = stream.fill(memory, 1)
+            steps = await_of.run_until_complete(run(ticket.__await__))
+            elsewhere = other if await_of is one else one
+            message = elsewhere.run_until_complete(run(partial(refusal, steps)))
+            assert "expected a step on the event loop that made the await" in message
+            await_of.run_until_complete(wait(ticket))
+    one.close()
+    other.close()
+
+
+def test_await_whose_loop_was_closed_raises_and_does_not_report_success(open_device: OpenDevice) -> None:
+    async def begun(ticket: aioacl.Ticket) -> Generator[Any, Any, None]:
+        steps = ticket.__await__()
+        assert asyncio.isfuture(steps.send(None))
+        return steps
+
+    with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        steps = asyncio.run(begun(stream.fill(memory, 1)))
+        assert "got one whose loop is closed" in refusal(steps)
+        assert "got one that has ended" in refusal(steps)
+        assert stream._core.awaits == 0
+        simulator.release_all()
 
 
 def test_port_whose_reader_was_removed_is_replaced() -> None:

@@ -18,7 +18,7 @@ from aioacl._wait.current import current_port
 from tests.kit import until, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
     from types import FrameType
 
     from tests.kit import OpenDevice
@@ -196,3 +196,17 @@ def test_exception_thrown_into_an_await_of_trio_is_raised_and_ends_it(held: Held
             steps.throw(KeyError("it"))
 
     held(body)
+
+
+def test_await_of_a_trio_run_that_asyncio_drives_is_refused(open_device: OpenDevice) -> None:
+    async def made(ticket: aioacl.Ticket) -> Generator[Any, Any, None]:
+        return ticket.__await__()
+
+    async def drive(steps: Generator[Any, Any, None]) -> None:
+        with pytest.raises(RuntimeError, match="expected a step on the event loop that made the await"):
+            steps.send(None)
+
+    with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        simulator.hold(stream)
+        asyncio.run(drive(trio.run(made, stream.fill(memory, 1))))
+        simulator.release_all()
