@@ -286,7 +286,13 @@ static int release_up_to(core_object *core, uint64_t position) {
 }
 
 int release_done(core_object *core) {
-    if (core->first == NULL || core->stream == NULL) {
+    if (core->stream == NULL) {
+        return 0;
+    }
+    if (core->first == NULL) {
+        /* The last reference was perhaps refused, behind a reference that was released. Otherwise the watcher
+         * would wake the maintenance thread ten times a second. */
+        aio_atomic_max(&core->stream->released, aio_stream_completed(core->stream));
         return 0;
     }
     if (aio_word_generation(aio_gate_word(core->stream->device)) == core->stream->generation) {
