@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex
 
+from aioacl._base import sync
 from aioacl._base.errors import ParameterError, QueueFull
 from aioacl._base.ffi import InFlight, code_of, lib
 from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, operand_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 HALF_A_QUEUE: Final = 1023
+TURN_SECONDS: Final = 0.0004  # with one more chunk, a turn of the loop stays below a millisecond
 STAGED_AT_MOST: Final = 1 << 20
 
 
@@ -97,14 +99,17 @@ async def _pump_held(
     stream: TransferStream, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, kind: int
 ) -> None:
     tickets: deque[Ticket] = deque()
+    turn_began = sync.monotonic()
     for offset in range(0, size, STAGED_AT_MOST):
         if len(tickets) == 4:
             await tickets.popleft()
         chunk = min(STAGED_AT_MOST, size - offset)
         part = to.part(offset, chunk), of.part(offset, chunk)
         tickets.append(await _chunk(stream, core, *part, chunk, kind))
-        if of.pageable and offset + chunk < size:  # this thread has copied the bytes of the chunk
+        # This thread copies the bytes of a pageable source.
+        if of.pageable and offset + chunk < size and sync.monotonic() - turn_began > TURN_SECONDS:
             await current_port().next_turn()
+            turn_began = sync.monotonic()
     while tickets:
         await tickets.popleft()
 

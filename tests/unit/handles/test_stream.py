@@ -16,6 +16,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib, pointer
+from aioacl._handles import transfer
 from tests.kit import (
     PATIENCE_SECONDS,
     Waiting,
@@ -435,9 +436,10 @@ async def test_upload_has_at_most_four_chunks_in_flight(open_device: OpenDevice)
 
 
 @pytest.mark.anyio
-async def test_upload_of_pageable_memory_lets_other_tasks_run_after_each_chunk(
-    open_device: OpenDevice,
+async def test_upload_of_pageable_memory_lets_other_tasks_run_between_chunks(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transfer, "TURN_SECONDS", -1.0)  # each chunk takes longer
     size = 4 << 20
     async with (
         open_device() as device,
