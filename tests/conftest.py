@@ -7,6 +7,7 @@ import faulthandler
 import gc
 import inspect
 import os
+import signal
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,16 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.stash[_stderr] = os.dup(2)  # the real stderr; during a test, descriptor 2 belongs to pytest
     selection.choose(config)
+    _end_by_signals()
+
+
+def _end_by_signals() -> None:
+    """A run in the background may ignore these signals. Processes that the tests start would ignore them too."""
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
