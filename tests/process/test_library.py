@@ -184,7 +184,7 @@ class TestSearch:
         else:
             assert found["error"] == "LibraryNotFound"
         texts = found["findings"] if later else found["text"].splitlines()
-        assert any(str(stub.folder) in each and "depends on it" in each for each in texts)
+        assert any(str(stub.folder) in each and "depends on the simulator" in each for each in texts)
         named = outcome("report(library_info)", AIOACL_LIBRARY=str(stub.library))
         assert (named["path"], named["backend"]) == (str(stub.library), "simulator")
 
