@@ -385,6 +385,30 @@ async def test_count_of_awaits_that_need_no_wait_restarts_with_each_turn_of_the_
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("many", [2, QUICK_IN_A_ROW])
+async def test_port_that_gives_way_lets_each_other_task_run(anyio_backend_name: str, many: int) -> None:
+    """`next_turn` always gives way, and `breathe` on trio; `breathe` on asyncio does after 64 awaits in a turn.
+
+    trio runs the tasks of a turn in random order, so the other task has run after two turns.
+    """
+    ran: list[str] = []
+
+    async def other(name: str) -> None:
+        ran.append(name)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(other, "during next_turn")
+        await current_port().next_turn()
+        await current_port().next_turn()
+        assert ran == ["during next_turn"]
+        group.start_soon(other, "during breathe")
+        for _ in range(many):
+            await current_port().breathe()
+        gave_way = anyio_backend_name == "trio" or many == QUICK_IN_A_ROW
+        assert ran[1:] == ["during breathe"] * gave_way
+
+
+@pytest.mark.anyio
 async def test_cancelled_wait_does_not_affect_other_waits_at_the_port() -> None:
     port = current_port()
     keys: list[int] = []
