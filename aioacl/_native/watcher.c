@@ -5,9 +5,9 @@
  * wrong results, and at exit it crashes the process. So the watcher makes no blocking waits, only queries,
  * which never block. The interval between queries is proportional to the age of the wait, so the number of
  * queries grows with the logarithm of the age. If the last waits of a stream took about the same time, the next
- * wait probably takes as long. Then the watcher queries at a quarter of this time and at its end. If such a
- * wait ends earlier, the watcher notices this at the latest when the wait's age is four times its duration, or
- * a quarter of the usual time, and never later than LONGEST_GAP_US after the end.
+ * wait probably takes as long. Then queries are rare until shortly before this time, and frequent around it. If
+ * such a wait ends earlier, the watcher notices this at the latest when the wait's age is 1.5 times its
+ * duration, and never later than LONGEST_GAP_US after the end.
  *
  * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
  * lock-free list. All other data in this file is used by the watcher only.
@@ -30,9 +30,10 @@
 
 struct aio_pace aio_pace = {50, 20, 1000};
 
-/* Waits below ALIKE_FROM_US are not predicted. A predicted wait is queried at least every LONGEST_GAP_US,
- * because it may end, fail or be aborted long before its usual end. */
-enum { ALIKE_FROM_US = 200, LONGEST_GAP_US = 20000 };
+/* Waits below ALIKE_FROM_US are not predicted. FIRST_US is the age of a predicted wait at its first query. Such
+ * a wait is queried at least every LONGEST_GAP_US, because it may end, fail or be aborted long before its usual
+ * end. */
+enum { ALIKE_FROM_US = 200, FIRST_US = 50, LONGEST_GAP_US = 20000 };
 
 enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000, SLACK_NS = 1000 };
 
@@ -118,8 +119,7 @@ static void activate(watcher *self, aio_stream *stream) {
     if (!known) {
         stream->due_us = 0;
     } else if (!stream->active) {
-        /* the caller has just queried the stream */
-        stream->due_us = aio_now_us() + at_most(LONGEST_GAP_US, last.shortest_us / 4);
+        stream->due_us = aio_now_us() + FIRST_US; /* the caller has just queried the stream */
     }
     if (stream->active) {
         return;
@@ -172,22 +172,21 @@ static int64_t interval(int64_t age_us) {
     return share < shortest ? shortest : share > longest ? longest : share;
 }
 
-/* The age at which a wait probably ends. Every second wait is queried a little earlier: otherwise the watcher
- * would not notice that the waits become shorter. */
-static int64_t usual_end(const aio_stream *stream, int64_t shortest_us, int64_t fine_us) {
-    return shortest_us - (stream->waits_ended % 2 ? 0 : fine_us);
-}
-
-/* Returns the time from a query of a wait, at the age `age_us`, to the next query. */
+/* Returns the time from a query of a wait, at the age `age_us`, to the next query. Only queries before the
+ * usual end notice that the waits become shorter, so they are not left out. */
 static int64_t pause(const aio_stream *stream, int64_t age_us) {
     int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
     waits last;
     if (!is_usual(stream, age_us, &last)) {
         return interval(age_us);
     }
-    int64_t fine = last.shortest_us / 128 > shortest ? last.shortest_us / 128 : shortest;
-    int64_t left = usual_end(stream, last.shortest_us, fine) - age_us, first = last.shortest_us / 4 - age_us;
-    return at_most(LONGEST_GAP_US, first > fine ? first : left > fine / 2 ? left : fine);
+    int64_t around = last.shortest_us - last.shortest_us / 64;
+    if (age_us >= around) {
+        int64_t fine = last.shortest_us / 128;
+        return fine > shortest ? fine : shortest;
+    }
+    int64_t share = age_us < FIRST_US ? FIRST_US : age_us / 2;
+    return at_most(LONGEST_GAP_US, at_most(around - age_us, share));
 }
 
 static void ask(aio_stream *stream, int64_t now_us) {
