@@ -36,11 +36,6 @@ struct await_object {
     char stepping; /* a step runs; it may release the GIL */
 };
 
-/* The first error of a drain. The completions behind it arrive only once, so they are delivered first. */
-typedef struct {
-    PyObject *type, *value, *traceback;
-} first_error;
-
 extern PyTypeObject *awaits_type;
 
 /* awaits.c: the list of a port. The port has a reference to each Await in its list. */

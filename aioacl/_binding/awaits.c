@@ -50,6 +50,11 @@ int gives_way(awaits_object *port, PyObject *loop) {
     return port->quick >= QUICK_IN_A_ROW || now - port->quick_since_us > port->quick_us;
 }
 
+/* The first error of a drain. The completions behind it arrive only once, so they are delivered first. */
+typedef struct {
+    PyObject *type, *value, *traceback;
+} first_error;
+
 static void keep_error(first_error *first) {
     if (first->type != NULL) {
         PyErr_WriteUnraisable(NULL);
