@@ -9,8 +9,8 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from aioacl._base import sync
-from aioacl._base.ffi import Awaits, failure, pointer
-from aioacl._wait.port import TIMED_OUT, Port
+from aioacl._base.ffi import failure
+from aioacl._wait.port import TIMED_OUT, LoopPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,22 +19,13 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 
-class AsyncioPort(Awaits, Port):
+class AsyncioPort(LoopPort):
     """A port whose descriptor an asyncio loop reads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self._attach(pointer(self.handle))
         self._loop = weakref.ref(loop)
         loop.add_reader(self.fd, self.drain)
-
-    def __del__(self) -> None:
-        self._attach(0)
-        super().__del__()
-
-    @property
-    def outstanding(self) -> int:
-        return super().outstanding + self._outstanding
 
     def _running(self) -> asyncio.AbstractEventLoop:
         loop = self._loop()

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioacl._base.errors import ResourceExhausted
-from aioacl._base.ffi import failure, ffi, lib
+from aioacl._base.ffi import Awaits, failure, ffi, lib, pointer
 from aioacl._library.runtime import must_not_be_forked
 
 if TYPE_CHECKING:
@@ -165,3 +165,19 @@ class Port:
     def shield(self) -> AbstractContextManager[object]:
         """Returns a context within which no cancel scope around the caller ends a wait."""
         return nullcontext()
+
+
+class LoopPort(Awaits, Port):
+    """A port of an event loop. Its awaits of tickets, events and streams run in C (`Awaits`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._attach(pointer(self.handle))
+
+    def __del__(self) -> None:
+        self._attach(0)
+        super().__del__()
+
+    @property
+    def outstanding(self) -> int:
+        return super().outstanding + self._outstanding

@@ -17,8 +17,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
-from aioacl._base.ffi import Awaits, bind_trio, failure, pointer
-from aioacl._wait.port import TIMED_OUT, Port
+from aioacl._base.ffi import bind_trio, failure
+from aioacl._wait.port import TIMED_OUT, LoopPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,20 +31,8 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 
-class TrioPort(Awaits, Port):
+class TrioPort(LoopPort):
     """A port whose descriptor is read by a system task of a trio run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._attach(pointer(self.handle))
-
-    def __del__(self) -> None:
-        self._attach(0)
-        super().__del__()
-
-    @property
-    def outstanding(self) -> int:
-        return super().outstanding + self._outstanding
 
     async def serve(self) -> None:
         """The system task: drains the port until the run ends. Then the run's variable no longer refers to the port."""
