@@ -400,15 +400,16 @@ async def test_unclosed_stream_warns_and_is_destroyed(open_device: OpenDevice, b
         await until(lambda: live_streams() == 0)
 
 
-async def test_buffer_of_a_refused_copy_is_not_referenced(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as target:
+@pytest.mark.parametrize("staged", [False, True])
+async def test_buffer_of_a_refused_copy_is_not_referenced(open_device: OpenDevice, staged: bool) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as source:
 
         async def refused() -> weakref.ref[aioacl.DeviceBuffer]:
-            async with device.allocate(64) as source:
+            async with device.allocate(64) as target:
                 simulator.fail_call("aclrtMemcpyAsync", 107000)
                 with pytest.raises(aioacl.ParameterError):
-                    stream.copy(target, source)
-                return weakref.ref(source)
+                    stream.copy(target, bytes(64) if staged else source)
+                return weakref.ref(target)
 
         kept = await refused()
         gc.collect()
