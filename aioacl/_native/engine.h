@@ -239,7 +239,6 @@ void aio_foreign_found(int device, uint32_t generation);
 void aio_foreign_settle(int device, uint32_t foreign_resets);
 int aio_watch_foreign(void);
 int64_t aio_threads(void);
-void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us);
 
 /* counts.c. */
 /* The result of a change of ACL's counts. It is complete once `returned` is set. */

@@ -37,6 +37,7 @@
 #include "engine.h"
 #include "failures.h"
 #include "gate.h"
+#include "pace.h"
 
 enum {
     AIO_DEVICES = 64,
@@ -44,7 +45,6 @@ enum {
     AIO_MARK_EVERY = 256,
     AIO_RING = 2048, /* more than a queue has room for */
     AIO_ABORTS_KEPT = 1024,
-    AIO_WAITS_KEPT = 4,
     AIO_STACK_BYTES = 512 * 1024,
     AIO_ABORTERS = 16,
     AIO_EVENT_SYNC = 0x1 /* the flag of an event that can be waited for */
@@ -216,8 +216,9 @@ struct aio_stream {
     aio_stream *next_active;
     bool active;
     int64_t due_us;
-    int64_t waited_us[AIO_WAITS_KEPT]; /* how long the last waits took */
-    unsigned waits_ended;
+    int64_t asked_us; /* the time of the last query that left a wait unfinished */
+    aio_pace pace;
+    _Atomic int64_t patience_us; /* a new wait need not be queried before this age. Read by all threads. */
 };
 
 /* Whether each failed task of the stream causes a report that can be attributed to the stream. */
@@ -325,10 +326,11 @@ struct aio_device {
     aio_staged_copy *left;     /* staging memory of freed streams whose copies may be running */
     /* For the strategy AIO_WATCH. */
     _Atomic(aio_token *) incoming;
-    _Atomic uint32_t asleep; /* the watcher sleeps on this word */
-    atomic_int watching;     /* watchers that run */
-    atomic_int blocked;      /* threads inside a blocking wait */
-    atomic_uint epoch;       /* a watcher of an older epoch ends */
+    _Atomic uint32_t asleep;  /* the watcher sleeps on this word */
+    _Atomic int64_t wakes_us; /* the time at which it wakes by itself */
+    atomic_int watching;      /* watchers that run */
+    atomic_int blocked;       /* threads inside a blocking wait */
+    atomic_uint epoch;        /* a watcher of an older epoch ends */
     /* For the strategy AIO_THREAD. */
     struct aio_worker *idle;
 };
@@ -350,13 +352,6 @@ void *aio_stage_take(int device, size_t size);
 aio_stream *aio_device_next(int device, aio_stream *previous);
 
 /* Strategies. */
-struct aio_pace {
-    _Atomic int64_t spin_us;
-    _Atomic int64_t shortest_us;
-    _Atomic int64_t longest_us;
-};
-
-extern struct aio_pace aio_pace;
 extern atomic_llong aio_thread_count;
 
 int aio_watcher_start(int device);

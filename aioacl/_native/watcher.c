@@ -3,11 +3,7 @@
  *
  * A blocking wait of the runtime is a busy loop that cannot be stopped. After a reset, such a wait returns
  * wrong results, and at exit it crashes the process. So the watcher makes no blocking waits, only queries,
- * which never block. The interval between queries is proportional to the age of the wait, so the number of
- * queries grows with the logarithm of the age. If the last waits of a stream took about the same time, the next
- * wait probably takes as long. Then queries are rare until shortly before this time, and frequent around it. If
- * such a wait ends earlier, the watcher notices this at the latest when the wait's age is 1.5 times its
- * duration, and never later than LONGEST_GAP_US after the end.
+ * which never block. pace.c states when.
  *
  * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
  * lock-free list. All other data in this file is used by the watcher only.
@@ -28,13 +24,6 @@
 
 #include "internal.h"
 
-struct aio_pace aio_pace = {50, 20, 1000};
-
-/* Waits below ALIKE_FROM_US are not predicted. FIRST_US is the age of a predicted wait at its first query. Such
- * a wait is queried at least every LONGEST_GAP_US, because it may end, fail or be aborted long before its usual
- * end. */
-enum { ALIKE_FROM_US = 200, FIRST_US = 50, LONGEST_GAP_US = 20000 };
-
 enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000, SLACK_NS = 1000 };
 
 typedef struct {
@@ -45,14 +34,9 @@ typedef struct {
     int64_t nudge_us;  /* the time at which the runtime is woken unless there is progress */
     int64_t patience_us;
     bool guarding;
-    int64_t tick_us; /* the time of the next check of work that no caller awaits */
+    int64_t tick_us;     /* the time of the next check of work that no caller awaits */
+    int64_t expected_us; /* the time at which a wait that has not begun will be due; 0: none is expected */
 } watcher;
-
-void aio_set_pace(int64_t spin_us, int64_t shortest_us, int64_t longest_us) {
-    atomic_store(&aio_pace.spin_us, spin_us);
-    atomic_store(&aio_pace.shortest_us, shortest_us);
-    atomic_store(&aio_pace.longest_us, longest_us);
-}
 
 /* Most waits begin in the order of their positions, so the last wait is compared first. */
 static void queue(aio_token *token) {
@@ -69,12 +53,19 @@ static void queue(aio_token *token) {
     }
 }
 
+static void remember(aio_stream *stream, const aio_token *token) {
+    int64_t after = stream->asked_us - token->born_us;
+    aio_took took = {after > 0 ? after : 0, aio_now_us() - token->born_us};
+    aio_pace_learn(&stream->pace, took);
+    atomic_store(&stream->patience_us, aio_pace_first_us(&stream->pace));
+}
+
 void aio_stream_publish_ended(aio_stream *stream) {
     aio_result result;
     while (stream->tokens && aio_stream_over(stream, stream->tokens->position, &result)) {
         aio_token *token = stream->tokens;
         stream->tokens = token->next;
-        stream->waited_us[stream->waits_ended++ % AIO_WAITS_KEPT] = aio_now_us() - token->born_us;
+        remember(stream, token);
         aio_publish(token, result);
     }
 }
@@ -87,39 +78,13 @@ void aio_stream_defer_waits(aio_stream *stream) {
     }
 }
 
-/* The range of the last waits of a stream. */
-typedef struct {
-    int64_t shortest_us, longest_us;
-} waits;
-
-/* Whether the last waits of the stream took about the same time, and at least ALIKE_FROM_US. */
-static bool are_alike(const aio_stream *stream, waits *last) {
-    *last = (waits){INT64_MAX, 0};
-    for (int i = 0; i < AIO_WAITS_KEPT; i++) {
-        int64_t took = stream->waited_us[i];
-        last->shortest_us = took < last->shortest_us ? took : last->shortest_us;
-        last->longest_us = took > last->longest_us ? took : last->longest_us;
-    }
-    return stream->waits_ended >= AIO_WAITS_KEPT && last->shortest_us >= ALIKE_FROM_US &&
-           last->longest_us <= last->shortest_us + last->shortest_us / 4;
-}
-
-/* Whether a wait of that age is still within the usual time of the stream's waits. */
-static bool is_usual(const aio_stream *stream, int64_t age_us, waits *last) {
-    return are_alike(stream, last) && age_us <= last->longest_us + last->longest_us / 4;
-}
-
-static int64_t at_most(int64_t limit, int64_t time) {
-    return time < limit ? time : limit;
-}
-
 static void activate(watcher *self, aio_stream *stream) {
-    waits last;
-    bool known = are_alike(stream, &last);
-    if (!known) {
+    int64_t patience = atomic_load(&stream->patience_us);
+    if (!patience) {
         stream->due_us = 0;
-    } else if (!stream->active) {
-        stream->due_us = aio_now_us() + FIRST_US; /* the caller has just queried the stream */
+    } else if (!stream->active) { /* the caller has just queried the stream */
+        int64_t age = aio_now_us() - stream->tokens->born_us;
+        stream->due_us = age + age / 2 >= patience ? 0 : stream->tokens->born_us + patience;
     }
     if (stream->active) {
         return;
@@ -141,6 +106,15 @@ static void take_incoming(watcher *self) {
     }
 }
 
+/* The stream's next wait probably begins soon. So the watcher wakes when this wait will be due, and the thread
+ * that submits it need not wake the watcher. */
+static void expect(watcher *self, const aio_stream *stream) {
+    int64_t patience = atomic_load(&stream->patience_us);
+    if (patience) {
+        self->expected_us = aio_now_us() + patience;
+    }
+}
+
 static void drop_idle(watcher *self) {
     aio_stream **link = &self->active;
     while (*link) {
@@ -151,6 +125,7 @@ static void drop_idle(watcher *self) {
         }
         *link = stream->next_active;
         stream->active = false;
+        expect(self, stream);
         aio_stream_unhold(stream);
     }
 }
@@ -162,39 +137,13 @@ static void defer_all_waits(watcher *self) {
     drop_idle(self);
 }
 
-static int64_t interval(int64_t age_us) {
-    int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
-    int64_t longest = atomic_load_explicit(&aio_pace.longest_us, memory_order_relaxed);
-    int64_t share = age_us / 16;
-    if (age_us < atomic_load_explicit(&aio_pace.spin_us, memory_order_relaxed)) {
-        return 0;
-    }
-    return share < shortest ? shortest : share > longest ? longest : share;
-}
-
-/* Returns the time from a query of a wait, at the age `age_us`, to the next query. Only queries before the
- * usual end notice that the waits become shorter, so they are not left out. */
-static int64_t pause(const aio_stream *stream, int64_t age_us) {
-    int64_t shortest = atomic_load_explicit(&aio_pace.shortest_us, memory_order_relaxed);
-    waits last;
-    if (!is_usual(stream, age_us, &last)) {
-        return interval(age_us);
-    }
-    int64_t around = last.shortest_us - last.shortest_us / 64;
-    if (age_us >= around) {
-        int64_t fine = last.shortest_us / 128;
-        return fine > shortest ? fine : shortest;
-    }
-    int64_t share = age_us < FIRST_US ? FIRST_US : age_us / 2;
-    return at_most(LONGEST_GAP_US, at_most(around - age_us, share));
-}
-
 static void ask(aio_stream *stream, int64_t now_us) {
     aio_stream_advance(stream, stream->tokens->position, true);
     aio_stream_deliver(stream);
     aio_stream_publish_ended(stream);
     if (stream->tokens) {
-        stream->due_us = now_us + pause(stream, now_us - stream->tokens->born_us);
+        stream->asked_us = now_us;
+        stream->due_us = now_us + aio_pace_pause_us(&stream->pace, now_us - stream->tokens->born_us);
     }
 }
 
@@ -204,7 +153,7 @@ static bool is_due(const aio_stream *stream, int64_t now_us) {
     if (now_us >= stream->due_us) {
         return true;
     }
-    int64_t early = interval(now_us - stream->tokens->born_us) / 2;
+    int64_t early = aio_interval_us(now_us - stream->tokens->born_us) / 2;
     return stream->due_us - early <= now_us;
 }
 
@@ -219,11 +168,15 @@ static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
     drop_idle(self);
 }
 
+static int64_t at_most(int64_t limit, int64_t time) {
+    return time < limit ? time : limit;
+}
+
+/* Whether each wait is within the usual time of its stream's waits. */
 static bool all_usual(const watcher *self, int64_t now_us) {
     const aio_stream *stream = self->active;
-    waits last = {0, 0};
-    while (stream && is_usual(stream, now_us - stream->tokens->born_us, &last) &&
-           last.longest_us < RARE_NUDGE_US) {
+    while (stream &&
+           now_us - stream->tokens->born_us <= at_most(RARE_NUDGE_US, aio_pace_usual_us(&stream->pace))) {
         stream = stream->next_active;
     }
     return stream == NULL;
@@ -370,26 +323,33 @@ static void pass_over(watcher *self, bool due) {
     }
 }
 
-static int64_t until_due(const watcher *self) {
+static int64_t first_due(const watcher *self) {
     int64_t first = self->guarding ? self->tick_us : INT64_MAX;
+    if (self->expected_us && self->expected_us < first) {
+        first = self->expected_us;
+    }
     for (const aio_stream *stream = self->active; stream; stream = stream->next_active) {
         if (stream->due_us < first) {
             first = stream->due_us;
         }
     }
-    return first - aio_now_us();
+    return first;
 }
 
 /*
  * The watcher sets the word `asleep` before it sleeps, and then reads the list again. A thread that submits a
- * wait, and finds that `asleep` is set, clears `asleep` and wakes the watcher. The value of `asleep` depends on
- * the watcher's epoch. So a watcher that ends late does not clear the value of its successor.
+ * wait, and finds that `asleep` is set, clears `asleep` and wakes the watcher, unless the watcher wakes by
+ * itself before the wait is due. The value of `asleep` depends on the watcher's epoch. So a watcher that ends
+ * late does not clear the value of its successor.
  */
 static void rest(watcher *self) {
     struct aio_device *device = &aio_devices[self->device];
-    bool busy = self->active || self->guarding;
-    int64_t time = busy ? until_due(self) : -1;
-    if (busy && time <= 0) {
+    int64_t now = aio_now_us();
+    if (self->expected_us <= now) {
+        self->expected_us = 0;
+    }
+    int64_t due = first_due(self);
+    if (due <= now) {
         sched_yield();
         return;
     }
@@ -397,11 +357,12 @@ static void rest(watcher *self) {
         return;
     }
     uint32_t mine = self->epoch + 1;
+    atomic_store(&device->wakes_us, due);
     atomic_store(&device->asleep, mine);
     bool news =
         atomic_load(&device->incoming) || atomic_load(&device->guarded) != self->guarding || aio_reports_wait();
     if (!news && atomic_load(&device->epoch) == self->epoch) {
-        aio_futex_wait(&device->asleep, mine, time);
+        aio_futex_wait(&device->asleep, mine, due == INT64_MAX ? -1 : due - now);
     }
     atomic_compare_exchange_strong(&device->asleep, &mine, 0);
 }
@@ -422,6 +383,9 @@ static void *watch(void *argument) {
     if (atomic_fetch_sub(&device->watching, 1) == 1) {
         take_incoming(self); /* no other watcher runs */
     }
+    /* This watcher may have changed `wakes_us` after its successor did. */
+    atomic_store(&device->wakes_us, INT64_MAX);
+    aio_futex_wake(&device->asleep, INT_MAX);
     defer_all_waits(self);
     free(self);
     return NULL;
@@ -473,13 +437,15 @@ static void defer_incoming_waits(int device) {
 void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;
     struct aio_device *device = &aio_devices[index];
+    int64_t patience = atomic_load(&token->stream->patience_us);
+    int64_t due = patience ? token->born_us + patience : 0; /* the token may be freed once it is in the list */
     aio_token *first = atomic_load(&device->incoming);
     do {
         token->next = first;
     } while (!atomic_compare_exchange_weak(&device->incoming, &first, token));
     if (!atomic_load(&device->watching)) {
         defer_incoming_waits(index);
-    } else {
+    } else if (!due || due < atomic_load(&device->wakes_us)) {
         aio_watcher_wake(index);
     }
 }

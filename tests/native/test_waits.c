@@ -227,10 +227,9 @@ static void a_thousand_waits_use_one_thread(void) {
 /* The watcher then expects a wait of an hour. */
 static void a_short_wait_after_long_waits_ends(void) {
     begin(AIO_WATCH);
-    for (int i = 0; i < AIO_WAITS_KEPT; i++) {
-        stream->waited_us[i] = INT64_C(3600) * 1000000;
+    for (int i = 0; i < AIO_WAITS_ALIKE; i++) {
+        aio_pace_learn(&stream->pace, (aio_took){INT64_C(3600) * 1000000, INT64_C(3600) * 1000000});
     }
-    stream->waits_ended = AIO_WAITS_KEPT;
     sim.hold(stream->handle);
     uint64_t position = copy();
     watch(position, 1);

@@ -196,23 +196,6 @@ async def test_tickets_are_made_by_streams_only() -> None:
         await ticket
 
 
-@pytest.mark.thorough
-@pytest.mark.watch_only  # a thread that waits makes no queries
-async def test_waits_of_about_the_same_time_are_queried_rarely(setting: Setting) -> None:
-    async def queries_of(waits: int) -> int:
-        before = simulator.calls("aclrtStreamQuery")
-        for _ in range(waits):
-            await setting.stream.copy(setting.memory, other)
-        return simulator.calls("aclrtStreamQuery") - before
-
-    async with setting.device.allocate(64) as other:
-        with simulator.fault("aclrtMemcpyAsync", late_complete=30):
-            unpredicted = await queries_of(4)  # the number of waits that the watcher remembers
-            await queries_of(4)
-            predicted = await queries_of(4)
-    assert predicted < unpredicted / 2
-
-
 @pytest.mark.watch_only
 async def test_wait_that_fails_within_its_usual_time_raises_the_failure(setting: Setting) -> None:
     with simulator.fault("aclrtMemsetAsync", late_complete=20):

@@ -1,0 +1,156 @@
+/* When waits are queried. A wait of a given duration is played without a clock: each query comes at exactly the
+ * age that the pace gives. */
+#include "bed.h"
+#include "pace.h"
+
+static aio_pace pace;
+
+typedef struct {
+    int sleeps;      /* before the query that found the end */
+    int64_t late_us; /* from the end to this query */
+} played;
+
+static played play(int64_t duration) {
+    int64_t age = aio_pace_first_us(&pace), before = 0;
+    played it = {.sleeps = age > 0};
+    while (age < duration) {
+        int64_t pause = aio_pace_pause_us(&pace, age);
+        before = age;
+        it.sleeps += pause > 0;
+        age += pause > 0 ? pause : 1; /* a query without a sleep takes about 1 us */
+    }
+    it.late_us = age - duration;
+    aio_pace_learn(&pace, (aio_took){before, age});
+    return it;
+}
+
+static void play_alike(int64_t duration) {
+    pace = (aio_pace){0};
+    for (int i = 0; i < AIO_WAITS_ALIKE; i++) {
+        CHECK_EQ(aio_pace_first_us(&pace), 0);
+        play(duration);
+    }
+}
+
+static void a_wait_without_a_prediction_is_noticed_soon(void) {
+    for (int64_t duration = 1; duration < INT64_C(100000000); duration += duration / 3 + 1) {
+        pace = (aio_pace){0};
+        played it = play(duration);
+        CHECK(it.late_us <= 20 + duration / 16);
+        CHECK(it.late_us <= 1000);
+    }
+}
+
+static void waits_of_the_same_time_take_few_queries(void) {
+    for (int64_t duration = 80; duration < 20000; duration += duration / 7) {
+        play_alike(duration);
+        for (int i = 0; i < 20; i++) {
+            played it = play(duration);
+            CHECK(it.sleeps <= (i < 10 ? 10 : 5));
+            CHECK(it.late_us <= 20 + duration / 16);
+        }
+    }
+}
+
+static void short_waits_are_not_predicted(void) {
+    for (int i = 0; i < 100; i++) {
+        play_alike(50);
+        CHECK_EQ(aio_pace_usual_us(&pace), 0);
+    }
+}
+
+static void different_waits_are_not_predicted(void) {
+    pace = (aio_pace){0};
+    for (int i = 0; i < 100; i++) {
+        play(i % 2 ? 1000 : 2000);
+        CHECK_EQ(aio_pace_usual_us(&pace), 0);
+    }
+}
+
+/* For example because the watcher had no processor for a while. */
+static void waits_that_ended_at_an_unknown_time_predict_nothing(void) {
+    pace = (aio_pace){0};
+    for (int i = 0; i < 100; i++) {
+        aio_pace_learn(&pace, (aio_took){500, 1000});
+        CHECK_EQ(aio_pace_usual_us(&pace), 0);
+    }
+}
+
+static void a_much_shorter_wait_ends_the_prediction(void) {
+    play_alike(8000);
+    played it = play(1100);
+    CHECK(it.late_us <= 4000);
+    CHECK_EQ(aio_pace_usual_us(&pace), 0);
+    it = play(1100);
+    CHECK(it.late_us <= 1100 / 16 + 20);
+}
+
+static void a_longer_wait_ends_the_prediction(void) {
+    play_alike(8000);
+    played it = play(20000);
+    CHECK(it.late_us <= 1000);
+    CHECK_EQ(aio_pace_usual_us(&pace), 0);
+}
+
+/* All waits after the first are shorter than the usual time, but longer than half of it. */
+static void waits_noticed_late_are_noticed_in_time_after_a_few(void) {
+    for (int64_t percent = 51; percent < 100; percent++) {
+        for (int64_t usual = 100; usual <= 16000; usual *= 2) {
+            int64_t duration = usual * percent / 100;
+            int late = 0;
+            play_alike(usual);
+            for (int i = 0; i < 40; i++) {
+                late += play(duration).late_us > duration / 16 + 20;
+            }
+            CHECK(late <= 6);
+        }
+    }
+}
+
+static void waits_that_grow_stay_predicted(void) {
+    play_alike(1000);
+    for (int64_t duration = 1000; duration < 4000; duration += 10) {
+        CHECK(play(duration).late_us <= duration / 16 + 20);
+        CHECK(aio_pace_usual_us(&pace) > duration);
+    }
+}
+
+static void no_end_is_noticed_later_than_20_ms(void) {
+    play_alike(INT64_C(3600) * 1000000);
+    for (int64_t duration = 1; duration < INT64_C(1000000000); duration += duration / 2 + 1) {
+        aio_pace before = pace;
+        CHECK(play(duration).late_us <= 20000);
+        pace = before;
+    }
+}
+
+/* A query that comes at two thirds of the half counts for the half. */
+static void a_query_before_the_half_counts_for_it(void) {
+    play_alike(1000);
+    int64_t half = aio_pace_first_us(&pace), age = half * 2 / 3;
+    CHECK(half > 400);
+    CHECK(age + aio_pace_pause_us(&pace, age) > 900);
+    CHECK_EQ(age / 2 + aio_pace_pause_us(&pace, age / 2), half);
+}
+
+static void any_durations_keep_the_limits(void) {
+    uint32_t seed = 1;
+    pace = (aio_pace){0};
+    for (int i = 0; i < 200000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        int64_t scale = INT64_C(1) << (seed >> 20 & 15);
+        int64_t duration = i % 3 ? 1000 + scale % 100 : scale + (seed >> 24);
+        int64_t usual = aio_pace_usual_us(&pace);
+        played it = play(duration);
+        CHECK(it.late_us <= 20000);
+        CHECK(it.late_us <= usual / 2 + duration / 16 + 20);
+        CHECK(pace.around_us >= 0);
+    }
+}
+
+TESTS(TEST(a_wait_without_a_prediction_is_noticed_soon), TEST(waits_of_the_same_time_take_few_queries),
+      TEST(short_waits_are_not_predicted), TEST(different_waits_are_not_predicted),
+      TEST(waits_that_ended_at_an_unknown_time_predict_nothing), TEST(a_much_shorter_wait_ends_the_prediction),
+      TEST(a_longer_wait_ends_the_prediction), TEST(waits_noticed_late_are_noticed_in_time_after_a_few),
+      TEST(waits_that_grow_stay_predicted), TEST(no_end_is_noticed_later_than_20_ms),
+      TEST(a_query_before_the_half_counts_for_it), TEST(any_durations_keep_the_limits))
