@@ -116,24 +116,25 @@ aio_token *aio_tokens_reverse(aio_token *token) {
     return first;
 }
 
+/* Clears the descriptor and takes the list. */
 static void refresh(aio_port *port) {
     uint64_t ignored;
     if (read(port->fd, &ignored, sizeof ignored) < 0) {
         return; /* the eventfd was not written; a thread that has pushed to the list is about to write it */
     }
-    if (!port->ready) {
-        port->ready = aio_tokens_reverse(atomic_exchange(&port->list, NULL));
-    } else {
-        ring(port); /* the rest of an earlier batch must be taken first */
-    }
+    port->ready = aio_tokens_reverse(atomic_exchange(&port->list, NULL));
 }
 
+/* While `ready` is not empty, the descriptor is readable. */
 int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
     int taken = 0;
     if (atomic_load(&aio_in_child)) {
         return 0;
     }
-    refresh(port);
+    bool readable = port->ready != NULL;
+    if (!readable) {
+        refresh(port);
+    }
     while (port->ready && taken < max) {
         aio_token *token = port->ready;
         keys[taken] = token->key;
@@ -141,7 +142,11 @@ int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
         port->ready = token->next;
         free(token);
     }
-    if (port->ready) {
+    if (!port->ready && readable) {
+        refresh(port);
+        readable = false;
+    }
+    if (port->ready && !readable) {
         ring(port);
     }
     return taken;

@@ -26,6 +26,8 @@
 
 enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000, SLACK_NS = 1000 };
 
+enum { LONG_US = 1000, LONG_AT_ONCE = 8 };
+
 typedef struct {
     int device;
     unsigned epoch;
@@ -157,12 +159,27 @@ static bool is_due(const aio_stream *stream, int64_t now_us) {
     return stream->due_us - early <= now_us;
 }
 
+/* A round over many long waits that are unfinished lets other threads run now and then. It takes as long as
+ * several tasks of an event loop, which may have to share a processor with it. A round over short waits does
+ * not, because waits that end together are cheaper to deliver together. */
+static bool gives_way(const aio_stream *stream, int64_t now_us, int *long_waits) {
+    if (stream->tokens && now_us - stream->tokens->born_us > LONG_US) {
+        *long_waits += 1;
+        return *long_waits % LONG_AT_ONCE == 0;
+    }
+    return false;
+}
+
 static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
+    int long_waits = 0;
     for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
         if (stream->generation != generation) {
             aio_stream_defer_waits(stream);
         } else if (is_due(stream, now_us)) {
             ask(stream, now_us);
+            if (gives_way(stream, now_us, &long_waits)) {
+                sched_yield();
+            }
         }
     }
     drop_idle(self);
