@@ -101,7 +101,8 @@ async def _pump_held(
     tickets: deque[Ticket] = deque()
     turn_began = sync.monotonic()
     for offset in range(0, size, STAGED_AT_MOST):
-        if len(tickets) == 4:
+        if len(tickets) == 4:  # chunks end in order, so the await of the second covers the first
+            tickets.popleft()
             await tickets.popleft()
         chunk = min(STAGED_AT_MOST, size - offset)
         part = to.part(offset, chunk), of.part(offset, chunk)
@@ -110,8 +111,8 @@ async def _pump_held(
         if of.pageable and offset + chunk < size and sync.monotonic() - turn_began > TURN_SECONDS:
             await current_port().next_turn()
             turn_began = sync.monotonic()
-    while tickets:
-        await tickets.popleft()
+    if tickets:
+        await tickets[-1]
 
 
 async def _chunk(
