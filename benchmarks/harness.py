@@ -6,12 +6,15 @@ import gc
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from benchmarks.rows import Row
+
+
+UNPINNED_REPEATS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,8 @@ class Session:
     total: int = 0
 
     def repeats(self, full: int, quick: int = 3) -> int:
-        """Returns the number of repeats of this session."""
-        return quick if self.quick else full
+        """Returns the number of repeats of this session. Rows that only report take fewer than rows with limits."""
+        return quick if self.quick else full if self.pinned else min(full, UNPINNED_REPEATS)
 
     def plan(self, steps: int) -> None:
         """Sets the number of steps of the suite."""
