@@ -102,7 +102,7 @@ async def _pump_held(
     turn_began = sync.monotonic()
     for offset in range(0, size, STAGED_AT_MOST):
         if len(tickets) == 4:  # chunks end in order, so the await of the second covers the first
-            tickets.popleft()
+            del tickets[0]
             await tickets.popleft()
         chunk = min(STAGED_AT_MOST, size - offset)
         part = to.part(offset, chunk), of.part(offset, chunk)
