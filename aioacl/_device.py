@@ -173,7 +173,7 @@ class Device(Made):
         """Allocates device memory (aclrtMalloc). The contents are undefined at first.
 
         Args:
-            nbytes: the size in bytes, an int of at least 1.
+            nbytes: the size in bytes, an int of at least 0. For 0 bytes, no ACL function is called.
             wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
             timeout: the longest wait in seconds; None waits without a limit.
 
@@ -202,7 +202,7 @@ class Device(Made):
         """Allocates pinned host memory (aclrtMallocHost). The contents are undefined at first.
 
         Args:
-            nbytes: the size in bytes, an int of at least 1.
+            nbytes: the size in bytes, an int of at least 0. For 0 bytes, no ACL function is called.
             wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
             timeout: the longest wait in seconds; None waits without a limit.
 

@@ -23,6 +23,7 @@ typedef struct {
     PyObject *core;        /* of a stream: its StreamCore */
     PyObject *version;     /* of an event: its newest record, a Recorded; NULL or None: it has none */
     PyObject *uses;        /* of a buffer: a dict whose keys are the InFlight objects that refer to it */
+    PyObject *base;        /* of a view: the buffer that it is a part of, whose `uses` it shares */
     unsigned long long address;
     Py_ssize_t size; /* in bytes */
     int kind;        /* enum memory_kind */
@@ -112,6 +113,8 @@ extern PyTypeObject *core_type, *handle_type, *in_flight_type, *position_type, *
 PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec);
 /* Imports a module and returns a new reference to an attribute of it. */
 PyObject *attribute_of(const char *module, const char *name);
+/* Whether the handle is closed. A view is closed with its buffer. */
+bool is_closed(const handle_object *handle);
 /* Frees an object of a heap type, after its fields were cleared. */
 void free_object(PyObject *object);
 /* Drops the references of work of the stream that is done. Returns -1 with an exception. */

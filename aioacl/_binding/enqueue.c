@@ -3,9 +3,9 @@
  *
  * In an unusual case each function returns None and has no effect. Then the Python code of Stream does the same
  * work step by step, and raises the error if there is one. The unusual cases are: a handle that is closed,
- * stale or of another device, pageable memory, sizes that do not fit, a forked child, and a device that drains.
- * (While a device drains, the holder of a lease may still enqueue.) A call that has reached ACL is never
- * repeated.
+ * stale or of another device, pageable memory, sizes that do not fit,
+ * operands that overlap, a forked child, and a device that drains. (While a device drains, the holder of a
+ * lease may still enqueue.) A call that has reached ACL is never repeated.
  */
 #include "binding.h"
 
@@ -23,7 +23,7 @@ static PyObject *unusual(void) {
 /* Returns the object if it is a handle that is neither closed nor stale, else NULL without an exception. */
 static handle_object *usable(PyObject *object) {
     handle_object *self = (handle_object *)object;
-    if (!PyObject_TypeCheck(object, handle_type) || self->closed) {
+    if (!PyObject_TypeCheck(object, handle_type) || is_closed(self)) {
         return NULL;
     }
     bool lasts = self->kind == PINNED_MEMORY; /* pinned memory outlives a reset */
@@ -56,7 +56,7 @@ static int use(handle_object *buffer, in_flight_object *reference) {
     if (buffer == NULL) {
         return 1;
     }
-    return PyDict_SetItem(buffer->uses, (PyObject *)reference, Py_None) < 0 ? -1 : !buffer->closed;
+    return PyDict_SetItem(buffer->uses, (PyObject *)reference, Py_None) < 0 ? -1 : !is_closed(buffer);
 }
 
 static void forget(core_object *core, in_flight_object *reference) {
@@ -154,12 +154,19 @@ static PyObject *end(const handle_object *stream, core_object *core, in_flight_o
     return made;
 }
 
+/* Whether two different ranges of `size` bytes have bytes in common. */
+static bool overlap(const handle_object *target, const handle_object *source, size_t size) {
+    unsigned long long to = target->address, from = source->address;
+    return to < from ? from - to < size : to > from && to - from < size;
+}
+
 static PyObject *enqueue_copy(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
     handle_object *stream = count == 4 ? usable_stream(arguments[0]) : NULL;
     handle_object *target = stream ? usable_buffer(arguments[1], stream) : NULL;
     handle_object *source = target ? usable_buffer(arguments[2], stream) : NULL;
     size_t size = source ? size_of(arguments[3], source, target) : 0;
-    if (size == 0 || (target->kind == PINNED_MEMORY && source->kind == PINNED_MEMORY)) {
+    if (size == 0 || (target->kind == PINNED_MEMORY && source->kind == PINNED_MEMORY) ||
+        (target->kind == source->kind && overlap(target, source, size))) {
         Py_RETURN_NONE;
     }
     int kind = target->kind == source->kind    ? ACL_MEMCPY_DEVICE_TO_DEVICE

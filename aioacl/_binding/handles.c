@@ -38,6 +38,40 @@ static PyObject *handle_claim(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     return PyBool_FromLong(owed);
 }
 
+bool is_closed(const handle_object *handle) {
+    return handle->base != NULL ? ((handle_object *)handle->base)->closed : handle->closed;
+}
+
+static PyObject *handle_closed(PyObject *object, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(is_closed((handle_object *)object));
+}
+
+static int handle_close(PyObject *object, PyObject *value, void *Py_UNUSED(closure)) {
+    int closed = value ? PyObject_IsTrue(value) : -1;
+    if (value == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "expected a bool as _closed, got its deletion");
+    }
+    if (closed >= 0) {
+        ((handle_object *)object)->closed = (char)closed;
+    }
+    return closed < 0 ? -1 : 0;
+}
+
+/* Makes this handle a view of a part of the buffer `base`. */
+static PyObject *handle_view(PyObject *object, PyObject *base) {
+    handle_object *self = (handle_object *)object;
+    if (!PyObject_TypeCheck(base, handle_type) || ((handle_object *)base)->uses == NULL || self->base != NULL) {
+        PyErr_SetString(PyExc_TypeError, "expected a buffer");
+        return NULL;
+    }
+    Py_INCREF(base);
+    Py_INCREF(((handle_object *)base)->uses);
+    self->base = base;
+    self->uses = ((handle_object *)base)->uses;
+    self->owed = 0;
+    Py_RETURN_NONE;
+}
+
 static int handle_traverse(PyObject *object, visitproc visit, void *arg) {
     const handle_object *self = (handle_object *)object;
     Py_VISIT(Py_TYPE(object));
@@ -47,6 +81,7 @@ static int handle_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->core);
     Py_VISIT(self->version);
     Py_VISIT(self->uses);
+    Py_VISIT(self->base);
     return 0;
 }
 
@@ -58,6 +93,7 @@ static int handle_clear(PyObject *object) {
     Py_CLEAR(self->core);
     Py_CLEAR(self->version);
     Py_CLEAR(self->uses);
+    Py_CLEAR(self->base);
     return 0;
 }
 
@@ -69,6 +105,7 @@ static void handle_dealloc(PyObject *object) {
 
 static PyMethodDef handle_methods[] = {
     {"_claim", handle_claim, METH_NOARGS, NULL},
+    {"_make_view_of", handle_view, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -79,15 +116,20 @@ static PyMemberDef handle_members[] = {
     {"_core", T_OBJECT_EX, offsetof(handle_object, core), 0, NULL},
     {"_version", T_OBJECT, offsetof(handle_object, version), 0, NULL},
     {"_uses", T_OBJECT_EX, offsetof(handle_object, uses), 0, NULL},
+    {"_base", T_OBJECT, offsetof(handle_object, base), READONLY, NULL},
     {"_address", T_ULONGLONG, offsetof(handle_object, address), 0, NULL},
     {"_size", T_PYSSIZET, offsetof(handle_object, size), 0, NULL},
     {"_kind", T_INT, offsetof(handle_object, kind), 0, NULL},
     {"_device", T_INT, offsetof(handle_object, device), 0, NULL},
     {"_generation", T_UINT, offsetof(handle_object, generation), 0, NULL},
     {"_timing", T_BOOL, offsetof(handle_object, timing), 0, NULL},
-    {"_closed", T_BOOL, offsetof(handle_object, closed), 0, NULL},
     {"_owed", T_BOOL, offsetof(handle_object, owed), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef handle_getters[] = {
+    {"_closed", handle_closed, handle_close, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot handle_slots[] = {
@@ -98,6 +140,7 @@ static PyType_Slot handle_slots[] = {
     {Py_tp_clear, (void *)handle_clear},
     {Py_tp_methods, handle_methods},
     {Py_tp_members, handle_members},
+    {Py_tp_getset, handle_getters},
     {0, NULL},
 };
 

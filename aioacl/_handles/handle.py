@@ -220,9 +220,9 @@ def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
 def size_of(value: object, what: str) -> int:
     """Returns a size in bytes that C can take. Raises ParameterError for anything else."""
     size = whole_of(value)
-    if size is None or size <= 0:
+    if size is None or size < 0:
         raise ParameterError(
-            f"{what} must be an int, at least 1, got {value!r}", hint="Pass a number of bytes."
+            f"{what} must be an int, at least 0, got {value!r}", hint="Pass a number of bytes."
         )
     if size >= 1 << 63:
         raise ParameterError(

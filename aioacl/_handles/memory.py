@@ -1,5 +1,8 @@
 """Device memory, and pinned host memory.
 
+A slice of a buffer is a view: a buffer object without memory of its own. It shares the dict of uses with its buffer, so
+work that uses a view counts as a use of the buffer, and it is closed when its buffer is closed.
+
 A buffer has references to the work that uses it. If the buffer is closed while copies run, the maintenance thread frees
 the memory when the copies are done. If another thread is enqueueing a copy when the buffer is closed, the end of the
 enqueue passes the buffer to the maintenance thread. The end of an upload or download does so too. No memory is freed
@@ -18,17 +21,20 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import InFlight, ffi, lib, make_pass, owner, pointer
 from aioacl._base.origin import warn_of_drop
 from aioacl._base.states import State
 from aioacl._handles.handle import Handle, warn_of_failure
 from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
 from aioacl._handles.operation import Operation
+from aioacl._handles.slices import bounds_of
 from aioacl._library import runtime
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from aioacl._base.ffi import CData
     from aioacl._lifecycle.manager import Manager
@@ -61,8 +67,46 @@ class Buffer(Handle):
 
     @property
     def address(self) -> int:
-        """The address of the memory, an int, as ACL functions take it."""
+        """The address of the memory, an int, as ACL functions take it. A buffer of 0 bytes has the address 0."""
         return self._address
+
+    @property
+    def base(self) -> Self | None:
+        """The buffer that this is a view of, or None. A view of a view has the same base."""
+        base: Self | None = self._base
+        return base
+
+    def __getitem__(self, part: slice) -> Self:
+        """Returns a view of a part of the memory: `buffer[start:stop]`, in bytes. Calls no ACL function.
+
+        Copies and fills take a view like a buffer. Negative and omitted bounds are as for `bytes`. A view keeps its
+        buffer from being garbage-collected. It is closed and stale when its buffer is, and cannot be closed by itself.
+
+        Args:
+            part: a slice with the step 1.
+
+        Raises:
+            ParameterError: `part` is not a slice of ints, or has another step; or the buffer is closed.
+            StaleHandleError: the buffer is from an older generation.
+        """
+        self._check()
+        start, stop = bounds_of(part, self._size)
+        view = type(self).__new__(type(self))
+        view._be_view(self._base or self, self._address + start, stop - start)
+        return view
+
+    def _shown_size(self) -> str:
+        """The size, and where a view begins in its buffer."""
+        size, base = f"{self._size} bytes", self._base
+        return size if base is None else f"{size} at {self._address - base._address} of {base._size}"
+
+    def _be_view(self, base: Buffer, address: int, size: int) -> None:
+        super().__init__(base._manager, base._generation)
+        self._address = address
+        self._size = size
+        self._kind = self._memory
+        self._pointer = ffi.cast("char *", address)
+        self._make_view_of(base)
 
     def _free(self) -> None:
         raise NotImplementedError
@@ -116,7 +160,16 @@ class Buffer(Handle):
 
         Returns:
             An Operation; await it, or call its `result()`.
+
+        Raises:
+            ParameterError: this is a view of a buffer.
         """
+        if self._base is not None:
+            raise ParameterError(
+                f"expected a {self.noun}, got a view of one",
+                device=self._manager.index,
+                hint="Close the buffer that it is a view of.",
+            )
         return Operation("buffer.close()", self._close, self)
 
     def _leave(self) -> None:
@@ -131,7 +184,7 @@ class Buffer(Handle):
             self._closed = True
 
     def _warn_if_open(self) -> None:
-        if not self._closed:
+        if not self._closed and self._base is None:
             warn_of_drop(
                 self,
                 f"a {self.noun} of {self._size} bytes was not closed: close it, or make it with `async with`",
@@ -166,6 +219,8 @@ class DeviceBuffer(Buffer, _Refuser):
 
     def _free(self) -> None:
         manager = self._manager
+        if not self._size:
+            return
         if self.stale or manager.failures.last_fault is not None:  # after a fault, the reset frees the memory
             return
         shown = make_pass(manager.index, self._generation)
@@ -190,7 +245,7 @@ class DeviceBuffer(Buffer, _Refuser):
         self.__array__()
 
     def __repr__(self) -> str:
-        return f"<DeviceBuffer of {self._size} bytes, {self._state()}>"
+        return f"<DeviceBuffer of {self._shown_size()}, {self._state()}>"
 
 
 class _Allocation:
@@ -276,16 +331,32 @@ class PinnedBuffer(Buffer, _Exporter):
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
         super().__init__(manager, generation, address, size)
+        self._allocation: _Allocation | None = None
+        self._bytes: Any = None
+        if not size:
+            self._bytes = _array_of(0)()
+            return
         self._allocation = _Allocation(manager, address)
-        self._bytes: Any = _array_of(size).from_address(address)
+        self._bytes = _array_of(size).from_address(address)
         _allocations[address] = self._allocation
         self._bytes.address = _own(ffi.cast("char *", address))
+
+    def _be_view(self, base: Buffer, address: int, size: int) -> None:
+        super()._be_view(base, address, size)
+        self._allocation, self._bytes = None, None
 
     @property
     def _exported(self) -> object:
         """The object that views of the buffer keep alive; see exporter.h."""
         self._check()
-        return self._bytes
+        base = self._base
+        if base is None:
+            return self._bytes
+        whole = base._bytes
+        if whole is None:  # another thread has closed the buffer
+            raise self._was_closed()
+        first = self._address - base._address
+        return memoryview(whole).cast("B")[first : first + self._size]
 
     @property
     def view(self) -> memoryview:
@@ -296,8 +367,11 @@ class PinnedBuffer(Buffer, _Exporter):
         Raises:
             ParameterError: the buffer is closed.
         """
+        whole = memoryview(self)
+        if not self._size:  # a memoryview of 0 bytes cannot be cast
+            return memoryview(bytearray())
         # ctypes gives single bytes a byte order ("<B"), and a memoryview of that format cannot be indexed.
-        return memoryview(self).cast("B")
+        return whole.cast("B")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Called by NumPy if it gets no buffer. Without this, NumPy would make an array that holds this object."""
@@ -318,22 +392,25 @@ class PinnedBuffer(Buffer, _Exporter):
         for reference in tuple(self._uses):
             reference.core.release_done()
         self._bytes = None
-        self._allocation.free()
-        runtime.settle()
+        if self._allocation is not None:
+            self._allocation.free()
+            runtime.settle()
 
     def __del__(self) -> None:
         if hasattr(self, "_bytes") and not lib.aio_forked() and not sys.is_finalizing():
             self._warn_if_open()  # the bytes are freed with this object or with the last view
 
     def __repr__(self) -> str:
-        return f"<PinnedBuffer of {self._size} bytes, {self._state()}>"
+        return f"<PinnedBuffer of {self._shown_size()}, {self._state()}>"
 
 
 # --- allocating and freeing, on the maintenance thread ----------------------------------------------------------------
 
 
 def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
-    """Allocates device memory (aclrtMalloc)."""
+    """Allocates device memory (aclrtMalloc). 0 bytes need no memory."""
+    if not size:
+        return DeviceBuffer._make(manager, generation, 0, 0)
     target = ffi.new("void **")
     shown = make_pass(manager.index, generation)
     code = lib.aio_g_aclrtMalloc(shown, target, size, lib.ACL_MEM_MALLOC_HUGE_FIRST)
@@ -343,7 +420,9 @@ def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
 
 
 def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
-    """Allocates pinned memory (aclrtMallocHost)."""
+    """Allocates pinned memory (aclrtMallocHost). 0 bytes need no memory."""
+    if not size:
+        return PinnedBuffer._make(manager, generation, 0, 0)
     target = ffi.new("void **")
     code = lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, size)
     if code:

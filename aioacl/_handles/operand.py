@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias
 
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import ffi, lib
+from aioacl._base.ffi import ffi, lib, pointer
 from aioacl._base.options import whole_of
 from aioacl._handles.formats import view_of
 from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
@@ -118,6 +118,21 @@ def copy_size(to: CopyOperand, of: CopyOperand, nbytes: SupportsIndex | None) ->
             hint="Pass nbytes=, at most the smaller of the two sizes.",
         )
     return size
+
+
+def must_not_overlap(to: CopyOperand, of: CopyOperand, size: int) -> None:
+    """Raises ParameterError if the operands overlap. The runtime leaves the result of such a copy undefined.
+
+    A copy of memory to itself is legal.
+    """
+    if not (to.device and of.device):
+        return
+    distance = abs(pointer(to.address) - pointer(of.address))
+    if 0 < distance < size:
+        raise ParameterError(
+            f"expected operands that do not overlap, got {size - distance} bytes of the source in the target",
+            hint="Copy through another buffer.",
+        )
 
 
 def copy_kind(to: CopyOperand, of: CopyOperand) -> int:

@@ -27,7 +27,7 @@ from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle
 from aioacl._handles.in_flight import deferred, free_deferred
 from aioacl._handles.native_streams import destroy, make_core
-from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, fill_size, operand_of
+from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, fill_size, must_not_overlap, operand_of
 from aioacl._handles.operation import Operation
 from aioacl._handles.transfer import STAGED_AT_MOST, pump, room
 from aioacl._lifecycle.failures import LAST, warn
@@ -224,6 +224,7 @@ class Stream(Handle, Awaitable):
         self._check()
         to, of = operand_of(target, self._manager, writable=True), operand_of(source, self._manager)
         core, size, kind = self._core, copy_size(to, of, nbytes), copy_kind(to, of)
+        must_not_overlap(to, of, size)
         if size == 0:
             return self._at_tail(core)
         if to.pageable or of.pageable:

@@ -37,9 +37,9 @@ def test_error_of_a_fill_beyond_the_memory_names_no_source(
     )
 
 
-@pytest.mark.parametrize("size", [8.0, "8", True, 0, -1])
+@pytest.mark.parametrize("size", [8.0, "8", True, -1])
 def test_invalid_size_is_refused_with_the_expected_int(device: aioacl.Device, size: Any) -> None:
-    text = f"nbytes must be an int, at least 1, got {size!r}. Pass a number of bytes."
+    text = f"nbytes must be an int, at least 0, got {size!r}. Pass a number of bytes."
     assert refusal(lambda: device.allocate(size)) == text
     assert refusal(lambda: device.pinned(size)) == text
 

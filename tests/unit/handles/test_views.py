@@ -1,0 +1,306 @@
+"""Views: slices of buffers. And buffers of 0 bytes."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import anyio
+import numpy as np
+import pytest
+
+import aioacl
+from aioacl import simulator
+from tests.kit import TASK_FAULT, no_call, until
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+BOTH = pytest.mark.parametrize("kind", ["allocate", "pinned"])
+BYTES = bytes(range(64))
+
+
+def array_of(memory: Any, dtype: Any) -> Any:
+    """Returns a NumPy array of the bytes. NumPy's stubs do not accept a PinnedBuffer before Python 3.12."""
+    return np.frombuffer(memory, dtype)
+
+
+@contextmanager
+def no_call_of(*functions: str) -> Generator[None]:
+    """Asserts that none of the ACL functions is called inside the block."""
+    before = [simulator.calls(function) for function in functions]
+    yield
+    assert [simulator.calls(function) for function in functions] == before
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "part",
+    [slice(2, 5), slice(60, 99), slice(-4, None), slice(None), slice(9, 3), slice(0, 64, 1), slice(64, 64)],
+)
+async def test_view_has_the_address_and_the_size_of_its_part(
+    open_device: OpenDevice, kind: str, part: slice
+) -> None:
+    async with open_device() as device, getattr(device, kind)(64) as buffer:
+        with no_call():
+            view = buffer[part]
+        expected = range(64)[part]
+        assert (view.address, view.size) == (buffer.address + expected.start, len(expected))
+        assert type(view) is type(buffer)
+        assert view.base is buffer
+        assert buffer.base is None
+        assert view.generation == buffer.generation
+
+
+@BOTH
+async def test_view_of_a_view_has_the_buffer_as_its_base(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device, getattr(device, kind)(64) as buffer:
+        view = buffer[8:40][4:12][2:]
+        assert (view.address - buffer.address, view.size) == (14, 6)
+        assert view.base is buffer
+        assert "6 bytes at 14 of 64" in repr(view)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (3, "expected a slice of a buffer, got the index 3. Write buffer[start:stop]"),
+        (slice(0, 4, 2), "expected a slice with the step 1, got slice(0, 4, 2). A view is contiguous"),
+        (slice(4, 0, -1), "expected a slice with the step 1, got slice(4, 0, -1). A view is contiguous"),
+        (slice("a", 4), "expected a slice of ints, got slice('a', 4, None). Write buffer[start:stop]"),
+        (slice(0, 4, 1.0), "expected a slice of ints, got slice(0, 4, 1.0). Write buffer[start:stop]"),
+        ((1, 2), "expected a slice of a buffer, got the index (1, 2). Write buffer[start:stop]"),
+    ],
+)
+async def test_index_that_is_no_plain_slice_is_refused(
+    open_device: OpenDevice, kind: str, part: Any, text: str
+) -> None:
+    async with open_device() as device, getattr(device, kind)(8) as buffer:
+        with pytest.raises(aioacl.ParameterError) as caught:
+            buffer[part]
+        assert str(caught.value).startswith(text)
+
+
+async def test_copies_and_fills_of_views_change_only_their_part(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+        device.pinned(64) as pinned,
+    ):
+        expected = np.zeros(64, np.uint8)
+        await stream.fill(memory, 0)
+        await stream.fill(memory[4:8], 7)
+        expected[4:8] = 7
+        stream.copy(memory[10:13], b"abc")
+        expected[10:13] = list(b"abc")
+        pinned.view[:] = BYTES
+        stream.copy(memory[20:30], pinned[5:15])
+        expected[20:30] = range(5, 15)
+        stream.copy(memory[40:44], memory[20:24])
+        expected[40:44] = expected[20:24]
+        await stream.upload(memory[50:60][2:4], np.array([9, 8], np.uint8))
+        expected[52:54] = 9, 8
+        found = np.empty(64, np.uint8)
+        await stream.download(found, memory)
+        assert found.tolist() == expected.tolist()
+        part = bytearray(3)
+        await stream.download(part, memory[10:13])
+        assert part == b"abc"
+
+
+async def test_copy_longer_than_a_view_is_refused(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with no_call(), pytest.raises(aioacl.ParameterError, match="expected at most 4 bytes, got 5"):
+            stream.copy(memory[:4], bytes(5))
+
+
+@pytest.mark.parametrize(("to", "of"), [(0, 4), (4, 0), (1, 0)])
+async def test_copy_between_views_that_overlap_is_refused(open_device: OpenDevice, to: int, of: int) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with no_call(), pytest.raises(aioacl.ParameterError, match="expected operands that do not overlap"):
+            stream.copy(memory[to : to + 8], memory[of : of + 8])
+        await stream.copy(memory[8:16], memory[:8])  # adjacent
+
+
+@BOTH
+async def test_view_of_a_closed_buffer_is_refused(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as other:
+        buffer = await getattr(device, kind)(8)
+        view = buffer[2:6]
+        await buffer.close()
+        for use in (
+            lambda: stream.copy(other, view),
+            lambda: stream.copy(view, other[:4]),
+            lambda: stream.fill(view, 0),
+            lambda: view[1:2],
+            lambda: buffer[1:2],
+        ):
+            with (
+                no_call_of("aclrtFree", "aclrtFreeHost"),
+                pytest.raises(aioacl.ParameterError, match="is closed"),
+            ):
+                use()
+        assert "closed" in repr(view)
+
+
+async def test_view_of_a_closed_pinned_buffer_exports_no_memory(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        buffer = await device.pinned(8)
+        view = buffer[2:6]
+        await buffer.close()
+        with pytest.raises(aioacl.ParameterError, match="is closed"):
+            _ = view.view
+
+
+async def test_view_of_device_memory_is_stale_after_a_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(8) as buffer:
+        view = buffer[2:6]
+        await device.force_reset()
+        assert view.stale
+        async with device.create_stream() as stream:
+            with pytest.raises(aioacl.StaleHandleError):
+                stream.fill(view, 0)
+
+
+async def test_view_of_pinned_memory_outlives_a_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.pinned(8) as buffer:
+        view = buffer[2:6]
+        view.view[:] = b"keep"
+        await device.force_reset()
+        async with device.create_stream() as stream, device.allocate(4) as memory:
+            await stream.copy(memory, view)
+            found = bytearray(4)
+            await stream.download(found, memory)
+        assert found == b"keep"
+
+
+@BOTH
+async def test_view_keeps_its_buffer(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device:
+        buffer = await getattr(device, kind)(8)
+        kept, view = weakref.ref(buffer), buffer[2:6]
+        del buffer
+        gc.collect()
+        assert kept() is view.base
+        assert view.base is not None
+        await view.base.close()
+
+
+@BOTH
+async def test_dropped_view_warns_of_nothing_and_frees_nothing(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device, getattr(device, kind)(8) as buffer:
+        view = buffer[2:6]
+        with no_call_of("aclrtFree", "aclrtFreeHost"):
+            del view
+            gc.collect()
+        assert not buffer._closed
+
+
+@BOTH
+async def test_view_cannot_be_closed(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device, getattr(device, kind)(8) as buffer:
+        with pytest.raises(aioacl.ParameterError, match=r"got a view of one\. Close the buffer"):
+            await buffer[2:6].close()
+
+
+async def test_buffer_closed_while_a_copy_uses_its_view_is_freed_after_the_copy(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        buffer = await device.allocate(64)
+        before = simulator.calls("aclrtFree")
+        with simulator.held(stream):
+            stream.fill(buffer[8:16], 1)
+            await buffer.close()
+            assert simulator.calls("aclrtFree") == before
+        await until(lambda: simulator.calls("aclrtFree") == before + 1)
+
+
+async def test_failed_copy_to_a_view_raises_at_its_await(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        simulator.fail_next(stream, TASK_FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await stream.fill(memory[2:4], 1)
+
+
+async def test_view_of_a_pinned_buffer_has_the_buffer_protocol(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.pinned(16) as pinned:
+        pinned.view[:] = BYTES[:16]
+        view = pinned[4:12]
+        assert bytes(memoryview(view)) == BYTES[4:12]
+        array = array_of(view, np.uint16)
+        assert array.tobytes() == BYTES[4:12]
+        view.view[0] = 255
+        assert pinned.view[4] == 255
+        del array
+
+
+async def test_array_of_a_view_keeps_the_memory_after_the_close(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        before = simulator.stats().host_blocks
+        pinned = await device.pinned(16)
+        pinned.view[:] = BYTES[:16]
+        array = array_of(pinned[4:12], np.uint8)
+        await pinned.close()
+        assert array.tobytes() == BYTES[4:12]
+        assert simulator.stats().host_blocks > before
+        del array
+        gc.collect()
+        await until(lambda: simulator.stats().host_blocks <= before)
+
+
+@BOTH
+async def test_buffer_of_no_bytes_calls_no_acl_function(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as other:
+        with no_call_of("aclrtMalloc", "aclrtMallocHost", "aclrtFree", "aclrtFreeHost", "aclrtMemcpyAsync"):
+            buffer = await getattr(device, kind)(0)
+            assert (buffer.size, buffer.address) == (0, 0)
+            await stream.copy(other[:0], buffer)
+            await stream.copy(buffer, other[:0])
+            await stream.fill(buffer, 1)
+            await buffer.close()
+            await buffer.close()
+            with pytest.raises(aioacl.ParameterError, match="is closed"):
+                stream.fill(buffer, 1)
+
+
+async def test_empty_uploads_and_downloads_do_nothing(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        with no_call_of("aclrtMemcpyAsync"):
+            await stream.upload(memory[3:3], b"")
+            await stream.download(bytearray(), memory[3:3])
+
+
+async def test_pinned_buffer_of_no_bytes_has_an_empty_view(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.pinned(0) as pinned, device.pinned(8) as other:
+        assert bytes(pinned.view) == bytes(memoryview(pinned)) == b""
+        assert other[4:4].view.nbytes == 0
+        assert array_of(other[:8], np.uint8).size == 8
+
+
+def fill_until_refused(stream: aioacl.Stream, buffer: aioacl.DeviceBuffer) -> None:
+    def fill() -> NoReturn:
+        while True:
+            stream.fill(buffer[8:16], 1).result()
+
+    with pytest.raises(aioacl.ParameterError, match="is closed"):
+        fill()
+
+
+async def test_views_are_made_and_used_on_threads_while_the_buffer_is_closed(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        for _ in range(50):
+            buffer = await device.allocate(64)
+
+            async with anyio.create_task_group() as group:
+                for _ in range(2):
+                    group.start_soon(anyio.to_thread.run_sync, fill_until_refused, stream, buffer)
+                await buffer.close()
+        await stream
