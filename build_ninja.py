@@ -284,7 +284,7 @@ def run_ninja(plan: str, lock: int) -> None:
     write_if_changed(ROOT / file, plan)
     digests = touch_changed()
     command = [ninja(), "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
-    output = subprocess.DEVNULL if sys.stderr is None else sys.stderr.fileno()  # it is None if it was closed
+    output = subprocess.DEVNULL if sys.stderr is None else sys.stderr.fileno()  # None if stderr was closed
     if sys.stderr is None or not sys.stderr.isatty() or not has_work(command):
         command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
     # The output of ninja goes to stderr: stdout belongs to the command that needed the build.
@@ -292,12 +292,14 @@ def run_ninja(plan: str, lock: int) -> None:
     if status == INTERRUPTED:
         raise SystemExit(status)
     if status:
-        raise CompileError("ninja failed; see the compiler's or linker's output above")
+        raise CompileError(
+            f"expected ninja to build the libraries, got the status {status}; the reason is above"
+        )
     (ROOT / build_folder() / "digests.json").write_text(json.dumps(digests, indent=1))
 
 
 def has_work(command: list[str]) -> bool:
-    """Whether ninja would run a step. Otherwise it would print that it has none, at each start of ./demo and ./test."""
+    """Whether ninja has work. Without work, ninja must not print "no work to do" at each start of ./demo and ./test."""
     done = subprocess.run([*command, "-n"], cwd=ROOT, check=False, capture_output=True, text=True)
     return "no work to do" not in done.stdout
 
@@ -305,7 +307,7 @@ def has_work(command: list[str]) -> bool:
 def run_until_signal(command: list[str], **options: Any) -> int:
     """Runs a command and returns its status. A signal that would end Python ends the command first, by SIGTERM.
 
-    ninja then ends its compilers. They would go on if Python ended at once, or killed ninja.
+    ninja then ends its compilers. The compilers would continue if Python ended at once, or killed ninja.
     """
     caught: list[int] = []
     processes: list[subprocess.Popen[Any]] = []

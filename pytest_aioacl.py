@@ -43,7 +43,7 @@ class Settings:
         library: "simulator", or the absolute path of a real library.
         check: which tests are checked for leaks: "fixtures" (tests with a fixture or marker of aioacl), "all", "none".
         leaves: the names of the resources that every test may leave behind.
-        patience: how many seconds threads and unfinished work of a test may take to end.
+        patience: the time in seconds that the threads and the unfinished work of a test may take to end.
         watchdog: the seconds after which held streams and hung calls of a test are released; 0 means never.
     """
 
@@ -88,7 +88,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "aioacl_allow_leaks", "the resources that every test may leave behind", type="args", default=[]
     )
     parser.addini(
-        "aioacl_settle_timeout", "how many seconds threads and unfinished work may take to end", default="2"
+        "aioacl_settle_timeout",
+        "the time in seconds that threads and unfinished work may take to end",
+        default="2",
     )
     parser.addini(
         "aioacl_watchdog",

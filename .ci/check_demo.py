@@ -18,15 +18,17 @@ def main() -> int:
     if not complaints:
         lag, blocking = found["loop_lag_p99_ms"], found["blocking_loop_lag_p99_ms"]
         promises = {
-            "backend is the simulator": found["backend"] == "simulator",
+            "the backend is the simulator": found["backend"] == "simulator",
             "files were copied": found["files"] > 0 and found["bytes"] > 0,
-            "mismatches 0": found["mismatches"] == 0,
+            "the number of mismatches is 0": found["mismatches"] == 0,
             "a reset was made": found["resets"] >= 1 and found["generation"] > found["resets"],
             "every task finished": found.get("finished", found["tasks"]) == found["tasks"],
             "each file was awaited": found["awaits"] >= found["files"],
             "the loop's lag is at most half of the lag with blocking calls": lag <= blocking / 2,
         }
-        complaints = [f"does not hold: {promise}" for promise, holds in promises.items() if not holds]
+        complaints = [
+            f"expected that {promise}, got other figures" for promise, holds in promises.items() if not holds
+        ]
     print("\n".join(complaints) or "the demo's figures are as documented")
     return 1 if complaints else 0
 

@@ -52,7 +52,7 @@ def test_functions() -> int:
             ["--collect-only", "-q", "-p", "no:xdist", str(ROOT / "tests")], plugins=[collected]
         )
     if status:
-        raise SystemExit(f"the tests cannot be collected:\n{said.getvalue()[-4000:]}")
+        raise SystemExit(f"expected pytest to collect the tests, got:\n{said.getvalue()[-4000:]}")
     return len(collected.functions)
 
 

@@ -2,8 +2,8 @@
 
 python .ci/pythons.py VERSION [ARGUMENT OF ./test...]
 
-Uses the python of that version in PATH or of pyenv. Otherwise it makes one from the packages of Debian's next release,
-which needs Debian, and changes nothing outside build/pythons. Such a Python uses the C library of its own release.
+Uses the python of that version in PATH or of pyenv. Otherwise it makes one from the packages of Debian's next release.
+This needs Debian. It changes nothing outside build/pythons. Such a Python uses the C library of its own release.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def settle(usr: Path, python: Path) -> None:
 
 
 def copied(version: str) -> Path:
-    """A copy of the files of the tree, except those that git ignores. A second copy keeps what ./test made."""
+    """Copies the files of the tree that git does not ignore. What ./test has made in an earlier copy is kept."""
     tree = MADE / f"tree-{version}"
     tree.mkdir(parents=True, exist_ok=True)
     for path in tree.iterdir():
@@ -148,7 +148,7 @@ def main(version: str, *arguments: str) -> int:
     """Runs ./test in the copy; returns its exit status."""
     python = found(version) or make(version)
     if not is_suitable(python, version):
-        raise SystemExit(f"expected a Python {version} with its C headers, and {python} does not start")
+        raise SystemExit(f"expected a Python {version} that starts, got {python}; remove {MADE}")
     print(f"Python {version}: {python}", flush=True)
     return subprocess.run(
         ["./test", *arguments], cwd=copied(version), env={**os.environ, "PYTHON": str(python)}, check=False

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from benchmarks.rows import Judged
 
 PAGE: Final = ROOT / "docs" / "performance.md"
-WIDTH: Final = 160  # of what is not a terminal
+WIDTH: Final = 160  # of the table, if the output is not a terminal
 PICTURE: Final = "assets/performance.svg"
 
 

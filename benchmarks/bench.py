@@ -20,7 +20,7 @@ PR_SET_TIMERSLACK: Final = 29
 
 
 def exact_timers(_launch: simulator.Launch) -> None:
-    """Lets the calling thread sleep exactly as long as it asks. A kernel, so that it runs on the device's thread."""
+    """Makes the sleeps of the calling thread exact. This function is a kernel, so it runs on the device's thread."""
     if ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0):
         raise OSError(
             "expected prctl to set the thread's timer slack, but it failed; run the benchmark where "
@@ -53,8 +53,8 @@ class Bench:
     def _set_exact_timers(self) -> None:
         """Makes the timers of the simulated device exact, for all callers.
 
-        By default, Linux may end a sleep of its thread 50 us late, or with another timer of the core. So a task would
-        end earlier the more often a waiter's own timers fire.
+        By default, Linux may end a sleep of the device's thread 50 us late, or with another timer of the core. So the
+        more often a waiter's own timers fire, the earlier a task would end.
         """
         ffi, lib, stream, data = self.ffi, self.lib, self.raw_streams[0], b"any"
         binary, function = ffi.new("aclrtBinHandle *"), ffi.new("aclrtFuncHandle *")

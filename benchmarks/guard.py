@@ -3,8 +3,8 @@
     python -m benchmarks.guard             exits with 1 if a number is more than 15 % above its baseline
     python -m benchmarks.guard --record    writes the numbers of this checkout as the new baseline
 
-`instructions.json` has a baseline for each key: Python, C compiler, C library and machine. If it has none for the key
-of this machine, the guard also builds and measures the commit that changed the file last.
+`instructions.json` has a baseline for each key: Python, C compiler, C library and machine. If the file has none for the
+key of this machine, the guard also builds and measures the commit that changed the file last.
 """
 
 from __future__ import annotations

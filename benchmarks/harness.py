@@ -69,7 +69,7 @@ class Session:
     """How a suite runs: its number of repeats, and where it reports its progress.
 
     Attributes:
-        quick: whether a few seconds must do.
+        quick: whether the suite may take only a few seconds.
         pinned: whether the process runs on the number of cores that the suite wants.
     """
 

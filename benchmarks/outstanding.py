@@ -49,7 +49,7 @@ class Never:
         return self
 
     def __next__(self) -> Self:
-        """Suspends the task. No generator, because it would count as a part of the task."""
+        """Suspends the task. This is not a generator, because a generator would count as a part of the task."""
         self._asyncio_future_blocking = True
         return self
 

@@ -124,12 +124,12 @@ def _compiled() -> Path:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             made = builder.compile(tmpdir=folder)
-            Path(made).replace(path)  # at once: another process may compile the same source
+            Path(made).replace(path)  # in one step: another process may compile the same source
     return path
 
 
 def load(library: str) -> tuple[Any, Any]:
-    """Returns `ffi` and `lib` of the module, whose functions call that library. It must be loaded already."""
+    """Returns `ffi` and `lib` of the module, whose functions call that library. The library must be loaded already."""
     path = str(_compiled())
     loader = ExtensionFileLoader(MODULE, path)
     spec = spec_from_loader(MODULE, loader)
@@ -138,7 +138,7 @@ def load(library: str) -> tuple[Any, Any]:
     loader.exec_module(module)
     if module.lib.raw_open(library.encode()):
         raise SystemExit(
-            f"expected {library} to be loaded with all functions of the peers, it is not; open it first"
+            f"expected a loaded library with all functions of the peers, got {library}; open it first"
         )
     return module.ffi, module.lib
 

@@ -77,7 +77,7 @@ class Row:
         name: what was measured.
         peer: what it is compared with, or "".
         unit: "x" for a ratio, otherwise the unit of the value.
-        spread: the value; None if it cannot be told from the noise.
+        spread: the value; None if it is within the noise.
         note: what a reader must know of this value.
         pinned: whether the process ran on a fixed number of cores. Other rows are never judged.
     """
@@ -104,8 +104,8 @@ def ratio_row(suite: str, name: str, peer: str, ours: Sequence[float], theirs: S
 def added_row(suite: str, name: str, peer: str, ours: Added, theirs: Added) -> Row:
     """Returns the row of the ratio of two added times.
 
-    If ours is within the noise, its largest likely value takes its place, so that the ratio is an upper bound. If the
-    peer's is within the noise, there is no ratio.
+    If aioacl's added time is within the noise, its largest likely value is used, so the ratio is an upper bound. If the
+    peer's added time is within the noise, there is no ratio.
     """
     if not theirs.measurable:
         return Row(suite, name, peer, "x", None, "the peer's added time is within the noise")
@@ -120,7 +120,7 @@ def added_row(suite: str, name: str, peer: str, ours: Added, theirs: Added) -> R
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a row must reach, and where it is to go. `at_least`: larger values are better."""
+    """What a row must reach, and its aim. `at_least`: larger values are better."""
 
     suite: str
     name: str
@@ -189,7 +189,7 @@ def missing(rows: Iterable[Row], gates: Iterable[Gate], suites: Iterable[str]) -
 
 
 def exit_status(judged: Iterable[Judged]) -> int:
-    """Returns 1 if a must is missed, else 0."""
+    """Returns 1 if a row misses what it must reach, else 0."""
     return int(any(each.verdict == "missed" for each in judged))
 
 

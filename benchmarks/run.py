@@ -52,11 +52,11 @@ def in_process(suite: Suite, cores: int, *, quick: bool, bar: Progress) -> list[
                 rows = [row_of(each) for each in said["rows"]]
     if child.returncode or rows is None:
         raise SystemExit(
-            f"expected the suite {suite.name} to end with rows, its process ended with {child.returncode}; "
+            f"expected rows from the suite {suite.name}, got the exit status {child.returncode}; "
             "the reason is above"
         )
     bar.update(task, what="done")
-    if not bar.console.is_terminal:  # no bar is drawn there
+    if not bar.console.is_terminal:  # here the console draws no bar
         bar.console.print(f"{suite.name}, {where}: {len(rows)} rows")
     return rows
 

@@ -106,7 +106,7 @@ class Ours(Way):
 
 
 class Counted:
-    """An await of which it is known whether it suspended its task. A bare yield, which gives way, does not count."""
+    """An await that records whether it suspended its task. A bare yield, which gives way, does not count."""
 
     def __init__(self, awaited: Any) -> None:
         self.suspended = False
@@ -216,7 +216,7 @@ class Callback(Way):
     def _enter(self, key: int) -> None:
         """Runs on the runtime's thread for host functions."""
         self._done.append(key)
-        if len(self._done) == 1:  # after the append: the loop may have taken all others meanwhile
+        if len(self._done) == 1:  # after the append: the loop may take the older keys at any time
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
@@ -237,7 +237,7 @@ class Callback(Way):
 
 
 class BareTrio(TrioWay):
-    """The wake of a trio task by a descriptor, without ACL: what no library can go below."""
+    """The wake of a trio task by a descriptor, without ACL: no library can be faster."""
 
     name = BARE_TRIO
 

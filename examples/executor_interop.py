@@ -14,7 +14,7 @@ BLOCKS = [bytes([number]) * (1 << 20) for number in range(8)]
 
 
 def digest(block: bytes) -> str:
-    """A blocking job. Hashing releases the GIL, so other Python threads run meanwhile."""
+    """A blocking job. Hashing releases the GIL, so other Python threads can run during the job."""
     return hashlib.sha256(block).hexdigest()
 
 

@@ -1,6 +1,6 @@
 """One stream writes a buffer, another reads it, and events order the two.
 
-The whole exchange is enqueued before anything is awaited. The device waits for the events; the program does not.
+The program enqueues the whole exchange, and then awaits it. The device waits for the events; the program does not.
 """
 
 import asyncio

@@ -72,7 +72,8 @@ end_child() {
 }
 
 # Runs a command, and ends it before a signal ends this shell. A shell handles no signal while a command runs in the
-# foreground, and a command that outlives the shell would keep the lock. It ignores SIGINT, so SIGTERM ends it.
+# foreground. A command that outlives the shell would keep the lock. A command in the background ignores SIGINT, so
+# SIGTERM ends it.
 attended() {
     caught='' child=''
     for signal in HUP INT QUIT TERM; do
@@ -163,7 +164,8 @@ must_build_in_path() {
     esac
 }
 
-# Python decodes the paths of an installation by the locale, also in its UTF-8 mode. It would not start from .venv.
+# Python decodes the paths of an installation by the locale, also in its UTF-8 mode. If it cannot decode the path of
+# .venv, it does not start.
 must_decode_path() {
     case $root in
         *[!\ -~]*) ;;

@@ -65,7 +65,7 @@ PARAMETERS: Final = {
     "stream": "a Stream, or the raw handle of a stream",
     "function": "the C name of an ACL function",
     "code": "an ACL error code",
-    "patience": "how many seconds threads and unfinished work may take to end",
+    "patience": "the time in seconds that threads and unfinished work may take to end",
     "seconds": "a time in seconds",
     "index": "the index of a device, from 0",
 }

@@ -463,7 +463,7 @@ _RANGE_SIZE: Final = 100_000
 
 
 def _unique(what: str, pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, _Value]:
-    """Make a dict, and refuse a key that occurs twice instead of keeping the last value.
+    """Make a dict. If a key occurs twice, raise ValueError.
 
     `what` names a value and its key, for the message: "row for the code".
     """

@@ -1,7 +1,7 @@
 """Ctrl-C while `python -m aioacl` or the script `aioacl` imports the package: one line, and no traceback.
 
-The package itself takes most of the time of these imports. So this is the first module that it imports, and it imports
-little. In any other program this module does nothing.
+Most of the time of these imports is spent in the package itself. So the package imports this module first, and this
+module imports little. In any other program this module does nothing.
 """
 
 from __future__ import annotations

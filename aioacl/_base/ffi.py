@@ -96,8 +96,8 @@ __all__ = [
 
 FAILED: Final = -(1 << 63)
 
-# Without this lock, a child that is forked while another thread opens the library would hang in the dynamic linker. The
-# lock is recursive because a signal handler that runs during the fork may load the library.
+# If a process forked while another thread opened the library, the child would hang in the dynamic linker. So a fork
+# waits for this lock. The lock is recursive because a signal handler that runs during the fork may load the library.
 os.register_at_fork(
     before=lib.aio_library_lock,
     after_in_parent=lib.aio_library_unlock,

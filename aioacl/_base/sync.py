@@ -3,9 +3,9 @@
 All code of the lifecycle that waits, takes a lock or starts a thread uses `backend`. A test may install another
 backend, which decides which thread runs next.
 
-A signal handler or finalizer may interrupt a function that holds one of these locks, on the same thread. The locks are
-re-entrant, so the handler may read the data that they guard. The handler must not block, because the thread that would
-end its wait may need the lock. So `run_blocking` calls `must_not_own` first.
+On the same thread, a signal handler or finalizer may interrupt a function that holds one of these locks. The locks are
+re-entrant, so the handler may read the data that they guard. The handler must not block, because another thread may
+need the lock before it can end the handler's wait. So `run_blocking` calls `must_not_own` first.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Uninterrupted(threading.Condition):
 
 
 def _begin(thread: threading.Thread, body: Callable[[], object]) -> None:
-    """Starts `thread`, or calls `body` if the start fails. Runs on a new thread, where no signal handler runs."""
+    """Starts `thread`. If this fails, calls `body`. Called on a new thread, where no signal handler runs."""
     try:
         thread.start()
     except RuntimeError:
@@ -142,7 +142,7 @@ def lock() -> Lock:
 def condition(*, lasting: bool = True) -> Condition:
     """Returns a new condition of the current backend.
 
-    If `lasting` is False, the user of the condition has to pass it to `must_not_own`.
+    If `lasting` is False, the user of the condition has to pass the condition to `must_not_own`.
     """
     made = backend.condition()
     return _watched(made) if lasting else made

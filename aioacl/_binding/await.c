@@ -8,11 +8,11 @@
  * the base of AsyncioPort and TrioPort (awaits.c). It takes the loop's completions from the engine and wakes
  * the tasks.
  *
- * The key is the address of the Await, with the highest bit set. No address of a process has this bit, and no
- * key of a wait that Python code began has it. Completions of the latter waits are passed to Python in the dict
+ * The key is the address of the Await, with the highest bit set. No address of a process has this bit. Waits
+ * that Python code begins have keys without this bit, and their completions are passed to Python in the dict
  * `_came`. The engine publishes a completion only to the port of the wait, and only the loop's thread takes the
- * completion. The port refers to each Await whose wait has begun until its completion is taken, even if the
- * task was cancelled. So the Await of a key that is taken still exists.
+ * completion. After the wait of an Await has begun, the port refers to the Await until the completion is taken,
+ * even if the task was cancelled. So when a completion is taken, the Await of its key still exists.
  *
  * The GIL is held, except during the calls of the engine that may reach ACL. Signal handlers run only in calls
  * of Python code: functions of asyncio and trio, and the code that creates errors.
@@ -56,7 +56,8 @@ static void remember(size_t index, PyObject *loop, PyObject *port) {
     Py_XDECREF(old_port);
 }
 
-/* Whether this thread runs the loop, or a trio run if `loop` is NULL. Returns -1 with an exception. */
+/* Whether this thread runs the loop. If `loop` is NULL, whether this thread runs trio. Returns -1 with an
+ * exception. */
 static int is_running(PyObject *loop) {
     int trio = in_trio();
     if (trio != 0) {
@@ -202,7 +203,7 @@ static PySendResult woken(await_object *self, PyObject **sent) {
     return PYGEN_ERROR;
 }
 
-/* A step of trio's coroutine has had this outcome. An error is a cancellation of the task. */
+/* Handles the outcome of a step of trio's coroutine. An error is a cancellation of the task. */
 static PySendResult after_trio(await_object *self, PySendResult outcome, PyObject **sent) {
     if (outcome == PYGEN_NEXT) {
         return outcome;

@@ -50,7 +50,8 @@ int gives_way(awaits_object *port, PyObject *loop) {
     return port->quick >= QUICK_IN_A_ROW || now - port->quick_since_us > port->quick_us;
 }
 
-/* The first error of a drain. The completions behind it arrive only once, so they are delivered first. */
+/* The first error of a drain. The engine passes each completion only once, so the remaining completions are
+ * delivered before the error is raised. */
 typedef struct {
     PyObject *type, *value, *traceback;
 } first_error;
@@ -63,7 +64,7 @@ static void keep_error(first_error *first) {
     }
 }
 
-/* A task of asyncio that was cancelled meanwhile has cancelled its future too. */
+/* If a task of asyncio was cancelled during its wait, it has cancelled its future too. */
 static int asyncio_wake(PyObject *future) {
     PyObject *done = PyObject_CallMethodObjArgs(future, names.set_result, Py_None, NULL);
     if (done == NULL && PyErr_ExceptionMatches(invalid_state)) {
@@ -126,7 +127,7 @@ static PyObject *awaits_drain(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     take_some((awaits_object *)object, came, &first);
     if (PyDict_Size(came) > 0) {
         PyObject *done = PyObject_CallMethodObjArgs(object, names._deliver_came, NULL);
-        if (done == NULL) { /* Ctrl-C or an error in a delivery has interrupted it: the reader runs once more */
+        if (done == NULL) { /* Ctrl-C or an error has interrupted the delivery: the reader runs once more */
             keep_error(&first);
             aio_port_post(((awaits_object *)object)->port, KICK, 0);
         }

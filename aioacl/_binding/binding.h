@@ -41,7 +41,7 @@ typedef struct {
     PyObject_HEAD aio_stream *stream; /* NULL before `_attach` */
     in_flight_object *first, *last;   /* a list in the order of the positions; each entry is a reference */
     Py_ssize_t in_flight;             /* the length of the list */
-    Py_ssize_t most;                  /* above so many entries, an enqueue asks which are done */
+    Py_ssize_t most;                  /* if the list is longer, an enqueue drops entries of work that is done */
     Py_ssize_t awaits;                /* Awaits of the stream that are in progress */
     char gone;                        /* the stream was closed or renewed, and the native stream is destroyed */
 } core_object;

@@ -109,8 +109,8 @@ static PyObject *new_ticket(core_object *core, uint64_t position, PyObject *call
     return object;
 }
 
-/* Raises the error for a refusal. But returns None if the caller may hold a lease, or if the failed work is
- * that of an event. Python then repeats the call or raises the error. */
+/* Raises the error for a refusal. But returns None if the caller may hold a lease, or if a task before the
+ * event has failed. Python then repeats the call or raises the error. */
 static PyObject *raise_refusal(const handle_object *stream, core_object *core, aio_result result,
                                PyObject *call) {
     int32_t code = aio_code(result);
@@ -244,7 +244,7 @@ static PyObject *new_record(core_object *core, aio_event *native, uint64_t posit
     return object;
 }
 
-/* Sets the newest record of the event, unless another thread has closed the event meanwhile. */
+/* Sets the newest record of the event, unless another thread has closed the event. */
 static void set_version(handle_object *event, PyObject *version) {
     PyObject *old = event->version;
     if (event->closed) {

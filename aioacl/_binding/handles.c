@@ -257,14 +257,16 @@ static PyType_Spec in_flight_spec = {
 
 /* --- Core ------------------------------------------------------------------------------------------------ */
 
-/* The C object holds its own reference to the engine's stream. The garbage collector may clear the Python
- * object that also holds one while tickets still refer to this C object. */
+/* The C object holds its own reference to the engine's stream. A Python object also holds a reference, but the
+ * garbage collector may clear the Python object while tickets still refer to this C object. */
 static PyObject *core_attach(PyObject *object, PyObject *address) {
     core_object *self = (core_object *)object;
     void *stream = PyLong_AsVoidPtr(address);
     if (stream == NULL || self->stream != NULL) {
         if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_ValueError, "expected the address of a stream, and only one call of _attach");
+            PyErr_SetString(
+                PyExc_ValueError,
+                "expected one call of _attach with the address of a stream, got NULL or a second call");
         }
         return NULL;
     }
@@ -333,7 +335,7 @@ int release_done(core_object *core) {
         return 0;
     }
     if (core->first == NULL) {
-        /* The last reference was perhaps refused, behind a reference that was released. Otherwise the watcher
+        /* If the last reference was refused, `released` may be too low: see release_up_to. Then the watcher
          * would wake the maintenance thread ten times a second. */
         aio_atomic_max(&core->stream->released, aio_stream_completed(core->stream));
         return 0;
@@ -413,7 +415,7 @@ int drop_reference(core_object *core, in_flight_object *reference) {
         unlist_reference(core, reference);
         Py_DECREF((PyObject *)reference);
         if (core->first != NULL && core->first->position != UNKNOWN_POSITION) {
-            aio_stream_refer(core->stream, core->first->position); /* it may be done, and was behind this one */
+            aio_stream_refer(core->stream, core->first->position); /* its work may be done */
         }
     }
     return drop_uses(reference);

@@ -192,9 +192,10 @@ static uint32_t ended(uint64_t before) {
     return (aio_word_generation(before) - found(before)) & 0xfffff;
 }
 
-/* Whether the streams may be aborted now. If aioacl itself resets the device, it has aborted them before, and
- * the runtime may have destroyed them. If a call has found the foreign reset, the streams still exist: the
- * tear-down comes after the callback, and the gate has admitted no call since the generation was raised. */
+/* Whether the streams may be aborted now. If aioacl itself resets the device, it has already aborted the
+ * streams, and the runtime may have destroyed them. If a call has found the foreign reset, the streams still
+ * exist: the tear-down comes after the callback, and the gate has admitted no call since the generation was
+ * raised. */
 static bool streams_live(uint64_t word) {
     int state = aio_word_state(word);
     bool open = (state == AIO_OPEN || state == AIO_DRAINING) && !(aio_word_flags(word) & AIO_FOREIGN);
@@ -229,7 +230,7 @@ static void abort_bound(int device, uint32_t generation) {
     }
 }
 
-/* Whether no call that uses the engine's events is inside. Jobs, and calls that make or destroy something else,
+/* True if no call that uses the engine's events is inside. Jobs, and calls that make or destroy something else,
  * may be inside, because they do not use these events. A thread that waits in C for an event may also be
  * inside: it is counted in `blocked_waiters` of the event. */
 static bool events_are_unused(int device) {
@@ -284,8 +285,9 @@ uint32_t aio_device_foreign(int device) {
 }
 
 /*
- * The callback raises the count of foreign resets before it shuts the gate. This function reads the gate's word
- * before the count, and swaps the word after it. So the swap never undoes the effect of a later callback.
+ * The callback raises the count of foreign resets before it shuts the gate. This function first reads the
+ * gate's word, then reads the count, and then swaps the word. So the swap never undoes the effect of a later
+ * callback.
  */
 void aio_foreign_settle(int device, uint32_t foreign_resets) {
     struct aio_device *self = &aio_devices[device % AIO_DEVICES];
@@ -298,7 +300,7 @@ void aio_foreign_settle(int device, uint32_t foreign_resets) {
     }
     seen = atomic_load(&self->word);
     if (!(aio_word_flags(seen) & AIO_FOREIGN)) {
-        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* for the resets reported since */
+        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* for the later foreign resets */
     }
 }
 

@@ -42,7 +42,7 @@ static bool settle_pending(aio_stream *stream) {
 }
 
 /* Attributes a pending report. To be called with the lock held, while no enqueuer is about to count an entry.
- * So a failed task that is not counted was enqueued by direct ACL calls, after all counted entries. */
+ * So if the failed task is not counted, it was enqueued by direct ACL calls, after all counted entries. */
 static void settle_manual(aio_stream *stream) {
     uint64_t next = atomic_load(&stream->tail) + 1;
     if (!atomic_load(&stream->pending) || settle_pending(stream)) {
@@ -54,7 +54,7 @@ static void settle_manual(aio_stream *stream) {
 
 /* This thread first sets `pending` and then searches the position. The enqueuer first counts its entry and then
  * reads `pending`. So one of the two threads finds the position. An enqueuer owns the stream before it calls
- * the runtime, so a task on a stream without an owner was enqueued by direct ACL calls. */
+ * the runtime. So if the stream has no owner, the task was enqueued by direct ACL calls. */
 static void set_pending(aio_stream *stream, const aio_report *report) {
     if (!atomic_load(&stream->pending) || reaches(stream->pending_task, report->task)) {
         stream->pending_task = report->task;
@@ -72,8 +72,8 @@ static bool matches(const aio_stream *stream, const aio_report *report) {
     return stream->generation == report->generation && stream->id == (int32_t)report->stream;
 }
 
-/* Whether an abort has dropped the task. The reports of a stream come in order. So after work that was enqueued
- * after the abort is done, no report is about a dropped task. */
+/* Whether an abort has dropped the task. The reports of a stream come in order. So if work that was enqueued
+ * after the abort is done, no later report is about a dropped task. */
 static bool was_dropped(const aio_stream *stream, uint32_t task) {
     bool open = stream->aborted_to && atomic_load(&stream->finished) <= stream->aborted_to;
     return open && stream->aborted_task - task < DROPPED_AT_MOST;
@@ -228,9 +228,9 @@ void aio_stream_fail(aio_stream *stream, uint64_t from, int32_t code, const char
     aio_failures_unlock();
 }
 
-/* Returns the last position whose outcome is certain, of the positions that were finished before the abort. The
- * abort has also dropped the stream's code. So a finished position that only a synchronize could confirm can no
- * longer be confirmed. */
+/* Of the positions that were finished before the abort, returns the last one whose outcome is certain. The
+ * abort has also dropped the stream's code. So if a finished position could be confirmed only by a synchronize,
+ * it can no longer be confirmed. */
 static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     uint64_t confirmed = atomic_load(&stream->confirmed);
     if (!aio_stream_is_exact(stream)) {

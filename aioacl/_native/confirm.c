@@ -20,7 +20,7 @@ static void nap(void) {
 }
 
 /* Whether the code of a synchronize shows the outcome of the work. If an abort began or was in progress during
- * the synchronize, the code proves nothing. The abort itself records the work that it drops. */
+ * the synchronize, the code does not show the outcome. The abort itself records the work that it drops. */
 static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
     if (code == RT_STREAM_SYNC_TIMEOUT || !aio_is_of_task(code)) {
         return false;
@@ -28,8 +28,8 @@ static bool concludes(const aio_stream *stream, int32_t code, unsigned aborts) {
     return aio_stream_current(stream) && atomic_load(&stream->aborts) == aborts;
 }
 
-/* `shared`: a wait for the whole device was in progress too, and may have taken the code. Then 0 proves nothing
- * until the code of that wait is known (aio_device_sync_end). */
+/* `shared`: a wait for the whole device was in progress too, and may have taken the code. Then the code 0 does
+ * not show a success until the code of that wait is known (aio_device_sync_end). */
 static bool conclude(aio_stream *stream, uint64_t to, int32_t code, unsigned aborts, bool shared) {
     if (code) {
         aio_keep_text();

@@ -9,7 +9,7 @@
 int aio_device_start(int device, int strategy, aio_port *kick) {
     struct aio_device *self = &aio_devices[device];
     atomic_store(&self->strategy, strategy);
-    atomic_store(&self->kicks, 0); /* a reason that is left would suppress the next kick for that reason */
+    atomic_store(&self->kicks, 0); /* an old reason would suppress the next wake-up for this reason */
     atomic_store(&self->kick, kick);
     return aio_watcher_start(device);
 }
@@ -38,7 +38,7 @@ int64_t aio_device_waits(int device) {
 }
 
 /* Returns the stream after `previous`. The list is in the order of the streams' numbers, so the next stream can
- * be found even if `previous` was unlisted meanwhile. */
+ * be found even if `previous` is no longer in the list. */
 static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
     if (previous && previous->listed) {
         return previous->next;
@@ -110,8 +110,8 @@ static bool may_have_failed(aio_stream *stream) {
     return (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
 }
 
-/* The failed work may be work of another library. But if the code may be from aioacl's work, it is recorded as
- * a failure of aioacl's work. */
+/* The failed work may be work of another library. But if the code may be from aioacl's work, the code is
+ * recorded as a failure of aioacl's work. */
 void aio_device_fail(int device, int32_t code, const char *text) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     aio_failures_settle();
@@ -147,8 +147,8 @@ uint32_t aio_device_unattributed(int device) {
     return atomic_load(&aio_devices[device].unattributed);
 }
 
-/* If the outcome of the position was known before the reset, the reset has not interrupted the wait: publishes
- * the outcome. Otherwise returns false. */
+/* Publishes the outcome of the position if it was known before the reset, because the reset then has not
+ * interrupted the wait. Otherwise returns false. */
 static bool ended_before(aio_token *token) {
     aio_result known = aio_stream_known(token->stream, token->position);
     if (known == aio_failed(AIO_PENDING)) {

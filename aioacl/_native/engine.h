@@ -248,8 +248,8 @@ typedef struct {
     uint32_t foreign_resets; /* foreign resets that were reported before the change took effect */
 } aio_counted;
 
-/* Sets the device. If a foreign reset is reported during the call, and the device is still set after the call,
- * the reset came before the set and is counted in `foreign_resets`. If the device is not set any more, the
+/* Sets the device. A foreign reset may be reported during the call. If the device is still set after the call,
+ * the reset came before the set, and is counted in `foreign_resets`. If the device is not set any more, the
  * reset has undone this set. */
 void aio_count_set(int device, aio_counted *made);
 /* Resets the device; this does not count as a foreign reset. */
@@ -301,8 +301,8 @@ int aio_stream_abort(aio_stream *stream);
 void aio_stream_manual(aio_stream *stream, uint32_t before);
 /* Returns the id of the last task that this thread has enqueued. */
 uint32_t aio_last_task(void);
-/* From now on the stream's positions are confirmed by synchronizing, because work was enqueued that may fail
- * without a report. */
+/* From now on the stream's positions are confirmed by synchronizing. To be called when work that may fail
+ * without a report was enqueued. */
 int aio_stream_doubt(aio_stream *stream);
 /* Returns how many entries can still be enqueued before the queue counts as full. */
 int64_t aio_stream_room(aio_stream *stream);

@@ -108,10 +108,10 @@ void aio_stream_refer(aio_stream *stream, uint64_t position) {
     }
 }
 
-/* Counts the entry. An abort that does not own the stream may have dropped the entry: an abort that began after
- * this thread took the stream, or that had not ended at that time. This thread first counts the entry and then
- * reads the number of aborts. So either the abort or this thread records that the entry was dropped. `pending`
- * is also read after the entry is counted. So a report that came before the count is attributed now. */
+/* Counts the entry. An abort that does not own the stream may have dropped the entry: either it began after
+ * this thread took the stream, or it had not ended by then. This thread first counts the entry and then reads
+ * the number of aborts. So either the abort or this thread records that the entry was dropped. `pending` is
+ * also read after the entry is counted. So a report that came before the count is attributed now. */
 static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
     number(stream, position, id, submitted);
@@ -188,7 +188,7 @@ static void refuse(aio_stream *stream, aio_frame *frame) {
 }
 
 /* Whether the stream has failed, according to the reports until now. This thread owns the stream, so no
- * enqueuer is about to count an entry. So a failed task that is not counted was enqueued by direct ACL
+ * enqueuer is about to count an entry. So if the failed task is not counted, it was enqueued by direct ACL
  * calls. */
 static bool has_failed(aio_stream *stream) {
     aio_failures_settle();

@@ -1,13 +1,13 @@
 /*
  * Native events. Each device has a pool of events, so that an enqueue that records an event need not make one.
  *
- * An event returns to the pool when no reference to it is left. Then it can be recorded again. Waits that other
- * streams have queued before still wait for the earlier record.
+ * An event returns to the pool when no reference to it is left. Then it can be recorded again. If other streams
+ * have already queued waits for the event, these waits still refer to the earlier record.
  *
- * A list contains all events that were made, and a reset first destroys them. The runtime does not free events
- * with their device. Destroying an event after the tear-down is undefined, because aclrtDestroyEvent uses the
- * device object that the event was made with. So if a thread still waits for an event in C when the device is
- * reset, the event is abandoned.
+ * A list contains all events that were made. Before a reset, these events are destroyed: the runtime does not
+ * free events with their device. Destroying an event after the tear-down is undefined, because
+ * aclrtDestroyEvent uses the device object that the event was made with. So if a thread still waits for an
+ * event in C when the device is reset, the event is abandoned.
  */
 #include <stdlib.h>
 

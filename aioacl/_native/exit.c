@@ -1,7 +1,7 @@
 /*
  * The end of the process.
  *
- * A thread that is inside C while the runtime's destructors run crashes the process. The exit handler is
+ * If a thread is inside C while the runtime's destructors run, the process crashes. The exit handler is
  * installed right after the library was opened, so it runs before the destructors. The handler shuts every
  * gate, wakes the engine's threads and waits until no thread is inside. If a thread stays inside, the handler
  * ends the process at once, with the same status.

@@ -1,14 +1,14 @@
 /*
  * Failures: which positions of which streams they affect.
  *
- * A stream has two error records. `own` stores the first failure of the stream's own tasks. `inherited` stores
- * the first failure of work on other streams that this stream waits for by aclrtStreamWaitEvent. In both
+ * A stream has two error records. `own` stores the first failure of the stream's own tasks. A stream waits for
+ * work of other streams by aclrtStreamWaitEvent, and `inherited` stores the first failure of such work. In both
  * records, `from` is the first failed position. All later positions count as failed too, because they ran after
  * a failed task. An entry that waits for an event has a link to the stream that recorded the event (the
  * source). Failures of sources are copied along the links until no error record changes. This happens before
  * any caller gets the answer that the work after the links is complete (aio_failures_settle).
  *
- * A position is confirmed when it is known that no work which it covers or depends on has failed. A confirmed
+ * A position is confirmed when it is known that it neither covers nor depends on failed work. A confirmed
  * position never fails later. With the runtime's callback, the answer "complete" confirms a position, with one
  * exception: a wait for an event that exceeds its time limit fails without a callback. So a wait that took
  * longer than the shortest possible limit is confirmed by synchronizing. Without the callback, every position

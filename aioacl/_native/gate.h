@@ -40,8 +40,8 @@ typedef struct {
     void *foreign;
 } aio_frame;
 
-/* Destroys the native events of one generation. The events of a generation that a reset ends must be destroyed
- * before the tear-down. */
+/* Destroys the native events of one generation. If a reset ends a generation, the events of this generation
+ * must be destroyed before the tear-down. */
 int aio_device_destroy_events_of(int device, uint32_t generation);
 
 /* Records that this thread, inside the gate, now calls the function. Returns the previous function, which must

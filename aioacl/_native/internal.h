@@ -4,8 +4,8 @@
  * The gate. Each device has one atomic word: state and flags, generation, and how many calls of each kind are
  * inside C. A call enters by a compare-and-swap that both checks and counts, so the word cannot change between
  * the check and the count. Only the lifecycle manager writes the state. On a foreign reset, the device-state
- * callback sets FOREIGN and raises the generation. If a call finds the reset before the callback runs, this
- * call does so.
+ * callback sets FOREIGN and raises the generation. If a call finds the reset before the callback runs, the call
+ * does this instead of the callback.
  *
  * A stream has two guards. `owner` is held during ACL calls that enqueue on the stream or destroy it, and while
  * an idle stream is synchronized. An enqueuer spins until it owns the stream, because an ACL call takes
@@ -218,7 +218,7 @@ struct aio_stream {
     int64_t due_us;
     int64_t asked_us; /* the time of the last query that left a wait unfinished */
     aio_pace pace;
-    _Atomic int64_t patience_us; /* a new wait need not be queried before this age. Read by all threads. */
+    _Atomic int64_t patience_us; /* no query of a new wait is needed before this age. Read by all threads. */
 };
 
 /* Whether each failed task of the stream causes a report that can be attributed to the stream. */
@@ -271,7 +271,7 @@ void aio_stream_look_after(aio_stream *stream);
 /* Returns 1 if the stream is idle, 0 if it is busy, or the code of the query. */
 int aio_stream_idle(aio_stream *stream);
 /* Synchronizes the stream for at most a second. A success covers the work that was enqueued before the call.
- * False if the result of the call proves nothing. */
+ * False if the result does not show whether the work succeeded. */
 bool aio_stream_sync(aio_stream *stream);
 /* Like aio_stream_sync, for a caller outside the gate. False if the gate refuses, or the native stream is
  * destroyed. */

@@ -1,24 +1,24 @@
 /*
  * When a wait is queried.
  *
- * For each query the watcher wakes and sleeps again, which costs far more than the query. An end is noticed by
- * the first query after it. So the number of queries decides what a wait costs, and their intervals decide how
- * late its end is noticed.
+ * For each query the watcher wakes and sleeps again, which costs far more than the query. The end of a wait is
+ * noticed by the first query after the end. So the number of queries decides what a wait costs, and the
+ * intervals between the queries decide how late the end is noticed.
  *
  * Without a prediction, the interval grows with the age of the wait. So an end is noticed at most 1/16 of the
  * wait's duration late, and the number of queries grows with the logarithm of the duration.
  *
- * If the last waits of a stream took about the same time, the next wait probably takes as long. It is queried
- * once or twice long before that time, then shortly before it (`around_us`), and then without a sleep or at
- * short intervals. An end before `around_us` is noticed late, by at most half of the usual time and at most
- * LONGEST_US.
+ * If the last waits of a stream took about the same time, the next wait probably takes as long. The next wait
+ * is queried once or twice long before that time, then shortly before that time (`around_us`), and then without
+ * a sleep or at short intervals. An end before `around_us` is noticed late, by at most half of the usual time
+ * and at most LONGEST_US.
  *
  * A duration is known only as the range between two queries. If a query shortly before the usual time finds the
- * end, the wait may have been much shorter. Taking that age for the duration would keep all later ends
+ * end, the wait may have been much shorter. If that age were taken for the duration, all later ends would stay
  * unnoticed until that age. So `around_us` then falls, each time by twice as much. After a few such waits, or
- * one that ended much earlier, the next waits are not predicted. If a query after `around_us` finds the end,
- * both queries are close together. Then `around_us` rises by an eighth of the difference, so that about one
- * wait in nine ends before it.
+ * after one wait that ended much earlier, the next waits are not predicted. If a query after `around_us` finds
+ * the end, both queries are close together. Then `around_us` rises by an eighth of the difference, so that
+ * about one wait in nine ends before `around_us`.
  */
 #include "pace.h"
 
@@ -105,8 +105,8 @@ int64_t aio_interval_us(int64_t age_us) {
     return age_us < SPIN_US ? 0 : at_most(UNPREDICTED_US, at_least(SHORTEST_US, age_us / 16));
 }
 
-/* The age of the next query of a wait younger than `around_us`: an eighth of that, a half or the whole. The
- * query of a younger wait counts for the half and for the eighth from two thirds of this age on. */
+/* The age of the next query of a wait younger than `around_us`: an eighth of `around_us`, the half or the
+ * whole. The eighth and the half are left out if the wait already has two thirds of that age. */
 static int64_t next_age(const aio_pace *pace, int64_t age_us) {
     int64_t half = pace->around_us / 2, eighth = pace->around_us / 8;
     if (eighth >= EIGHTH_FROM_US && age_us < eighth * 2 / 3) {

@@ -2,8 +2,8 @@
  * A port delivers completions to one event loop or one plain thread. It has a list to which any thread may
  * push, and an eventfd. The eventfd is written only if the list was empty.
  *
- * The consumer must read the eventfd before it takes the list. In the other order, the wake-up of a completion
- * that is pushed in between is lost. The port exists until its owner has closed it and its last wait has been
+ * The consumer must read the eventfd before it takes the list. In the other order, if a completion is pushed in
+ * between, its wake-up is lost. The port exists until its owner has closed it and its last wait has been
  * published. If the descriptor were closed earlier, a late completion could write to another file with the same
  * descriptor number.
  */

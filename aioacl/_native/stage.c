@@ -66,7 +66,7 @@ static chunk *home_of(int device, const void *slot) {
 }
 
 /* Returns which slots the maintenance thread must make. That thread makes slots before the last slot is taken,
- * because no caller here may wait for it. */
+ * because no caller here may wait for new slots. */
 static int to_make(int device) {
     int kicks = 0;
     if (stages[device].count == CHUNKS) {

@@ -292,7 +292,8 @@ static int ask(aio_stream *stream, uint64_t position) {
     return answered(stream, code);
 }
 
-/* The same with at most two queries, and without a search if the work up to the oldest mark is not done. */
+/* Like ask(), but with at most two queries, and without a search if the work up to the oldest mark is not
+ * done. */
 static int ask_briefly(aio_stream *stream, uint64_t position) {
     if (atomic_load(&stream->last_mark) < position) {
         return answered(stream, ask_stream(stream));

@@ -3,9 +3,9 @@
  *
  * A worker blocks in aclrtSynchronizeEventWithTimeout, in slices of a second, until an event that is recorded
  * after the position is complete. It never blocks in a wait for a stream, because such a wait crashes the
- * process if the device is reset meanwhile. If a worker finds that work is complete, it checks and confirms the
- * work in the same way as the watcher. An idle worker thread ends after a second. The device's lock guards the
- * list of idle workers.
+ * process if the device is reset during the wait. If a worker finds that work is complete, it checks and
+ * confirms the work in the same way as the watcher. An idle worker thread ends after a second. The device's
+ * lock guards the list of idle workers.
  */
 #include <stdlib.h>
 
@@ -82,8 +82,8 @@ static int wait_inside(aio_stream *stream, uint64_t position) {
     return refusal;
 }
 
-/* Returns 0 or a refusal. The gate can refuse before the wait, or after the wait if the device was reset
- * meanwhile. */
+/* Returns 0 or a refusal. The gate can refuse before the wait. It can also refuse after the wait, if the device
+ * was reset during the wait. */
 static int wait_once(aio_stream *stream, uint64_t position) {
     aio_frame frame;
     int function = AIO_FN_aclrtSynchronizeEventWithTimeout;
@@ -172,8 +172,8 @@ static void call(worker *self, aio_token *token) {
     aio_futex_wake(&self->called, 1);
 }
 
-/* Waits for the next wait to serve. False if no wait came for a second, or if the worker must end. If a thread
- * has taken this worker from the list, it is about to set `called`. */
+/* Sleeps until this worker has a wait to serve. False if no wait came for a second, or if the worker must end.
+ * If another thread has taken this worker from the list, that thread is about to set `called`. */
 static bool await_call(worker *self) {
     put_idle(self);
     if (!atomic_load(&self->called)) {

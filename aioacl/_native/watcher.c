@@ -3,16 +3,16 @@
  *
  * A blocking wait of the runtime is a busy loop that cannot be stopped. After a reset, such a wait returns
  * wrong results, and at exit it crashes the process. So the watcher makes no blocking waits, only queries,
- * which never block. pace.c states when.
+ * which never block. pace.c decides when.
  *
  * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
  * lock-free list. All other data in this file is used by the watcher only.
  *
  * After a failure a queue stops until the runtime's own thread handles the failure. Queries do not wake that
  * thread. So while the device makes no progress, the watcher wakes the runtime's thread, at growing intervals.
- * It does not while each wait is within its usual time, because the device then makes no progress anyway.
- * With both strategies, the watcher checks work that no caller awaits ten times a second, to find failures of
- * this work.
+ * It does not wake that thread while each wait is within its usual time, because it is then normal that no work
+ * ends. With both strategies, the watcher also checks work that no caller awaits, to find its failures. It does
+ * so ten times a second.
  *
  * One round over the streams enters the gate once. If the gate refuses, the device is being reset or was reset.
  * Then the waits become the device's deferred waits, which end when the reset ends.
@@ -159,9 +159,10 @@ static bool is_due(const aio_stream *stream, int64_t now_us) {
     return stream->due_us - early <= now_us;
 }
 
-/* A round over many long waits that are unfinished lets other threads run now and then. It takes as long as
- * several tasks of an event loop, which may have to share a processor with it. A round over short waits does
- * not, because waits that end together are cheaper to deliver together. */
+/* A round over many long waits that are unfinished lets other threads run now and then. Such a round takes as
+ * long as several tasks of an event loop, and the loop may have to share a processor with the watcher. A round
+ * over short waits does not let other threads run: if waits end together, it is cheaper to deliver them
+ * together. */
 static bool gives_way(const aio_stream *stream, int64_t now_us, int *long_waits) {
     if (stream->tokens && now_us - stream->tokens->born_us > LONG_US) {
         *long_waits += 1;
@@ -227,8 +228,9 @@ static bool is_unfinished(aio_stream *stream, uint32_t generation) {
 
 /* Checks work that was enqueued by direct ACL calls. No mark shows the end of such work, and without reports
  * only a synchronize finds its failures. `manual_over` is raised only when no failure of the work can be
- * missed. Until then, a wait for the device that takes the failure's code records it on all streams with such
- * work. `manual` is read before the query, because more such work may be enqueued meanwhile. */
+ * missed. Until then, if a wait for the device takes the failure's code, the wait records the code on all
+ * streams with such work. `manual` is read before the query, because more such work may be enqueued during the
+ * query. */
 static void look_at_manual(aio_stream *stream) {
     uint32_t seen = atomic_load(&stream->manual);
     if (!aio_stream_has_manual(stream) || !aio_stream_use(stream)) {
@@ -354,8 +356,8 @@ static int64_t first_due(const watcher *self) {
 }
 
 /*
- * The watcher sets the word `asleep` before it sleeps, and then reads the list again. A thread that submits a
- * wait, and finds that `asleep` is set, clears `asleep` and wakes the watcher, unless the watcher wakes by
+ * The watcher sets the word `asleep` before it sleeps, and then reads the list again. If a thread submits a
+ * wait and finds that `asleep` is set, it clears `asleep` and wakes the watcher, unless the watcher wakes by
  * itself before the wait is due. The value of `asleep` depends on the watcher's epoch. So a watcher that ends
  * late does not clear the value of its successor.
  */
@@ -449,7 +451,7 @@ static void defer_incoming_waits(int device) {
     }
 }
 
-/* A watcher that ends first lowers `watching` and then takes the list once more. So either this watcher or the
+/* Before a watcher ends, it lowers `watching`, and then takes the list once more. So either this watcher or the
  * submitting thread handles a late wait. */
 void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;

@@ -28,7 +28,7 @@ RAW: Final = "raw call"
 
 
 def batches(bench: Bench, stream: Any, enqueue: Callable[[], object]) -> Sample:
-    """Measures the enqueue on a stream that is held, so that no thread of the device runs meanwhile."""
+    """Measures the enqueue on a stream that is held, so no thread of the device runs during the measurement."""
     wall = 0.0
     for _ in range(BATCHES):
         with held([stream]), timed() as timer:

@@ -56,7 +56,7 @@ def measure(runner: asyncio.Runner, job: Callable[[], Awaitable[Any]], concurren
 
 
 def run(session: Session) -> list[Row]:
-    """Measures one job at a time, and 64."""
+    """Measures one job at a time, and 64 jobs at a time."""
     aioacl.use_library("simulator")
     repeats = session.repeats(REPEATS)
     jobs = QUICK_JOBS if session.quick else JOBS

@@ -1,7 +1,8 @@
 """A force reset that wakes 10,000 waiters, beside 10,000 futures of which each wakes a task.
 
-The reset has a cost of its own. So the same reset is measured with one waiter for each stream, and subtracted. Each
-stream has one copy, which all its waiters await: more copies would make the reset itself longer, and its noise larger.
+The reset has a cost of its own. So the same reset is measured with one waiter for each stream, and this time is
+subtracted. Each stream has one copy, which all its waiters await: more copies would make the reset itself longer, and
+its noise larger.
 """
 
 from __future__ import annotations

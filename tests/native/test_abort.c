@@ -1,5 +1,5 @@
-/* Aborts, resets by aioacl and foreign resets: which work they end, and which results of queries are ignored
- * meanwhile. */
+/* Aborts, resets by aioacl and foreign resets: which work they end, and which results of concurrent queries are
+ * ignored. */
 #include "bed.h"
 
 static void an_abort_ends_unfinished_work(void) {
@@ -34,7 +34,7 @@ static void a_refused_abort_ends_nothing(void) {
     bed_close_copied();
 }
 
-/* Work that an abort drops looks complete until the engine has noted the abort. */
+/* If an abort drops work, the work looks complete until the engine has noted the abort. */
 static void a_result_during_an_abort_is_ignored(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -53,8 +53,8 @@ static void *copy_elsewhere(void *stream) {
     return (void *)(uintptr_t)bed_copy(stream);
 }
 
-/* If a thread is inside the runtime to enqueue, an abort may or may not drop its work. In both cases the wait
- * fails as aborted. */
+/* If a thread is inside the runtime to enqueue, an abort may or may not drop the enqueued work. In both cases
+ * the wait fails as aborted. */
 static void an_enqueue_in_c_during_an_abort_is_aborted(void) {
     void *position = NULL;
     bed_open_to_copy(AIO_WATCH);
@@ -98,8 +98,8 @@ static void a_foreign_reset_does_not_touch_dead_streams(void) {
     bed_close_copied();
 }
 
-/* A foreign reset waits for a query for a limited time. A query that is still inside then returns the code for
- * a missing context, although no task has failed. */
+/* A foreign reset waits for a query for a limited time. If the query is still inside after this time, it
+ * returns the code for a missing context, although no task has failed. */
 static aclError query_after_a_reset(aclrtStream handle, aclrtStreamStatus *status) {
     (void)handle;
     (void)status;

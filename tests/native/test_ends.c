@@ -146,8 +146,8 @@ static void use_everything(aio_stream *stream, aio_event *event, aio_port *port)
     aio_port_close(port);
 }
 
-/* At the fork the test holds the lock of the device and the lock of the stream. A child that waited for one of
- * these locks would hang. */
+/* At the fork the test holds the lock of the device and the lock of the stream. If the child waited for one of
+ * these locks, it would hang. */
 static void a_forked_child_is_refused_and_never_hangs(void) {
     aio_event *event = NULL;
     bed_open(0, AIO_WATCH);

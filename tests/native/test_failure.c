@@ -188,7 +188,7 @@ static void a_report_is_attributed_before_its_work_counts_as_complete(void) {
 }
 
 /* A task of another library on the native stream has failed, so all later work counts as failed. */
-static void a_failed_task_by_hand_fails_later_work(void) {
+static void a_failed_task_of_direct_acl_calls_fails_later_work(void) {
     begin_with_two();
     uint64_t good = work(stream);
     succeeds(stream, good);
@@ -333,7 +333,7 @@ static void lost_reports_fail_all_unfinished_work(void) {
 
 /* While this thread visits the streams, it holds the last reference to a stream, and also the lock that is
  * needed to free the stream. */
-static void a_stream_ended_during_a_walk_is_freed_after_it(void) {
+static void a_stream_ended_during_a_walk_is_freed_after_the_walk(void) {
     begin_with_two();
     aio_stream *one = bed_stream(0);
     fails(one, failing_work(one));
@@ -405,10 +405,10 @@ TESTS(TEST(the_first_failure_of_a_stream_reaches_every_later_ticket), TEST(only_
       TEST(a_long_queue_keeps_the_ids_of_unfinished_work), TEST(an_entry_without_a_task_has_no_id),
       TEST(a_report_that_comes_before_the_count_finds_its_entry),
       TEST(a_report_is_attributed_before_its_work_counts_as_complete),
-      TEST(a_failed_task_by_hand_fails_later_work), TEST(a_failure_of_dropped_work_does_not_fail_later_work),
-      TEST(a_report_of_a_foreign_stream_is_counted), TEST(a_failed_stream_refuses_work_before_c),
-      TEST(a_new_stream_with_the_id_of_a_failed_one_works), TEST(a_lost_device_fails_all_its_unfinished_work),
-      TEST(a_lost_device_fails_work_being_enqueued), TEST(lost_reports_fail_all_unfinished_work),
-      TEST(a_stream_ended_during_a_walk_is_freed_after_it),
+      TEST(a_failed_task_of_direct_acl_calls_fails_later_work),
+      TEST(a_failure_of_dropped_work_does_not_fail_later_work), TEST(a_report_of_a_foreign_stream_is_counted),
+      TEST(a_failed_stream_refuses_work_before_c), TEST(a_new_stream_with_the_id_of_a_failed_one_works),
+      TEST(a_lost_device_fails_all_its_unfinished_work), TEST(a_lost_device_fails_work_being_enqueued),
+      TEST(lost_reports_fail_all_unfinished_work), TEST(a_stream_ended_during_a_walk_is_freed_after_the_walk),
       TEST(an_unawaited_failure_is_found_and_reported_once), TEST(a_failure_that_was_raised_is_collected),
       TEST(the_code_of_a_failed_stream_is_taken_once_it_is_idle))

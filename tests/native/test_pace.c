@@ -1,5 +1,5 @@
-/* When waits are queried. A wait of a given duration is played without a clock: each query comes at exactly the
- * age that the pace gives. */
+/* When waits are queried. The tests simulate waits of given durations without a clock: each query comes at
+ * exactly the age that pace.c returns. */
 #include "bed.h"
 #include "pace.h"
 
@@ -67,7 +67,7 @@ static void different_waits_are_not_predicted(void) {
     }
 }
 
-/* For example because the watcher had no processor for a while. */
+/* The time is unknown if, for example, the watcher had no processor for a while. */
 static void waits_that_ended_at_an_unknown_time_predict_nothing(void) {
     pace = (aio_pace){0};
     for (int i = 0; i < 100; i++) {
@@ -93,7 +93,7 @@ static void a_longer_wait_ends_the_prediction(void) {
 }
 
 /* All waits after the first are shorter than the usual time, but longer than half of it. */
-static void waits_noticed_late_are_noticed_in_time_after_a_few(void) {
+static void shorter_waits_are_noticed_in_time_after_a_few_waits(void) {
     for (int64_t percent = 51; percent < 100; percent++) {
         for (int64_t usual = 100; usual <= 16000; usual *= 2) {
             int64_t duration = usual * percent / 100;
@@ -124,8 +124,8 @@ static void no_end_is_noticed_later_than_20_ms(void) {
     }
 }
 
-/* A query that comes at two thirds of the half counts for the half. */
-static void a_query_before_the_half_counts_for_it(void) {
+/* After a query at two thirds of half of the usual time, no query at half of this time is needed. */
+static void a_query_shortly_before_the_half_replaces_the_query_at_the_half(void) {
     play_alike(1000);
     int64_t half = aio_pace_first_us(&pace), age = half * 2 / 3;
     CHECK(half > 400);
@@ -151,6 +151,6 @@ static void any_durations_keep_the_limits(void) {
 TESTS(TEST(a_wait_without_a_prediction_is_noticed_soon), TEST(waits_of_the_same_time_take_few_queries),
       TEST(short_waits_are_not_predicted), TEST(different_waits_are_not_predicted),
       TEST(waits_that_ended_at_an_unknown_time_predict_nothing), TEST(a_much_shorter_wait_ends_the_prediction),
-      TEST(a_longer_wait_ends_the_prediction), TEST(waits_noticed_late_are_noticed_in_time_after_a_few),
+      TEST(a_longer_wait_ends_the_prediction), TEST(shorter_waits_are_noticed_in_time_after_a_few_waits),
       TEST(waits_that_grow_stay_predicted), TEST(no_end_is_noticed_later_than_20_ms),
-      TEST(a_query_before_the_half_counts_for_it), TEST(any_durations_keep_the_limits))
+      TEST(a_query_shortly_before_the_half_replaces_the_query_at_the_half), TEST(any_durations_keep_the_limits))

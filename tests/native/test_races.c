@@ -269,8 +269,8 @@ static void a_synchronize_by_another_library_hides_no_failure(void) {
     bed_close_copied();
 }
 
-/* Visits all streams repeatedly, with a reference to the current stream. Meanwhile another thread drops the
- * last other reference. */
+/* Visits all streams repeatedly, with a reference to the current stream. Another thread drops the last other
+ * reference during a visit. */
 static void *walk_over_streams(void *unused) {
     (void)unused;
     while (!atomic_load(&over)) {

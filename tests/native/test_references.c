@@ -1,6 +1,6 @@
 /*
  * Objects that an ACL call uses must outlive the call, even if other threads close objects and reset devices
- * meanwhile. These tests cover native events and streams. Python holds the references to buffers, which
+ * during the call. These tests cover native events and streams. Python holds the references to buffers, which
  * tests/unit/handles/test_in_flight.py tests.
  *
  * AIOACL_ROUNDS is the number of rounds of each race.

@@ -36,7 +36,7 @@ static void bytes_are_delivered_before_the_wait_ends(void) {
     end();
 }
 
-static void an_aborted_download_leaves_its_target_alone(void) {
+static void an_aborted_download_does_not_change_its_target(void) {
     char target[BYTES];
     begin();
     memset(target, 5, BYTES);
@@ -49,7 +49,7 @@ static void an_aborted_download_leaves_its_target_alone(void) {
     end();
 }
 
-static void a_failed_download_leaves_its_target_alone(void) {
+static void a_failed_download_does_not_change_its_target(void) {
     char target[BYTES];
     begin();
     memset(target, 5, BYTES);
@@ -199,6 +199,6 @@ static void slots_stay_in_use_until_the_reset_has_ended(void) {
 
 TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_during_a_copy),
       TEST(a_refused_copy_frees_its_slot), TEST(bytes_are_delivered_before_the_wait_ends),
-      TEST(an_aborted_download_leaves_its_target_alone), TEST(a_failed_download_leaves_its_target_alone),
+      TEST(an_aborted_download_does_not_change_its_target), TEST(a_failed_download_does_not_change_its_target),
       TEST(staging_memory_runs_out_and_is_freed), TEST(slots_stay_in_use_until_the_reset_has_ended),
       TEST(finished_work_that_no_caller_awaits_is_reported), TEST(bytes_that_no_caller_awaits_are_delivered))

@@ -62,7 +62,7 @@ static void finish_and_deliver(uint64_t position) {
     aio_stream_deliver(stream);
 }
 
-static void a_wait_over_before_a_reset_keeps_its_result(void) {
+static void a_wait_that_ended_before_a_reset_keeps_its_result(void) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     uint64_t first = copy(), second = copy();
@@ -138,7 +138,7 @@ static void *poll_until_over(void *one) {
 }
 
 /* A failed stream stays failed, so each round uses a new stream. */
-static void fail_one_with_a_querier(void) {
+static void fail_one_while_a_thread_queries(void) {
     aio_stream *one = bed_stream(0);
     sim.hold(one->handle);
     sim.fail_next(one->handle, 507015);
@@ -154,20 +154,20 @@ static void fail_one_with_a_querier(void) {
     bed_end_stream(one);
 }
 
-static void errors_survive_many_queriers(int strategy) {
+static void no_error_is_lost_while_a_thread_queries(int strategy) {
     begin(strategy);
     for (int round = 0; round < 300; round++) {
-        fail_one_with_a_querier();
+        fail_one_while_a_thread_queries();
     }
     end();
 }
 
 static void no_error_is_lost_by_the_watcher(void) {
-    errors_survive_many_queriers(AIO_WATCH);
+    no_error_is_lost_while_a_thread_queries(AIO_WATCH);
 }
 
 static void no_error_is_lost_by_the_workers(void) {
-    errors_survive_many_queriers(AIO_THREAD);
+    no_error_is_lost_while_a_thread_queries(AIO_THREAD);
 }
 
 /* No query can show the state of the work any more, so the waits end. The objects that the work uses are
@@ -186,7 +186,7 @@ static void a_query_that_fails_ends_the_waits(void) {
     end();
 }
 
-static void the_watchers_call_is_listed_inside(void) {
+static void the_watchers_call_is_listed_as_inside(void) {
     int32_t functions[4], threads[4];
     int64_t times[4];
     begin(AIO_WATCH);
@@ -257,7 +257,7 @@ static void devices_open_and_close_again(void) {
     }
 }
 
-static void a_wait_for_another_devices_event_leaves_its_gate(void) {
+static void a_wait_for_another_devices_event_leaves_the_gate_of_that_device(void) {
     aio_event *event = NULL;
     begin(AIO_WATCH);
     bed_open(1, AIO_WATCH);
@@ -304,11 +304,11 @@ static void a_stream_waits_for_an_event_of_another_stream(void) {
 }
 
 TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_of_the_workers),
-      TEST(waits_end_with_the_reset), TEST(the_watchers_call_is_listed_inside), TEST(stale_waits_end),
+      TEST(waits_end_with_the_reset), TEST(the_watchers_call_is_listed_as_inside), TEST(stale_waits_end),
       TEST(a_wait_without_a_watcher_ends_at_once), TEST(a_query_that_fails_ends_the_waits),
-      TEST(a_wait_for_another_devices_event_leaves_its_gate), TEST(a_wait_over_before_a_reset_keeps_its_result),
-      TEST(an_abort_ends_the_waits_of_the_watcher), TEST(an_abort_ends_the_waits_of_the_workers),
-      TEST(no_error_is_lost_by_the_watcher), TEST(no_error_is_lost_by_the_workers),
-      TEST(a_thousand_waits_use_one_thread), TEST(a_wait_after_the_close_ends_at_once),
-      TEST(devices_open_and_close_again), TEST(a_stream_waits_for_an_event_of_another_stream),
-      TEST(a_short_wait_after_long_waits_ends))
+      TEST(a_wait_for_another_devices_event_leaves_the_gate_of_that_device),
+      TEST(a_wait_that_ended_before_a_reset_keeps_its_result), TEST(an_abort_ends_the_waits_of_the_watcher),
+      TEST(an_abort_ends_the_waits_of_the_workers), TEST(no_error_is_lost_by_the_watcher),
+      TEST(no_error_is_lost_by_the_workers), TEST(a_thousand_waits_use_one_thread),
+      TEST(a_wait_after_the_close_ends_at_once), TEST(devices_open_and_close_again),
+      TEST(a_stream_waits_for_an_event_of_another_stream), TEST(a_short_wait_after_long_waits_ends))

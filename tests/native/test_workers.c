@@ -66,8 +66,8 @@ static void an_idle_worker_serves_the_next_wait(void) {
     end();
 }
 
-/* Queries report work that an abort drops as complete, until the engine has recorded the abort. A worker that
- * wakes up before then waits again. */
+/* If an abort drops work, queries report the work as complete until the engine has recorded the abort. If a
+ * worker wakes up earlier, it waits again. */
 static void a_worker_ignores_a_result_during_an_abort(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -83,7 +83,7 @@ static void a_worker_ignores_a_result_during_an_abort(void) {
     end();
 }
 
-/* The code with which an abort ends a worker's wait does not apply to work that was enqueued later. */
+/* If an abort ends a worker's wait with a code, this code does not apply to work that was enqueued later. */
 static void an_abort_code_does_not_fail_later_work(void) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 
-def test_library_path_of_the_newest_is_the_loaded_file_with_the_real_name() -> None:
+def test_library_path_without_a_release_is_the_loaded_library() -> None:
     path = simulator.library_path()
     assert path.is_file()
     assert path.name == "libascendcl.so"

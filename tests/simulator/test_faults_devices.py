@@ -75,7 +75,7 @@ def test_waiting_call_when_the_fault_state_begins_returns_the_code() -> None:
         rc("aclrtDestroyEvent", event)
 
 
-def test_calls_in_a_fault_state_create_and_enqueue_nothing_but_destroy() -> None:
+def test_calls_in_a_fault_state_destroy_objects_and_create_and_enqueue_nothing() -> None:
     with device():
         memory, stream, event, host = new_memory(), new_stream(), new_event(), new_pinned()
         before = simulator.stats()

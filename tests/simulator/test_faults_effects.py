@@ -94,7 +94,7 @@ def test_failed_call_sets_the_last_error() -> None:
         assert rc("aclrtGetLastError", 0) == FAULT
 
 
-def test_several_rules_with_a_code_return_that_of_the_first() -> None:
+def test_several_rules_with_a_code_return_the_code_of_the_first_rule() -> None:
     with simulator.fault(COUNT, rc=507000) as first, simulator.fault(COUNT, rc=507001) as second:
         assert query() == 507000
         assert (first.hits, second.hits) == (1, 1)

@@ -70,7 +70,7 @@ uint64_t draw_number(void) {
     return byte < 128 ? byte : odd[byte % (sizeof odd / sizeof *odd)];
 }
 
-/* Never draws an unlimited time-out, because some waits can be ended by no other call. */
+/* Never draws an unlimited time-out, because no other call can end some of the waits. */
 int32_t draw_timeout(void) {
     static const int32_t timeouts[] = {0, 1, 2, -2};
     return timeouts[draw_byte() % (sizeof timeouts / sizeof *timeouts)];

@@ -94,7 +94,7 @@ static void test_pinned_memory_is_private_after_the_registration(void) {
 }
 
 /* Memory that the client itself shares stays shared. Memory that the client has unmapped is not changed. */
-static void test_shared_and_unmapped_memory_is_left_alone(void) {
+static void test_shared_and_unmapped_memory_is_not_changed(void) {
     char *pages = client_pages(2 * PAGE, MAP_SHARED);
     memset(pages, 4, 2 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(pages, 2 * PAGE, MAPPED), 0);
@@ -160,7 +160,7 @@ int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
     test_private_memory_is_not_shared_with_children();
     test_pinned_memory_is_private_after_the_registration();
-    test_shared_and_unmapped_memory_is_left_alone();
+    test_shared_and_unmapped_memory_is_not_changed();
     test_writes_of_another_thread_are_kept();
     CHECK(stats().registrations == 0 && stats().violations == 0);
     CHECK_RC(aclrtResetDevice(0), 0);

@@ -249,8 +249,8 @@ static aclrtStream failing(void *block, aclrtEvent mark) {
     return stream;
 }
 
-/* The failed stream does not continue until a call waits for its unfinished work. A wait for the stream or the
- * device returns the failure's code, once. A wait for an event does not return it. */
+/* The failed stream does not continue until a call waits for the stream's unfinished work. A wait for the
+ * stream or the device returns the failure's code, once. A wait for an event does not return it. */
 static void test_a_failed_task(way_t way) {
     void *block = NULL;
     aclrtStream idle = NULL;

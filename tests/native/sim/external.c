@@ -147,8 +147,8 @@ static void test_two_graphs_in_order(void) {
     setup_end(&setup);
 }
 
-/* When a graph executes an inner graph, the records to which the inner graph's events refer are decided when
- * the inner graph starts. */
+/* If a graph executes an inner graph, the start of the inner graph decides to which records the inner graph's
+ * events refer. */
 static void test_a_graph_inside_a_graph(void) {
     setup_t setup = setup_new();
     CHECK_RC(aclmdlRICaptureBegin(setup.stream, RELAXED), 0);

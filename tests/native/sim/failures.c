@@ -223,7 +223,7 @@ static void test_registrations(void) {
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     fail_one(507015);
-    CHECK(atomic_load(&reported) == before + 6); /* both registrations survive the reset */
+    CHECK(atomic_load(&reported) == before + 6); /* both callbacks are still registered after the reset */
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
 }
 

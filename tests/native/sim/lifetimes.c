@@ -98,8 +98,8 @@ static aclError body_reset(void *none) {
     return aclrtResetDeviceForce(0);
 }
 
-/* If the executor reaches the tasks after the graph before the abort, it runs them. */
-static void test_abort_with_work_behind(aclError (*body)(void *)) {
+/* If the executor reaches the tasks behind the graph before the abort begins, these tasks run. */
+static void test_abort_with_work_behind_the_graph(aclError (*body)(void *)) {
     aclrtFuncHandle function = blocking();
     for (int round = 0; round < 50; round++) {
         aclrtStream captured = stream_new();
@@ -142,7 +142,7 @@ static void test_abort_against_reset(void) {
 }
 
 /* A loop with an empty body never ends by itself, and does not block other streams. */
-static void test_an_endless_loop_over_nothing(void) {
+static void test_an_endless_loop_with_an_empty_body(void) {
     aclrtStream inner = stream_new();
     aclrtStream stream = stream_new();
     aclmdlRI nothing = NULL;
@@ -195,9 +195,9 @@ int main(void) {
     CHECK(aclsim_register_kernel("blocking", kernel_blocking, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_a_described_copy_runs_again();
-    test_an_endless_loop_over_nothing();
-    test_abort_with_work_behind(body_abort_stream);
-    test_abort_with_work_behind(body_abort_device);
+    test_an_endless_loop_with_an_empty_body();
+    test_abort_with_work_behind_the_graph(body_abort_stream);
+    test_abort_with_work_behind_the_graph(body_abort_device);
     CHECK(stats().violations == 0);
     test_abort_against_reset(); /* this test causes violations */
     aclsim_stats_t left = stats();

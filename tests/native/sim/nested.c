@@ -60,7 +60,7 @@ static void check_works(void) {
 
 /* While a reset tears down the primary context, its callbacks can neither set the device nor create a context.
  */
-static void test_within_a_reset(action_t action, int at_device, int at_stream) {
+static void test_callbacks_of_a_reset_are_refused(action_t action, int at_device, int at_stream) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtCreateStream(&stream), 0);
@@ -144,8 +144,8 @@ int main(void) {
     CHECK_RC(aclrtRegDeviceStateCallback("device", on_device, NULL), 0);
     CHECK_RC(aclrtRegStreamStateCallback("stream", on_stream, NULL), 0);
     for (action_t action = SET; action <= CREATE_CONTEXT; action++) {
-        test_within_a_reset(action, ACL_RT_DEVICE_STATE_RESET_PRE, -1);
-        test_within_a_reset(action, -1, ACL_RT_STREAM_STATE_DESTROY_PRE);
+        test_callbacks_of_a_reset_are_refused(action, ACL_RT_DEVICE_STATE_RESET_PRE, -1);
+        test_callbacks_of_a_reset_are_refused(action, -1, ACL_RT_STREAM_STATE_DESTROY_PRE);
     }
     test_set_counts(ACL_RT_DEVICE_STATE_RESET_POST, -1, true, 1);
     test_set_counts(ACL_RT_DEVICE_STATE_SET_PRE, -1, false, 2);

@@ -92,7 +92,7 @@ static void test_options(void) {
     CHECK_RC(aclGetCompileopt((aclCompileOpt)17, value, sizeof value), 200001);
 }
 
-/* The default of the option is off, and its reported size does not depend on the value. */
+/* By default the option is off. The reported size of the option does not depend on its value. */
 static void test_compiling_at_run_time(void) {
     CHECK(aclGetCompileoptSize(ACL_OP_JIT_COMPILE) == 256);
     check_option(ACL_OP_JIT_COMPILE, "disable");

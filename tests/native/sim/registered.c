@@ -191,7 +191,7 @@ static void test_client_memory(void) {
 }
 
 /* Memory of the heap and of the program itself: neighbouring bytes in the last page are not changed. */
-static void test_memory_beside_others(void) {
+static void test_neighbouring_bytes_are_not_changed(void) {
     static _Alignas(PAGE) char own[PAGE + 100];
     void *heap = NULL;
     CHECK(posix_memalign(&heap, PAGE, PAGE + 100) == 0);
@@ -244,8 +244,8 @@ static void test_parts_of_a_block(void) {
     CHECK_RC(aclrtFreeHost(host), 0);
 }
 
-/* Freeing the memory, or resetting the device, ends its registrations. */
-static void test_ends_with_the_memory(void) {
+/* A registration of memory ends when the memory is freed or the device is reset. */
+static void test_registrations_end_with_the_memory(void) {
     char *host = host_new(2 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(host, PAGE, MAPPED), 0);
     CHECK_RC(aclrtHostRegisterV2(host + PAGE, PAGE, MAPPED), 0);
@@ -270,10 +270,10 @@ int main(void) {
     test_zero_copy();
     test_copies_with_both_addresses();
     test_client_memory();
-    test_memory_beside_others();
+    test_neighbouring_bytes_are_not_changed();
     test_read_only();
     test_parts_of_a_block();
-    test_ends_with_the_memory();
+    test_registrations_end_with_the_memory();
     aclsim_stats_t left = stats();
     CHECK(left.host_blocks == 0 && left.registrations == 0 && left.device_blocks == 0);
     CHECK(aclsim_check_memory() == 0);

@@ -29,7 +29,7 @@
     do {                                                                                                       \
         int rc_ = (call);                                                                                      \
         if (rc_ != (want)) {                                                                                   \
-            fprintf(stderr, "%s:%d: %s gave %d, want %d\n", __FILE__, __LINE__, #call, rc_, (want));           \
+            fprintf(stderr, "%s:%d: %s: expected %d, got %d\n", __FILE__, __LINE__, #call, (want), rc_);       \
             exit(1);                                                                                           \
         }                                                                                                      \
     } while (0)

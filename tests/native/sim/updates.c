@@ -48,7 +48,7 @@ static void launch_group(aclrtStream stream, uint64_t *words, aclrtEvent event, 
 }
 
 /* Every kind of captured task can be replaced: copies, fills, values, events and host functions. */
-static void test_groups_of_everything(void) {
+static void test_groups_of_every_kind_of_task(void) {
     aclrtStream stream = stream_new();
     aclrtStream updater = stream_new();
     uint64_t *old = words_new(5);
@@ -85,7 +85,7 @@ static void test_groups_of_everything(void) {
 
 /* The group is updated while the graph's execution waits for the event, so the execution has not reached the
  * group yet. The execution then runs the new tasks. */
-static void test_an_update_of_what_runs(void) {
+static void test_an_update_while_the_graph_runs(void) {
     aclrtStream stream = stream_new();
     aclrtStream updater = stream_new();
     uint64_t *words = words_new(4);
@@ -193,8 +193,8 @@ int main(void) {
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     test_an_event_from_outside();
-    test_groups_of_everything();
-    test_an_update_of_what_runs();
+    test_groups_of_every_kind_of_task();
+    test_an_update_while_the_graph_runs();
     test_an_update_by_a_task();
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.device_blocks == 0 && left.models == 0);
