@@ -1,7 +1,7 @@
 """A hook of mkdocs: pages of the site that are files outside docs/, and links to such files.
 
-README.md becomes the first page. The other Markdown files of the root keep their names. A source file or folder that a
-page links to becomes a page of its own with the text of the file, or with a list of the folder's files.
+README.md becomes the first page. The other Markdown files of the root keep their names. If a page links to a source
+file or folder, the site gets a page with the text of the file, or with a list of the folder's files.
 """
 
 from __future__ import annotations

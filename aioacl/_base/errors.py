@@ -1,9 +1,9 @@
 """The exceptions of aioacl: what went wrong, where, and what to do.
 
 There are two kinds of errors, with one base class. `error_for` makes an error from a code that ACL returned. The table
-of codes has the family of the code, and the family decides the class of the error. An error that aioacl itself raises
-may have a code as additional information; the class of the error decides its action and hint. Every error can be
-pickled and copied without loss, because services send errors across processes.
+of codes has the family of the code, and the family decides the class of the error. If aioacl itself raises an error,
+the error may have a code as additional information. The class of such an error decides its action and hint. Every error
+can be pickled and copied without loss, because services send errors across processes.
 """
 
 from collections.abc import Mapping

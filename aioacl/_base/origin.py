@@ -1,7 +1,8 @@
 """The line of the user's code that made each device, stream, buffer and lease.
 
-If an object is not closed, its ResourceWarning names the line that made the object (a Site). The line that drops the
-object does not help: it is often in the standard library, or in other code that the garbage collector interrupts.
+If an object is not closed, its ResourceWarning names the line that made the object (a Site). It does not help to name
+the line that drops the object: this line is often in the standard library, or in other code that the garbage collector
+interrupts.
 
 A Site is one frame. An Origin records more of the stack, and how the object was closed or dropped. Origins are
 recorded only while `aioacl.testing` has installed a keeper; otherwise `keeper` is None.

@@ -4,9 +4,9 @@
  * `Awaitable` is the base of Ticket, Event and Stream. On a thread that runs an asyncio loop or a trio run, its
  * `__await__` returns a new `Await`. On any other thread, it calls `_await_in_python`. The first step of an
  * Await asks the engine for the outcome of the position. If the outcome is not known, this step begins a wait
- * under a key, and suspends the task: on a future of asyncio, or in a coroutine of trio (trio.c). `Awaits` is
- * the base of AsyncioPort and TrioPort (awaits.c). It takes the loop's completions from the engine and wakes
- * the tasks.
+ * under a key, and suspends the task. The task then waits for a future of asyncio, or in a coroutine of trio
+ * (trio.c). `Awaits` is the base of AsyncioPort and TrioPort (awaits.c). It takes the loop's completions from
+ * the engine and wakes the tasks.
  *
  * The key is the address of the Await, with the highest bit set. No address of a process has this bit. Waits
  * that Python code begins have keys without this bit, and their completions are passed to Python in the dict

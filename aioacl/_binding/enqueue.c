@@ -71,7 +71,7 @@ static void forget(core_object *core, in_flight_object *reference) {
 }
 
 /* Creates the InFlight object of work that is about to be enqueued. Returns NULL with an exception. Also
- * returns NULL, without an exception, if a finalizer that ran during an allocation has closed a buffer. */
+ * returns NULL, without an exception, if a finalizer has run during an allocation and closed a buffer. */
 static in_flight_object *refer(core_object *core, handle_object *first, handle_object *second, PyObject *held) {
     PyObject *buffers = second  ? PyTuple_Pack(2, first, second)
                         : first ? PyTuple_Pack(1, first)

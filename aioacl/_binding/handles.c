@@ -1,10 +1,10 @@
 /*
  * Handle, StreamCore's base, tickets, and the in-flight references of work.
  *
- * An InFlight object refers to the buffers that a piece of work uses. From before the enqueue until the work is
- * known to be done, the InFlight object is in the list of its stream, and is a key in the dict of each of
- * these buffers. Each change of the list or of a dict is one step that holds the GIL, so no lock is needed;
- * see aioacl/_handles/stream_core.py.
+ * An InFlight object refers to the buffers that a piece of work uses. The InFlight object is in the list of its
+ * stream, and is a key in the dict of each of these buffers. It is put there before the enqueue, and is removed
+ * when the work is known to be done. Each change of the list or of a dict is one step that holds the GIL, so no
+ * lock is needed; see aioacl/_handles/stream_core.py.
  */
 #include "binding.h"
 

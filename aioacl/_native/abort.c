@@ -274,8 +274,8 @@ static void shut_found(int device, uint32_t generation, uint64_t flags) {
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 
-/* Called when a call of the generation has found that its context does not exist any more, because other code
- * has reset the device or is resetting it. */
+/* Called when a call of the generation has found that its context is gone: other code has reset the device, or
+ * is resetting it. */
 void aio_foreign_found(int device, uint32_t generation) {
     shut_found(device % AIO_DEVICES, generation, (uint64_t)AIO_FOUND << 56);
 }

@@ -2,11 +2,10 @@
  * Confirms positions by synchronizing, on a thread that may wait.
  *
  * The runtime returns the code of a failure without a report only once: to the first synchronize that covers
- * the failed work. So at most one thread at a time synchronizes a stream. The call has a time limit, because
- * without a limit it may spin for ever on a stream to which other threads enqueue, and delay a reset. One call
- * (a slice) lasts up to a second, because a call that times out is expensive: the runtime makes a hidden
- * stream, and logs. A reset waits until the call has returned. An abort of the stream makes the call return at
- * once.
+ * the failed work. So at most one thread at a time synchronizes a stream. The call has a time limit. Without a
+ * limit it may spin for ever on a stream to which other threads enqueue, and so delay a reset. One call (a
+ * slice) lasts up to a second, because a timeout is expensive: the runtime makes a hidden stream, and logs. A
+ * reset waits until the call has returned. An abort of the stream makes the call return at once.
  */
 #include <time.h>
 

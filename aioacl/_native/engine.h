@@ -145,9 +145,9 @@ const char *aio_error_text(void);
 /* Returns the function of this thread's last failure inside the gate, if it returned `code`; else -1. */
 int aio_failed_function(int code);
 uint64_t aio_gate_word(int device);
-/* Sets the state and the generation in one step. Calls that are inside stay counted. Changes that a foreign
- * reset makes to the word at the same time are kept: the generation is never lowered, and FOREIGN keeps the
- * gate shut until aio_gate_met is called. */
+/* Sets the state and the generation in one step. Calls that are inside stay counted. If a foreign reset changes
+ * the word at the same time, its changes are kept: the generation is never lowered, and FOREIGN keeps the gate
+ * shut until aio_gate_met is called. */
 void aio_gate_set(int device, int state, uint32_t generation);
 /* Whether a foreign reset has shut the gate and is not handled yet. */
 int aio_gate_foreign(int device);

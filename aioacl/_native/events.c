@@ -1,5 +1,5 @@
 /*
- * Native events. Each device has a pool of events, so that an enqueue that records an event need not make one.
+ * Native events. Each device has a pool of events. So if an enqueue records an event, it need not make one.
  *
  * An event returns to the pool when no reference to it is left. Then it can be recorded again. If other streams
  * have already queued waits for the event, these waits still refer to the earlier record.

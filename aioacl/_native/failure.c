@@ -9,10 +9,10 @@
  * any caller gets the answer that the work after the links is complete (aio_failures_settle).
  *
  * A position is confirmed when it is known that it neither covers nor depends on failed work. A confirmed
- * position never fails later. With the runtime's callback, the answer "complete" confirms a position, with one
- * exception: a wait for an event that exceeds its time limit fails without a callback. So a wait that took
- * longer than the shortest possible limit is confirmed by synchronizing. Without the callback, every position
- * is confirmed by synchronizing.
+ * position never fails later. With the runtime's callback, the answer "complete" confirms a position. There is
+ * one exception: if a wait for an event exceeds its time limit, it fails without a callback. So a wait that
+ * took longer than the shortest possible limit is confirmed by synchronizing. Without the callback, every
+ * position is confirmed by synchronizing.
  *
  * One lock guards all links and error records. A thread takes it before a device's lock and a stream's lock. If
  * no task fails, aio_failures_settle costs two loads. Each wait for another stream also costs a link.

@@ -105,8 +105,8 @@ int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at);
 void aio_link_remove(aio_stream *stream);
 void aio_link_check(aio_stream *stream);
 void aio_links_free(aio_link *link);
-/* Whether the outcome of some work that the stream waits for is unknown. False if the entry that waits for this
- * work is known to have failed. */
+/* Whether the stream waits for work whose outcome is unknown. False if the waiting entry is known to have
+ * failed. */
 bool aio_links_are_open(aio_stream *stream);
 /* Frees the links of the entries (from, to]. */
 void aio_links_cut(aio_stream *stream, uint64_t from, uint64_t to);

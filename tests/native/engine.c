@@ -67,8 +67,8 @@ static void *watch_over(void *unused) {
 }
 
 /* The thread that makes foreign resets may cause one kind of violation, because its resets begin while calls of
- * the engine are inside. These calls must leave before the tear-down. A call that stays inside would use a dead
- * handle, which is another kind of violation. */
+ * the engine are inside. These calls must leave before the tear-down. If a call stayed inside, it would use a
+ * dead handle, which is another kind of violation. */
 static void no_violations(void) {
     char text[512], expected[64];
     snprintf(expected, sizeof expected, "aclrtResetDeviceForce: thread %d resets",

@@ -81,8 +81,8 @@ static void start_wait(worker *self, wait_entry *one, stress_stream *on, uint64_
     }
 }
 
-/* Even if faults are injected, a wait that succeeds means that both copies are done. But an abort between the
- * copies may have dropped the first copy. */
+/* If a wait succeeds, both copies are done, even if faults are injected. But an abort between the copies may
+ * have dropped the first copy. */
 static void check_bytes(const wait_entry *one, int64_t result) {
     if (!one->download || result < 0 || aio_stream_error(one->on->stream, one->upload, NULL)) {
         return;

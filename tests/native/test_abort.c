@@ -339,7 +339,7 @@ static void a_device_abort_skips_finished_work(void) {
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
-    bed_seize(0); /* so that no other thread finds before the abort that the work is done */
+    bed_seize(0); /* otherwise another thread could find before the abort that the work is done */
     aio_device_abort(0, 5000000, outcome);
     CHECK_EQ(outcome[0] + outcome[1] + outcome[2], 0);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);

@@ -239,14 +239,14 @@ static void finish_the_dependent_first(int strategy) {
     CHECK_EQ(atomic_load(&streams[0]->confirmed), 1);
 }
 
-static void work_finished_before_its_source_is_confirmed_by_a_poll(void) {
+static void a_poll_confirms_work_that_finished_before_its_source(void) {
     finish_the_dependent_first(AIO_WATCH);
     CHECK_EQ(aio_stream_poll(streams[1], 1), 1);
     end_all(2);
     bed_close_copied();
 }
 
-static void work_finished_before_its_source_is_confirmed_by_a_worker(void) {
+static void a_worker_confirms_work_that_finished_before_its_source(void) {
     finish_the_dependent_first(AIO_THREAD);
     succeeds(streams[1], 1);
     end_all(2);
@@ -346,7 +346,7 @@ static void a_failure_crosses_to_another_device_and_back(void) {
     end_on_two_devices();
 }
 
-static void work_that_depends_on_a_device_that_was_reset_fails(void) {
+static void work_that_depends_on_a_reset_device_fails(void) {
     begin_on_two_devices();
     aio_stream *theirs = bed_stream(1), *ours = bed_stream(0);
     sim.hold(theirs->handle);
@@ -451,14 +451,13 @@ TESTS(TEST(a_chain_of_five_inherits_in_the_watcher), TEST(a_chain_of_five_inheri
       TEST(a_link_made_before_the_failure_is_known_inherits_it), TEST(an_event_of_a_failed_stream_is_refused),
       TEST(a_failure_reported_during_the_enqueue_is_inherited), TEST(a_wait_that_was_refused_leaves_no_link),
       TEST(a_link_is_freed_when_its_work_is_confirmed), TEST(a_wait_on_its_own_stream_makes_no_link),
-      TEST(work_finished_before_its_source_is_confirmed_by_a_poll),
-      TEST(work_finished_before_its_source_is_confirmed_by_a_worker),
+      TEST(a_poll_confirms_work_that_finished_before_its_source),
+      TEST(a_worker_confirms_work_that_finished_before_its_source),
       TEST(a_slow_wait_is_confirmed_by_a_synchronize),
       TEST(streams_that_wait_for_each_other_are_confirmed_by_a_poll),
       TEST(streams_that_wait_for_each_other_are_confirmed_by_a_worker),
       TEST(stale_streams_that_wait_for_each_other_are_freed),
-      TEST(a_failure_crosses_to_another_device_and_back),
-      TEST(work_that_depends_on_a_device_that_was_reset_fails),
+      TEST(a_failure_crosses_to_another_device_and_back), TEST(work_that_depends_on_a_reset_device_fails),
       TEST(work_confirmed_before_a_reset_still_succeeds),
       TEST(work_that_depends_on_aborted_work_fails_and_is_stranded), TEST(an_event_of_aborted_work_is_refused),
       TEST(a_device_wide_code_does_not_fail_a_new_wait), TEST(a_device_wide_code_fails_an_old_wait))

@@ -73,7 +73,7 @@ static void equip_without_an_event_leaves_no_stream(void) {
     bed_close(0);
 }
 
-static void a_full_queue_refuses_before_c(void) {
+static void a_full_queue_refuses_work_before_c(void) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     int accepted = 0;
@@ -186,7 +186,7 @@ static void the_pool_holds_events_of_this_generation(void) {
 
 TESTS(TEST(positions_count_from_one), TEST(equip_makes_one_stream_for_each_generation),
       TEST(equip_without_an_event_leaves_no_stream), TEST(a_walk_continues_after_a_stream_ends),
-      TEST(a_full_queue_refuses_before_c), TEST(a_busy_stream_is_not_destroyed),
+      TEST(a_full_queue_refuses_work_before_c), TEST(a_busy_stream_is_not_destroyed),
       TEST(a_used_stream_is_not_destroyed), TEST(outcomes_outlive_the_native_stream),
       TEST(a_download_is_delivered_before_its_stream_ends), TEST(an_enqueue_finds_new_queue_room),
       TEST(the_pool_holds_events_of_this_generation))

@@ -93,7 +93,8 @@ static void test_pinned_memory_is_private_after_the_registration(void) {
     CHECK_RC(aclrtFreeHost(host), 0);
 }
 
-/* Memory that the client itself shares stays shared. Memory that the client has unmapped is not changed. */
+/* If the client itself shares memory, the memory stays shared. If the client has unmapped the memory, it is not
+ * changed. */
 static void test_shared_and_unmapped_memory_is_not_changed(void) {
     char *pages = client_pages(2 * PAGE, MAP_SHARED);
     memset(pages, 4, 2 * PAGE);

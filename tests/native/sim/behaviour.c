@@ -1,5 +1,5 @@
-/* Which calls wait, which events wake them, and which code they then return. Which calls a full queue and a
- * failed task block, and which work is dropped. */
+/* Which calls wait, which events wake them, and which code they then return. Which calls are blocked by a full
+ * queue or a failed task, and which work is dropped. */
 #include <string.h>
 
 #include "sim_test.h"
@@ -63,7 +63,7 @@ static void end(const setup_t *setup, bool destroyed) {
     CHECK_RC(aclrtDestroyEvent(setup->mark), 0);
 }
 
-static void test_the_event_comes(way_t way) {
+static void test_a_completed_event_ends_the_waiting_calls(way_t way) {
     setup_t setup;
     begin(&setup, way);
     CHECK_RC(aclFinalize(), 0); /* wakes no call */
@@ -251,7 +251,7 @@ static aclrtStream failing(void *block, aclrtEvent mark) {
 
 /* The failed stream does not continue until a call waits for the stream's unfinished work. A wait for the
  * stream or the device returns the failure's code, once. A wait for an event does not return it. */
-static void test_a_failed_task(way_t way) {
+static void test_a_failed_task_stops_its_stream_until_a_wait(way_t way) {
     void *block = NULL;
     aclrtStream idle = NULL;
     setup_t setup = {.way = way};
@@ -342,11 +342,11 @@ int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     for (way_t way = 0; way < WAYS; way++) {
-        test_the_event_comes(way);
+        test_a_completed_event_ends_the_waiting_calls(way);
         test_abort(way);
         test_destroy(way);
         test_wait_covers_earlier_work(way);
-        test_a_failed_task(way);
+        test_a_failed_task_stops_its_stream_until_a_wait(way);
         if (way != BY_DEVICE) { /* traps.c tests a reset during a wait for the device */
             test_reset(way, false);
             test_reset(way, true);

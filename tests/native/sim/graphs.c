@@ -137,7 +137,7 @@ static void test_fork_and_join(void) {
     CHECK_RC(aclrtDestroyStream(side), 0);
 }
 
-static void test_unjoined_and_conflicts(void) {
+static void test_unjoined_streams_and_conflicts(void) {
     aclrtStream first = stream_new();
     aclrtStream second = stream_new();
     aclrtEvent event = event_new();
@@ -541,7 +541,7 @@ int main(void) {
     test_long_graphs();
     test_two_streams_execute_one_graph();
     test_fork_and_join();
-    test_unjoined_and_conflicts();
+    test_unjoined_streams_and_conflicts();
     test_external_events();
     test_modes();
     test_a_captured_stream();
