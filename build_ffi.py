@@ -69,7 +69,7 @@ def header_folders(*roots: Path) -> list[Path]:
     twice = [name for name, count in Counter(path.name for path in paths).items() if count > 1]
     if twice:
         places = ", ".join(str(path) for path in paths if path.name == twice[0])
-        raise SystemExit(f"two headers have the same name: {places}; rename one")
+        raise SystemExit(f"expected headers with different names, got {places}; rename one")
     return sorted({path.parent for path in paths})
 
 
@@ -121,7 +121,9 @@ def _included(path: Path, name: str, seen: set[Path]) -> str:
     for folder in (path.parent, NATIVE, *header_folders(NATIVE, SIMULATOR)):
         if (folder / name).exists():
             return inlined(folder / name, seen)
-    raise SystemExit(f"{path} includes {name}, which is not in the header folders; correct the name")
+    raise SystemExit(
+        f"expected an include of a header of the header folders, got {name} in {path}; correct the name"
+    )
 
 
 def table() -> list[Function]:

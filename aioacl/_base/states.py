@@ -122,7 +122,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class CountResult:
-    """The code that the runtime returns for a call, the counts after the call, and whether it releases the device."""
+    """The code that a call returns, the counts after the call, and whether the call releases the device."""
 
     code: int
     counts: Counts

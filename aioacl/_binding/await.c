@@ -85,7 +85,7 @@ static awaits_object *port_of(PyObject *loop) {
     }
     port = running == 1 ? PyObject_CallNoArgs(current_port) : NULL;
     if (port != NULL && !PyObject_TypeCheck(port, awaits_type)) {
-        PyErr_SetString(PyExc_RuntimeError, "expected the port of an event loop, got that of a thread");
+        PyErr_SetString(PyExc_RuntimeError, "expected the port of an event loop, got the port of a thread");
         Py_CLEAR(port);
     }
     if (port != NULL && loop != NULL) {
@@ -369,7 +369,7 @@ static PyObject *await_throw(PyObject *object, PyObject *arguments) {
     } else if (PyExceptionClass_Check(type)) {
         PyErr_SetObject(type, value == NULL ? Py_None : value);
     } else {
-        PyErr_SetString(PyExc_TypeError, "expected an exception to throw");
+        PyErr_SetString(PyExc_TypeError, "expected an exception to throw, got another object");
     }
     return NULL;
 }

@@ -26,7 +26,7 @@ struct await_object {
     PyObject *awaited;                        /* the Ticket, Event or Stream */
     PyObject *loop;                           /* of asyncio; NULL on trio */
     core_object *core;                        /* NULL before the first step */
-    PyObject *call;                           /* as in a Ticket */
+    PyObject *call;                           /* the name of the ACL function, as in a Ticket */
     PyObject *waiter;     /* the future of asyncio or the task of trio that the completion wakes, or NULL */
     PyObject *inner;      /* on trio: the coroutine of trio that suspends the task */
     unsigned long thread; /* the thread that made it */

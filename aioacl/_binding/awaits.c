@@ -91,7 +91,7 @@ static void complete(uint64_t key, int64_t result, first_error *first) {
     Py_DECREF((PyObject *)self);
 }
 
-/* Passes a completion to Python. If a key has several results, the first result counts. */
+/* Passes a completion to Python. If a key has several results, only the first result is passed. */
 static void pass_on(PyObject *came, uint64_t key, int64_t result, first_error *first) {
     PyObject *number = PyLong_FromUnsignedLongLong(key), *value = PyLong_FromLongLong(result);
     int present = number != NULL && value != NULL ? PyDict_Contains(came, number) : -1;

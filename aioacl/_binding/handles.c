@@ -162,7 +162,7 @@ static int in_flight_init(PyObject *object, PyObject *arguments, PyObject *keywo
         return -1;
     }
     if (self->core != NULL) {
-        PyErr_SetString(PyExc_ValueError, "expected a new InFlight");
+        PyErr_SetString(PyExc_ValueError, "expected a new InFlight, got one that was initialized before");
         return -1;
     }
     Py_INCREF(core);
@@ -393,7 +393,9 @@ static PyObject *core_release_if_many(PyObject *object, PyObject *Py_UNUSED(igno
 
 static PyObject *core_add(PyObject *object, PyObject *reference) {
     if (!PyObject_TypeCheck(reference, in_flight_type) || ((in_flight_object *)reference)->listed) {
-        PyErr_SetString(PyExc_ValueError, "expected an InFlight that is in no list");
+        PyErr_SetString(
+            PyExc_ValueError,
+            "expected an InFlight that is in no list, got another object, or one that is in a list");
         return NULL;
     }
     add_reference((core_object *)object, (in_flight_object *)reference);
@@ -423,7 +425,7 @@ int drop_reference(core_object *core, in_flight_object *reference) {
 
 static PyObject *core_drop(PyObject *object, PyObject *reference) {
     if (!PyObject_TypeCheck(reference, in_flight_type)) {
-        PyErr_SetString(PyExc_TypeError, "expected an InFlight");
+        PyErr_SetString(PyExc_TypeError, "expected an InFlight, got another object");
         return NULL;
     }
     if (drop_reference((core_object *)object, (in_flight_object *)reference) < 0) {
@@ -567,7 +569,8 @@ static int position_init(PyObject *object, PyObject *arguments, PyObject *keywor
         return -1;
     }
     if (self->core != NULL || ((core_object *)core)->stream == NULL) {
-        PyErr_SetString(PyExc_ValueError, "expected a new ticket and a stream of the engine");
+        PyErr_SetString(PyExc_ValueError,
+                        "expected a new ticket and a StreamCore with a stream, got a used ticket or no stream");
         return -1;
     }
     if (call == NULL) {

@@ -242,8 +242,8 @@ static uint64_t sure_of(aio_stream *stream, uint64_t finished) {
     return suspect ? suspect - 1 : finished;
 }
 
-/* Records that an abort has dropped the entries (from, to]. No report and no synchronize shows that this work
- * was dropped. */
+/* Records that an abort has dropped the entries (from, to]. Neither a report nor a synchronize shows that this
+ * work was dropped. */
 void aio_stream_dropped(aio_stream *stream, uint64_t from, uint64_t to) {
     aio_failures_settle();
     from = sure_of(stream, from);

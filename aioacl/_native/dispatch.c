@@ -1,6 +1,6 @@
 /*
- * The table. It has one slot for each function of the library, which is filled by dlsym, and a flag that shows
- * whether the library has the function.
+ * The table. For each function, it has a slot, which dlsym fills, and a flag that shows whether the library has
+ * the function.
  */
 #include <dlfcn.h>
 #include <string.h>

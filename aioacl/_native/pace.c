@@ -30,12 +30,12 @@ enum {
     UNPREDICTED_US = 1000,
     PREDICTED_FROM_US = 60, /* shorter waits are not predicted */
     HALF_FROM_US = 100,     /* the least age of the query at half of the usual time */
-    EIGHTH_FROM_US = 1000,  /* the same for the query at an eighth of the usual time */
-    LONGEST_US = 20000,     /* of a predicted wait, because it may fail or be aborted at any time */
+    EIGHTH_FROM_US = 1000,  /* the least age of the query at an eighth of this time */
+    LONGEST_US = 20000,     /* the longest interval of a predicted wait: it may fail or be aborted early */
     FINEST_US = 10,         /* the limits of the first interval after `around_us` */
     FINE_US = 100,
     LEAST_STEP_US = 8,
-    JITTER_US = 40 /* by how much the watcher may wake late */
+    JITTER_US = 40 /* how late the watcher may wake */
 };
 
 static int64_t at_most(int64_t limit, int64_t time) {

@@ -495,8 +495,8 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
         return AIO_NO_MEMORY;
     }
     if (position == atomic_load(&stream->tail)) {
-        aio_atomic_max(&stream->waited, position); /* from now on a dropped ticket does not clear `wanted` */
-        aio_atomic_max(&stream->wanted, position); /* an enqueue in between may have raised it further */
+        aio_atomic_max(&stream->waited, position); /* now no dropped ticket clears `wanted` */
+        aio_atomic_max(&stream->wanted, position); /* an enqueue may already have raised `wanted` */
     }
     if (position < atomic_load(&stream->tail)) {
         aio_stream_mark_now(stream, position);

@@ -34,7 +34,7 @@ WAITS: Final = (1, 16, 64, 256, 1024, 4096)
 QUICK_WAITS: Final = (1, 64, 1024)
 OPERATIONS: Final = 8192  # of a repeat
 QUICK_OPERATIONS: Final = 1024
-LEAST_EACH: Final = 4  # waits of a task, so that the tasks' own cost does not dominate
+LEAST_EACH: Final = 4  # waits of a task: enough that the cost of the tasks is small
 WAYS: Final = (
     Ours,
     Callback,

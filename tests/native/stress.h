@@ -1,9 +1,10 @@
 /*
- * The stress test: many threads use one device at once, and all results must be consistent. Workers enqueue
- * work, record events, wait, poll and abort, and make and destroy streams. Each worker takes the completions of
- * its own port. The manager makes force resets, some of which fail, and handles foreign resets. The maintenance
- * thread does the work for which it is woken, and destroys streams. Another thread makes foreign resets. If a
- * thread makes no progress for a minute, the watchdog prints what each thread is doing, and aborts the program.
+ * The stress test: many threads use one device at the same time, and all results must be consistent. Workers
+ * enqueue work, record events, wait, poll and abort, and make and destroy streams. Each worker takes the
+ * completions of its own port. The manager makes force resets, some of which fail, and handles foreign resets.
+ * The maintenance thread does the work for which it is woken, and destroys streams. Another thread makes
+ * foreign resets. If a thread makes no progress for a minute, the watchdog prints what each thread is doing,
+ * and aborts the program.
  */
 #ifndef STRESS_H
 #define STRESS_H

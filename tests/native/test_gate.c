@@ -52,7 +52,7 @@ static void the_4096th_lifetime_call_is_refused(void) {
     crowded(AIO_LIFETIME);
 }
 
-static void all_three_counts_may_be_full_at_once(void) {
+static void all_three_counts_may_be_full_together(void) {
     aio_pass pass = aio_make_pass(0, 0xfffff, 0);
     aio_gate_set(0, AIO_OPEN, 0x7ffff);
     aio_gate_set(0, AIO_OPEN, 0xfffff);
@@ -297,7 +297,7 @@ static void no_call_enters_a_shut_gate_once_it_is_empty(void) {
 }
 
 TESTS(TEST(the_4096th_enqueuer_is_refused), TEST(the_4096th_waiter_is_refused),
-      TEST(the_4096th_lifetime_call_is_refused), TEST(all_three_counts_may_be_full_at_once),
+      TEST(the_4096th_lifetime_call_is_refused), TEST(all_three_counts_may_be_full_together),
       TEST(each_state_admits_only_its_kinds), TEST(setting_the_state_keeps_the_counts),
       TEST(a_foreign_reset_is_not_overwritten), TEST(no_call_enters_after_exit_has_begun),
       TEST(a_thread_without_a_context_stays_bound), TEST(a_foreign_context_is_restored),

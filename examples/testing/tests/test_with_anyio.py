@@ -22,7 +22,7 @@ async def store() -> AsyncIterator[FrameStore]:
         yield store
 
 
-async def test_many_frames_at_once(store: FrameStore) -> None:
+async def test_frames_that_are_put_concurrently_are_all_kept(store: FrameStore) -> None:
     async with anyio.create_task_group() as group:
         for number in range(20):
             group.start_soon(store.put, str(number), bytes([number]) * 100)

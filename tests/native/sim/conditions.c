@@ -113,8 +113,8 @@ static void test_if_without_else(void) {
     CHECK_RC(aclrtFree(words), 0);
 }
 
-/* The body of a loop changes the value of its own condition: it counts down, or writes another value at
- * once. */
+/* The body of a loop changes the value of its own condition: it counts down, or directly writes another
+ * value. */
 static void test_while(void) {
     uint64_t *words = words_new(2);
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_WHILE, 1, LOOPS, ASSIGN);

@@ -1,5 +1,5 @@
 /* Which kinds of failed tasks cause callbacks, and which ids the callbacks get; waits that time out; several
- * devices at once. */
+ * devices at the same time. */
 #include <sys/syscall.h>
 #include <unistd.h>
 

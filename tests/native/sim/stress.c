@@ -1,5 +1,5 @@
-/* Threads that make all kinds of calls at once. The results of the calls are not checked. The sanitizers must
- * report nothing, and the program must end. */
+/* Threads that make all kinds of calls at the same time. The results of the calls are not checked. The
+ * sanitizers must report nothing, and the program must end. */
 #include <pthread.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
-/* Behaviour of the runtime that may surprise: full queues that block, resets that drop work, locks that are
- * held, forks. No test sleeps. */
+/* Behaviour of the runtime that programmers may not expect: full queues that block, resets that drop work,
+ * locks that are held, forks. No test sleeps. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
