@@ -23,7 +23,7 @@ def exact_timers(_launch: simulator.Launch) -> None:
     """Makes the sleeps of the calling thread exact. This function is a kernel, so it runs on the device's thread."""
     if ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0):
         raise OSError(
-            "expected prctl to set the thread's timer slack, but it failed; run the benchmark where "
+            "expected prctl to set the thread's timer slack, got an error; run the benchmark where "
             "prctl(PR_SET_TIMERSLACK) is allowed"
         )
 

@@ -24,7 +24,7 @@ or its environment.
 """
 
 DEVICE_ACTIONS: Final[frozenset[Action]] = frozenset({"reset", "repair", "replace"})
-"""The actions of errors that concern the whole device: it is not ready until a reset."""
+"""The actions of errors that concern the whole device: the device is not ready until a reset."""
 
 
 class Family(StrEnum):

@@ -199,7 +199,9 @@ static PySendResult woken(await_object *self, PyObject **sent) {
             "again on another loop");
         return fail(self);
     }
-    PyErr_SetString(PyExc_RuntimeError, "expected a task of the loop to wait for the future, got a step");
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "expected no step before the future is done, got one; drive the await by a task of the loop");
     return PYGEN_ERROR;
 }
 

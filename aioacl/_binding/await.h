@@ -51,7 +51,7 @@ int gives_way(awaits_object *port, PyObject *loop);
 
 /* Returns 1 in a trio run, 0 elsewhere, -1 with an exception. */
 int in_trio(void);
-/* Suspends the task until a completion wakes it. The result is that of the first step of trio's coroutine. */
+/* Suspends the task until a completion wakes it. Returns the result of the first step of trio's coroutine. */
 PySendResult trio_suspend(await_object *self, PyObject **sent);
 /* Runs a checkpoint, in the same way. */
 PySendResult trio_checkpoint(await_object *self, PyObject **sent);

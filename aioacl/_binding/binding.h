@@ -117,7 +117,7 @@ PyObject *attribute_of(const char *module, const char *name);
 bool is_closed(const handle_object *handle);
 /* Frees an object of a heap type, after its fields were cleared. */
 void free_object(PyObject *object);
-/* Drops the references of work of the stream that is done. Returns -1 with an exception. */
+/* Drops the references of the stream's finished work. Returns -1 with an exception. */
 int release_done(core_object *core);
 /* The same, if the stream has more references than `most`, a limit that grows with the amount of unfinished
  * work. Queries the runtime first. */

@@ -237,8 +237,9 @@ static PyGetSetDef in_flight_getters[] = {
 static PyType_Slot in_flight_slots[] = {
     {Py_tp_doc,
      (void *)"The references of one piece of work: the objects that it uses, its stream, and its position."
-             "\n\nThe position is 1 << 62 while the work is being enqueued, and 0 if it was refused. A closed "
-             "buffer stays allocated until the work of each reference to it is done."},
+             "\n\nThe position is 1 << 62 while the work is being enqueued, and 0 if it was refused. If a "
+             "buffer "
+             "is closed, it stays allocated until all work that refers to it is done."},
     {Py_tp_init, (void *)in_flight_init},
     {Py_tp_dealloc, (void *)in_flight_dealloc},
     {Py_tp_traverse, (void *)in_flight_traverse},
@@ -312,7 +313,7 @@ static void unlist_reference(core_object *core, in_flight_object *reference) {
     core->in_flight--;
 }
 
-/* No other code runs between the read of the first reference and its removal from the deque. Objects are freed
+/* No other code runs between the read of the first reference and its removal from the list. Objects are freed
  * only after the removal, because their finalizers may call this function. */
 static int release_up_to(core_object *core, uint64_t position) {
     while (core->first != NULL && core->first->position <= position) {
@@ -356,7 +357,7 @@ static PyObject *core_release_done(PyObject *object, PyObject *Py_UNUSED(ignored
     Py_RETURN_NONE;
 }
 
-/* The position of the oldest reference that has one, or 0. */
+/* The position of the oldest reference whose position is known, or 0. */
 static uint64_t oldest_position(const core_object *core) {
     const in_flight_object *reference = core->first;
     while (reference != NULL && reference->position == UNKNOWN_POSITION) {
@@ -467,7 +468,7 @@ static PyMethodDef core_methods[] = {
     {"_attach", core_attach, METH_O, NULL},
     {"_drop", core_drop, METH_O, NULL},
     {"_release_if_many", core_release_if_many, METH_NOARGS, NULL},
-    {"oldest", core_oldest, METH_NOARGS, "The position of the oldest reference that has one, or 0."},
+    {"oldest", core_oldest, METH_NOARGS, "The position of the oldest reference whose position is known, or 0."},
     {"release_done", core_release_done, METH_NOARGS, "Drops the references of work that is done."},
     {NULL, NULL, 0, NULL},
 };

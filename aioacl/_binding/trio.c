@@ -24,8 +24,8 @@ static void find_trio(void) {
     PyErr_Clear();
 }
 
-/* Returns 1 in a trio run, 0 elsewhere, -1 with an exception. `in_trio_run` also returns True to the tasks of
- * the host of a run in guest mode. Trio sets the name in `library` only while it runs code of its own tasks. */
+/* Returns 1 in a trio run, 0 elsewhere, -1 with an exception. In guest mode, `in_trio_run` also returns True to
+ * tasks of the host loop. But trio sets the name in `library` only while it runs code of its own tasks. */
 int in_trio(void) {
     if (in_run == NULL) {
         find_trio();

@@ -1,9 +1,9 @@
 /*
  * Aborts running work. Before a reset by aioacl, all busy streams are aborted in parallel. On a foreign reset,
- * the thread that resets aborts them, one after another.
+ * the resetting thread aborts them, one after another.
  *
- * The engine handles a foreign reset in the runtime's device-state callback. The callback runs on the thread
- * that resets, before the tear-down. It takes no lock that a thread inside C may hold.
+ * The engine handles a foreign reset in the runtime's device-state callback. The callback runs on the resetting
+ * thread, before the tear-down. It takes no lock that a thread inside C may hold.
  */
 #include <stdlib.h>
 

@@ -177,7 +177,7 @@ void aio_defer_wait(aio_token *token) {
     }
 }
 
-/* Whether the work of the generation can no longer run. A foreign reset raises the generation before the
+/* True if no work of the generation can run any more. A foreign reset raises the generation before the
  * tear-down, while work of the older generation may still be running. */
 static bool work_is_gone(int device, uint32_t generation) {
     uint64_t word = aio_gate_word(device);
@@ -244,10 +244,10 @@ void aio_device_flush(int device) {
 
 /*
  * After a failure a queue stops until the runtime's own thread handles the failure. Queries of streams do not
- * wake that thread. But a query of an event of aclrtCreateEventWithFlag wakes it, if the event was recorded
- * right before. The event is recorded on a stream of the engine, so the user's streams get no additional task.
- * One wake-up handles the failures of all streams of the device. If the recording fails, the maintenance thread
- * wakes the runtime's thread by a synchronize, because a synchronize may take a second.
+ * wake that thread. But a query of an event of aclrtCreateEventWithFlag wakes that thread, if the event was
+ * recorded right before. The event is recorded on a stream of the engine, so the user's streams get no
+ * additional task. One wake-up handles the failures of all streams of the device. If the recording fails, the
+ * maintenance thread wakes the runtime's thread by a synchronize, because a synchronize may take a second.
  */
 void aio_device_nudge(int device) {
     struct aio_device *self = &aio_devices[device];

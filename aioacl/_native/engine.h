@@ -80,7 +80,7 @@ typedef int64_t aio_result;
 
 enum aio_error_room { AIO_TEXT = 8192 };
 
-/* A failure. Its code is that of a task or a query, 107023 for work that an abort dropped, or one of the
+/* A failure. Its code is the code of a task or a query, 107023 for work that an abort dropped, or one of the
  * engine's own: AIO_WAS_RESET, AIO_REPORTS_LOST or AIO_NO_MEMORY. */
 typedef struct {
     int32_t code; /* 0: no failure */
@@ -114,7 +114,7 @@ int aio_library_present(char *text, size_t size);
  * because its file may have been replaced since. */
 int aio_library_loaded_simulator(const char *path);
 /* Whether the process got additional rights from its program's file when it began: set-user-id, set-group-id or
- * capabilities. Also true if the process has made its real and effective ids equal since. */
+ * capabilities. Also true if the process has later made its real and effective ids equal. */
 int aio_borrowed_rights(void);
 /* Waits while another thread opens a library. Returns 1 when the library is open or refused, or 0 when the time
  * is over. A wait for the lock cannot be interrupted. So callers call this function repeatedly with a short
@@ -164,9 +164,9 @@ int aio_gate_wait_others(int device, int64_t timeout_us);
 /* Lists the calls that are inside now: the function, the thread, and for how many microseconds it has been
  * inside. Returns how many calls were written. */
 int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
-/* Counts a thread that works for a reset by aioacl as inside, although the gate is shut. So this reset, or a
- * foreign reset, also waits for the thread. The kind is LIFETIME; aio_leave ends the count. Returns 0, or
- * AIO_CROWDED. */
+/* Counts a thread as inside although the gate is shut, because the thread works for a reset by aioacl. So this
+ * reset, or a foreign reset, also waits for the thread. The kind is LIFETIME; aio_leave ends the count. Returns
+ * 0, or AIO_CROWDED. */
 int aio_helper_count(int device);
 void aio_set_context(int device, void *context);
 /* Makes the device's context current on this thread, for code that calls the runtime directly. */
@@ -200,8 +200,8 @@ void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]);
 /* Like aio_device_abort, but also aborts the native streams in `named`, which other code has created. These
  * streams must exist until the call returns. */
 void aio_device_abort_named(int device, void *const *named, int count, int64_t timeout_us, int32_t out[3]);
-/* To be called before a wait for the whole device, and after the code of this wait was attributed. The wait may
- * return the code of any stream. Only one such wait may be in progress at a time. */
+/* The first is to be called before a wait for the whole device, the second after the code of this wait was
+ * attributed. The wait may return the code of any stream. Only one such wait may be in progress at a time. */
 void aio_device_sync_begin(int device);
 void aio_device_sync_end(int device);
 /* Records the code of a wait for the whole device as a failure of every stream whose work may have failed with
@@ -266,7 +266,7 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
  * AIO_PENDING if it cannot be destroyed yet. */
 int aio_stream_destroy(aio_stream *stream);
 /* Drops the caller's reference to the stream. The memory is freed when the work has ended, and no wait and no
- * other stream refers to it. */
+ * other stream refers to the stream. */
 void aio_stream_drop(aio_stream *stream);
 /* Returns the stream's id, as aclrtStreamGetId does; -1: not known. */
 int32_t aio_stream_id(const aio_stream *stream);

@@ -34,8 +34,8 @@ void aio_failures_lock(void) {
     inside = true;
 }
 
-/* Frees the streams whose last reference was dropped under the lock. Freeing a stream takes the lock, so it was
- * not possible before. */
+/* Frees the streams whose last reference was dropped under the lock. Freeing a stream takes the lock, so the
+ * streams could not be freed before. */
 void aio_failures_unlock(void) {
     inside = false;
     aio_lock_give(&failures);

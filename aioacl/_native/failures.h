@@ -8,8 +8,8 @@
 #include "codes.h"
 #include "engine.h"
 
-/* The failure of a task. The error records of all streams that this failure affects refer to it. Guarded by the
- * lock of failure.c. */
+/* The failure of a task. If this failure affects a stream, the stream's error record refers to the failure.
+ * Guarded by the lock of failure.c. */
 typedef struct aio_failure {
     struct aio_failure *next; /* in the list of the device's failures that are not reported yet */
     int references;

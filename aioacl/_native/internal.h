@@ -245,7 +245,8 @@ int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int functi
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
 /* outcome.c */
 void aio_atomic_max(_Atomic uint64_t *value, uint64_t position);
-/* There is an in-flight reference with that position. The watcher checks the device until it is released. */
+/* There is an in-flight reference with that position. The watcher checks the device until the reference is
+ * released. */
 void aio_stream_refer(aio_stream *stream, uint64_t position);
 /* Frees the entries of the stream's lists. */
 void aio_stream_empty(aio_stream *stream);

@@ -338,7 +338,7 @@ static bool is_too_young(const aio_link *link) {
 }
 
 /* Returns the position of the first wait that may have timed out, or 0. If the callback reports all other
- * failures, a code that belongs to no reported task is the code of such a wait. */
+ * failures, and a code belongs to no reported task, it is the code of such a wait. */
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to) {
     for (const aio_link *link = atomic_load(&stream->links); link && link->position <= to; link = link->next) {
         if (!cannot_have_timed_out(stream, link) && !is_too_young(link)) {

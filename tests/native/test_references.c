@@ -1,7 +1,7 @@
 /*
  * Objects that an ACL call uses must outlive the call, even if other threads close objects and reset devices
- * during the call. These tests cover native events and streams. Python holds the references to buffers, which
- * tests/unit/handles/test_in_flight.py tests.
+ * during the call. These tests cover native events and streams. Python holds the references to buffers;
+ * tests/unit/handles/test_in_flight.py tests this.
  *
  * AIOACL_ROUNDS is the number of rounds of each race.
  */

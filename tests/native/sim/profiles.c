@@ -54,7 +54,7 @@ static bool is_open(int descriptor) {
     return fcntl(descriptor, F_GETFD) != -1;
 }
 
-static void test_a_pipe_for_two_models_closes_with_the_second(void) {
+static void test_a_pipe_for_two_models_closes_with_the_second_model(void) {
     int ends[2];
     CHECK(pipe(ends) == 0);
     int write_end = ends[1];
@@ -102,7 +102,7 @@ static void test_refusals(void) {
 
 int main(void) {
     test_unsubscribing_ends_the_reader();
-    test_a_pipe_for_two_models_closes_with_the_second();
+    test_a_pipe_for_two_models_closes_with_the_second_model();
     test_only_the_subscribed_pipe_is_closed();
     test_refusals();
     puts("profiles: ok");

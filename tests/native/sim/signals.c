@@ -70,7 +70,7 @@ static void test_waits(void) {
     wait_case(3, 6, UINT64_MAX - 6, 1);
 }
 
-static void test_wait_sees_copies_and_host(void) {
+static void test_wait_sees_copies_and_writes_of_the_host(void) {
     aclrtStream waiting = stream_new();
     aclrtStream copying = stream_new();
     uint64_t *word = device_words(1);
@@ -389,7 +389,7 @@ int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
     test_write();
     test_waits();
-    test_wait_sees_copies_and_host();
+    test_wait_sees_copies_and_writes_of_the_host();
     test_wait_sees_the_host_while_the_clock_is_stopped();
     test_wait_is_aborted();
     test_trap();
