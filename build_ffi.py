@@ -56,7 +56,7 @@ def c_files(folder: Path) -> list[Path]:
 
 
 def header_folders(*roots: Path) -> list[Path]:
-    """The folders at and below the roots that contain headers, sorted, for the compiler's -I options.
+    """The folders with headers, at and below the roots, sorted, for the compiler's -I options.
 
     Raises SystemExit if a root has no headers. It also does so if two headers have the same name, because the order of
     the -I options would decide which header is used.

@@ -34,7 +34,7 @@ async def _wait(future: asyncio.Future[None]) -> None:
 
 
 async def reset_with(device: aioacl.Device, waiters: int) -> float:
-    """Returns the time from the reset's begin until the last waiter has ended. The enqueued work is always the same."""
+    """Returns the time from the beginning of the reset to the end of the last waiter. The work is always the same."""
     async with Work(device) as work:
         tickets = work.tickets(STREAMS)
         ended = asyncio.gather(*(_until_reset(tickets[number % STREAMS]) for number in range(waiters)))
