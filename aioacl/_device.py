@@ -407,14 +407,15 @@ class Device(Made):
     ) -> Operation[ResetReport]:
         """Drains the device, resets it (aclrtResetDeviceForce), sets it again (aclrtSetDevice) and probes it.
 
-        aclrtResetDeviceForce is called only when no call is inside C that it would crash or that would block it. A
-        `force_reset` call that is made while a reset is in progress joins that reset, and the arguments of the first
-        call apply. Cancelling the await does not stop the reset.
+        Some calls inside C would crash during a reset, or would block the reset. While there is such a call,
+        aclrtResetDeviceForce is not called. If `force_reset` is called while a reset is in progress, the call joins
+        that reset. The arguments of the first call apply. Cancelling the await does not stop the reset.
 
         Args:
             grace: the time in seconds for leases and work in flight to end by themselves. A `grace` above half of
-                `timeout` counts as half of `timeout`: `grace=4, timeout=5` gives them 2.5 seconds. Before, in the same
-                half, the reset waits at most a second for operations that waited for the previous reset.
+                `timeout` counts as half of `timeout`: `grace=4, timeout=5` gives them 2.5 seconds. First, the reset
+                waits at most a second for operations that waited for the previous reset. This wait is part of the same
+                half of `timeout`.
             timeout: the time in seconds for the whole reset, at least 0.05. When it has passed, the device is
                 quarantined, and the report gives the reason. The device is also quarantined if a thread is inside C,
                 or in a job, for more than 10 seconds after the grace time.

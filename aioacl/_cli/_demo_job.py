@@ -126,7 +126,7 @@ class Job:
         self._marks: list[tuple[int, anyio.Event]] = []
 
     async def run(self) -> None:
-        """Moves all files, with two force resets meanwhile."""
+        """Moves all files, while the device is force-reset twice."""
         async with self._streams, anyio.create_task_group() as group:
             group.start_soon(self._reset_twice)
             for number in range(self._tasks):
@@ -197,7 +197,7 @@ class Job:
     # --- one piece --------------------------------------------------------------------------------
 
     async def _there_and_back(self, data: bytes, kit: Kit, turn: int) -> bytearray:
-        """Copies a piece to the device and back, and repeats that after a reset. Returns the bytes from the device."""
+        """Copies a piece to the device and back; starts again after a reset. Returns the bytes from the device."""
         while True:
             try:
                 return await self._try(data, kit, turn)

@@ -55,7 +55,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The handles of one task. Tasks share streams; each has its own buffers."""
+    """The handles of one task. Tasks share streams; each task has its own buffers."""
 
     stream: Stream
     source: PinnedBuffer
@@ -65,7 +65,7 @@ class Bench:
 
 
 async def awaited(bench: Bench, size: int) -> None:
-    """Copies to the device, within it and back, with awaits."""
+    """Copies to the device, within the device and back, with awaits."""
     await bench.stream.copy(bench.here, bench.source, nbytes=size)
     await bench.stream.copy(bench.there, bench.here, nbytes=size)
     await bench.stream.copy(bench.back, bench.there, nbytes=size)
@@ -100,7 +100,7 @@ def _must_succeed(call: str, code: int) -> None:
 
 
 class Measurement:
-    """Runs the job on the benches."""
+    """Runs the job with one task for each bench."""
 
     def __init__(self, files: Sequence[Source], benches: Sequence[Bench]) -> None:
         self._files = files
@@ -173,7 +173,7 @@ async def compare(
 ) -> Comparison:
     """Measures both ways in turn, so that other load affects both.
 
-    It calls `progress` before each run with the number of runs done, the number of all runs, and the result so far.
+    Before each run, it calls `progress` with the number of runs done, the number of all runs, and the result so far.
     """
     lags: tuple[list[Lag], list[Lag]] = ([], [])
     async with AsyncExitStack() as stack:

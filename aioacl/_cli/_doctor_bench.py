@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 LIMIT_MS: Final = 1000  # the limit of one wait
 CALLS: Final = 1000
 AWAITS: Final = 200
-WORKS: Final = 15  # waits for work of some milliseconds
+WORKS: Final = 15  # the number of waits, each for work of a few milliseconds
 RECORDS_AT_ONCE: Final = 50
 CHUNK: Final = 4 << 20
 MOST_COPIES: Final = 256
 WORK_NS: Final = 3_000_000
-SHORTEST_NS: Final = 500_000  # a wait that was shorter began when the work was almost done
+SHORTEST_NS: Final = 500_000  # a shorter wait does not count: the work was almost done when the wait began
 
 
 @contextmanager
 def bench_on(device: Device, stopped: threading.Event) -> Generator[Bench]:
-    """Makes what the steps use on the device, and finds out how much work takes some milliseconds."""
+    """Makes the objects that the steps use, and finds an amount of work that takes a few milliseconds."""
     with (
         device.create_stream() as stream,
         device.allocate(CHUNK) as memory,
@@ -70,7 +70,7 @@ class Bench:
     # --- work ---
 
     def calibrate(self) -> None:
-        """Sets how many copies take some milliseconds."""
+        """Finds a number of copies that together take a few milliseconds, and stores it."""
         self._enqueue(self._copies)
         self._wait_for_stream()  # the first copy also maps the memory
         while True:
@@ -85,7 +85,7 @@ class Bench:
             _ticket = self._stream.copy(self._memory, self._source)
 
     def _more(self, samples: Sized, most: int) -> Generator[None]:
-        """Yields until there are that many samples, or the time of a step is over."""
+        """Yields until there are `most` samples, the time of a step is over, or the measurement is stopped."""
         end = time.monotonic() + STEP_SECONDS
         while len(samples) < most and time.monotonic() < end and not self._stopped.is_set():
             yield
@@ -149,7 +149,7 @@ class Bench:
     # --- blocking waits ---
 
     def _wait(self, call: str, function: Callable[[int, CData, int], int], native: CData) -> tuple[Wait, int]:
-        """Waits in ACL; returns what that did and its duration in nanoseconds."""
+        """Waits in ACL. Returns how the wait used the processor, and the duration of the wait in nanoseconds."""
         before, begun = resource.getrusage(resource.RUSAGE_THREAD), time.perf_counter_ns()
         processor = time.thread_time_ns()
         code = function(self._pass, native, LIMIT_MS)
@@ -220,7 +220,7 @@ class Bench:
         return samples
 
     def _see(self, event: Event, seen: list[int]) -> None:
-        """Queries an event until it is complete, and notes the time. Notes nothing if the first query finds that."""
+        """Notes the time at which queries find an event complete. Notes nothing if the first query does so."""
         status, native = ffi.new("aclrtEventRecordedStatus *"), handle(event)
         end = time.monotonic() + LIMIT_MS / 1000
         pending = False

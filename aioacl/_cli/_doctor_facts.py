@@ -30,7 +30,7 @@ FEW_FILES: Final = 256
 
 @dataclass(slots=True)
 class Facts:
-    """The facts by section, and advice. A problem means that devices cannot be used; a warning does not mean that."""
+    """The facts by section, and advice. If there is a problem, devices cannot be used; with warnings only, they can."""
 
     library: dict[str, Any] | None = None
     candidates: list[dict[str, str]] = field(default_factory=list[dict[str, str]])

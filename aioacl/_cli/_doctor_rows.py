@@ -32,7 +32,7 @@ class Row:
     error: str | None = None
 
     def fill(self, found: list[float] | list[Wait]) -> None:
-        """Takes the samples of the step."""
+        """Fills the row with the samples of the step."""
         waits = [each for each in found if isinstance(each, Wait)]
         shares = [each for each in found if not isinstance(each, Wait)] or [each.share for each in waits]
         self.samples = len(shares)
@@ -54,8 +54,8 @@ class Wait(NamedTuple):
 def behaviour_of(waits: list[Wait]) -> str:
     """What blocking waits do: "spins" or "sleeps".
 
-    On a machine whose processors are all busy, a thread that spins and yields uses little processor time. So a wait
-    also spins if it never gives the processor up by sleeping, which the kernel counts.
+    On a machine whose processors are all busy, a thread that spins and yields uses little processor time. The
+    kernel counts how often a thread sleeps. So a wait that never sleeps counts as one that spins.
     """
     slept = statistics.median(each.sleeps for each in waits) >= 1
     return "sleeps" if slept and statistics.median(each.share for each in waits) < SPINS_PERCENT else "spins"

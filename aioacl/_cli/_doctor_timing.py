@@ -1,7 +1,7 @@
 """Measures for `doctor` what the calls behind an await take on one device, and how blocking waits use the processor.
 
-A thread of its own measures, so that the command ends in bounded time and at once after Ctrl-C, even if a call of the
-runtime does not return. Each step has a row, whose error is set if the step fails.
+The measurement runs on a separate thread. So the command ends within a time limit, or soon after Ctrl-C, even if a call
+of the runtime does not return. Each step has a row. If the step fails, the error of its row is set.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLOSE: Final = "the close of the device"
 
 
 def measure(index: int) -> Run:
-    """Measures on the device with that index, which it opens and closes."""
+    """Opens the device with that index, measures, and closes the device."""
     run = Run(index)
     worker = threading.Thread(target=run.measure, name="aioacl-timing", daemon=True)
     try:
@@ -62,8 +62,8 @@ def measure(index: int) -> Run:
 class Run:
     """One measurement of all steps, with a row for each.
 
-    `now` names what is running. `stopped` ends the measurement before the next sample. `unclosed` is the reason for
-    which the device is not closed, or "".
+    `now` names what is running. `stopped` ends the measurement before the next sample. If the device was not closed,
+    `unclosed` is the reason, else "".
     """
 
     def __init__(self, index: int) -> None:
@@ -73,12 +73,12 @@ class Run:
         self._index = index
 
     def measure(self) -> None:
-        """Measures, on the calling thread."""
+        """Takes all steps, on the calling thread."""
         self._with("watch", self._steps)
         self._with("thread", lambda bench: {WAKE_THREAD: bench.wake_ups})
 
     def fail(self, reason: str, *, waits: Strategy | None = None) -> None:
-        """Sets the error of the rows that have no result, or of those that one strategy measures."""
+        """Sets the error of all rows without a result. If `waits` is given, sets only the rows of that strategy."""
         for row in self.rows:
             if row.median is None and row.error is None and waits in (None, strategy_of(row)):
                 row.error = reason
@@ -96,7 +96,10 @@ class Run:
         }
 
     def _with(self, waits: Strategy, steps: Callable[[Bench], dict[str, Step]]) -> None:
-        """Opens the device with that strategy and takes the steps. A failure outside them is that of the steps left."""
+        """Opens the device with that strategy and takes the steps.
+
+        If a failure is not that of a step, it becomes the error of the steps without a result.
+        """
         self.now = f'open_device({self._index}, waits="{waits}")'
         try:
             with open_device(self._index, waits, timeout=TOTAL_SECONDS / 2) as device:
@@ -105,7 +108,7 @@ class Run:
                     for name, step in steps(bench).items():
                         self._take(name, step)
                     self.now = CLOSE
-        except Exception as error:  # noqa: BLE001 - whatever fails is reported, and the other steps go on
+        except Exception as error:  # noqa: BLE001 - each failure is reported, and the other steps are taken
             self.fail(f"{self.now}: {in_words(error)}", waits=waits)
             if self.now == CLOSE:
                 self.unclosed = f"{CLOSE}: {in_words(error)}"
@@ -115,7 +118,7 @@ class Run:
         self.now = name
         try:
             row.fill(step())
-        except Exception as error:  # noqa: BLE001 - whatever fails is reported, and the other steps go on
+        except Exception as error:  # noqa: BLE001 - each failure is reported, and the other steps are taken
             row.error = in_words(error)
 
 

@@ -1,7 +1,7 @@
 """Which value of `waits=` suits a device, derived from the rows of `doctor --timing`.
 
-With "watch", one thread queries for all awaits, so a task resumes up to one interval of its queries late. With
-"thread", each await occupies a thread that waits in ACL, and keeps a processor busy if such waits spin.
+With "watch", one thread queries for all awaits, so a task resumes up to one interval between two queries late. With
+"thread", each await occupies a thread that waits in ACL. If such waits spin, each of them keeps a processor busy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from aioacl._base.options import Strategy
     from aioacl._cli._doctor_rows import Row
 
-SOONER: Final = 0.8  # a wake-up is sooner if it takes at most this share of the other's time
+SOONER: Final = 0.8  # "thread" wakes sooner if its wake-ups take at most this share of the time with "watch"
 
 
 def advise(rows: Iterable[Row]) -> tuple[Strategy, str]:
-    """Returns the strategy that suits, and the reason with the figures that it follows from."""
+    """Returns the strategy that suits, and a reason that contains the figures."""
     by_step = {row.step: row for row in rows}
     wait, watch, thread = by_step[WAIT_EVENT], by_step[WAKE_WATCH], by_step[WAKE_THREAD]
     if wait.behaviour == "spins":

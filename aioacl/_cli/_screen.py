@@ -15,7 +15,7 @@ from unicodedata import east_asian_width
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-WIDTH = 100  # of an output that is no terminal
+WIDTH = 100  # of an output that is not a terminal
 LEAST_ROOM = 20  # columns for a text beside its name
 BAR_WIDTH = 30
 REMOVE_LINE = "\r\033[J"
@@ -37,7 +37,7 @@ class Screen:
         return f"\033[{';'.join(styles)}m{text}\033[0m" if self.coloured and styles else text
 
     def size(self) -> tuple[int, int]:
-        """Returns the columns and lines that the terminal has now; if it does not know them, COLUMNS and LINES."""
+        """Returns the columns and lines of the terminal now. If they are not known, returns COLUMNS and LINES."""
         columns, lines = shutil.get_terminal_size()
         with suppress(OSError):
             known = os.get_terminal_size(self.stream.fileno())
@@ -49,7 +49,7 @@ class Screen:
         put(f"{text.rstrip()}\n", self.stream)
 
     def write_now(self, text: str) -> None:
-        """Writes past the buffer of the stream, also in a signal handler that interrupts a write to the stream."""
+        """Writes without the buffer of the stream, so a signal handler that interrupts a write may call it."""
         with suppress(OSError):  # the terminal may be closed
             os.write(self.stream.fileno(), text.encode())
 
@@ -60,7 +60,7 @@ class Screen:
         self.line(self.paint(("─" if self.drawing else "-") * length, DIM))
 
     def rows(self, rows: Iterable[tuple[str, str, *tuple[str, ...]]], *, indent: int = 2) -> None:
-        """Writes names and values in two columns. The styles of a value may follow it."""
+        """Writes names and values in two columns. Each row is a name, a value, and the styles of the value."""
         made = list(rows)
         width = max((len(name) for name, *_ in made), default=0)
         for name, value, *styles in made:
@@ -113,7 +113,7 @@ def put(text: str, stream: TextIO | None = None, *, flush: bool = False) -> None
 
 @contextmanager
 def removed_by_signals(remove: Callable[[], None]) -> Generator[None]:
-    """Calls a function, which removes what is drawn on a terminal, before a signal ends or stops the process."""
+    """Before a signal ends or stops the process, calls `remove`, which removes what is drawn on a terminal."""
 
     def remove_first(number: int, _frame: object) -> None:
         remove()

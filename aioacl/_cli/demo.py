@@ -1,4 +1,4 @@
-"""`demo`: many tasks copy real files through a device, which is force-reset twice meanwhile.
+"""`demo`: many tasks copy real files through a device while the device is force-reset twice.
 
 Then the demo measures the lag of the event loop.
 """
@@ -47,10 +47,10 @@ def add(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "demo",
-        help="copy real files to a device and back, reset it meanwhile, and verify every byte",
-        description="Copy real files to a device and back, reset it twice meanwhile, and verify every byte. Then "
-        "measure how late timers of the event loop fire, with awaits and with blocking calls. The exit status is 1 if "
-        "a task or a reset fails, or if a file comes back changed.",
+        help="copy real files to a device and back, reset the device during the copies, and verify every byte",
+        description="Copy real files to a device and back, reset the device twice during the copies, and verify every "
+        "byte. Then measure how late timers of the event loop fire, with awaits and with blocking calls. The exit "
+        "status is 1 if a task or a reset fails, or if a file comes back changed.",
     )
     parser.add_argument("--input", metavar="PATH", help="a file or a folder (default: Python's own library)")
     parser.add_argument(

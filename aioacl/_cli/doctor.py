@@ -88,7 +88,7 @@ def examine(choice: str | None) -> Facts:
 
 
 def measure_waits(facts: Facts, index: int) -> None:
-    """Measures on a device what waiting costs. A device on which no step succeeds is a problem."""
+    """Measures on a device what waiting costs. If no step succeeds, this is a problem."""
     devices = facts.runtime["devices"]
     if not devices:
         facts.problems.append("nothing was measured, because no device is visible")

@@ -128,7 +128,7 @@ class Player:
             return self._call(step) if step.call.startswith("acl") else self._pseudo(step)
         except Unbound as name:
             return {"unbound": f"{name} is not bound"}
-        except Exception as error:  # noqa: BLE001 - a thread that has ended would be reported as blocked
+        except Exception as error:  # noqa: BLE001 - otherwise the thread would end, and be reported as blocked
             return {"unbound": f"the step is invalid: {error!r}"}
 
     def _call(self, step: Step) -> Answer:

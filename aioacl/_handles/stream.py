@@ -389,7 +389,8 @@ class Stream(Handle, Awaitable):
                 raise
         refusal = version.core.raised(failed, "aclrtStreamWaitEvent")
         refusal.hint = (
-            "On a stream that has not failed, repeat the work before the event. This stream stays usable."
+            "Repeat the work that the event covers, on a stream that has not failed. "
+            "The stream that should wait stays usable."
         )
         raise refusal
 

@@ -4,11 +4,11 @@ The in-flight references name the objects that the device still uses. A referenc
 reference can be found at any moment, by `close()` on another thread, by a signal handler, and after a Ctrl-C. A
 reference is dropped when the work that needs it is known to be done. Each wait that ends drops such references. Each
 enqueue does so too if there are many references (`release_if_many` in aioacl/_binding/handles.c). The maintenance
-thread drops them after a reset, after the close of the device, and when the watcher wakes that thread. The watcher does
-so at most ten times a second, when work that nothing awaits is done.
+thread drops them after a reset, after the close of the device, and when the watcher wakes that thread. If work has
+ended that nothing awaits, the watcher wakes the thread, at most ten times a second.
 
-No lock guards the references. A signal handler that interrupts one of these functions may enqueue too, and would wait
-forever for a lock that the interrupted function holds. Each step is one operation of a dict or of the list
+No lock guards the references. If a signal handler interrupts one of these functions, the handler may enqueue too. It
+would wait forever for a lock that the interrupted function holds. Each step is one operation of a dict or of the list
 in C, and can be repeated.
 """
 
@@ -213,7 +213,7 @@ class StreamCore(Core):
         return self.refusal(code)
 
     def error_at(self, position: int) -> Failed | None:
-        """The failure of work that the position covers or depends on, or None. It then counts as collected."""
+        """The failure of work that the position covers or depends on, or None. The failure counts as collected."""
         found: Any = ffi.new("aio_error *")
         code = lib.aio_stream_error(self.handle, position, found)
         return Failed.read(found) if code else None

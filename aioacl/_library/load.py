@@ -146,7 +146,7 @@ class _Native:
         part, lib = self._lib.aio_library_part(index), self._lib
         reasons = {
             lib.AIO_PART_BROKEN: "it cannot be loaded",
-            lib.AIO_PART_SIMULATOR: "it depends on the simulator, which is never used to complete a real library",
+            lib.AIO_PART_SIMULATOR: "it depends on the simulator, whose functions are never added to a real library",
         }
         return part == lib.AIO_PART_USED, reasons.get(part, "")
 
@@ -172,7 +172,7 @@ class _Native:
 
 @dataclass(frozen=True, slots=True)
 class _Companion:
-    """A file beside the library, its findings, and the reason why it cannot complete the library, or ""."""
+    """A file beside the library, its findings, and the reason why its functions cannot be used, or ""."""
 
     path: str
     findings: tuple[str, ...]
@@ -207,7 +207,7 @@ def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
     except Unusable as unusable:
         return _Companion(companion.path, (), str(unusable))
     simulated = locate.is_simulator(companion.path)
-    why = "it is the simulator, which is never used to complete a real library" if simulated else ""
+    why = "it is the simulator, whose functions are never added to a real library" if simulated else ""
     return _Companion(companion.path, findings, why)
 
 

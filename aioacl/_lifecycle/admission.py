@@ -160,7 +160,7 @@ class Admission:
         try:
             result = await port.wait(start, deadline=deadline)
         except GeneratorExit:
-            raise  # from a finalizer, which takes no lock; the port is collected as well
+            raise  # from a finalizer, which takes no lock; the port is garbage as well
         except BaseException:
             self._unsubscribe(subscription)
             raise
@@ -228,7 +228,8 @@ class Admission:
     ) -> None:
         """Returns when the device is OPEN. Holders of a lease and jobs may also continue while it is DRAINING.
 
-        An operation that had to wait gets a turn when the device opens, and keeps it until its `place` is left.
+        An operation that had to wait gets a turn when the device opens. It keeps the turn until the block of `place`
+        is left.
         """
         while True:
             with self.changed:
@@ -252,7 +253,7 @@ class Admission:
     def may_pass(self, holder: object) -> bool:
         """Whether this holder may start an operation now. Call it with the lock held.
 
-        Raises an error if no wait helps: the holder's lease was revoked, or the device is closed or quarantined.
+        Raises an error if waiting cannot help: the holder's lease was revoked, or the device is closed or quarantined.
         """
         if self.leases.lost(holder):
             raise self._revoked()
@@ -267,7 +268,7 @@ class Admission:
         """Whether a reset waits for the holder: for its lease or for its job. Call it with the lock held.
 
         If the holder is the JobScope of a job on this device, that job counts. Otherwise the holder's leases count, and
-        the job that runs on this thread.
+        so does a job that runs on this thread.
         """
         if isinstance(holder, JobScope) and holder.index == self.index:
             return not holder.over
@@ -324,7 +325,7 @@ class Admission:
             self.leases.join(shared, holder)
 
     def _entered(self, lease: Lease, holder: object) -> bool:
-        """Whether the holder has the lease, or had it when it was revoked. Takes no lock."""
+        """Whether the holder has the lease, or had it when the lease was revoked. Takes no lock."""
         return not lib.aio_forked() and self.leases.concerns(lease, holder)
 
     def entered(self, lease: Lease, holder: object) -> int:

@@ -47,7 +47,7 @@ class SetCounts:
         return self.now
 
     def note_set(self, seen: int) -> None:
-        """Counts a set. `seen` is the number of foreign resets that had been reported when it was made.
+        """Counts a set. `seen` is the number of foreign resets that had been reported when the set was made.
 
         If `seen` has changed since the last set, a foreign reset has ended all earlier sets.
         """

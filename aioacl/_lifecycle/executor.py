@@ -163,7 +163,7 @@ class DeviceExecutor(Unique, Executor):
 
     @property
     def ended(self) -> bool:
-        """Whether the executor takes no more jobs."""
+        """Whether the executor was shut down, so that `submit` is refused."""
         return self._closed
 
     @property
@@ -251,7 +251,7 @@ class DeviceExecutor(Unique, Executor):
                     outcome = self._outcome(item)
         finally:
             scope.end()
-        # The future's lock is used only from here on: a caller that holds it must not block a worker inside the device.
+        # The future's lock is used only from here on: its holder must not block a worker that is inside the device.
         if outcome is None:
             item.future.drop()
         else:
@@ -267,7 +267,7 @@ class DeviceExecutor(Unique, Executor):
         return partial(item.future.set_result, result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more jobs. Does nothing in a forked child.
+        """Shuts the executor down: later calls of `submit` are refused. Does nothing in a forked child.
 
         Args:
             wait: if True, waits until the running and the queued jobs have ended.

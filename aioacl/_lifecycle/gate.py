@@ -36,7 +36,7 @@ def counts(index: int) -> list[int]:
 
 
 def inside(index: int) -> tuple[Stuck, ...]:
-    """The calls that are inside, each with its thread and the seconds that it has been inside."""
+    """The calls that are inside. Each has its thread, and the seconds since the call entered the gate."""
     functions = ffi.new("int32_t[]", INSIDE_AT_MOST)
     threads = ffi.new("int32_t[]", INSIDE_AT_MOST)
     microseconds = ffi.new("int64_t[]", INSIDE_AT_MOST)

@@ -80,7 +80,7 @@ class Jobs:
         return future.result()
 
     def end_executor(self) -> None:
-        """Shuts the executor down: it takes no more jobs, and its threads end on their own."""
+        """Shuts the executor down: it refuses new jobs, and its threads end on their own."""
         with self._admission.changed:
             executors, self._executors = self._executors, []
         for executor in executors:
@@ -114,7 +114,10 @@ class Jobs:
             lib.aio_leave(make_pass(self.index, generation), lib.AIO_LIFETIME)
 
     def let_in(self) -> int | None:
-        """Enters the device again, now or after a reset. Returns the generation, or None if closed or quarantined."""
+        """Enters the device again, now or after a reset. Returns None if the device is closed or quarantined.
+
+        Otherwise it returns the generation.
+        """
         with self._admission.changed:
             try:
                 while self._admission.state not in (State.CLOSED, State.QUARANTINED):
@@ -153,7 +156,7 @@ class InsideDevice(JobScope):
 
     @contextmanager
     def outside(self) -> Generator[None]:
-        """Returns the context of one wait. The job is outside the device in it.
+        """Returns a context manager for one wait. Inside its block, the job is outside the device.
 
         Raises DeviceReset or DeviceQuarantined if the device was reset or closed during the wait. It does so even if
         the wait itself succeeded, because the runtime's objects that the job uses no longer exist.

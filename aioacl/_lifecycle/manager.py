@@ -139,12 +139,12 @@ class Manager:
         return is_open and not opening
 
     def _may_join(self) -> bool:
-        """Whether the running reset waits for the caller, so that an open by the caller must not wait for the reset."""
+        """Returns True if the running reset waits for the caller. Then an open by the caller must not wait for it."""
         draining = self.admission.shown is State.DRAINING and isinstance(self.procedure, ResetProcedure)
         return draining and self.admission.holds_off(current_holder())
 
     async def close(self, user: object) -> None:
-        """Removes the user. If it was the last one, waits until the device is closed."""
+        """Removes the user. After the last user, waits until the device is closed."""
         closing = self.count_out(user)
         while True:
             with self.admission.changed:
@@ -157,7 +157,10 @@ class Manager:
             closing.raise_error()
 
     def left(self) -> bool:
-        """Whether a removed user need not wait: other users have the device open, or the last close has ended."""
+        """Returns True if a removed user has nothing to wait for.
+
+        This is so if other users have the device open, or if the last close has ended.
+        """
         over = self.procedure is None or self.procedure.manual
         return self.admission.opens > 0 or (
             over and self.admission.state in (State.CLOSED, State.QUARANTINED)
@@ -203,7 +206,7 @@ class Manager:
             self.procedure = None
             if not isinstance(error, RuntimeError):
                 raise
-            self.break_off("no thread could be started to close it, reset it or set it again")
+            self.break_off("no thread could be started that would close, reset or set the device")
             self.admission.announce()
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, self.generation) from error
 
@@ -308,7 +311,7 @@ class Manager:
     def _on_wake(self) -> None:
         try:
             self.deferred.do_notes()
-        finally:  # even if a note raises an exception, because the engine does not repeat these kicks
+        finally:  # also after a note has raised an exception, because the engine does not repeat these kicks
             self._answer(lib.aio_device_kicks(self.index))
 
     def _answer(self, kicks: int) -> None:
@@ -331,7 +334,7 @@ class Manager:
     def meet_foreign(self) -> None:
         """Starts the procedure that follows a foreign reset, if there was one. Call it with the lock held.
 
-        While another procedure runs, this function does nothing: it is called again when that procedure ends.
+        While another procedure runs, this function does nothing. The end of that procedure calls it again.
         """
         if self.procedure is not None or not lib.aio_gate_foreign(self.index):
             return

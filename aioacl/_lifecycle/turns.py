@@ -2,9 +2,9 @@
 
 A constant flow of work cannot delay a reset forever: while a device drains, no new operation starts. Back-to-back
 resets cannot block work forever: each operation that was waiting when the device opened has a turn. The next drain
-starts when no turn is left. A turn ends when its operation has been tried or has been given up. A reset waits for turns
-for at most a second, and not beyond half of its `timeout`, because some of them may belong to event loops that have
-stopped. The operations that had no turn by then wait for this reset too.
+starts when no turn is left. A turn ends when its operation has been tried or has been given up. Some turns may
+belong to event loops that have stopped. So a reset waits for turns for at most a second, and not beyond half of its
+`timeout`. If an operation was not tried by then, it waits for this reset too.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class Turns:
 
 
 class Waiter:
-    """The place of an operation that may wait for the device to open. If it did not wait, leaving does nothing."""
+    """The place of an operation that may wait for the device to open.
+
+    If the operation did not wait, leaving the place does nothing.
+    """
 
     __slots__ = ("_turns", "taken")
 

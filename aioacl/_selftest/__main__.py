@@ -1,8 +1,8 @@
 """The child: `python -m aioacl._selftest FD ORDER` loads the library, and runs the checks that the order names.
 
-It writes to the descriptor, one JSON object a line: which library it loaded, and then the start and the result of each
-check. If a check does not return, or ends the process, the parent detects it. The child ends without running the
-runtime's destructors, unless one of its checks is about the end of the process.
+The child writes JSON objects to the descriptor, one on each line: first the library that it loaded, then the start and
+the result of each check. If a check does not return, or ends the process, the parent detects this. The child ends
+without running the runtime's destructors, unless one of its checks is about the end of the process.
 """
 
 from __future__ import annotations

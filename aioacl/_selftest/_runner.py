@@ -184,9 +184,9 @@ def _try(request: Request, assumptions: list[Assumption]) -> Iterator[Verdict]:
 
 
 def _last(last: Verdict | None, at: Assumption | None, ending: str) -> Iterator[Verdict]:
-    """Yields the last result, after the child has ended: the check may be about the end of the process.
+    """Yields the last result after the child has ended, because the last check may be about that end.
 
-    If the child ended during a check, that assumption is broken.
+    If the child ended during a check, the assumption of that check is broken.
     """
     if last is not None and ending and last.outcome == "held" and last.assumption.leaves:
         yield Verdict(last.assumption, "broken", f"after the check: {ending}")

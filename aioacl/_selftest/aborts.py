@@ -114,7 +114,7 @@ def _(bench: Bench) -> None:
 
 @ABORTS.assumes(
     "others",
-    "An abort does not affect other streams, or waits for them.",
+    "An abort affects neither other streams nor the waits for those streams.",
     calls="aclrtStreamAbort aclrtSynchronizeStream",
     used_by="_native/abort.c",
     mark="H",

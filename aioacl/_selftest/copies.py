@@ -263,4 +263,7 @@ def _(_: Bench) -> None:
     free, total = ffi.new("size_t *"), ffi.new("size_t *")
     if call("aclrtGetMemInfo", lib.ACL_HBM_MEM, free, total):
         expect(0, "aclrtGetMemInfo", lib.ACL_DDR_MEM, free, total)
-    require(0 < free[0] <= total[0], f"{free[0]} bytes of {total[0]} are free")
+    require(
+        0 < free[0] <= total[0],
+        f"expected free memory from 1 byte to the total of {total[0]} bytes, got {free[0]} bytes",
+    )

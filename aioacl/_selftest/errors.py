@@ -1,8 +1,8 @@
 """Errors of tasks, which are delivered once, and the runtime's text about calls that failed.
 
-A task can be made to fail on the simulator only. The generated functions of the table, which all checks call, read the
-text of a failure at once, and reading clears the text. So the checks of the text call the function that fails by its
-address.
+A task can be made to fail on the simulator only. All checks call the generated functions of the table. These functions
+read the text of a failure at once, and reading clears the text. So the checks of the text call the failing function by
+its address instead.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _(bench: Bench) -> None:
 
 @PROCESS.assumes(
     "exit-inside",
-    "An exit handler installed after the load runs before the destructors, so a process can end during a wait.",
+    "If an exit handler is installed after the load, it runs before the destructors: a process can end during a wait.",
     calls="aclrtSetDevice aclrtStreamWaitEvent aclrtSynchronizeStream",
     used_by="_native/exit.c",
     mark="H",

@@ -88,7 +88,7 @@ def _(bench: Bench) -> None:
 )
 def _(bench: Bench) -> None:
     ids = [id_of(bench.stream()) for _ in range(ROUNDS)]
-    require(len(set(ids)) == ROUNDS, f"the ids of {ROUNDS} streams are {ids}")
+    require(len(set(ids)) == ROUNDS, f"expected {ROUNDS} streams with different ids, got the ids {ids}")
 
 
 @REPORTS.assumes(
@@ -106,7 +106,7 @@ def _(bench: Bench) -> None:
         ask = bench.helper(lambda: status_of("aclrtQueryEvent", "aclrtEventStatus", event))
         require(
             ask.answer("aclrtQueryEvent") == 1,
-            "aclrtQueryEvent reports an event as complete that the stream has not reached",
+            "aclrtQueryEvent reports an event as complete, although the stream has not reached it",
         )
 
 
@@ -134,7 +134,8 @@ def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None
                 break
         seen = _reported() - before
         require(
-            seen == 1, f"{seen} failed tasks were reported when the work after one was complete, expected 1"
+            seen == 1,
+            f"expected 1 reported task when the work after the failed task was complete, got {seen}",
         )
         call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
 

@@ -184,7 +184,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "revival",
-    "A thread that calls nothing between a reset and a set by another thread works again.",
+    "If another thread resets and sets the device, a thread that makes no call in between can use its context again.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
     used_by="_native/watcher.c",
     mark="H",
@@ -201,7 +201,7 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "detached",
-    "A thread that uses its context between the reset and the set has no context afterwards: 107002.",
+    "If a thread uses its context between a reset and a set, the thread has no context afterwards: 107002.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
     used_by=SIMULATOR_ONLY,
     mark="H",

@@ -1,4 +1,4 @@
-"""Waits: their limits, what they cover, and which calls other threads can make meanwhile."""
+"""Waits: their limits, what they cover, and which calls other threads can make during a wait."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class WorkerThread:
         self.kick()
 
     def call(self, work: Callable[[], T], timeout: float | None) -> T:
-        """Blocks until the thread has run `work`, returns its result. Raises WorkerStuck after `timeout` seconds."""
+        """Blocks until the thread has run `work`; returns its result. Raises WorkerStuck after `timeout` seconds."""
         job = Job(work)
         self.submit(job)
         if not job.wait(timeout):

@@ -67,7 +67,7 @@ class _Change(Procedure):
             return True
 
     def finish(self) -> None:
-        """Stores the counts after the call, and ends the procedure; a second call has no effect."""
+        """Stores the counts after the call, and ends the procedure; a second call of `finish` has no effect."""
         manager = self.host
         with manager.admission.changed:
             if manager.procedure is not self:

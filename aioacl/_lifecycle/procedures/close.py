@@ -22,7 +22,7 @@ class CloseProcedure(Procedure):
     """The last close of a device: one aclrtResetDevice."""
 
     name = "close"
-    goes_on = "The close continues: close() waits for it when called again, and so does open_device()."
+    goes_on = "The close continues. A later close() or open_device() waits for it."
     closed_after = (State.OPEN,)  # after a failed close, the next open starts another close
 
     def __init__(self, host: Host, *, hopeless: bool = False) -> None:
@@ -73,7 +73,7 @@ class CloseProcedure(Procedure):
     def _reset_all(self) -> int:
         """Calls aclrtResetDevice once for each set by aioacl.
 
-        The sets are that of this open, and those that remain from failed closes.
+        These are the set of this open, and the sets that remain after failed closes.
         """
         code = 0
         while code == 0:

@@ -17,8 +17,8 @@ class ForeignProcedure(Procedure):
 
     def run(self) -> None:
         lib.aio_device_flush(self.index)
-        # The set makes the primary context valid again, at the same address. A call that entered before the reset and
-        # is still inside could then create an object that no handle owns. The wait for such calls has a limit.
+        # The set makes the primary context valid again, at the same address. If a call entered before the reset and is
+        # still inside, it could then create an object that no handle owns. The wait for such calls has a limit.
         self._all_leave_within(limits.CLOSE_SECONDS, limits.HOPELESS_SECONDS)
         try:
             self.host.control.call(self._checked_set, limits.RESET_SECONDS)

@@ -15,7 +15,7 @@ DROP_SECONDS: Final = 3.5  # to drop the work of one stream; the runtime drops o
 OPEN_SECONDS: Final = 60.0  # for each step of an open, because the driver may have to start the card
 CLOSE_SECONDS: Final = 5.0
 HOPELESS_SECONDS: Final = 1.0
-# In a barrier: the time between two checks of whether the last user has closed the device.
+# A barrier checks at this interval if the last user has closed the device.
 LOOK_SECONDS: Final = 1.0
 POOL_EVENTS: Final = 32
 RESETS_TRIED: Final = 3

@@ -22,7 +22,9 @@ class OpenProcedure(Procedure):
     """The first open of a device."""
 
     name = "open"
-    goes_on = "The open continues, and the device is closed again if no other open joins it: pass a longer timeout=."
+    goes_on = (
+        "The open continues. If no other open joins it, the device is closed again: pass a longer timeout=."
+    )
 
     def run(self) -> None:
         try:

@@ -104,7 +104,7 @@ class Procedure:
 
     name = "procedure"
     goes_on = "The operation continues."  # the hint for a caller whose timeout ends first
-    manual = False  # whether it only changes ACL's counts of the device and belongs to no open
+    manual = False  # True if it belongs to no open, and only changes ACL's counts of the device
     # The states from which a device without users is closed when the procedure ends.
     closed_after: tuple[State, ...] = (State.OPEN, State.QUARANTINED)
 
@@ -233,7 +233,7 @@ class Procedure:
         runtime.acquire(self.host)
 
     def _stuck(self) -> tuple[Stuck, ...]:
-        """The calls that are still inside. If there are none, the calls of other devices that block this one in ACL.
+        """The calls that are still inside. If there are none, calls on other devices that block this device in ACL.
 
         The gate is closed first. Calls that are about to return then get half a second to do so.
         """
@@ -286,7 +286,7 @@ class Procedure:
         return EVERY_KIND | (lib.AIO_BLOCKED_MAY_STAY if blocked_may_stay else 0)
 
     def _barrier_is_clear(self, seconds: float) -> bool:
-        """Waits until no call is inside C that a reset would crash, or that would block a reset.
+        """Waits until a reset would neither crash a call that is inside C nor be blocked by one.
 
         Returns False after `seconds`. A blocking wait may stay, but only once it is inside its ACL function. So all
         calls first get at most half of `seconds` to leave. After that, blocking waits may stay.
