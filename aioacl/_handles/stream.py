@@ -361,7 +361,7 @@ class Stream(Handle, Awaitable):
             A Ticket. It may be dropped without being awaited.
 
         Raises:
-            DeviceFault: a task that the event covers or depends on has failed, and this stream stays usable. Or this
+            DeviceFault: a task that the event covers or depends on has failed; then this stream stays usable. Or this
                 stream has failed; see `error`. The code of the failure may select another subclass of AclError.
             ParameterError: `event` is not an Event, was never recorded, or is closed; or the stream is closed.
             QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
@@ -390,7 +390,7 @@ class Stream(Handle, Awaitable):
         refusal = version.core.raised(failed, "aclrtStreamWaitEvent")
         refusal.hint = (
             "Repeat the work that the event covers, on a stream that has not failed. "
-            "The stream that should wait stays usable."
+            "The waiting stream stays usable."
         )
         raise refusal
 

@@ -187,7 +187,10 @@ def test_sweep_of_faults_tries_one_code_of_each_pair_of_family_and_action() -> N
     tried = Counter((lookup(code).family, lookup(code).action) for code in CODES)
     pairs = {(known.family, known.action) for known in _CODES.values() if known.code}
     wrong = {pair: tried[pair] for pair in pairs | set(tried) if tried[pair] != 1}
-    assert wrong == {}, "expected one code of each pair in CODES of tests/sweep/injection.py; correct CODES"
+    expected = (
+        "expected CODES of tests/sweep/injection.py to have one code for each pair of family and action"
+    )
+    assert wrong == {}, f"{expected}, got these numbers of codes: {wrong}; correct CODES"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_task_code_from_a_call_that_runs_no_task_asks_for_a_reset(call: str) -> 
     assert (type(error), error.action, error.hint) == (DeviceFault, "reset", DeviceFault.default_hint)
 
 
-def test_of_device_keeps_everything_but_action_and_hint() -> None:
+def test_error_from_of_device_keeps_everything_but_action_and_hint() -> None:
     error = error_for(507014, "aclrtSynchronizeStream", device=1, generation=2, message="why")
     there = of_device(error)
     assert (there.action, there.hint) == ("reset", DeviceFault.default_hint)

@@ -53,7 +53,7 @@ def classes_in(pickled: bytes) -> set[str]:
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES, ids=lambda value: getattr(value, "__name__", value))
-def test_public_name_reports_the_module_of_its_import(module: ModuleType, name: str) -> None:
+def test_public_name_reports_the_module_from_which_it_is_imported(module: ModuleType, name: str) -> None:
     thing = getattr(module, name)
     if inspect.isclass(thing) or inspect.isfunction(thing):
         assert (thing.__module__, thing.__qualname__) == (module.__name__, name)

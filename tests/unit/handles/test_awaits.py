@@ -151,7 +151,7 @@ def stream_synchronized(prepared: Setup) -> Any:
 
 @dataclass(frozen=True)
 class Await:
-    """One await: functions that begin it, stall it, check that it is stalled and make it fail, and the error code."""
+    """One await: its error code, and functions that begin it, stall it, check that it is stalled, and make it fail."""
 
     begin: Callable[[Setup], Any]
     stall: Callable[[Setup], None] = nothing

@@ -50,7 +50,7 @@ async def next_event(events: aioacl.DeviceEvents, kind: str) -> aioacl.DeviceEve
 
 
 @anyio_test
-async def test_25_await_of_what_covers_or_depends_on_a_failed_task_raises(open_device: OpenDevice) -> None:
+async def test_25_await_that_covers_or_depends_on_a_failed_task_raises(open_device: OpenDevice) -> None:
     async with (
         open_device(0) as device,
         open_device(1) as other,
@@ -148,7 +148,7 @@ async def test_26_failure_is_raised_by_late_and_repeated_awaits_and_after_later_
 
 
 @anyio_test
-async def test_26_await_raises_its_own_streams_failure_before_those_that_it_depends_on(
+async def test_26_await_raises_the_failure_of_its_own_stream_before_failures_of_other_streams(
     open_device: OpenDevice,
 ) -> None:
     async with (

@@ -45,7 +45,7 @@ class Cycle:
         self.things = (self, *things)
 
 
-def test_address_is_released_with_its_last_reference_and_not_when_it_is_garbage() -> None:
+def test_address_that_is_garbage_is_released_only_when_its_last_reference_is_dropped() -> None:
     class Saves:
         def __init__(self, thing: object) -> None:
             self.cycle, self.thing = self, thing

@@ -75,7 +75,7 @@ async def test_wait_that_submits_nothing_covers_a_task_enqueued_by_hand_before_i
 
 
 @pytest.mark.anyio
-async def test_failure_of_a_task_by_hand_after_the_last_position_is_reported(
+async def test_failure_of_a_task_enqueued_by_hand_after_the_last_position_is_reported(
     open_device: OpenDevice,
 ) -> None:
     """The failure is attributed although aioacl enqueues nothing after the task."""
@@ -169,7 +169,7 @@ def test_streams_that_wait_for_each_other_are_confirmed_on_a_small_stack(open_de
 
 
 @pytest.mark.anyio
-async def test_code_of_a_task_by_hand_after_the_last_position_does_not_fail_earlier_work(
+async def test_code_of_a_task_enqueued_by_hand_after_the_last_position_does_not_fail_earlier_work(
     open_device: OpenDevice,
 ) -> None:
     """aioacl synchronizes to get the runtime's text. The call returns the code of the reported task."""
@@ -187,7 +187,7 @@ async def test_code_of_a_task_by_hand_after_the_last_position_does_not_fail_earl
 
 
 @pytest.mark.anyio
-async def test_closed_stream_with_a_task_by_hand_after_the_last_position_is_destroyed(
+async def test_closed_stream_with_a_task_enqueued_by_hand_after_the_last_position_is_destroyed(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(8) as memory:
@@ -197,7 +197,9 @@ async def test_closed_stream_with_a_task_by_hand_after_the_last_position_is_dest
 
 
 @pytest.mark.anyio
-async def test_close_waits_for_a_task_by_hand_after_the_last_position(open_device: OpenDevice) -> None:
+async def test_close_waits_for_a_task_enqueued_by_hand_after_the_last_position(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.allocate(8) as memory:
         async with device.create_stream() as stream:
             simulator.hold(stream)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 LIMIT_SECONDS = 20
 
 
-async def test_failure_2_to_the_31_tasks_after_an_abort_is_raised(open_device: OpenDevice) -> None:
+async def test_failure_after_an_abort_is_raised_also_2_to_the_31_tasks_later(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         await stream.fill(memory, 1)
         with simulator.held(stream):

@@ -94,7 +94,7 @@ def walk(operation: Callable[[], object], body: Callable[[], object]) -> int:
     """Interrupts the operation before each of its lines, one after another; returns the number of lines."""
     step = 1
     with handling(body), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # about refused operations, which are not awaited
+        warnings.simplefilter("ignore", RuntimeWarning)  # refused operations are never awaited
         while interrupted(step, operation):
             step += 1
     return step - 1

@@ -1,4 +1,4 @@
-"""Finding the library: the order of the search, and the files that it refuses. Tests of the search load none."""
+"""Finding the library: the order of the search, and the files that it refuses. Tests of the search load no library."""
 
 import os
 import re
@@ -366,7 +366,7 @@ def test_choice_that_is_not_text_or_a_path_is_refused(choice: Any) -> None:
         _library.use_library(choice)
 
 
-def test_choice_by_a_path_of_bytes_names_fsdecode() -> None:
+def test_choice_by_a_path_of_bytes_raises_error_that_names_fsdecode() -> None:
     class Bytes:
         def __fspath__(self) -> bytes:
             return b"/a.so"

@@ -48,7 +48,7 @@ class Foreign:
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_reset_during_a_timed_out_wait_for_a_foreign_stream_works_if_it_is_named(
+async def test_reset_during_a_timed_out_wait_for_a_foreign_stream_works_if_the_stream_is_named(
     open_device: OpenDevice, named: bool
 ) -> None:
     async with open_device() as device:
@@ -110,7 +110,7 @@ async def test_stream_named_before_a_reset_is_not_aborted_by_a_later_one(open_de
         await until(lambda: not thread.is_alive())
 
 
-async def test_block_that_is_left_during_the_abort_waits_for_it(
+async def test_block_that_is_left_during_an_abort_waits_for_the_end_of_the_abort(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:

@@ -109,7 +109,7 @@ def test_job_does_not_begin_if_a_reset_begins_after_the_check(
     entering.join()
     assert [stay.generation for stay in entered] == [generation + 1]
     entered[0].end()
-    assert until_now(lambda: device.health.in_flight == 0)  # also counts work that the reset has started
+    assert until_now(lambda: device.health.in_flight == 0)  # `in_flight` also counts work of the reset itself
 
 
 class Overtaken:

@@ -141,7 +141,7 @@ async def test_last_close_of_a_quarantined_device_does_not_wait_again_for_the_st
 
 
 @pytest.mark.parametrize("grace", [0, 1000])
-async def test_last_close_makes_the_reset_that_it_waits_for_end_early(
+async def test_reset_ends_early_if_the_last_close_waits_for_it(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, grace: float
 ) -> None:
     monkeypatch.setattr(limits, "BARRIER_SECONDS", 1000)
@@ -171,7 +171,7 @@ async def test_abort_of_a_stream_of_a_quarantined_device_fails_at_once(open_devi
         assert (await device.force_reset()).ok
 
 
-async def test_last_close_that_gives_up_ends_calls_that_wait_for_the_maintenance_thread(
+async def test_calls_that_wait_for_the_maintenance_thread_end_when_the_last_close_gives_up(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = await open_device()
@@ -211,7 +211,7 @@ async def test_handle_closed_while_the_last_close_stops_the_maintenance_thread_i
 
 
 @pytest.mark.parametrize("threads", [1, 0])
-async def test_pinned_memory_closed_after_its_device_is_freed_by_another_thread_if_one_can_start(
+async def test_pinned_memory_that_outlives_its_device_is_freed_by_another_thread_if_one_can_start(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     async with open_device() as device:

@@ -50,7 +50,7 @@ async def test_reset_of_the_last_close_that_returns_late_is_not_repeated(
     [lambda: lowlevel.reset_device(0), lambda: lowlevel.reset_device_force(0), reset_by_other_code],
     ids=["reset", "force reset", "foreign reset"],
 )
-async def test_set_that_a_close_failed_to_reset_is_not_reset_again_after_other_code_did(
+async def test_set_that_a_close_left_and_other_code_ended_is_not_reset_again(
     open_device: OpenDevice, end: Callable[[], None]
 ) -> None:
     simulator.fail_call("aclrtResetDevice", 507000)

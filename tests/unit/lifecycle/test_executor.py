@@ -93,7 +93,7 @@ async def test_a_job_begun_during_a_reset_waits_for_it(open_device: OpenDevice) 
 
 
 @pytest.mark.anyio
-async def test_a_job_may_use_streams_by_result(open_device: OpenDevice) -> None:
+async def test_a_job_may_wait_for_streams_by_result(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
 
         def job() -> bytes:
@@ -365,7 +365,7 @@ async def test_run_that_the_last_close_drops_raises_that_the_device_is_closed(
 
 
 @pytest.mark.anyio
-async def test_run_on_an_executor_that_was_shut_down_uses_another(
+async def test_run_on_an_executor_that_was_shut_down_uses_another_executor(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:

@@ -212,7 +212,7 @@ async def test_fault_recorded_in_health_keeps_no_reference_to_where_it_was_raise
             await failing(stream, memory)
         except aioacl.DeviceFault:
             return weakref.ref(local)
-        raise AssertionError("expected the copy to fail, it did not")
+        raise AssertionError("expected the copy to fail, got a copy that succeeded")
 
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         assert (await job(stream, memory))() is None

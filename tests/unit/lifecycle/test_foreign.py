@@ -327,7 +327,9 @@ async def test_foreign_reset_ends_waits_in_flight_and_the_device_is_set_again(
     assert simulator.retain_count() == 0
 
 
-async def test_set_and_reset_by_other_code_that_only_count_change_nothing(open_device: OpenDevice) -> None:
+async def test_set_and_reset_by_other_code_while_the_device_is_open_change_nothing(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device:
         generation = device.generation
         elsewhere("aclrtSetDevice", "aclrtResetDevice")

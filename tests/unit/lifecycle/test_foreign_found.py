@@ -52,7 +52,7 @@ USES = {
 
 @pytest.mark.process
 @pytest.mark.parametrize(("use", "outcome"), USES.values(), ids=USES)
-def test_foreign_reset_without_a_callback_is_found_by(use: str, outcome: str) -> None:
+def test_foreign_reset_without_a_callback_is_found_by_the_next_call(use: str, outcome: str) -> None:
     with Child(PROGRAM.format(use=use), more=NO_CALLBACK) as child:
         assert child.end() == (0, f"0\n{outcome}\n2 1 []\n", "")
 

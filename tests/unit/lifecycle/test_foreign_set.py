@@ -115,7 +115,7 @@ async def test_a_first_open_that_is_reset_each_time_fails_and_leaves_nothing_set
         assert await works(device)
 
 
-async def test_foreign_reset_after_the_set_is_not_taken_for_one_before_it(
+async def test_foreign_reset_after_a_set_is_not_taken_for_a_reset_before_that_set(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -172,7 +172,7 @@ async def works_after(device: aioacl.Device, sets: int) -> bool:
     return await works(device) and simulator.retain_count() == 1
 
 
-async def test_open_with_a_foreign_reset_after_each_set_leaves_the_last_to_a_foreign_procedure(
+async def test_open_with_a_foreign_reset_after_each_set_leaves_the_last_reset_to_a_foreign_procedure(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(procedure, "lib", Overtaken())
@@ -213,7 +213,7 @@ async def test_probe_is_counted_in_the_gate_and_makes_no_call_if_the_count_is_fu
             assert (await resetting.outcome()).ok
 
 
-async def test_foreign_procedure_with_a_reset_after_each_set_leaves_the_last_to_another_procedure(
+async def test_foreign_procedure_with_a_reset_after_each_set_leaves_the_last_reset_to_another_procedure(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_device() as device:

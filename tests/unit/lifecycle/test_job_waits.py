@@ -86,7 +86,7 @@ async def test_reset_waits_for_a_job_that_waits_and_the_job_may_make_handles_mea
             assert (report.ok, report.generation, bytes(back)) == (True, before + 1, b"\7" * 64)
 
 
-async def test_job_whose_work_does_not_end_gets_device_reset_and_is_inside_again_after_it(
+async def test_job_whose_work_does_not_end_gets_device_reset_and_is_inside_again_after_the_reset(
     open_device: OpenDevice,
 ) -> None:
     simulator.set_abort_supported(False)

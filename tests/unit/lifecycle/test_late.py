@@ -55,7 +55,7 @@ start(main)
 """
 
 
-async def test_set_that_returns_after_the_reset_gave_up_is_reset_by_the_close(
+async def test_late_set_of_a_reset_that_gave_up_is_undone_by_the_close(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -65,7 +65,7 @@ async def test_set_that_returns_after_the_reset_gave_up_is_reset_by_the_close(
     assert simulator.retain_count() == 0
 
 
-async def test_set_that_returns_after_a_foreign_procedure_gave_up_is_reset_by_the_close(
+async def test_late_set_of_a_foreign_procedure_that_gave_up_is_undone_by_the_close(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:
@@ -106,7 +106,7 @@ async def test_set_by_other_code_during_the_last_close_is_kept(open_device: Open
 
 
 @pytest.mark.process
-def test_close_after_a_foreign_reset_that_a_call_has_found_resets_nothing() -> None:
+def test_close_resets_nothing_after_a_call_has_found_a_foreign_reset() -> None:
     with Child(FOUND_BEFORE_THE_CLOSE, more=NO_CALLBACK) as child:
         assert child.end() == (0, "DeviceReset 1 0\n1 []\n", "")
 
@@ -160,7 +160,7 @@ def test_lowlevel_set_that_returns_after_a_foreign_reset_can_be_reset() -> None:
     assert caught.value.code == 507007
 
 
-async def test_reset_and_set_by_other_code_right_after_the_set_of_an_open_keep_that_set(
+async def test_set_by_other_code_after_a_foreign_reset_of_the_set_of_an_open_is_kept(
     open_device: OpenDevice,
 ) -> None:
     async with anyio.create_task_group() as group:
@@ -177,7 +177,7 @@ async def test_reset_and_set_by_other_code_right_after_the_set_of_an_open_keep_t
     elsewhere("aclrtResetDevice")
 
 
-async def test_reset_and_set_by_other_code_right_after_the_set_of_a_reset_keep_that_set(
+async def test_set_by_other_code_after_a_foreign_reset_of_the_set_of_a_force_reset_is_kept(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:

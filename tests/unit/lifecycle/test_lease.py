@@ -492,7 +492,7 @@ def begun(lease: aioacl.Lease | aioacl.SharedLease) -> Generator[bool]:
     return generator
 
 
-async def test_generator_closed_after_the_revocation_does_not_hide_it_from_other_holders(
+async def test_generator_closed_after_a_revocation_does_not_hide_the_revocation_from_other_holders(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:

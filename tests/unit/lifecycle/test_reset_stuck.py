@@ -1,4 +1,4 @@
-"""While a call does not return from C, no reset is tried, as it would crash that call. The next reset succeeds."""
+"""If a call does not return from C, no reset is tried: a reset would crash the call. The next reset succeeds."""
 
 from __future__ import annotations
 

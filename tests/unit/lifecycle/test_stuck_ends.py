@@ -150,7 +150,7 @@ async def test_open_of_another_device_while_aclinit_hangs_names_it(
     assert [simulator.retain_count(index) for index in (0, 1)] == [0, 0]
 
 
-async def test_open_during_a_finalize_that_hangs_names_it_and_a_later_one_works(
+async def test_open_during_a_finalize_that_hangs_names_the_finalize_and_a_later_open_works(
     open_device: OpenDevice,
 ) -> None:
     device = await open_device()
@@ -166,7 +166,7 @@ async def test_open_during_a_finalize_that_hangs_names_it_and_a_later_one_works(
             assert await works(again)
 
 
-def test_close_on_a_thread_whose_call_does_not_return_ends(open_device: OpenDevice) -> None:
+def test_close_on_a_thread_ends_although_its_call_does_not_return(open_device: OpenDevice) -> None:
     device = in_thread(lambda: open_device().result())
     simulator.hang_call("aclFinalizeReference")
     with short_limits(), pytest.warns(aioacl.AclWarning, match="aclFinalizeReference"):
@@ -176,7 +176,7 @@ def test_close_on_a_thread_whose_call_does_not_return_ends(open_device: OpenDevi
     in_thread(lambda: open_device().result().close().result())
 
 
-async def test_pinned_memory_closed_after_its_device_while_its_free_hangs_warns(
+async def test_close_of_pinned_memory_that_outlives_its_device_warns_if_the_free_hangs(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device:

@@ -33,7 +33,7 @@ def test_operation_that_is_dropped_while_it_waits_leaves_no_turn_due() -> None:
             assert not turns.due
 
 
-def test_turn_ends_for_the_thread_that_waits_for_it_when_its_owner_waits_again() -> None:
+def test_turn_whose_owner_waits_again_wakes_the_thread_that_waits_for_its_end() -> None:
     turns = Turns(sync.condition())
     place = turns.place()
     waits = threading.Event()

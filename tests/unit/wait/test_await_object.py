@@ -124,7 +124,7 @@ async def test_exception_thrown_into_an_await_is_raised_and_ends_it(setting: Set
     await until(lambda: current_port().outstanding == 0)
 
 
-async def test_awaits_of_one_ticket_are_cancelled_alone(setting: Setting) -> None:
+async def test_cancelled_await_does_not_cancel_another_await_of_the_same_ticket(setting: Setting) -> None:
     simulator.hold(setting.stream)
     ticket = setting.stream.fill(setting.memory, 1)
     first, second = (asyncio.ensure_future(wait_for(ticket)) for _ in range(2))
@@ -176,7 +176,7 @@ async def test_await_of_failed_work_raises_a_new_error_each_time(setting: Settin
     assert errors[0] is not errors[1]
 
 
-async def test_stream_closed_while_an_await_of_failed_work_waits_warns_of_nothing(setting: Setting) -> None:
+async def test_stream_closed_during_an_await_of_failed_work_does_not_warn(setting: Setting) -> None:
     stream = await setting.device.create_stream()
     simulator.hold(stream)
     simulator.fail_next(stream, TASK_FAULT)

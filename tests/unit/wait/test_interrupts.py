@@ -176,7 +176,7 @@ def test_lease_block_that_is_interrupted_releases_the_lease(device: aioacl.Devic
     works(device)
 
 
-def test_announcement_that_is_interrupted_still_wakes_waiting_threads_at_the_next_one(
+def test_threads_that_an_interrupted_announcement_has_not_woken_wake_at_the_next_announcement(
     device: aioacl.Device,
 ) -> None:
     manager, waiting = manager_of(device.index), list[Raised]()

@@ -387,7 +387,7 @@ async def test_count_of_awaits_that_need_no_wait_restarts_with_each_turn_of_the_
 @pytest.mark.anyio
 @pytest.mark.parametrize("many", [2, QUICK_IN_A_ROW])
 async def test_port_that_gives_way_lets_each_other_task_run(anyio_backend_name: str, many: int) -> None:
-    """`next_turn` always gives way, and `breathe` on trio; `breathe` on asyncio does after 64 awaits in a turn.
+    """`next_turn` always gives way. `breathe` always does so on trio; on asyncio, after 64 awaits in a turn.
 
     trio runs the tasks of a turn in random order, so the other task has run after two turns.
     """

@@ -106,7 +106,7 @@ class Traffic:
         return done
 
 
-def test_32_coroutines_on_three_loops_and_a_plain_thread_survive_50_resets(
+def test_50_resets_succeed_while_32_coroutines_on_three_loops_and_a_plain_thread_copy(
     open_device: OpenDevice,
 ) -> None:
     device = open_device().result()
