@@ -23,8 +23,8 @@ LEAST_BAR: Final = 4
 STREAMS_WIDTH: Final = 46  # a narrower terminal shows one column of streams
 EVENTS: Final = 2  # the number of newest events that are shown
 QUARTERS: Final = 4
-# The view uses the terminal's alternate screen. On the normal screen, a terminal that gets narrower wraps the lines and
-# moves some of them into its history, where the view could not remove them.
+# The view uses the terminal's alternate screen. On the normal screen, a terminal that gets narrower wraps the lines. It
+# also moves some of them into its history, where the view could not remove them.
 ENTER: Final = "\033[?1049h"
 LEAVE: Final = "\033[H\033[J\033[?1049l"
 

@@ -112,7 +112,7 @@ def _warn(device: int) -> None:
     """Warns of the resets, before the first check."""
     print(
         f"aioacl: --reset: child processes will set device {device} and reset it many times, with and without force. "
-        "Do not let other programs use this device meanwhile. No other device is used.",
+        "Do not let other programs use this device during the checks. No other device is used.",
         file=sys.stderr,
         flush=True,
     )

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 class Ticket(Unique, Position):
     """A position in a stream, returned by each enqueue. `await ticket` waits for the work up to the position.
 
-    A ticket covers the tasks of its stream up to its position. If one of these tasks, or a task that they depend on
-    through `wait_event`, failed, each await raises that failure, even an await that starts much later. Once an await
-    has returned, later awaits return too, even after a reset. A ticket may be dropped without being awaited.
+    A ticket covers the tasks of its stream up to its position. These tasks may depend on other tasks through
+    `wait_event`. If any of all these tasks failed, each await raises that failure, even an await that starts much
+    later. Once an await has returned, later awaits return too, even after a reset. A ticket may be dropped without
+    being awaited.
     """
 
     __slots__ = ()

@@ -88,7 +88,7 @@ def error_on(
 
 
 def concerns_device(error: AclError) -> bool:
-    """Whether the error is a fault of the device, which only a reset ends, and not the failure of one task."""
+    """Returns True for a fault of the device, which only a reset ends; False for the failure of one task."""
     return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
 
 

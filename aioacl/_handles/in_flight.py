@@ -30,7 +30,7 @@ class UsedBuffer(Protocol):
     def _free_when_unused(self) -> None: ...
 
 
-# For each piece of work that is being enqueued: the buffers that it uses and that were closed meanwhile.
+# For each piece of work that is being enqueued: the buffers that it uses and that were closed during the enqueue.
 deferred: Final[dict[InFlight, deque[UsedBuffer]]] = {}
 
 

@@ -117,7 +117,7 @@ class Buffer(Handle):
             self._free_when_unused()
 
     def _free_when_unused(self) -> None:
-        """Frees the memory now, or checks again when the first work that still uses it ends.
+        """Frees the memory if no work uses it. Otherwise checks again when the first of that work has ended.
 
         Only for a caller for which `_claim` returned True.
         """

@@ -506,7 +506,7 @@ class Stream(Handle, Awaitable):
         made = await self._manager.make(self._made_again, discard=_destroy_if_made, deadline=deadline)
         if made is None:
             raise self._error(lib.AIO_WAS_RESET, "aclrtCreateStream")
-        if self._closed or self._core is not core:  # another task has closed or renewed the stream meanwhile
+        if self._closed or self._core is not core:  # another task has just closed or renewed the stream
             self._manager.deferred.leave_note(lambda: destroy(made))
             self._check()
             return
@@ -518,8 +518,8 @@ class Stream(Handle, Awaitable):
     def _made_again(self, generation: int) -> StreamCore | None:
         """Makes the new native stream.
 
-        Returns None if the device was reset meanwhile. An error would not end `Manager.make`, which repeats work that a
-        reset interrupted.
+        Returns None if the device was reset before this call. An error would not end `Manager.make`, which repeats work
+        that a reset interrupted.
         """
         if generation != self._generation:
             return None

@@ -59,7 +59,7 @@ _NOTHING: Final = "nothing: aioacl itself does not call the function"
 
 
 def is_needed(name: str) -> bool:
-    """Returns whether no device can be used without the function."""
+    """Returns True if every device needs the function."""
     return name in _NEEDED
 
 

@@ -236,7 +236,7 @@ class _Process:
 
     It takes no lock, because C keeps the state: one call to C opens the library, and C reports which library is open.
     After an exception between any two lines, such as KeyboardInterrupt, the next call finds the library that was
-    opened. The same holds if a signal handler or another thread loads a library meanwhile.
+    opened. The same holds if a signal handler or another thread has opened it.
     """
 
     def __init__(self) -> None:

@@ -107,7 +107,7 @@ def _initialize() -> None:
 
 
 def _finalize() -> int:
-    """Finalizes once for this initialisation, and once for each earlier one whose finalize failed.
+    """Finalizes once for this initialisation, and once for each earlier one that could not be finalized.
 
     Returns the last code.
     """

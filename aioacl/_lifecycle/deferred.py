@@ -1,4 +1,4 @@
-"""Work that finalizers, and calls that must not wait, leave to the maintenance thread."""
+"""Work for the maintenance thread. It comes from finalizers, and from calls that must not wait."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Deferred:
         self._do(self.notes)
 
     def _do(self, queue: deque[Work]) -> None:
-        """Does the work that is in the queue now. Work that is added meanwhile waits for the next call."""
+        """Does the work that is in the queue now. Work that is added during this call waits for the next call."""
         for _ in range(len(queue)):
             try:
                 work = queue.popleft()

@@ -4,8 +4,8 @@ The jobs do not use the maintenance thread, because jobs that wait for each othe
 stream.
 
 A job is inside the device while it runs, so a drain waits for it. While the job waits through aioacl, with `result()`,
-it is outside the device. Otherwise the wait and a reset could wait for each other. During such a wait, the thread of
-the job does not count against the limit, because the job may wait for a job that is still in the queue.
+it is outside the device. Otherwise the wait and a reset could wait for each other. The job may wait for a job that is
+still in the queue. So during the wait, the thread of the waiting job does not count against the limit.
 
 The threads are daemons, so a thread that is stuck in C does not keep the process from ending.
 """

@@ -57,7 +57,7 @@ class Jobs:
                 self._executors.append(DeviceExecutor(self.index, self.enter_job))
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
-        """Queues a job. If the executor has ended meanwhile, the job goes to the next executor.
+        """Queues a job. If the current executor was just shut down, the job goes to the next executor.
 
         Raises:
             ParameterError: the device is closed, or `fn` is not a plain function.

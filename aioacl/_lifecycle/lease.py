@@ -339,13 +339,13 @@ class Leases:
 
     @staticmethod
     def concerns(lease: Lease, holder: object) -> bool:
-        """Whether the holder holds the lease, or has not yet left it after it was revoked. Takes no lock."""
+        """Returns True until the holder leaves the lease, even if the lease was revoked. Takes no lock."""
         return holder in lease._holders or holder in lease._lost
 
     def was_revoked(self, lease: Lease) -> bool:
-        """Whether the lease was revoked and a holder has not left it yet."""
+        """Returns True if the lease was revoked, until its last holder has left it."""
         return lease in self._revoked
 
     def lost(self, holder: object) -> bool:
-        """Whether this holder has not yet left a lease that was revoked."""
+        """Returns True if a lease of this holder was revoked, until the holder has left the lease."""
         return any(holder in lease._lost for lease in tuple(self._revoked))

@@ -1,8 +1,8 @@
 """The probe of a device after a reset. A code 0 from the reset does not prove that the device works.
 
-The probe creates a stream, allocates memory and verifies a copy. It does not pass the gate, which is closed. It counts
-as a call inside, so a foreign reset waits for it. If a foreign reset does not wait long enough, it destroys the objects
-of the probe. Then these objects must not be passed to C.
+The probe creates a stream, allocates memory and verifies a copy. It does not pass the gate, which is closed. The probe
+counts as a call inside, so a foreign reset waits for the probe. If a foreign reset does not wait long enough, the reset
+destroys the objects of the probe. Then these objects must not be passed to C.
 """
 
 from __future__ import annotations

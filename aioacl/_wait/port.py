@@ -4,9 +4,9 @@ The engine pushes completions to its own record of the port (port.c) and writes 
 event loop, or to one thread without a loop. `Port.wait` starts an operation that will complete under a key, and waits:
 it suspends the task on an event loop, and blocks on a thread. So the same coroutine serves `await` and `.result()`.
 
-References: the loop refers to its reader, the reader to the port, and the port only weakly to the loop. A loop that is
-closed drops its readers, and with them the port, without the garbage collector. The engine keeps the descriptor open
-until the last completion has reached the port.
+References: the loop refers to its reader, the reader to the port, and the port only weakly to the loop. If a loop is
+closed, it drops its readers. This frees the port too, without the garbage collector. The engine keeps the descriptor
+open until the last completion has reached the port.
 """
 
 from __future__ import annotations

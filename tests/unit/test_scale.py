@@ -47,7 +47,7 @@ def busy_elsewhere() -> None:
 
 
 def rests(thread: int) -> bool:
-    """Whether the thread did not run while this thread used CPU time."""
+    """Returns True if the thread stayed idle while this thread used CPU time."""
     before = activity(thread)
     busy_elsewhere()
     return activity(thread) == before

@@ -308,5 +308,5 @@ class Procedure:
         return True
 
     def _close_waits(self) -> bool:
-        """Whether the device has no users any more and the last close waits."""
+        """Returns True if the last close waits: the last user has closed the device."""
         return not self.admission.opens
