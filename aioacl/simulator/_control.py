@@ -222,7 +222,7 @@ def held(stream: StreamLike) -> Generator[None]:
 
 
 def release_all() -> None:
-    """Releases held streams, calls that a rule hangs or delays, and a process that is locked for a snapshot."""
+    """Releases all held streams and all calls that a rule hangs or delays. Unlocks a process locked for a snapshot."""
     control_function("aclsim_release_all", "void (*)(void)")()
 
 

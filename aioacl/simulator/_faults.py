@@ -158,7 +158,7 @@ class FaultOptions(TypedDict, total=False):
             507018.
         false_drain: waits for a device in a fault state return 0.
         slow_teardown: the end of a stream, context or device takes this much longer.
-        ext_reset: other code of the process force-resets the device while the call is inside.
+        ext_reset: other code of the process force-resets the device during the call.
         errmsg: the text that the thread's next aclGetRecentErrMsg returns. "null": no text. "long": a very long text.
             "non-utf8": a text that is not UTF-8. "stale": the previous text.
     """

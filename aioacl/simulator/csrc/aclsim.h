@@ -1,7 +1,8 @@
 /*
- * Controls of the simulator. Only the simulator exports these names, so a test can check that it does not use a
- * card. Every function may be called from any thread, with or without a context. No control blocks, waits or
- * counts as an ACL call. Functions that return int return 0, or -1 for a bad argument, unless stated otherwise.
+ * Controls of the simulator. Only the simulator exports these names, so a test that finds them knows that no
+ * card is used. Every function may be called from any thread, with or without a context. No control blocks,
+ * waits or counts as an ACL call. Functions that return int return 0, or -1 for a bad argument, unless stated
+ * otherwise.
  */
 #ifndef ACLSIM_H
 #define ACLSIM_H
@@ -47,8 +48,8 @@ typedef struct {
 int aclsim_control_version(void);
 /* The release of CANN that the library imitates: "8.1", "8.5", "9.0", "9.1" or "master". */
 const char *aclsim_cann(void);
-/* Returns the name of ACL function number `index`, or NULL after the last one, and stores in `since` the
- * release that added the function. A library that imitates an older release does not export functions of newer
+/* Returns the name of ACL function number `index`, or NULL after the last one. Stores in `since` the release
+ * that added the function. A library that imitates an older release does not export functions of newer
  * releases. */
 const char *aclsim_function(int index, const char **since);
 void aclsim_stats(aclsim_stats_t *stats);
@@ -68,8 +69,8 @@ void aclsim_release_all(void);
 /* The next task enqueued on the stream (not an event record, wait or host function) fails with `code`. */
 int aclsim_fail_next(void *stream, int32_t code);
 /*
- * The next task that the stream reaches, and that computes or moves data, fails with `code` (507015: an
- * exception of an AI core). The task may be in the queue already.
+ * The next task that computes or moves data fails with `code` when the stream reaches it (507015: an exception
+ * of an AI core). The task may be in the queue already.
  */
 int aclsim_trap_next(void *stream, int32_t code);
 /* Returns the number of tasks that are enqueued on the stream and not done. A failed task counts until it is
@@ -193,8 +194,8 @@ void aclsim_clear(void);
  * mistake in them ends the process.
  */
 int aclsim_fault_add(const char *rule, uint32_t *id);
-/* Copies the text that describes the mistake in the last refused rule or limit, and the place of the mistake.
- * Returns the text's length. */
+/* Copies a text about the last refused rule or limit. The text describes the mistake and its place. Returns the
+ * text's length. */
 int aclsim_fault_error(char *text, size_t size);
 int aclsim_fault_remove(uint32_t id);
 /* Drops all rules, and ends the fault state of every device. */
@@ -211,10 +212,10 @@ int aclsim_set_limits(const char *limits);
 
 /* Clock.
  *
- * A virtual clock moves in two cases only. aclsim_clock_advance() advances it. And when a wait with a time-out
- * has lasted ten real seconds, the clock jumps to the earliest time at which a wait is due. So no wait with a
- * time-out hangs for ever. Time-outs, latencies and due times follow the virtual clock. Polling uses real time.
- * A wait for an event also lasts at least one second of real time before it fails.
+ * A virtual clock moves in two cases only. A call of aclsim_clock_advance() advances the clock. If a wait with
+ * a time-out has lasted ten real seconds, the clock jumps to the earliest time at which a wait is due. So no
+ * wait with a time-out hangs for ever. Time-outs, latencies and due times follow the virtual clock. Polling
+ * uses real time. A wait for an event also lasts at least one second of real time before it fails.
  */
 void aclsim_clock_virtual(int on);
 /* Returns -1 if the clock is not virtual, or `ns` is negative or too large. */
@@ -256,12 +257,12 @@ int aclsim_kernel_symbol(const char *name, const void *symbol);
 void aclsim_explain(const char *why);
 
 /* Memory. */
-/* Returns for how many live blocks bytes outside their bounds were written. Each such block is reported as a
- * violation once. Frees and resets make the same check. The check covers 64 bytes before a block and at least
+/* Returns the number of live blocks that have been written outside their bounds. Each such block is reported as
+ * a violation once. Frees and resets make the same check. The check covers 64 bytes before a block and at least
  * 64 bytes after the requested size. */
 int64_t aclsim_check_memory(void);
-/* Returns the access that kernels of the device have to the bytes: 1 read, 2 write, 3 read and write, or 0 if
- * the bytes are not in one live block that the device reaches. Registered memory may be given by its host
+/* Returns the access that kernels of the device have to the bytes: 1 read, 2 write, 3 read and write. Returns 0
+ * if the bytes are not in one live block that the device reaches. Registered memory may be given by its host
  * address or by its device address. */
 int aclsim_reach(int32_t device, const void *address, size_t size);
 /* Applies to device memory that is allocated after this call. With 1, a read of bytes that were never written

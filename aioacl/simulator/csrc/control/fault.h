@@ -2,18 +2,19 @@
  * Theory of operation of the fault engine
  *
  * A rule (rule.h) defines which calls it matches, when it fires, and its effects. entry.c calls fault_before()
- * in every ACL function. If there is no rule, and no device in a fault state, fault_before() is one relaxed
- * load. Otherwise fault_before() checks the rules under sim.lock, in the order in which they were added. It
- * stores the effects of the rules that fire in the call's injection_t. Effects before the work happen in
- * fault_before(). Effects during the work happen in the hooks below, which read the calling thread's injection.
- * Effects after the work happen in fault_after().
+ * in every ACL function. If there is no rule, and no device in a fault state, fault_before() makes only one
+ * relaxed load. Otherwise fault_before() checks the rules under sim.lock, in the order in which they were
+ * added. It stores the effects of the rules that fire in the call's injection_t. Effects before the work happen
+ * in fault_before(). Effects during the work happen in the hooks below, which read the calling thread's
+ * injection. Effects after the work happen in fault_after().
  *
  * A rule decides by its own count of matching calls. Chance is a hash of the seed, the rule's number since the
  * seed was set, and that count. So the k-th decision of a rule is the same in each run, whichever thread makes
  * the call.
  *
  * The engine itself changes no object of the client. A call does its normal work, or does nothing, or does its
- * work and returns another code. So a fault can make a client lose a handle, but the simulator never loses one.
+ * work and returns another code. So a fault can make a client lose a handle, but the simulator never loses a
+ * handle.
  *
  * A device enters a fault state (health.c) when a `sticky` or `lost` rule fires on it, and after a reset on
  * which a `reset-lies` rule has fired. Its tasks stop, and calls for the device return the codes that a card

@@ -24,8 +24,8 @@ void fault_pause(int64_t ns) {
     }
 }
 
-/* Whether the call hangs because of aclsim_hang_call. Only a control releases such a call: its time-out and a
- * reset do not. */
+/* Whether the call hangs because of aclsim_hang_call. Only a control releases such a call. A time-out of the
+ * call and a reset do not release it. */
 static bool is_own(const injection_t *injection) {
     return *injection->key == OWN_KEY[0];
 }

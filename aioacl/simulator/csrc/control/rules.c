@@ -15,7 +15,7 @@ atomic_bool fault_on;
 
 static rule_t *rules; /* in the order in which they were added */
 static uint32_t last_id;
-static uint32_t places; /* how many rules have got a number since the seed was set */
+static uint32_t places; /* the number of rules that were numbered since the seed was set */
 static char refusal[WHY_BYTES];
 
 rule_t *rules_first(void) {

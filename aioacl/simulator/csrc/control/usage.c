@@ -62,8 +62,8 @@ aclError usage_wrong_context(const stream_t *stream) {
     return error_set(RT_STREAM_CONTEXT, "stream");
 }
 
-/* Whether a thread may be inside the function while the device is reset. The runtime's waits are designed to
- * survive a reset. The runtime also permits sets, resets and calls that use no device. */
+/* Whether a thread may be inside the function while the device is reset. The runtime is designed so that a
+ * reset may happen during its waits. The runtime also permits sets, resets and calls that use no device. */
 static bool may_be_inside(int function) {
     switch (function) {
     case FN_aclrtSynchronizeStream:

@@ -220,8 +220,8 @@ void thread_bind_slot(int device);
 /* Returns the thread's context. If the binding is stale, detaches it and returns NULL. But older releases keep
  * a stale binding to a device. The binding is valid again when the device is set again. */
 context_t *thread_context(void);
-/* Returns the thread's device; -1: none. Does not look up the context, as the runtime would, so it detaches no
- * stale binding. */
+/* Returns the thread's device; -1: none. Unlike the runtime, this function does not look up the context, so it
+ * detaches no stale binding. */
 int thread_device_peek(void);
 /* Keeps the library loaded, because dlclose must not unmap code that threads still run. */
 void thread_pin_library(void);
@@ -262,8 +262,8 @@ typedef struct {
     int64_t copy_latency_ns;
     int64_t reset_drop_ns;
     bool spin;
-    /* The simulator behaves like the emulated driver that recorded the conformance vectors, and omits what that
-     * driver omits. */
+    /* The simulator behaves like the emulated driver on which the conformance vectors were recorded. It omits
+     * what that driver omits. */
     bool recorded_driver;
     bool watch_uninitialised;
 } settings_t;

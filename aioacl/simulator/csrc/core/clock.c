@@ -3,7 +3,7 @@
  * simulator's clock. A virtual clock moves when it is advanced. Polling and the least time of a wait for an
  * event use real time.
  *
- * If no call advances a virtual clock, a wait with a time-out would never end. So there is a limit: when such a
+ * Without a limit, a wait with a time-out would never end if no call advances a virtual clock. So when such a
  * wait has lasted `patience_ns` of real time, the clock jumps to the earliest time at which a wait is due.
  */
 #include <errno.h>
@@ -19,7 +19,7 @@ static const int64_t latest_ns = INT64_MAX / 4; /* low enough that adding other 
 
 static atomic_bool is_virtual;
 static _Atomic(int64_t) virtual_ns;
-static _Atomic(int64_t) ahead_ns; /* how far a clock that was virtual is ahead of the monotonic clock */
+static _Atomic(int64_t) ahead_ns; /* how far the virtual time has put the clock ahead of the monotonic clock */
 
 /* A thread that waits until a time. Protected by sim.lock. */
 typedef struct sleeper {

@@ -185,8 +185,7 @@ static void run_data(stream_t *stream) {
     }
 }
 
-/* Whether a failing task still does its work. Such a task does, because other streams may wait for its
- * result. */
+/* Whether the task does its work although it fails. Tasks for which other streams may wait do their work. */
 static bool ends_anyway(const task_t *task) {
     return task->kind == TASK_RECORD || task->kind == TASK_RESET_EVENT || task->kind == TASK_RECORD_NOTIFY;
 }
@@ -202,7 +201,7 @@ static bool run_control(stream_t *stream, task_t *task) {
     }
     if (task->late_ns != 0) {
         task->late_ns = 0;
-        task->started = false; /* a wait that follows starts its own time */
+        task->started = false; /* the time limit of a wait begins now, after the delay */
     }
     bool event_wait = task->kind == TASK_WAIT_RECORD || task->kind == TASK_WAIT_FLAG;
     if (task->code != 0 && !ends_anyway(task) && !event_wait) {
@@ -271,9 +270,9 @@ typedef struct {
     int64_t poll_ns; /* in real time */
 } wake_t;
 
-/* Unparks the streams whose time is over, so that they check their head task again. Returns the earliest times
- * for which the other streams wait: one of the simulator's clock, and one of real time, for streams that poll.
- * SIM_FOREVER: no stream waits for such a time. */
+/* Unparks the streams whose time is over, so that they check their head task again. Returns the earliest two
+ * times for which the other streams wait: a time of the simulator's clock, and a real time for streams that
+ * poll. SIM_FOREVER: no stream waits for such a time. */
 static wake_t wake_timed(device_t *device) {
     wake_t earliest = {SIM_FOREVER, SIM_FOREVER};
     int64_t now = device->timed != NULL ? now_ns() : 0;

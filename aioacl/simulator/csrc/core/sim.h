@@ -3,8 +3,8 @@
  *
  * Calls. entry.c reads the function table and makes one exported wrapper per function. The wrapper counts the
  * call, and stores the function in the calling thread's record, so that the usage checker can see which calls
- * are inside. Then it applies the rules that the controls have set, and calls do_<name>, which implements the
- * behaviour.
+ * are inside the simulator. Then it applies the rules that the controls have set, and calls do_<name>, which
+ * implements the behaviour.
  *
  * Ownership. Contexts, streams, events and notifies are in slabs (handle.c) that are never freed. So the
  * simulator can look up any pointer that a client passes, and never reads memory that is not its own. An object
@@ -29,11 +29,9 @@
  * Failures. A failed task stays the head of its stream, which is parked: no later task starts. The device's
  * recycle thread (recycle.c) sets the stream's error code. Then it calls the exception callbacks without
  * sim.lock, while stream->running is set. Then it ends the task and lets the stream continue. The thread
- * handles failures only when it is woken: by a synchronizing call with work to wait for, by aclrtQueryEvent of
- * an event of aclrtCreateEventWithFlag, by every 64th task of a stream, by a full queue, or, for kernels, by
- * the monitor. Each wake begins a round. The host sees that an event of aclrtCreateEventWithFlag is complete,
- * or that a stream has finished, only in a later round than the round in which the device has finished the
- * work.
+ * handles failures only when it is woken; aclsim.h lists the events that wake it. Each wake begins a round. The
+ * device finishes work in one round, and the host sees in a later round that the work is complete. This applies
+ * to streams, and to events of aclrtCreateEventWithFlag.
  *
  * Tasks. A stream is a ring of tasks. Enqueueing appends a task to the ring. The device's executor thread
  * (executor.c) takes the ready streams one after the other, and runs tasks from the head of each. A task that
@@ -120,7 +118,7 @@ typedef struct {
     bool count_notify_supported;
     bool ipc_event_supported;
     bool query_lag;     /* the first aclrtQueryEvent of a complete record lags */
-    bool sync_livelock; /* a wait for a stream does not end if tasks are enqueued meanwhile */
+    bool sync_livelock; /* a wait for a stream does not end if tasks are enqueued during the wait */
     bool reset_crash;   /* a force reset crashes if another thread synchronizes a stream */
     int64_t started_ns;
     int default_device; /* the default device of aclInit's configuration; -1: none */
@@ -141,8 +139,7 @@ void cond_init(pthread_cond_t *cond);
 
 /* device.c, reset.c, context.c. */
 device_t *device_find(int32_t id);
-/* Called with sim.lock held. Releases it for callbacks, and while it waits for another thread that changes the
- * device. */
+/* Called with sim.lock held. Releases sim.lock for callbacks, and while another thread changes the device. */
 aclError device_set(int32_t id);
 void device_wait_change(device_t *device);
 /* False: this thread is changing the device already, and the caller must not end that change. */
@@ -188,7 +185,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task);
 task_t *stream_head(stream_t *stream);
 /* Ends the head tasks: frees what they own, and wakes waiters. */
 void stream_end_tasks(stream_t *stream, uint64_t count);
-/* Ends all waiters whose work is complete at the same time. Each call gets the error that it must return. */
+/* Ends, at the same time, all waiters whose work is complete. Each call gets the error that it must return. */
 void stream_finish_waiters(stream_t *stream);
 /* Waits once until the executor leaves a stream of the device. At least one stream must be running. */
 void device_settle(device_t *device);

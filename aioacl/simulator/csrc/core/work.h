@@ -79,8 +79,8 @@ aclError graph_take(stream_t *stream, task_t *task);
 void graph_fault(stream_t *runner, aclError code);
 /* Returns the client's stream for which a runner works. For any other stream, returns the stream itself. */
 stream_t *graph_client(stream_t *stream);
-/* Ends the execution of a graph by a stream that is about to be dropped. False: a runner is at work, and the
- * caller must wait for it. */
+/* Called before a stream is dropped. If the stream executes a graph, ends this execution. False: a runner is at
+ * work, and the caller must wait for it. */
 bool graph_leave(stream_t *stream);
 /* Called when the stream is about to end. Its capture or its place in a graph ends too. */
 void graph_lose_stream(stream_t *stream);

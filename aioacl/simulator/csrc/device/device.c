@@ -7,8 +7,8 @@ device_t *device_find(int32_t id) {
 }
 
 /* Waits while another thread sets or resets the device. A call in a callback of that set or reset does not
- * wait, because it runs on the thread that changes the device. Its own set or reset is then part of the change
- * in progress, which ends only with the call that began it. */
+ * wait, because it runs on the thread that changes the device. A set or reset in the callback is part of the
+ * change in progress. The change ends only when the call that began it ends. */
 void device_wait_change(device_t *device) {
     while (device->changer != NULL && device->changer != thread_self()) {
         waiter_t waiter;

@@ -90,7 +90,7 @@ aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFe
     return current ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
-/* Returns how much of the time since the last query the device has worked, in percent. */
+/* Returns the share of the time since the last query in which the device worked, in percent. */
 static int32_t load_percent(device_t *device) {
     static int64_t asked_ns[SIM_MAX_DEVICES];
     static int64_t busy_ns[SIM_MAX_DEVICES];

@@ -48,7 +48,7 @@ struct lane {
     uint32_t count;
     uint32_t room;
     uint32_t fed;    /* number of nodes whose tasks were passed to the runner */
-    uint32_t joined; /* number of leading nodes that the stream which began the capture has joined */
+    uint32_t joined; /* number of leading nodes joined by the stream that began the capture */
     bool idle_start; /* the lane starts when it is activated, not with the graph */
     bool active;
 };

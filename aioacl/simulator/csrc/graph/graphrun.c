@@ -30,7 +30,7 @@ static void push(stream_t *runner, const task_t *task, node_t *node) {
     runner->entries++;
 }
 
-/* Enqueues the next part of the lane, and then the task that feeds the part after that. */
+/* Enqueues the next part of the lane, and then the task that will enqueue the part after it. */
 static void feed(lane_t *lane) {
     const task_t look = {.kind = TASK_STEP, .work = &lane_work};
     for (int i = 0; i < PART && lane->fed < lane->count; i++) {
@@ -237,7 +237,7 @@ static graph_t *executed_by(stream_t *stream) {
     return executed.graph;
 }
 
-/* Whether a runner of the graph runs, or a runner of a graph that its conditions have chosen. */
+/* Whether a runner of the graph is at work. Runners of the graphs that its conditions have chosen count too. */
 static bool at_work(const graph_t *graph) {
     bool found = false;
     for (const lane_t *lane = graph->lanes; lane != NULL && !found; lane = lane->next) {

@@ -48,7 +48,7 @@ aclError do_aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spit
     sim_lock();
     rc = context_need() != NULL ? check_range(&copy) : RT_CONTEXT_NULL;
     rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemcpy2d") : rc;
-    /* The emulated driver that recorded the conformance vectors accepts this copy and moves no bytes. */
+    /* The emulated driver of the conformance vectors accepts this copy and moves no bytes. */
     if (rc == ACL_SUCCESS && !sim.settings.recorded_driver) {
         copy_classify(&copy);
         rc = copy_now(&copy);
