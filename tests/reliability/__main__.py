@@ -2,7 +2,7 @@
 
 Exits with 1 if a part found an error. In a default or a slow run, also exits with 1 if a part could not run.
 
-Each part runs in a process of its own, two at a time, and is killed at its time limit. Everything runs on the
+Two parts run at a time, each in a process of its own. A part is killed at its time limit. Everything runs on the
 simulator and uses the installed aioacl: the checkout comes last on the path.
 """
 
@@ -37,7 +37,7 @@ SCALES: Final = {
     Scale.SLOW: "everything",
 }
 AT_ONCE: Final = 2
-REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # scales at which a part that cannot run is a failure
+REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # at these scales, a part that cannot run is a failure
 
 
 def module(name: str) -> Part:
@@ -67,9 +67,11 @@ def _outcome_of(stdout: str, stderr: str, status: int, name: str) -> Outcome:
         outcome = Outcome(**json.loads(stdout.splitlines()[-1]))
     except (IndexError, TypeError, ValueError):
         return Outcome(
-            findings=[f"{name} ended with status {status}, without figures: {(stdout + stderr)[-4000:]}"]
+            findings=[
+                f"expected figures from {name}, got none and status {status}: {(stdout + stderr)[-4000:]}"
+            ]
         )
-    outcome.expect(status == 0, f"{name} ended with status {status} after its figures: {stderr[-4000:]}")
+    outcome.expect(status == 0, f"expected {name} to end with status 0, got {status}: {stderr[-4000:]}")
     return outcome
 
 
@@ -91,7 +93,11 @@ def run_apart(name: str, scale: Scale, seed: int) -> Outcome:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         stdout, stderr = process.communicate()
-        return Outcome(findings=[f"{name} did not end within {limit:.0f} s: {(stdout + stderr)[-4000:]}"])
+        return Outcome(
+            findings=[
+                f"expected {name} to end within {limit:.0f} s, but it was still running: {(stdout + stderr)[-4000:]}"
+            ]
+        )
     return _outcome_of(stdout, stderr, process.returncode, name)
 
 
@@ -126,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--run", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+        parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
     scale: Scale = options.scale
     if options.run:
         return run_here(options.run, scale, options.seed)

@@ -38,9 +38,12 @@ def there_and_back(member: Member, device: Device) -> None:
         stream.copy(memory, sent).result()
         ticket, mark = stream.copy(answer, memory), stream.record()
         mark.result(member.timeout())
-        must(ticket.done, "an event is done, but the ticket before it is not")
+        must(ticket.done, "expected the ticket before a complete event to be done, but it is not")
         stream.result()
-    must(bytes(answer) == sent, f"the copies of a thread changed some of {len(sent)} bytes")
+    must(
+        bytes(answer) == sent,
+        f"expected copies to return the {len(sent)} bytes that were sent, got other bytes",
+    )
 
 
 def leased(member: Member, device: Device) -> None:
@@ -50,14 +53,16 @@ def leased(member: Member, device: Device) -> None:
         there_and_back(member, device)
         must(
             not lease.held or device.generation == generation,
-            "a reset ran between the steps of a thread's lease",
+            "expected no reset between the steps of a thread's lease, got one",
         )
 
 
 def job(member: Member, device: Device) -> None:
     """Runs a job by `device.run()`, and checks its result."""
     number = member.random.randrange(1 << 20)
-    must(device.run(hex, number).result() == hex(number), "a job returned the result of another job")
+    must(
+        device.run(hex, number).result() == hex(number), "expected the result of this job, got another result"
+    )
 
 
 def look(member: Member, device: Device) -> None:

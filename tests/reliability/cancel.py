@@ -52,7 +52,7 @@ class Await:
         self.value: Any = None
 
     async def run(self) -> None:
-        """The body of its task."""
+        """The body of the task that awaits."""
         try:
             self.value = await self._begin()
         except anyio.get_cancelled_exc_class():
@@ -108,7 +108,10 @@ class Batch:
             await setup.finish()
         for one in others:
             fine = one.error is None or isinstance(one.error, setup.allowed)
-            self._expect(fine and not one.cancelled, f"an await that was not cancelled ended in {one!r}")
+            self._expect(
+                fine and not one.cancelled,
+                f"expected an await that was not cancelled to succeed, got {one!r}",
+            )
 
     async def _cancel(self, setup: Setup, chosen: list[Await], others: list[Await]) -> None:
         count = len(chosen) + len(others)
@@ -118,7 +121,9 @@ class Batch:
             state = self._bench.state(), [*chosen, *others]
             simulator.clear()
             simulator.release_all()  # otherwise the clean-up would hang
-            raise AssertionError(f"{self._where}: the awaits did not reach the phase: {state}") from None
+            raise AssertionError(
+                f"{self._where}: expected the awaits to reach the phase, got {state}"
+            ) from None
         if setup.arrive is not None:
             setup.arrive()
         # The loop runs no other task between this line and the request.
@@ -154,8 +159,8 @@ class Batch:
                 await checkpoint()
         for one in chosen:
             late = (one.ended or 0) - self._asked
-            self._expect(one.cancelled, f"an await that was cancelled ended in {one!r}")
-            self._expect(late <= 1, f"an await that was cancelled ended {late} turns after its cancellation")
+            self._expect(one.cancelled, f"expected an await to end as cancelled, got {one!r}")
+            self._expect(late <= 1, f"expected a cancelled await to end within 1 turn, got {late} turns")
 
     def _expect(self, holds: object, finding: str) -> None:
         self._bench.expect(holds or self._bench.void, f"{self._where}: {finding}")
@@ -202,7 +207,9 @@ class Campaign:
             other_count = self._rng.randint(0, min(OTHERS_AT_MOST, phase.most - cancel_count))
             await self._batch(bench, phase, kind, cancel_count, other_count)
             if self.voids > VOID_AT_MOST + self.batches // 20:
-                bench.findings.append(f"{self._where}: too few awaits reached the phase: {phase.name}")
+                bench.findings.append(
+                    f"{self._where}: expected batches to reach the phase {phase.name}, got {self.voids} that did not"
+                )
 
     async def _batch(
         self, bench: Bench, phase: Phase, kind: type[Kind], cancel_count: int, other_count: int
@@ -233,8 +240,8 @@ def run(scale: Scale, seed: int) -> Outcome:
         loops.run(backend, campaign.run)
         outcome.findings += campaign.findings
     clean = until_now(lambda: not testing.snapshot().more_than(before))
-    outcome.expect(clean, f"left at the end: {testing.snapshot().more_than(before)}")
-    outcome.expect(not simulator.violations(), f"violations: {simulator.violations()}")
+    outcome.expect(clean, f"expected nothing to be left, got {testing.snapshot().more_than(before)}")
+    outcome.expect(not simulator.violations(), f"expected no violations, got {simulator.violations()}")
     outcome.figures = _figures(campaigns)
     return outcome
 

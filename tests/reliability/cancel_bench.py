@@ -47,7 +47,7 @@ class Bench:
         self.findings: list[str] = []
         self.devices: list[Device] = []
         self.touched: list[int] = [0]  # the devices that the batch uses; they must work after the batch
-        self.void = False  # whether the batch did not reach its phase and must be repeated
+        self.void = False  # True if the batch missed its phase and must be repeated
         self.soon_seconds = SOON_SECONDS
         self._stack = AsyncExitStack()
 
@@ -102,7 +102,9 @@ class Bench:
         while left := self._left():
             late = time.monotonic() - begun
             if late > SETTLE_SECONDS:
-                self.findings.append(f"{where}: {left} left after {SETTLE_SECONDS:.0f} s")
+                self.findings.append(
+                    f"{where}: expected nothing to be left after {SETTLE_SECONDS:.0f} s, got {left}"
+                )
                 return
             if late > BEFORE_GC_SECONDS:
                 gc.collect()
@@ -116,7 +118,9 @@ class Bench:
                 works = await self.works(device)
         else:
             works = await self.works([*self.devices, self.threaded][index])
-        self.expect(works, f"{where}: a copy on device {index} failed afterwards")
+        self.expect(
+            works, f"{where}: expected a copy on device {index} to work after the batch, but it failed"
+        )
 
     def state(self) -> dict[str, object]:
         """The current state, for a finding."""

@@ -49,7 +49,7 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
                 return (
                     ""
                     if waiting in ((left, left), (0, left))
-                    else f"(waiting turns, subscribed awaits) is {waiting}, but {left} awaits were not cancelled"
+                    else f"expected {left} or 0 waiting turns, and {left} subscribed awaits, got {waiting}"
                 )
 
             yield Setup(
@@ -81,11 +81,11 @@ async def _events(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         return "the end"
 
     async def finish() -> None:
-        bench.expect((await device.force_reset()).ok, "a reset failed")
+        bench.expect((await device.force_reset()).ok, "expected a reset to succeed, but it failed")
 
     def gone(_: int, left: int) -> str:
         subscribed = len(manager.admission._subscribers)
-        return "" if subscribed == left else f"{subscribed} awaits are subscribed, {left} were not cancelled"
+        return "" if subscribed == left else f"expected {left} subscribed awaits, got {subscribed}"
 
     yield Setup(
         begin,
@@ -111,7 +111,7 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         return (
             ""
             if manager.admission.opens == left
-            else f"{manager.admission.opens} opens are counted, {left} were not cancelled"
+            else f"expected {left} counted opens, got {manager.admission.opens}"
         )
 
     yield Setup(
@@ -126,7 +126,10 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     )
     simulator.unhang("aclrtSetDevice")
     await until(lambda: manager.procedure is None and manager.admission.state is State.CLOSED)
-    bench.expect(simulator.retain_count(index) == 0, "the device is still set after its open was cancelled")
+    bench.expect(
+        simulator.retain_count(index) == 0,
+        "expected the device not to be set after a cancelled open, but it is set",
+    )
 
 
 @phase("in the last close", most=len(SPARE))
@@ -149,7 +152,10 @@ async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Setup]:
         simulator.release_key("cancel")
     await until(lambda: all(device.state is State.CLOSED for device in devices))
     retained = [simulator.retain_count(device.index) for device in devices]
-    bench.expect(not any(retained), f"devices are still set after their close was cancelled: {retained}")
+    bench.expect(
+        not any(retained),
+        f"expected devices not to be set after cancelled closes, got the set counts {retained}",
+    )
 
 
 # --- jobs ---------------------------------------------------------------------------------------------------------
@@ -162,7 +168,7 @@ async def _job_queued(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     go_on, called = threading.Event(), list[int]()
 
     def only_uncancelled_jobs_ran(_: int, left: int) -> str:
-        return "" if len(called) == left else f"{len(called)} jobs ran, {left} were not cancelled"
+        return "" if len(called) == left else f"expected {left} jobs to run, got {len(called)}"
 
     async def finish() -> None:
         go_on.set()
@@ -194,12 +200,14 @@ async def _job_running(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     def still_running(all_: int, _: int) -> str:
         inside = counts(device.index)[2]
         return (
-            "" if inside == all_ and not ended else f"{inside} of {all_} jobs are inside, {len(ended)} ended"
+            ""
+            if inside == all_ and not ended
+            else f"expected {all_} running jobs and no ended job, got {inside} and {len(ended)}"
         )
 
     def all_ended(all_: int, _: int) -> str:
         until_now(lambda: len(ended) == all_)
-        return "" if len(ended) == all_ else f"{len(ended)} of {all_} jobs ended"
+        return "" if len(ended) == all_ else f"expected {all_} jobs to end, got {len(ended)}"
 
     async def finish() -> None:
         go_on.set()

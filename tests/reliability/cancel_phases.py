@@ -118,7 +118,7 @@ async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
         yield caller
         simulator.unhang("aclrtResetDeviceForce")
         report: ResetReport = await caller.outcome()
-        bench.expect(report.ok, f"a reset failed: {report}")
+        bench.expect(report.ok, f"expected a reset to succeed, got {report}")
 
 
 @asynccontextmanager

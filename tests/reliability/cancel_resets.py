@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def _no_turn_is_due(manager: Manager) -> Callable[[int, int], str]:
     def check(_: int, left: int) -> str:
         due = len(manager.admission.turns._due)
-        return "" if due <= left else f"{due} turns are due, {left} awaits were not cancelled"
+        return "" if due <= left else f"expected at most {left} due turns, got {due}"
 
     return check
 
@@ -66,7 +66,7 @@ async def _turn(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         )
     await until(lambda: not second[0].is_alive())
     report = second[0].report
-    bench.expect(report and report.ok, f"the reset after the turns failed: {report}")
+    bench.expect(report and report.ok, f"expected the reset after the turns to succeed, got {report}")
 
 
 @phase("a turn that is being taken", at_once=True)
@@ -112,7 +112,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Setup]:
             simulator.release_key("turn")
     await until(lambda: not second[0].is_alive())
     report = second[0].report
-    bench.expect(report and report.ok, f"the reset after the turns failed: {report}")
+    bench.expect(report and report.ok, f"expected the reset after the turns to succeed, got {report}")
 
 
 # --- resets -------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ async def _holder(bench: Bench, count: int) -> AsyncGenerator[Setup]:
 
         def leases_end(_: int, left: int) -> str:
             held = len(manager.admission.leases)
-            return "" if held == left else f"{held} leases are held, {left} awaits were not cancelled"
+            return "" if held == left else f"expected {left} held leases, got {held}"
 
         async with anyio.create_task_group() as group:
             resets: list[Waiting] = []
@@ -152,7 +152,9 @@ async def _holder(bench: Bench, count: int) -> AsyncGenerator[Setup]:
                 check=leases_end,
             )
             report = await resets[0].outcome()
-            bench.expect(report.ok and not report.aborted, f"a reset failed: {report}")
+            bench.expect(
+                report.ok and not report.aborted, f"expected a reset that aborts nothing, got {report}"
+            )
         tickets.clear()
 
 
@@ -176,7 +178,9 @@ async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Setup]:
                 finish=lambda: release(stream),
             )
             report = await resetting.outcome()
-            bench.expect(report.ok and not report.aborted, f"a reset failed: {report}")
+            bench.expect(
+                report.ok and not report.aborted, f"expected a reset that aborts nothing, got {report}"
+            )
 
 
 @phase("in the reset: its caller", most=WATCHED)
@@ -190,7 +194,11 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Setup]:
 
     def reset_continues(_: int, __: int) -> str:
         states = [device.state.name for device in devices if device.state is not State.RESETTING]
-        return f"the caller of the reset was cancelled, and the device states are {states}" if states else ""
+        return (
+            f"expected resets to continue without their callers, got the device states {states}"
+            if states
+            else ""
+        )
 
     with simulator.fault("aclrtResetDeviceForce", hang="cancel", times=count):
         yield Setup(
@@ -206,7 +214,8 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     await until(lambda: all(device.state is State.OPEN for device in devices))
     raised = [device.generation - generation for device, generation in zip(devices, before, strict=True)]
     bench.expect(
-        set(raised) == {1}, f"resets whose callers were cancelled raised the generations by {raised}"
+        set(raised) == {1},
+        f"expected resets with cancelled callers to raise each generation by 1, got {raised}",
     )
 
 
@@ -221,7 +230,7 @@ async def _joined(bench: Bench, _: int) -> AsyncGenerator[Setup]:
             report = await device.force_reset()
             bench.expect(
                 report is procedure.report,
-                "a caller that joined a reset received the report of another reset",
+                "expected the report of the joined reset, got the report of another reset",
             )
 
         yield Setup(
@@ -230,5 +239,6 @@ async def _joined(bench: Bench, _: int) -> AsyncGenerator[Setup]:
             finish=lambda: unhang("aclrtResetDeviceForce"),
         )
         bench.expect(
-            await caller.outcome() is procedure.report, "the caller received the report of another reset"
+            await caller.outcome() is procedure.report,
+            "expected the report of the caller's reset, got the report of another reset",
         )

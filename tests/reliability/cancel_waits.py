@@ -57,7 +57,9 @@ async def _queued(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         def one_call_for_each_uncancelled_await(_: int, left: int) -> str:
             calls = made() - before
             return (
-                "" if calls == left else f"{calls} calls were made for {left} awaits that were not cancelled"
+                ""
+                if calls == left
+                else f"expected {left} calls, one for each await that was not cancelled, got {calls}"
             )
 
         yield Setup(
@@ -77,7 +79,11 @@ def _hung_in(
 
         def admitted(all_: int, _: int) -> str:
             inside = sum(counts(device.index)[2] for device in devices)
-            return "" if inside == all_ else f"the gate counts {inside} of {all_} calls that are still in C"
+            return (
+                ""
+                if inside == all_
+                else f"expected the gate to count {all_} calls that are in C, got {inside}"
+            )
 
         options: FaultOptions = {"hang": "cancel"} if begins_again else {"hang": "cancel", "times": count}
         with ExitStack() as rule:
@@ -160,7 +166,9 @@ async def _closing(bench: Bench, count: int) -> AsyncGenerator[Setup]:
         def each_once(all_: int, _: int) -> str:
             until_now(lambda: idle(manager))
             calls = released() - before
-            return "" if calls == all_ else f"{calls} calls released {all_} objects"
+            return (
+                "" if calls == all_ else f"expected {all_} calls, one for each released object, got {calls}"
+            )
 
         yield Setup(
             lambda number: things[number].close(),

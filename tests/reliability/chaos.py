@@ -125,7 +125,9 @@ class SeedRun:
                 group.start_soon(member.work)
         self.findings += calm.findings
         if calm.outcomes.keys() != {"ok"}:
-            self.findings.append(f"operations after the faults ended in {dict(calm.outcomes)}")
+            self.findings.append(
+                f"expected each operation after the faults to succeed, got {dict(calm.outcomes)}"
+            )
 
     async def _bring_back(self, index: int) -> None:
         with anyio.move_on_after(PATIENCE_SECONDS) as patience, self._noting(index):
@@ -136,16 +138,20 @@ class SeedRun:
                     trouble, resets = await _trouble(device), resets + 1
                 self.needed.append(resets)
                 if trouble:
-                    self.findings.append(f"device {index} does not work after {resets} resets: {trouble}")
+                    self.findings.append(
+                        f"expected device {index} to work after at most {resets} resets, got: {trouble}"
+                    )
         if patience.cancelled_caught:
-            self.findings.append(f"device {index} did not work again within {PATIENCE_SECONDS:g} s")
+            self.findings.append(
+                f"expected device {index} to work again within {PATIENCE_SECONDS:g} s, but it does not"
+            )
 
     @contextmanager
     def _noting(self, index: int) -> Generator[None]:
         try:
             yield
         except AclError as error:
-            self.findings.append(f"device {index} cannot be opened or closed: {error!r}")
+            self.findings.append(f"expected to open and close device {index}, got {error!r}")
 
     # --- both phases -----------------------------------------------------------------------------------------------
 
@@ -183,8 +189,8 @@ async def _trouble(device: Device) -> str:
     except AclError as error:
         return str(error)
     if answer != sent:
-        return "the copies changed some of 256 bytes"
-    return "" if device.state is State.OPEN else f"its state is {device.state.name}"
+        return "expected copies to return the 256 bytes that were sent, got other bytes"
+    return "" if device.state is State.OPEN else f"expected the state OPEN, got {device.state.name}"
 
 
 def run(scale: Scale, seed: int) -> Outcome:

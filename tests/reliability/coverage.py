@@ -1,6 +1,6 @@
 """The tests reach every branch of the lifecycle, and 95 % of the package.
 
-Quick: the state table is measured, with its own tests and those of the counts. By default: the modules of the
+Quick: the state table is measured, with its own tests and the tests of the counts. By default: the modules of the
 lifecycle, with the tests of these modules. Slow: the whole package, with all tests that are not marked `slow`, `sweep`
 or `packaging`. Coverage is measured in threads, in child processes that tests start, and in forked children.
 """
@@ -172,8 +172,8 @@ class Reached:
         self._data.combine()
         self._data.load()
         spec = find_spec("aioacl")
-        assert spec is not None, "expected aioacl to be installed"
-        assert spec.origin is not None, "expected aioacl to be a package with a file"
+        assert spec is not None, "expected aioacl to be installed, found no such package; install it"
+        assert spec.origin is not None, "expected aioacl to have an __init__.py, found none; install it again"
         self.path = Path(spec.origin).parent
 
     def lacking(self, module: str) -> tuple[list[int], list[str]]:
@@ -213,12 +213,12 @@ def run(scale: Scale, seed: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="aioacl-coverage-") as name:
         folder = Path(name)
         status, output = measured(selection, folder)
-        outcome.expect(status == 0, f"pytest ended with status {status}: {output}")
+        outcome.expect(status == 0, f"expected pytest to end with status 0, got {status}: {output}")
         outcome.figures["tests"] = f"{' '.join(selection.tests)}: {output.strip().splitlines()[-1]}"
         try:
             reached = Reached(folder)
         except Exception as error:  # coverage raises errors of many kinds
-            outcome.findings.append(f"the coverage data cannot be read: {error!r}: {output}")
+            outcome.findings.append(f"expected to read the coverage data, got {error!r}: {output}")
             return outcome
         check(outcome, reached, selection)
     return outcome
@@ -231,12 +231,16 @@ def check(outcome: Outcome, reached: Reached, selection: Selection) -> None:
         lines, branches = reached.lacking(module)
         shares[module] = round(reached.percent(f"{module}.py"), 2)
         outcome.expect(
-            not lines and not branches, f"{module}.py: not reached: lines {lines}, branches {branches}"
+            not lines and not branches,
+            f"{module}.py: expected no unreached code, got lines {lines}, branches {branches}",
         )
     outcome.figures["percent of lines and branches"] = shares
     if selection.package:
         percent = round(reached.percent(), 2)
         outcome.figures["percent of the package"] = percent
-        outcome.expect(percent >= PACKAGE_PERCENT, f"only {percent} % of the package is reached")
+        outcome.expect(
+            percent >= PACKAGE_PERCENT,
+            f"expected tests to reach at least {PACKAGE_PERCENT} % of the package, got {percent} %",
+        )
     for line in without_reason(reached.path):
-        outcome.findings.append(f"a pragma without a reason: {line}")
+        outcome.findings.append(f"expected a reason after each coverage pragma, got {line}")

@@ -68,7 +68,8 @@ def at_once(bodies: Sequence[Callable[[], object]], seconds: float) -> list[str]
         traceback.format_stack(frames.get(thread.ident or 0)) for thread in threads if thread.is_alive()
     ]
     return found + [
-        f"a loop or thread did not end within {seconds:g} s:\n{''.join(stack)}" for stack in stacks
+        f"expected each loop and thread to end within {seconds:g} s, got one at:\n{''.join(stack)}"
+        for stack in stacks
     ]
 
 
@@ -87,9 +88,11 @@ async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str
                 if event.kind == "fault":
                     continue
                 if event.generation < generation:
-                    found.append(f"device {index} was at generation {generation}, then at {event.generation}")
+                    found.append(
+                        f"device {index}: expected generation {generation} or a later one, got {event.generation}"
+                    )
                 if event.kind == "quarantined":
-                    found.append(f"device {index} was quarantined: {event.report}")
+                    found.append(f"expected no quarantine of device {index}, got {event.report}")
                 generation = event.generation
 
         async with anyio.create_task_group() as group:
@@ -136,8 +139,13 @@ def left_since(before: Snapshot, *allowed: str) -> list[str]:
         until_now(lambda: not snapshot().more_than(before, *allowed), SETTLES_SECONDS)
     now = snapshot()
     grown = {name: f"{then} -> {count}" for name, (then, count) in now.more_than(before, *allowed).items()}
-    still = [f"device {index} is still open" for index in sorted(now.devices - before.devices)]
-    return still + [f"left behind: {name} {numbers}" for name, numbers in grown.items()]
+    still = [
+        f"expected device {index} to be closed, but it is open"
+        for index in sorted(now.devices - before.devices)
+    ]
+    return still + [
+        f"expected nothing to be left behind, got {name} {numbers}" for name, numbers in grown.items()
+    ]
 
 
 def violations() -> list[str]:

@@ -1,12 +1,12 @@
-"""The survival curve: back-to-back resets with more and more tasks; no task hangs or waits for more than two resets.
+"""Back-to-back resets with more and more tasks: no task hangs, and no task waits for more than two resets.
 
 One thread resets the device repeatedly, without a pause. Half of the tasks hold a lease during a whole cycle (memory,
 a stream, verified copies), so no reset may interrupt a cycle. Each of the other tasks uses a stream until a reset makes
 the stream stale, and then creates another one. The figure is the number of resets for which a task waited at the gate.
 The count begins when the gate has registered the task, because before that, its thread may be waiting for a processor.
 
-A drain waits at most a second for the waiters whose turn it is. If this machine does not run some of them in time, the
-drain gives up on them. In a run with such a drain, a wait for more than two resets is not a finding.
+A drain waits at most a second for the waiters whose turn it is. If this machine does not run some of these waiters in
+time, the drain ends without them. In a run with such a drain, a wait for more than two resets is not a finding.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ class Point:
             await copied(stream, memory, SENT)
             await (await copied(stream, answer, memory))
         if answer != SENT:
-            self.findings.append(f"the copies changed some of {len(SENT)} bytes")
+            self.findings.append(
+                f"expected copies to return the {len(SENT)} bytes that were sent, got other bytes"
+            )
 
     # --- the resets ----------------------------------------------------------------------------------------------
 
@@ -122,14 +124,19 @@ class Point:
 
     def check(self) -> None:
         """Adds each violated limit to the findings."""
-        self.findings += [f"a reset failed: {report}" for report in self.reports if not report.ok]
+        self.findings += [
+            f"expected a reset to succeed, got {report}" for report in self.reports if not report.ok
+        ]
         given_up = any(report.stages["turns"] >= TURN_SECONDS * 1000 for report in self.reports)
         if max(self.waited) > MOST_RESETS and not given_up:
-            self.findings.append(f"a task waited at the gate for {max(self.waited)} resets")
+            self.findings.append(
+                f"expected a task to wait for at most {MOST_RESETS} resets, got {max(self.waited)}"
+            )
         starved = self.cycles[::2].count(0)  # only tasks with leases are counted
         if starved:
             self.findings.append(
-                f"{starved} tasks with a lease completed no cycle in {len(self.reports)} resets"
+                f"expected each task with a lease to complete a cycle in {len(self.reports)} resets, "
+                f"got {starved} tasks that completed none"
             )
 
     def rows(self) -> list[str]:
@@ -140,7 +147,7 @@ class Point:
         return [
             f"{len(self.reports)} resets; {sum(self.cycles)} cycles, at least {min(self.cycles[::2])} for a task "
             f"with a lease, {self.interrupted} interrupted; waited at the gate for at most {max(self.waited)} resets"
-            + (f"; {given_up} drains gave up on turns" if given_up else ""),
+            + (f"; {given_up} drains did not wait for all turns" if given_up else ""),
             *(f"{name:<12} {_quantiles(values)}" for name, values in table.items()),
         ]
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 300.0, Scale.SLOW: 1500.0}
-# Trials at once. The same number of trials with a stuck call runs beside them, because these mostly wait.
+# The number of trials that run at once. The same number of trials with a stuck call runs beside them, because a trial
+# with a stuck call mostly waits.
 AT_ONCE: Final = 2
 CONTROL_EVERY: Final = 6  # trials for each control; a control is a process in which aioacl does nothing
 # The limit grows by this many times the slowest control, so that trials pass on a slow machine.
@@ -139,7 +140,7 @@ class _Proof:
         for took, trial in self._seconds:
             limit = f"{trial.case.limit:.1f} + {CONTROLS} * {control:.2f} s"
             late = took > trial.case.limit + CONTROLS * control
-            self._outcome.expect(not late, f"{trial}: it took {took:.2f} s to end, limit {limit}")
+            self._outcome.expect(not late, f"{trial}: expected an end within {limit}, got {took:.2f} s")
 
 
 def _exits(scale: Scale, chance: random.Random) -> list[Trial]:

@@ -95,7 +95,7 @@ async def warmed(main):
     with anyio.CancelScope():
         await anyio.sleep(0)
     if BACKEND != "trio" and threading.current_thread() is threading.main_thread():
-        # without a signal handler, a signal that comes just before asyncio sleeps does not wake it
+        # if a signal comes just before asyncio sleeps, only a signal handler wakes asyncio
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, int)
     return await main()
 
@@ -250,11 +250,11 @@ def faults(case: Case, ending: Ending) -> list[str]:
     want += (REACHED,) if case.destructors_run else ()
     found: list[str] = []
     if ending.status != case.status:
-        found.append(f"it ended with status {ending.status}, expected {case.status}")
+        found.append(f"expected status {case.status}, got {ending.status}")
     if ending.output != want:
-        found.append(f"it printed {ending.output}, expected {want}")
+        found.append(f"expected the output {want}, got {ending.output}")
     if not _stderr_is_expected(ending.stderr, case.stderr):
-        found.append(f"unexpected stderr: {ending.stderr}")
+        found.append(f"expected stderr to end in {case.stderr!r}, got {ending.stderr}")
     return found + list(dict.fromkeys(_bad_calls(ending.calls)))
 
 
@@ -272,12 +272,12 @@ def _bad_calls(calls: tuple[dict[str, Any], ...]) -> list[str]:
     for call in (call for call in calls if "rc" in call):  # other lines are injected faults that fired
         name, code = call["call"], call["rc"]
         if code == FORKED:
-            bad.append(f"a forked child called {name}")
+            bad.append(f"expected no call in a forked child, got {name}")
         elif name == "aclInit" and code in (0, REPEATED):
             references, finalized = references + 1, False
         elif name in ("aclFinalize", "aclFinalizeReference"):
             references = 0 if name == "aclFinalize" else references - (code == 0)
             finalized = references == 0
         elif finalized:
-            bad.append(f"{name} was called after ACL was finalized")
+            bad.append(f"expected no call after ACL was finalized, got {name}")
     return bad

@@ -54,15 +54,25 @@ def killed(moment: float, index: int) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="killed-") as folder:
         homes = dict.fromkeys(("TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"), folder)
         with Child(BUSY, strict=False, more={**homes, "PYTHONSAFEPATH": "1"}) as child:
-            found = [] if child.line() == "busy" else ["the child did not report that it is busy"]
+            found = (
+                []
+                if child.line() == "busy"
+                else ["expected the child to report that it is busy, got no report"]
+            )
             time.sleep(moment)
-            found += [f"another process could share: {thing}" for thing in _shared(child.pid)]
+            found += [
+                f"expected nothing that another process could share, got {thing}"
+                for thing in _shared(child.pid)
+            ]
             child.send(signal.SIGKILL)
             status, output, stderr = child.end()
-        found += [f"the child left {path}" for path in (*Path(folder).iterdir(), *_left(child.pid))]
+        found += [
+            f"expected the child to leave nothing, got {path}"
+            for path in (*Path(folder).iterdir(), *_left(child.pid))
+        ]
     if (status, output, stderr) != (-signal.SIGKILL, "", ""):
-        found.append(f"the child ended with status {status}, stdout {output!r} and stderr {stderr!r}")
-    return found + ([] if works(index) else ["after the next open, a copy failed"])
+        found.append(f"expected the child to be killed without output, got {status}, {output!r}, {stderr!r}")
+    return found + ([] if works(index) else ["expected a copy to succeed after the next open, but it failed"])
 
 
 def works(index: int) -> bool:
@@ -86,7 +96,7 @@ def _shared(pid: int) -> Iterator[str]:
     for descriptor in (process / "fd").iterdir():
         try:
             target = str(descriptor.readlink())
-        except OSError:  # the process has closed the descriptor meanwhile
+        except OSError:  # the process has closed the descriptor since the folder was listed
             continue
         if target.startswith(("/dev/shm/", "/memfd:", "socket:", tempfile.gettempdir())):
             yield target

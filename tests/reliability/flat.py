@@ -75,14 +75,14 @@ class Worker:
         try:
             await event
         except aioacl.AclError as error:
-            self.wrong.append(f"an event before the failed copy raised {error!r}")
+            self.wrong.append(f"expected the event before a failed copy to raise nothing, got {error!r}")
         try:
             await ticket
         except aioacl.DeviceFault as error:
             if error.code != code:
-                self.wrong.append(f"a copy failed with {code}, and its await raised {error!r}")
+                self.wrong.append(f"expected the await of a failed copy to raise code {code}, got {error!r}")
         else:
-            self.wrong.append(f"a copy failed with {code}, and its await returned")
+            self.wrong.append(f"expected the await of a failed copy to raise code {code}, but it returned")
 
 
 async def _campaign(outcome: Outcome, failures: int, seed: int) -> list[str]:
@@ -114,14 +114,19 @@ async def _campaign(outcome: Outcome, failures: int, seed: int) -> list[str]:
                 ("streams", "events", "threads", "descriptors"), before, now, strict=True
             ):
                 outcome.expect(
-                    count_now <= then + (2 * TASKS if name in ("events", "threads") else 0), f"{name}: {rows}"
+                    count_now <= then + (2 * TASKS if name in ("events", "threads") else 0),
+                    f"expected {name} not to grow, got {rows}",
                 )
         grown, most = used - memory, SLACK_BYTES + MOST_BYTES_EACH * round(failures * (1 - WARM_UP))
-        outcome.expect(grown <= most, f"memory has grown by {grown} bytes, expected at most {most}: {rows}")
+        outcome.expect(grown <= most, f"expected memory to grow by at most {most} bytes, got {grown}: {rows}")
         outcome.findings += [text for worker in workers for text in worker.wrong[:3]]
         for device in (first, second):
-            outcome.expect(device.health.status == "ok", f"{device.health}")
-            outcome.expect(simulator.resets(device.index) == 0, f"device {device.index} was reset")
+            outcome.expect(
+                device.health.status == "ok", f"expected the health status ok, got {device.health}"
+            )
+            outcome.expect(
+                simulator.resets(device.index) == 0, f"expected no reset of device {device.index}, got one"
+            )
     return rows
 
 

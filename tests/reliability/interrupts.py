@@ -116,14 +116,16 @@ class Campaign:
             lowlevel.reset_device_force(BY_HAND)
         try:
             report = bench.device.force_reset(grace=0).result(PATIENCE_SECONDS)
-            self._outcome.expect(report.ok, f"after {last}: {report}")
+            self._outcome.expect(report.ok, f"after {last}: expected a reset to succeed, got {report}")
             bench.close_handles()
             bench.renew()
             bench.device.run(int).result(PATIENCE_SECONDS)
             bench.stream.fill(bench.memory, 1).result(PATIENCE_SECONDS)
         except (aioacl.AclError, TimeoutError) as error:
-            self._outcome.findings.append(f"after {last}: {error!r}")
-        self._outcome.expect(bench.device.health.leases == 0, f"after {last}: a lease is held")
+            self._outcome.findings.append(f"after {last}: expected calls to succeed, got {error!r}")
+        self._outcome.expect(
+            bench.device.health.leases == 0, f"after {last}: expected no held lease, got one"
+        )
 
 
 def _loops(outcome: Outcome, rounds: int) -> int:
@@ -133,10 +135,15 @@ def _loops(outcome: Outcome, rounds: int) -> int:
         wrong = abandon(bench, kind)
         outcome.expect(not wrong, wrong)
         report = bench.device.force_reset(grace=0).result(PATIENCE_SECONDS)
-        outcome.expect(report.ok, f"after a loop closed during {kind}: {report}")
+        outcome.expect(
+            report.ok, f"after a loop closed during {kind}: expected a reset to succeed, got {report}"
+        )
         bench.close_handles()
         bench.renew()
-        outcome.expect(not bench.device.health.leases, f"after a loop closed during {kind}: a lease is held")
+        outcome.expect(
+            not bench.device.health.leases,
+            f"after a loop closed during {kind}: expected no held lease, got one",
+        )
     bench.close()
     return rounds * len(KINDS)
 
@@ -148,8 +155,10 @@ def _clean(outcome: Outcome, before: testing.Snapshot, files: int, what: str) ->
 
     clean = until_now(settled)
     left = f"{testing.snapshot().more_than(before)}, {descriptors() - files} descriptors"
-    outcome.expect(clean, f"left by {what}: {left}")
-    outcome.expect(not simulator.violations(), f"violations by {what}: {simulator.violations()}")
+    outcome.expect(clean, f"{what}: expected nothing to be left, got {left}")
+    outcome.expect(
+        not simulator.violations(), f"{what}: expected no violations, got {simulator.violations()}"
+    )
 
 
 def run(scale: Scale, seed: int) -> Outcome:

@@ -92,7 +92,7 @@ def abandon(bench: Bench, kind: str) -> str:
         gc.collect()
     go_on.set()
     simulator.release_all()
-    return f"{kind}: the await was not pending" if done else ""
+    return f"{kind}: expected a pending await, but it has ended" if done else ""
 
 
 async def _awaiting(begin: Begin, bench: Bench, go_on: threading.Event) -> None:

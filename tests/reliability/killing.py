@@ -1,8 +1,9 @@
-"""Runs tests on changed copies of the package, two at a time, and reports which test detected the change.
+"""Runs tests on changed copies of the package, and reports which test noticed each change.
 
-Each run is a fork of this process, so it needs no new Python process. This process has imported the test tools and
-nothing of aioacl. The child puts its copy first on the path and reports over a pipe which test is running. If a test
-takes far longer than on the unchanged package, the child is killed, and the change counts as noticed.
+Two copies are tested at a time. Each run is a fork of this process, so a run needs no new Python process. This process
+has imported the test tools and nothing of aioacl. The child puts its copy first on the path and reports over a pipe
+which test is running. If a test takes far longer than on the unchanged package, the child is killed, and the change
+counts as noticed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
 SLOTS: Final = 2
-PATIENCE_SECONDS: Final = 10.0  # in the time limit of each test, in addition to its expected time
+PATIENCE_SECONDS: Final = 10.0  # added to the expected time of a test; the sum is its time limit
 PATIENCE_FACTOR: Final = 10
 MEASURING_SECONDS: Final = 60.0  # the limit of tests that were not measured yet
 GIVE_UP_SECONDS: Final = 4.0
@@ -191,7 +192,7 @@ def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
         os.dup2(opened, descriptor)
     sys.path.insert(0, str(copy))
     sys.dont_write_bytecode = True
-    # Without PYTHONSAFEPATH, a process that a test starts with -c would import the checkout's package, not the copy.
+    # If a test starts a process with -c, PYTHONSAFEPATH makes that process import the copy, not the checkout's package.
     path = os.pathsep.join((str(copy), str(ROOT)))
     os.environ |= {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     os.chdir(ROOT)
@@ -204,7 +205,7 @@ def _child(copy: Path, job: Job, pipe: int, log: Path) -> NoReturn:
             status = _tested(job, reporter)
             found = str(getattr(sys.modules.get("aioacl"), "__file__", copy))
             if not found.startswith(str(copy)):
-                raise RuntimeError(f"expected to test the package in {copy}, but {found} was tested")
+                raise RuntimeError(f"expected to test the package in {copy}, got {found}")
         else:
             status = 0
     except Noticed as noticed:
@@ -297,8 +298,10 @@ class Copies:
         self._folder = folder
         self._template = folder / "template"
         found = importlib.util.find_spec("aioacl")
-        assert found is not None, "expected aioacl to be installed"
-        assert found.origin is not None, "expected aioacl to be a package with a file"
+        assert found is not None, "expected aioacl to be installed, found no such package; install it"
+        assert found.origin is not None, (
+            "expected aioacl to have an __init__.py, found none; install it again"
+        )
         self._clone(Path(found.origin).parent, self._template / "aioacl")
         for slot in range(SLOTS):
             self._clone(self._template / "aioacl", self.copy(slot) / "aioacl")
@@ -394,7 +397,7 @@ class Copies:
             for half in halves
         ]
         return [
-            f"{job.name}: {ended.kind} by {ended.by}\n{ended.log}"
+            f"{job.name}: expected all tests to pass, got {ended.kind} by {ended.by}\n{ended.log}"
             for job, ended in self.run(jobs)
             if ended.kind != SURVIVED
         ]

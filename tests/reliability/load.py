@@ -150,6 +150,8 @@ def run(scale: Scale, seed: int) -> Outcome:
         "violations": sum("the usage checker" in finding for finding in outcome.findings),
         "crowds": rows,
     }
-    outcome.expect(totals.total() >= operations, f"only {totals.total()} of {operations} operations ran")
-    outcome.expect(reset_count >= resets, f"only {reset_count} of {resets} resets ran")
+    outcome.expect(
+        totals.total() >= operations, f"expected at least {operations} operations, got {totals.total()}"
+    )
+    outcome.expect(reset_count >= resets, f"expected at least {resets} resets, got {reset_count}")
     return outcome

@@ -35,7 +35,7 @@ def expect(call: Callable[..., Any], *expected: type[BaseException] | None) -> t
         value, raised = error, type(error)
     names = [it.__name__ if it else "no error" for it in expected]
     assert raised in expected, (
-        f"{value!r} ({raised.__name__ if raised else 'no error'}), not {' or '.join(names)}"
+        f"expected {' or '.join(names)}, got {raised.__name__ if raised else 'no error'}: {value!r}"
     )
     return value, raised
 

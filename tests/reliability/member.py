@@ -161,7 +161,8 @@ class Member:
         """Checks the report of a reset that this member requested."""
         self.plan.count_reset(report)
         operations.must(
-            report.ok or self.plan.faulty, f"a reset without a fault failed: {report}, {report.codes}"
+            report.ok or self.plan.faulty,
+            f"expected a reset without a fault to succeed, got {report}, {report.codes}",
         )
 
     # --- one operation after another -----------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class Member:
             self.ended(name, error)
             return
         if patience.cancelled_caught:
-            finding = f"{name} of {self.name} did not end within {HANGS_SECONDS:g} s"
+            finding = f"expected {name} of {self.name} to end within {HANGS_SECONDS:g} s, but it hangs"
             self.plan.ended(self.kind, name, "hangs", finding)
         else:
             self.plan.ended(self.kind, name, "cancelled" if scope.cancelled_caught else "ok")
@@ -216,7 +217,9 @@ class Member:
         unexpected = [repr(one) for outcome, one in outcomes if not outcome]
         if unexpected:
             trace = "".join(traceback.format_exception(error)[-6:])
-            finding = f"{name} of {self.name} ended in {', '.join(unexpected)}\n{trace}"
+            finding = (
+                f"expected {name} of {self.name} to end as allowed, got {', '.join(unexpected)}\n{trace}"
+            )
             self.plan.ended(self.kind, name, "other", finding)
         else:
             self.plan.ended(self.kind, name, outcomes[0][0])

@@ -85,7 +85,7 @@ MORE_BUGS: Final = (
 
 def _explorations(scale: Scale) -> Iterable[Exploration]:
     rows = {Scale.QUICK: QUICK, Scale.DEFAULT: DEFAULT, Scale.SLOW: SLOW}[scale]
-    # For short searches -O0, because the compiler would take longer than the search.
+    # Short searches use -O0, because with -O2 the compiler would take longer than the search.
     optimise = "-O2" if scale is Scale.SLOW else "-O0"
     for users, modes in rows:
         for mode in modes.split():
@@ -111,7 +111,7 @@ def _report_model(outcome: Outcome, exploration: Exploration, explored: Explored
     outcome.figures["states in total"] += explored.states
     outcome.expect(
         not explored.error,
-        f"{exploration}: {explored.error}; the end of the trail:\n{explored.trail}\n"
+        f"{exploration}: expected no error, got {explored.error}; the end of the trail:\n{explored.trail}\n"
         f"to repeat it: spin -a {' '.join(exploration.defines)} tests/reliability/models/{exploration.model}",
     )
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 40.0, Scale.DEFAULT: 200.0, Scale.SLOW: 3000.0}
 HERE: Final = Path(__file__).resolve().parent
 QUICK_BUGS: Final = ("two_procedures",)
-# Bugs in Python; all bugs in C are tried, because these take almost no time once the engine is built.
+# The numbers of bugs in Python. All bugs in C are tried: they take almost no time once the engine is built.
 DEFAULT_BUGS: Final = 4
 DEFAULT_SMALL_BUGS: Final = 2
 MUST_BE_NOTICED: Final = 0.9
@@ -193,7 +193,7 @@ class Patch:
         """Returns the changed text. Raises ValueError if the text to change does not occur exactly once."""
         if text.count(self.find) != 1:
             raise ValueError(
-                f"{self}: the text to change occurs {text.count(self.find)} times, expected once"
+                f"{self}: expected the text to change once, got it {text.count(self.find)} times"
             )
         return text.replace(self.find, self.replace)
 
@@ -291,7 +291,7 @@ class Tally:
         """Adds one run."""
         self.kinds[ended.kind] += 1
         if ended.kind == BROKEN:
-            self.broken.append(f"{job.name} could not be tried: {ended.log}")
+            self.broken.append(f"{job.name}: expected to try this change, got {ended.log}")
         elif ended.kind == SURVIVED:
             self.survivors.append(f"{job.name}{': ' if reason else ''}{reason}")
         else:
@@ -311,7 +311,10 @@ class Tally:
         if self.survivors:
             outcome.figures[f"{self.what}: survivors"] = self.survivors
         outcome.figures[f"{self.what}: noticed by"] = dict(self.by.most_common(6))
-        outcome.expect(noticed >= least * self.total, f"{self.what}: {text}: {'; '.join(self.survivors)}")
+        outcome.expect(
+            noticed >= least * self.total,
+            f"{self.what}: expected {least:.0%} to be noticed, got {text}: {'; '.join(self.survivors)}",
+        )
 
 
 # --- C ------------------------------------------------------------------------------------------------------------

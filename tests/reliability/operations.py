@@ -55,7 +55,10 @@ async def copied(stream: Stream, target: Any, source: Any, *, nbytes: int | None
 
 
 def _compare(here: Any, there: bytes, what: str) -> None:
-    must(bytes(here) == there, f"{what} changed some of {len(there)} bytes")
+    must(
+        bytes(here) == there,
+        f"expected {what} to return the {len(there)} bytes that were sent, got other bytes",
+    )
 
 
 async def there_and_back(member: Member, device: Device) -> None:
@@ -75,7 +78,7 @@ async def there_and_back_pinned(member: Member, device: Device) -> None:
     tools.pinned.view[:size] = sent
     up = tools.stream.copy(tools.memory, tools.pinned, nbytes=size)
     await up
-    must(up.done, "a ticket that was awaited is not done")
+    must(up.done, "expected a ticket to be done after its await, but it is not")
     tools.pinned.view[:size] = bytes(size)
     tools.stream.copy(tools.pinned, tools.memory, nbytes=size)
     await tools.stream
@@ -122,7 +125,7 @@ async def tickets(member: Member, device: Device) -> None:
     first, _, last = (tools.stream.fill(tools.memory, byte, nbytes=64) for byte in range(3))
     await last
     await first
-    must(first.done, "a ticket that was awaited is not done")
+    must(first.done, "expected a ticket to be done after its await, but it is not")
 
 
 async def events(member: Member, device: Device) -> None:
@@ -137,8 +140,10 @@ async def events(member: Member, device: Device) -> None:
         end.record(tools.stream)
         end.record(tools.stream)
         await end.synchronize(member.timeout())
-        must(end.query(), "an event that was awaited is not done")
-        must(end.elapsed_since(begin) >= 0, "the time between two events is negative")
+        must(end.query(), "expected an event to be complete after its await, but it is not")
+        must(
+            end.elapsed_since(begin) >= 0, "expected a time of at least 0 between events, got a negative time"
+        )
 
 
 def _timed(member: Member, device: Device) -> aioacl.Opening[Event]:
@@ -152,7 +157,7 @@ async def query(member: Member, device: Device) -> None:
     mark = tools.stream.record()
     tools.stream.query()
     await tools.stream.synchronize(member.timeout())
-    must(mark.query(), "an event is not done although its stream is")
+    must(mark.query(), "expected the last event of a finished stream to be complete, but it is not")
 
 
 async def ready(member: Member, device: Device) -> None:
@@ -178,7 +183,7 @@ async def listen(member: Member, device: Device) -> None:
         async for event in device.events():
             must(
                 event.device == device.index,
-                f"the listener of device {device.index} received an event of device {event.device}",
+                f"expected an event of device {device.index}, got an event of device {event.device}",
             )
 
 
@@ -211,13 +216,16 @@ async def stream(member: Member, device: Device) -> None:
 async def job(member: Member, device: Device) -> None:
     """Runs a job, and checks its result."""
     base = member.random.randrange(1 << 20)
-    must(await device.run(divmod, base, 7) == divmod(base, 7), "a job returned the result of another job")
+    must(
+        await device.run(divmod, base, 7) == divmod(base, 7),
+        "expected the result of this job, got another result",
+    )
 
 
 async def another_open(member: Member, device: Device) -> None:
     """Opens the device once more, and closes it."""
     async with open_device(device.index, member.waits, **member.open_options()) as again:
-        must(again.index == device.index, "another device was opened")
+        must(again.index == device.index, f"expected to open device {device.index}, got device {again.index}")
 
 
 # --- leases ----------------------------------------------------------------------------------------------------------
@@ -229,7 +237,10 @@ async def leased(member: Member, device: Device) -> None:
         generation = device.generation
         await there_and_back(member, device)
         await fill(member, device)
-        must(device.generation == generation or not lease.held, "a reset ran between the steps of a lease")
+        must(
+            device.generation == generation or not lease.held,
+            "expected no reset between the steps of a lease, got one",
+        )
 
 
 async def leased_and_resetting(member: Member, device: Device) -> None:
@@ -239,7 +250,7 @@ async def leased_and_resetting(member: Member, device: Device) -> None:
             await device.force_reset()
         except LeaseHeldError:
             return
-        must(not lease.held, "the holder of a lease has reset its device")
+        must(not lease.held, "expected a reset by the holder of a lease to be refused, but it was made")
 
 
 async def shared_lease(member: Member, device: Device) -> None:
@@ -263,14 +274,14 @@ async def injected(member: Member, device: Device) -> None:
     async with device.create_stream() as made, device.allocate(INJECTED_BYTES) as target:
         member.expects(TASK_FAILS)
         await made.fill(target, 1)
-        raise Wrong("the await of a failed task raised nothing")
+        raise Wrong("expected the await of a failed task to raise, but it returned")
 
 
 async def refused(member: Member, device: Device) -> None:
     """Makes an allocation that fails, because a rule fires for allocations of that size."""
     member.expects(OUT_OF_MEMORY)
     async with device.allocate(INJECTED_BYTES + 1):
-        raise Wrong("an allocation succeeded although a fault was injected")
+        raise Wrong("expected an allocation with an injected fault to fail, but it succeeded")
 
 
 async def reset(member: Member, device: Device) -> None:

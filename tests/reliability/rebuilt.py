@@ -59,7 +59,9 @@ class Engine:
             made = pool.map(lambda source: _compile(source, folder / f"{source.stem}.o"), sources)
             self._objects = dict(zip((source.stem for source in sources), made, strict=True))
             if len(self._objects) != len(sources):
-                raise SystemExit("two C files of the engine or its tests have the same name; rename one")
+                raise SystemExit(
+                    "expected C files of the engine and its tests to have different names; rename one"
+                )
             made_of = ("trampolines", "_acl", *build_ffi.c_files(build_ffi.BINDING))
             self._python = list(pool.map(self._for_python, made_of)) if extension else []
         self.for_python = extension

@@ -40,7 +40,7 @@ def core_gate(world: World) -> Bodies:
 
 @scenario(core=True)
 def core_turns(world: World) -> Bodies:
-    """Each waiter has a turn when the gate opens. A thread that waits for the end of the last turn is woken at once."""
+    """Each waiter has a turn when the gate opens. The end of the last turn wakes the waiting reset at once."""
     admission = _gate_alone(Trigger.DRAIN, Trigger.SEIZE)
 
     def wait() -> None:
@@ -53,7 +53,10 @@ def core_turns(world: World) -> Bodies:
             admission.apply(Trigger.REVIVE)
             while admission.turns.due:
                 admission.changed.wait(1.0)
-        world.expect(world.scheduler.now == begun, "the end of the last turn woke no waiter")
+        world.expect(
+            world.scheduler.now == begun,
+            "expected the end of the last turn to wake its waiter, but it did not",
+        )
 
     return [reset, lambda: world.attempt("wait", wait), lambda: world.attempt("wait", wait)]
 
@@ -66,11 +69,12 @@ def core_worker(world: World) -> Bodies:
 
     def call() -> None:
         world.expect(
-            world.attempt("call", lambda: worker.call(lambda: 42, None)) == 42, "the call returned no result"
+            world.attempt("call", lambda: worker.call(lambda: 42, None)) == 42,
+            "expected the call to return 42, but it did not",
         )
 
     def stop() -> None:
-        world.expect(worker.stop(5.0), "the thread has not stopped")
+        world.expect(worker.stop(5.0), "expected the thread to stop, but it still runs")
 
     return [call, stop]
 

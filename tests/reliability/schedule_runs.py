@@ -97,7 +97,7 @@ class ScheduleProcess:
         """Returns a text if the runs have left descriptors open. Threads need no check: each run joins its threads."""
         gc.collect()
         now = _descriptors()
-        return "" if now <= self._before else f"{self._before} descriptors before, {now} now"
+        return "" if now <= self._before else f"expected at most {self._before} open descriptors, got {now}"
 
     # --- many -------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class ScheduleProcess:
         return "\n".join([f"{name}: {command} {how}" if how else name, exact, *problems])
 
     def same_twice(self, name: str, seed: int, numbers: range) -> str:
-        """Runs each schedule twice, and once more from its decisions. Returns a text about the first that differs."""
+        """Runs each schedule twice, and once more from its decisions. Returns a text if the decisions differ."""
         scenario = SCENARIOS[name]
         for number in numbers:
             first = self._decisions(scenario, *self.strategy(scenario, seed, number))
@@ -170,7 +170,7 @@ class ScheduleProcess:
             second = self._decisions(scenario, again, grain)
             third = self._decisions(scenario, Recorded(first), grain)
             if not first == second == third:
-                return f"{name} --seed {seed} --number {number} differs when repeated:\n{first}\n{second}\n{third}"
+                return f"expected {name} --seed {seed} --number {number} to repeat, got\n{first}\n{second}\n{third}"
         return ""
 
     def _decisions(self, scenario: Scenario, strategy: Strategy, grain: Grain) -> list[int]:

@@ -169,7 +169,7 @@ def make_close(world: World) -> Bodies:
 
 
 def _run_job(world: World, device: Device, *allowed: type[Exception], timeout: float | None = None) -> None:
-    """Runs a job; the device may be reset or closed meanwhile."""
+    """Runs a job; the device may be reset or closed during the job."""
     inside: list[bool] = []
 
     def job() -> int:
@@ -178,7 +178,10 @@ def _run_job(world: World, device: Device, *allowed: type[Exception], timeout: f
         return 42
 
     answer = world.attempt("run", lambda: device.run(job).result(timeout), *allowed)
-    world.expect(answer is None or (answer == 42 and inside == [True]), f"the job returned {answer}")
+    world.expect(
+        answer is None or (answer == 42 and inside == [True]),
+        f"expected the job to run once and return 42, got {answer}",
+    )
 
 
 @scenario()
@@ -218,7 +221,9 @@ def _repair(world: World, device: Device) -> None:
     report = world.reset(device)
     if report is not None and not report.ok:
         again = world.reset(device)
-        world.expect(again is not None and again.ok, f"the second reset did not repair the device: {again}")
+        world.expect(
+            again is not None and again.ok, f"expected the second reset to repair the device, got {again}"
+        )
 
 
 @scenario()
@@ -302,7 +307,7 @@ def turns(world: World) -> Bodies:
         if stream is not None and generations:
             world.expect(
                 stream.generation <= generations[0] + 1,
-                f"the task waited since generation {generations[0]}, but had its turn in {stream.generation}",
+                f"expected a turn by generation {generations[0] + 1}, got one in {stream.generation}",
             )
         world.close(stream)
         del manager.admission.turns.wait

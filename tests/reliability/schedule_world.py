@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INDEX: Final = 0
-# Fewer events than usual: each foreign reset leaves them in the simulator, which can hold 65,536 events.
+# Fewer events than usual: each foreign reset leaves its events in the simulator, which can hold 65,536 events.
 POOL_EVENTS: Final = 2
 # Calls into C that another thread can notice: the gate, the ports, the device's state.
 NOTICED: Final = frozenset(
@@ -209,36 +209,51 @@ class World:
         ok = [report for report in self.reports if report.ok]
         generations = {report.generation for report in ok}
         self.expect(
-            len({id(report) for report in ok}) == len(generations), "two resets reported the same generation"
+            len({id(report) for report in ok}) == len(generations),
+            "expected each reset to report a different generation, got one generation twice",
         )
 
     def _check_python(self) -> None:
         manager = self.manager
-        self.expect(manager.admission.state is State.CLOSED, f"the device is {manager.admission.state.name}")
-        self.expect(manager.admission.opens == 0, f"{manager.admission.opens} opens are left")
-        self.expect(manager.procedure is None, f"a procedure is left: {manager.procedure}")
-        self.expect(not len(manager.admission.leases), "leases are left")
         self.expect(
-            not manager.admission.turns.due and not manager.admission.turns._waiting, "turns are left"
+            manager.admission.state is State.CLOSED,
+            f"expected a closed device, got {manager.admission.state.name}",
         )
-        self.expect(not manager.jobs._executors, "the executor is left")
-        self.expect(not manager.control._jobs and not manager.maintenance._jobs, "jobs are left")
-        self.expect(not manager.deferred.notes, "notes of finalizers are left")
-        self.expect(manager.counts.now.retained == 0, f"counts are left: {manager.counts.now}")
+        self.expect(
+            manager.admission.opens == 0, f"expected no opens to be left, got {manager.admission.opens}"
+        )
+        self.expect(manager.procedure is None, f"expected no procedure to be left, got {manager.procedure}")
+        self.expect(
+            not len(manager.admission.leases),
+            f"expected no leases to be left, got {len(manager.admission.leases)}",
+        )
+        self.expect(
+            not manager.admission.turns.due and not manager.admission.turns._waiting,
+            "expected no turns to be left, got some",
+        )
+        self.expect(not manager.jobs._executors, "expected no executor to be left, got one")
+        self.expect(
+            not manager.control._jobs and not manager.maintenance._jobs,
+            "expected no jobs to be left, got some",
+        )
+        self.expect(not manager.deferred.notes, "expected no notes of finalizers to be left, got some")
+        self.expect(
+            manager.counts.now.retained == 0, f"expected no counted sets to be left, got {manager.counts.now}"
+        )
 
     def _check_simulator(self) -> None:
         stats = simulator.stats()
         new = stats.violations - self._violations
-        self.expect(not new, f"violations: {simulator.violations()[-new:]}")
-        self.expect(stats.inside == 0, f"{stats.inside} calls are inside")
+        self.expect(not new, f"expected no violations, got {simulator.violations()[-new:]}")
+        self.expect(stats.inside == 0, f"expected no calls inside the simulator, got {stats.inside}")
         retained = simulator.retain_count(INDEX)
-        self.expect(retained == 0, f"the device is set {retained} times at the end")
+        self.expect(retained == 0, f"expected the device not to be set at the end, got {retained} sets")
         # A foreign reset leaves events in the runtime.
         events = 0 if self.foreign else stats.events - self._events
         left = (stats.contexts, stats.streams, events, stats.device_blocks)
-        self.expect(not any(left), f"contexts, streams, events, blocks are left: {left}")
+        self.expect(not any(left), f"expected no contexts, streams, events and blocks to be left, got {left}")
         foreign = ffi.lib.aio_gate_foreign(INDEX)
-        self.expect(not foreign, "a foreign reset was not handled")
+        self.expect(not foreign, "expected foreign resets to be handled, got one that was not")
 
 
 class Hooks:

@@ -262,7 +262,7 @@ class Scheduler:
         """Chooses a thread that goes on."""
         self.points += 1
         if self.points > POINTS_AT_MOST:
-            raise Stuck(f"the run has not ended after {POINTS_AT_MOST} points")
+            raise Stuck(f"expected the run to end within {POINTS_AT_MOST} points, but it still runs")
         if not self.exploring and not me.ended and (me.ready is None or me.ready()):
             return me.number
         while True:
@@ -337,7 +337,7 @@ class Scheduler:
         try:
             body()
         except BaseException:
-            self.problems.append(f"thread {actor.name} ended in\n{traceback.format_exc()}")
+            self.problems.append(f"expected thread {actor.name} to return, got\n{traceback.format_exc()}")
         actor.ended = True
         self._alive.remove(actor)
         if not self._alive:
@@ -371,7 +371,7 @@ class Scheduler:
         if not self._over.acquire(timeout=HANG_SECONDS):
             self._over.acquire(blocking=False)
             self._fail(
-                f"a thread has blocked outside of aioacl._base.sync, or in C, for {HANG_SECONDS:.0f} s"
+                f"expected blocking in aioacl._base.sync only, got a thread blocked elsewhere for {HANG_SECONDS:.0f} s"
             )
             return False
         if self._alive:

@@ -106,7 +106,7 @@ class _Running:
             if alive:
                 return Tally("")
             raise EOFError(
-                f"{self.batch} ended with status {self.process.exitcode}, without a result"
+                f"expected a result from {self.batch}, got none and status {self.process.exitcode}"
             ) from None
         if tally is None:
             self.process.join()
@@ -183,7 +183,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     _report(outcome, tallies, scale, time.monotonic() - began)
     for bug in (batch.bug for batch in _batches(scale) if batch.bug):
         found = bugs.get(bug)
-        outcome.expect(found and found.finding, f"the bug {bug} was not found: {found}")
+        outcome.expect(found and found.finding, f"expected to find the bug {bug}, got {found}")
     outcome.figures["known bugs"] = [
         f"{bug}: found in schedule {tally.schedules} of {tally.scenario}"
         for bug, tally in bugs.items()
