@@ -153,7 +153,7 @@ async def _holder(bench: Bench, count: int) -> AsyncGenerator[Setup]:
             )
             report = await resets[0].outcome()
             bench.expect(
-                report.ok and not report.aborted, f"expected a reset that aborts nothing, got {report}"
+                report.ok and not report.aborted, f"expected a successful reset without aborts, got {report}"
             )
         tickets.clear()
 
@@ -179,7 +179,7 @@ async def _outsider(bench: Bench, _: int) -> AsyncGenerator[Setup]:
             )
             report = await resetting.outcome()
             bench.expect(
-                report.ok and not report.aborted, f"expected a reset that aborts nothing, got {report}"
+                report.ok and not report.aborted, f"expected a successful reset without aborts, got {report}"
             )
 
 

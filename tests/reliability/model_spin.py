@@ -92,7 +92,9 @@ def _run(command: list[str], folder: Path) -> str:
         timeout=LIMIT_SECONDS,
     )
     if done.returncode:
-        raise SpinError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout[-3000:]}")
+        raise SpinError(
+            f"expected {' '.join(command)} to end with status 0, got {done.returncode}:\n{done.stdout[-3000:]}"
+        )
     return done.stdout
 
 
@@ -118,7 +120,7 @@ def _search(exploration: Exploration, folder: Path) -> Explored:
     )
     broken_off = "not completed" in output or "max search depth too small" in output
     if not explored.error and (not explored.states or "errors: 0" not in output or broken_off):
-        raise SpinError(f"{exploration} was not explored to the end:\n{output[-3000:]}")
+        raise SpinError(f"expected to explore {exploration} to the end, got\n{output[-3000:]}")
     return explored
 
 
@@ -139,5 +141,7 @@ def explore(exploration: Exploration) -> Explored:
             if explored.error:
                 explored.trail = _end_of_trail(exploration, folder)
         except subprocess.TimeoutExpired as late:
-            raise SpinError(f"{exploration} was not explored in {LIMIT_SECONDS:.0f} s") from late
+            raise SpinError(
+                f"expected to explore {exploration} in {LIMIT_SECONDS:.0f} s, but the search still runs"
+            ) from late
         return explored

@@ -57,13 +57,13 @@ class Run:
             while not bench.findings and self._wants_more(late):
                 late.append(await self._clean(case.title, partial(quarantine_and_recover, bench, case)))
             if not bench.findings:
-                text = f"the report came {min(late):.3f} s too late in the best of {len(late)} runs"
+                text = f"expected a report at most {ALLOWED_SECONDS} s late, got {min(late):.3f} s in {len(late)} runs"
                 bench.expect(min(late) <= ALLOWED_SECONDS, text)
         if bench.waits == "thread" and not bench.findings:
             await self._clean("waits that cannot be aborted", partial(end_waits_without_abort, bench))
 
     def _wants_more(self, late: list[float]) -> bool:
-        """Whether to run the case again, also because every report was late: a busy machine can delay a report."""
+        """Whether the case must run again. All reports may be late by chance, because the machine was busy."""
         spoilt = late and min(late) > ALLOWED_SECONDS and len(late) < TRIES and sum(late) < HOPELESS_SECONDS
         return len(late) < self._times or bool(spoilt)
 
@@ -79,10 +79,12 @@ class Run:
             return math.inf
         await bench.expect_soon(
             lambda: not testing.snapshot().more_than(before),
-            lambda: f"left: {testing.snapshot().more_than(before)}, {growth(before, testing.snapshot())}",
+            lambda: (
+                f"expected no growth, got {testing.snapshot().more_than(before)}, {growth(before, testing.snapshot())}"
+            ),
         )
         self.count += 1
-        bench.expect(not simulator.violations(), f"violations: {simulator.violations()}")
+        bench.expect(not simulator.violations(), f"expected no violations, got {simulator.violations()}")
         return late
 
 

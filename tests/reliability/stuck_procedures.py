@@ -87,7 +87,7 @@ class Control:
 
 
 async def quarantine_and_recover(bench: Bench, case: Case) -> float:
-    """Runs a case: resets that fail while a call is stuck, then one that succeeds. Returns the first report's delay."""
+    """Runs a case: resets fail while a call is stuck, and a later reset succeeds. Returns the first report's delay."""
     async with aioacl.open_device(0, bench.waits) as device:
         held, spare = await device.create_stream(), await device.create_stream()
         setup = Setup(device, held, spare, (await device.allocate(64), await device.allocate(64)))
@@ -128,7 +128,10 @@ class Procedures:
         if self._case.waits:
             await self._crowd.start_waiters(group, maintenance=self._case.maintenance)
         report = await self._reset(group)
-        self._bench.expect(not report.ok and self._device.state is State.QUARANTINED, f"{report}")
+        self._bench.expect(
+            not report.ok and self._device.state is State.QUARANTINED,
+            f"expected a failed reset and a quarantine, got {report}",
+        )
         self._check_problem(report)
         self._check_calls(self._case.resets)
         for step in (self._all_callers_raise, self._all_calls_are_refused, self._fails_again, self._recovers):
@@ -152,20 +155,21 @@ class Procedures:
         self._crowd.start_at_the_gate(group)
         report: ResetReport
         (report, spent), (shared, _) = [await one.outcome() for one in requests]
-        self._bench.expect(shared is report, "a caller that joined the reset got a different report")
+        self._bench.expect(shared is report, "expected the report of the joined reset, got another report")
         self.late = control.late(spent)
         return report
 
     def _check_problem(self, report: ResetReport) -> None:
         case = self._case
         self._bench.expect(
-            case.name in report.problem, f"the problem does not name the stuck call: {report.problem}"
+            case.name in report.problem, f"expected a problem that names {case.name}, got {report.problem}"
         )
         if case.begin is not None:
             stuck = [it for it in report.stuck if it.function not in LEAVING]
-            # The calls in LEAVING wait or end waits. They may return late or never, so they are left out.
+            # Each function in LEAVING waits, or ends a wait. Calls of it may return late or never, so they are left
+            # out.
             fine = [(it.function, it.thread > 0, it.seconds > 0) for it in stuck] == [(case.name, True, True)]
-            self._bench.expect(fine, f"the report lists these calls as stuck: {report.stuck}")
+            self._bench.expect(fine, f"expected {case.name} as the only stuck call, got {report.stuck}")
 
     def _check_calls(self, resets: int) -> None:
         """Checks the number of resets. The journal has only finished calls; the count also has calls in progress."""
@@ -183,7 +187,8 @@ class Procedures:
             end = NoneType if case.closes else DeviceQuarantined
             await all_end_in(bench, Callers({"the caller of the stuck call": stuck_caller}), end)
         await bench.expect_soon(
-            lambda: crowd.kinds[-1:] == ["quarantined"], lambda: f"the device's events are {crowd.kinds}"
+            lambda: crowd.kinds[-1:] == ["quarantined"],
+            lambda: f'expected a last event "quarantined", got {crowd.kinds}',
         )
 
     async def _all_calls_are_refused(self) -> None:
@@ -195,13 +200,16 @@ class Procedures:
             with anyio.fail_after(AMPLE_SECONDS):
                 made = await call()
         except (DeviceQuarantined, TimeoutError) as error:
-            self._bench.expect(isinstance(error, DeviceQuarantined), f"{name} hangs")
+            self._bench.expect(
+                isinstance(error, DeviceQuarantined),
+                f"expected {name} to raise DeviceQuarantined, but it hangs",
+            )
         else:
             self._bench.expect(None, f"expected {name} to raise DeviceQuarantined, got {made!r}")
 
     async def _fails_again(self) -> None:
         again = await self._device.force_reset(grace=0, timeout=AGAIN_SECONDS)
-        self._bench.expect(not again.ok, "another reset succeeded although the call is still stuck")
+        self._bench.expect(not again.ok, "expected a reset to fail while the call is stuck, but it succeeded")
         self._check_calls(self._case.resets)
 
     async def _recovers(self) -> None:
@@ -210,15 +218,18 @@ class Procedures:
         if stuck_caller is not None:
             await bench.expect_soon(
                 lambda: stuck_caller.ended,
-                lambda: "the caller of the stuck call still waits after the call's return",
+                lambda: "expected the caller of the stuck call to end after the call returned, but it waits",
             )
             bench.expect(
                 case.maintenance or stuck_caller.error is None,
-                f"the caller of the stuck call got {stuck_caller.error!r}",
+                f"expected a result for the caller of the stuck call, got {stuck_caller.error!r}",
             )
         report = await device.force_reset(grace=1.0, timeout=AMPLE_SECONDS)
-        bench.expect(report.ok, f"the reset after the call's return failed: {report}")
-        bench.expect(device.generation == self._generation + 1, f"generation {device.generation}")
+        bench.expect(report.ok, f"expected a reset to succeed after the stuck call returned, got {report}")
+        bench.expect(
+            device.generation == self._generation + 1,
+            f"expected generation {self._generation + 1}, got {device.generation}",
+        )
         self._check_calls(case.resets + 1)
         await all_end_in(bench, self._crowd.in_waits, DeviceQuarantined, DeviceReset)
         await _works(bench, device)
@@ -227,9 +238,13 @@ class Procedures:
 async def all_end_in(bench: Bench, callers: Callers, *errors: type[Exception | None]) -> None:
     """Notes each caller that does not end in one of these errors."""
     await bench.expect_soon(
-        lambda: not callers.hanging(), lambda: f"neither a result nor an error for {callers.hanging()}"
+        lambda: not callers.hanging(),
+        lambda: f"expected each caller to end, got callers that wait: {callers.hanging()}",
     )
-    bench.expect(not (unexpected := callers.unexpected(errors)), f"unexpected results: {unexpected}")
+    bench.expect(
+        not (unexpected := callers.unexpected(errors)),
+        f"expected the callers to end in {errors}, got {unexpected}",
+    )
 
 
 async def _works(bench: Bench, device: Device) -> None:
@@ -237,14 +252,14 @@ async def _works(bench: Bench, device: Device) -> None:
     async with device.create_stream() as stream, device.allocate(len(SENT)) as memory:
         stream.copy(memory, SENT)
         await stream.copy(back, memory)
-    bench.expect(back == SENT, "after the last reset, a copy returned wrong bytes")
+    bench.expect(back == SENT, "expected a copy to return the bytes that were sent, got other bytes")
 
 
 # --- waits in threads of their own ----------------------------------------------------------------------------------
 
 
 async def end_waits_without_abort(bench: Bench) -> float:
-    """Checks that a reset succeeds while threads are in waits that cannot be aborted, and that it ends these waits."""
+    """Checks that a reset succeeds although waits in threads cannot be aborted, and that the reset ends these waits."""
     simulator.set_abort_supported(supported=False)
     try:
         await _end_waits(bench)
@@ -267,8 +282,14 @@ async def _end_waits(bench: Bench) -> None:
             crowd = Crowd(Setup(device, held, spare, (memory, other)), bench.waits)
             await crowd.start_waiters(group, maintenance=False)
             report = await device.force_reset(grace=GRACE_SECONDS, timeout=AMPLE_SECONDS)
-            bench.expect(report.ok and report.not_aborted, f"{report}")
-            bench.expect(device.generation == generation + 1, f"generation {device.generation}")
+            bench.expect(
+                report.ok and report.not_aborted,
+                f"expected success and waits that were not aborted, got {report}",
+            )
+            bench.expect(
+                device.generation == generation + 1,
+                f"expected generation {generation + 1}, got {device.generation}",
+            )
             await all_end_in(bench, crowd.in_waits, DeviceReset)
             group.cancel_scope.cancel()
         await _works(bench, device)

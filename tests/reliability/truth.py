@@ -3,9 +3,9 @@
 A round is one await of a ticket, event, stream, device, upload or download, or one `.result()` on a thread. An "own
 event" is an event of `create_event()`, which the script records repeatedly.
 
-Five processes run, and each finds failures in one way. Two processes use a callback, each by another registration. Two
-more do the same while another library synchronizes the devices. The last process finds failures by synchronizing. In
-each process, half of the devices have a thread for each wait. The outcomes are:
+Five processes run, and each finds failures in one way. Two processes use a callback, and each registers the callback in
+another way. Two more processes do the same while another library synchronizes the devices. The last process finds
+failures by synchronizing. In each process, half of the devices have a thread for each wait. The outcomes are:
 
 - wrong: the bytes are wrong, or the await raised an error that it must not raise;
 - missed: nothing was raised, although a task that the await covers or depends on failed;
@@ -13,9 +13,9 @@ each process, half of the devices have a thread for each wait. The outcomes are:
 - doubtful: a wait for an event took a second or more. It may have timed out, so the await may raise a failure of any
   task of the scenario.
 
-A failure without a device event is a finding too, and so is an uncollected failure without a warning.
-While another library synchronizes, the script makes no wait for an event time out: no callback reports a time-out, and
-the other library may take its code.
+A failure without a device event is a finding too, and so is an uncollected failure without a warning. While another
+library synchronizes, the script makes no wait for an event time out. No callback reports a time-out, and the other
+library may take the code of the time-out.
 Slow: the engine is also built with each bug of `truth_bugs.py`, and each bug must be noticed.
 """
 
@@ -41,7 +41,7 @@ ROUNDS: Final = {Scale.QUICK: 400, Scale.DEFAULT: 2_000, Scale.SLOW: 10_000}
 MODES: Final = ("acl", "runtime", "acl, other", "runtime, other", "confirmed")
 AT_ONCE: Final = 2
 COLUMNS: Final = ("rounds", "must fail", "wrong", "missed", "spurious", "doubtful")
-# The share of the limit for each process: five run, two at a time, so three run one after another.
+# The share of the limit for each process. Five processes run, two at a time, so three run one after another.
 SHARE: Final = 0.3
 BUG_ROUNDS: Final = 250
 BUG_SEEDS: Final = 20  # about half of the runs find the rarest bug
@@ -70,14 +70,18 @@ def _child(mode: str, rounds: int, seed: int, seconds: float, package: Path | No
             env=os.environ | ({"PYTHONPATH": str(package)} if package else {}),
         )
     except subprocess.TimeoutExpired as error:
-        return {"findings": [f"the process did not end within {seconds:.0f} s: {str(error.stderr)[-2000:]}"]}
+        return {
+            "findings": [
+                f"expected the process to end within {seconds:.0f} s, but it ran: {str(error.stderr)[-2000:]}"
+            ]
+        }
     try:
         tally: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        tally = {"findings": [f"the process ended with status {ended.returncode}, without a tally"]}
+        tally = {"findings": [f"expected a tally from the process, got none and status {ended.returncode}"]}
     if ended.stderr or ended.returncode:
         tally["findings"].append(
-            f"the process ended with status {ended.returncode}, stderr: {ended.stderr[-2000:]}"
+            f"expected status 0 and no stderr, got {ended.returncode}, {ended.stderr[-2000:]}"
         )
     return tally
 

@@ -31,7 +31,7 @@ class Bug:
         """Returns the changed text. Raises ValueError if the text to change does not occur exactly once."""
         if text.count(self.find) != 1:
             raise ValueError(
-                f"{self.what}: the text to change occurs {text.count(self.find)} times, expected once"
+                f"{self.what}: expected the text to change once, got it {text.count(self.find)} times"
             )
         return text.replace(self.find, self.replace)
 
@@ -85,7 +85,7 @@ def try_all(outcome: Outcome, found_by: Callable[[str, Path], bool]) -> None:
     outcome.figures["seeded bugs"] = [
         f"{bug.what}: {'noticed' if bug in noticed else 'MISSED'}" for bug in BUGS
     ]
-    outcome.expect(len(noticed) == len(BUGS), "not every seeded bug was noticed")
+    outcome.expect(len(noticed) == len(BUGS), f"expected {len(BUGS)} noticed bugs, got {len(noticed)}")
 
 
 def _is_noticed(

@@ -118,9 +118,9 @@ class Campaign:
             try:
                 await scenario.run()
             except Exception as error:
-                self.tally.find(f"scenario {name} was aborted: {error!r}")
+                self.tally.find(f"expected scenario {name} to end, got {error!r}")
             if time.monotonic() > self._end and not self.tally.found:
-                self.tally.find(f"the rounds did not end in time: {dict(self.tally.begun)}")
+                self.tally.find(f"expected all rounds to end in time, got {dict(self.tally.begun)}")
 
 
 def main(name: str, rounds: int, seed: int, seconds: float) -> None:
@@ -135,7 +135,9 @@ def main(name: str, rounds: int, seed: int, seconds: float) -> None:
     tally = campaign.tally
     exact = aioacl.library_info().failure_detection == "exact"
     if exact != mode.exact:
-        tally.find(f"unexpected kind of failure detection: {aioacl.library_info().failure_detection}")
+        tally.find(
+            f"expected failure detection with exact={mode.exact}, got {aioacl.library_info().failure_detection}"
+        )
     found = [f"violation: {text}" for text in simulator.violations()]
     result = {
         "counts": tally.counts,

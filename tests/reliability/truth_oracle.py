@@ -89,7 +89,7 @@ class Queue:
         return (entry for entry in self.entries[:place] if entry.source is not None)
 
     def first(self, place: int) -> Failure | None:
-        """Returns the failure that an await up to the place must raise: this stream's first, else a source's first."""
+        """Returns the failure that an await up to the place must raise: of this stream, or else of a source."""
         found = self.own(place)
         if found is not None:
             return found
@@ -115,7 +115,7 @@ class Queue:
                 link.source.seen(link.at, now)
 
     def slow(self, place: int, now: float) -> bool:
-        """Whether a wait for an event up to the place may have taken so long that it may have timed out."""
+        """Whether a wait for an event up to the place took so long that it may have timed out."""
         return any(
             (link.done or now) - link.since >= SHORTEST_LIMIT_SECONDS
             or (link.source is not None and link.source.slow(link.at, now))

@@ -69,7 +69,8 @@ class Scenario(Script):
             _, late = await asyncio.wait(self.readers, timeout=PATIENCE_SECONDS)
             if late:
                 self.tally.find(
-                    f"scenario {self.name}: {len(late)} awaits did not end: {[str(one) for one in late][:3]}"
+                    f"scenario {self.name}: expected awaits to end, "
+                    f"got {len(late)} that wait: {[str(one) for one in late][:3]}"
                 )
                 raise TimeoutError(self.name)
 
@@ -116,7 +117,7 @@ class Scenario(Script):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.readers.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            self.tally.find(f"scenario {self.name}: {error!r} in {task}")
+            self.tally.find(f"scenario {self.name}: expected {task} to return, got {error!r}")
 
     def _release(self, run: Run) -> None:
         if run.held:
@@ -275,7 +276,10 @@ class Scenario(Script):
         wrong = not up and run.value is not None and target != run.value
         place = len(queue.entries)
         self.checker.end(
-            self.row(kind), [(queue, place, place)], error, f"{kind}: the bytes differ" if wrong else ""
+            self.row(kind),
+            [(queue, place, place)],
+            error,
+            f"{kind}: expected the bytes that were sent, got other bytes" if wrong else "",
         )
         run.value = run.value if not up else value if error is None else None
         run.failed, run.locked = run.failed or error is not None, False
@@ -310,12 +314,13 @@ class Scenario(Script):
             if not await listener.wait(all_reported, PATIENCE_SECONDS / 4):
                 lost = [str(each) for each in unreported()]
                 self.tally.find(
-                    f"unreported: scenario {self.name}: {lost}, received {listener.received}, {listener.missed} missed"
+                    f"unreported: scenario {self.name}: expected {lost}, "
+                    f"got {listener.received}, {listener.missed} missed"
                 )
             self.tally.reported["reported"] += len(first)
             health = board.device.health
             if health.status != "ok" or (self.tally.mode.exact and health.failed_tasks < len(first)):
-                self.tally.find(f"scenario {self.name}: {len(first)} tasks failed, {health}")
+                self.tally.find(f"scenario {self.name}: expected {len(first)} failed tasks, got {health}")
 
     async def _close(self) -> None:
         for run in self.runs:
@@ -334,7 +339,7 @@ class Scenario(Script):
                 await asyncio.sleep(0.005)
                 if asyncio.get_running_loop().time() > end:
                     self.tally.find(
-                        f"unreported: scenario {self.name}: {failure} was not collected and emitted no warning"
+                        f"unreported: scenario {self.name}: expected a warning of {failure}, got none"
                     )
                     break
         self.tally.reported["uncollected, with a warning"] += len(lost)

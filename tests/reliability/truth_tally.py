@@ -31,7 +31,7 @@ class Mode:
     def timeouts(self) -> bool:
         """Whether the script may make waits for events time out.
 
-        No callback reports a time-out, and another library may take its code.
+        No callback reports a time-out, and another library may take the code of the time-out.
         """
         return not self.other
 
@@ -116,7 +116,7 @@ class Checker:
             tally.note(row, "must fail")
         if error is None:
             if expected:
-                tally.note(row, "missed", f"expected {expected[0]}, but nothing was raised")
+                tally.note(row, "missed", f"expected {expected[0]}, got no error")
             elif data:
                 tally.note(row, "wrong", data)
         else:
@@ -141,7 +141,7 @@ class Checker:
         )
         allowed = expected if expected and not several and not doubtful else known
         if code is None or error.action != "new_stream":  # type: ignore[attr-defined]  # it is an AclError
-            tally.note(row, "wrong", f"raised {error!r}")
+            tally.note(row, "wrong", f"expected the error of a task, got {error!r}")
         elif code in {failure.code for failure in allowed}:
             collect(known, code)
         elif code in {failure.code for failure in doubtful}:
@@ -150,9 +150,13 @@ class Checker:
         elif not tally.mode.exact:
             collect([*known, *doubtful], code)
         elif expected:
-            tally.note(row, "wrong", f"expected {expected[0]}, but {error!r} was raised")
+            tally.note(row, "wrong", f"expected {expected[0]}, got {error!r}")
         else:
-            tally.note(row, "spurious", f"raised {error!r}, although none of {spans_text(spans)} failed")
+            tally.note(
+                row,
+                "spurious",
+                f"expected no error, because none of {spans_text(spans)} failed; got {error!r}",
+            )
 
     def refused(self, row: Row, queue: Queue, source: tuple[Queue, int] | None, error: AclError) -> None:
         """Checks a refused enqueue: its stream must have failed, or the stream of the event that it waits for."""
@@ -165,7 +169,9 @@ class Checker:
             collect(known, error.code)
         else:
             self._tally.note(
-                row, "spurious", f"refused with {error!r}, although none of {spans_text(spans)} failed"
+                row,
+                "spurious",
+                f"expected no refusal, because none of {spans_text(spans)} failed; got {error!r}",
             )
 
 

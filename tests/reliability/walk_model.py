@@ -2,9 +2,9 @@
 
 The rules of contexts and bindings are ACL's. A thread is bound to a device, if it has set the device, or to a context.
 A thread that is bound to a device finds the device's primary context while the device is set. A thread that is bound to
-an explicit context finds it until it is destroyed, even if its device is reset. The thread that releases a device loses
-its binding to any device. A query has an effect: if a thread queries its context and finds none, it is bound to nothing
-from then on. A thread that does not query is bound again once the device is set again.
+an explicit context finds this context until the context is destroyed, even after a reset of the device. The thread that
+releases a device loses its binding to any device. A query has an effect: if a thread queries its context and finds
+none, it is bound to nothing from then on. A thread that does not query is bound again once the device is set again.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class World:
             binding.device = None
 
     def by_hand(self, binding: Binding, act: int, device: int) -> tuple[int, bool]:
-        """Returns lowlevel's result, and whether it calls the runtime: only if its own counts allow the call."""
+        """Returns lowlevel's result, and True if lowlevel calls the runtime, because its own counts allow the call."""
         own = self.own[device]
         result = RULES[act](own)
         if result.code:

@@ -69,7 +69,7 @@ class States:
         refused = self._refuses(event)
         leads = LEADS[before].get(event)
         if refused is not (leads is None):
-            return f"{event} was {'refused' if refused else 'accepted'} in {before.name}"
+            return f"expected {event} in {before.name} to be {'accepted' if refused else 'refused'}, but it was not"
         if leads is not None:
             self.state = leads
             if event in ENDS_A_GENERATION:
@@ -91,9 +91,11 @@ class States:
         """Compares the manager, the gate's word, and the gate's answers to calls with the model."""
         now = (self.state, self.generation)
         if (self._gate.state, self._gate.generation) != now:
-            return f"the manager is {self._gate.state.name} at {self._gate.generation}, expected {now}"
+            return f"expected the manager to be {now}, got {self._gate.state.name} at {self._gate.generation}"
         if (state_of(self._index), generation_of(self._index)) != now:
-            return f"the gate is {state_of(self._index)} at {generation_of(self._index)}, expected {now}"
+            return (
+                f"expected the gate to be {now}, got {state_of(self._index)} at {generation_of(self._index)}"
+            )
         drained = self.state is State.DRAINING and kind == ENQUEUE
         expected = lib.AIO_DRAINING_NOW if drained else ANSWERS[self.state]
         current_pass = make_pass(self._index, self.generation)
@@ -104,8 +106,9 @@ class States:
             self._entered(older_pass, kind),
             self._entered(held_pass, kind),
         )
-        if answers != (expected, lib.AIO_STALE, ANSWERS[self.state]):
-            return f"in {self.state.name} the gate returns {answers} for work of kind {kind}"
+        want = (expected, lib.AIO_STALE, ANSWERS[self.state])
+        if answers != want:
+            return f"{self.state.name}, kind {kind}: expected {want}, got {answers}"
         return ""
 
     @staticmethod

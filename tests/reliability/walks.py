@@ -77,7 +77,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     for each in all_of_them:
         again = f"python -m tests.reliability walks --{scale.value} --seed={seed}"
         outcome.expect(not each.divergence, f"{each.divergence}\nagain: {again}")
-    outcome.expect(done == total or outcome.findings, f"only {done} of {total} steps were made")
+    outcome.expect(done == total or outcome.findings, f"expected {total} steps, got {done}")
     outcome.figures = {
         "steps": done,
         "divergences": len(outcome.findings),
