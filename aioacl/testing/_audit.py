@@ -101,7 +101,7 @@ class Audit:
 
     Args:
         allowed: the names of the resources that may be left, as for `audit()`.
-        patience: how many seconds threads and unfinished work may take to end.
+        patience: the time in seconds that threads and unfinished work may take to end.
 
     Attributes:
         allowed: the names of the resources that may be left.
@@ -311,7 +311,7 @@ def audit(*allowed: str, patience: Seconds = PATIENCE_SECONDS) -> Generator[Audi
     Args:
         allowed: the names of the resources that may be left: "devices", "leases", "threads", "descriptors",
             "directories", "files", "violations", or a name in `Snapshot.counts`.
-        patience: how many seconds threads and unfinished work may take to end.
+        patience: the time in seconds that threads and unfinished work may take to end.
 
     Yields:
         The Audit.

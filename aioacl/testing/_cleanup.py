@@ -112,10 +112,10 @@ def close_left(things: Collection[Any]) -> None:
 
 
 def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
-    """Closes all devices that are open in this process, even if other code still uses them. Revokes their leases.
+    """Closes all devices that are open in this process, and revokes the leases of these devices.
 
-    It blocks. For each device, it waits at most 5 seconds for an open, close or reset that is running. Then it waits
-    at most 5 seconds for all closes together.
+    A device is closed even if other code still uses it. The function blocks. For each device, it waits at most 5
+    seconds for an open, close or reset that is running. Then it waits at most 5 seconds for all closes together.
 
     Args:
         but: the indices of devices to leave open.

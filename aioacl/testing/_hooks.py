@@ -1,9 +1,9 @@
 """The pytest plugin's actions around each test that it checks; pytest_aioacl.py registers them.
 
-The audit of a test begins before the setup of its first fixture and ends after the teardown of its last one. So it does
-not matter whether the test or a fixture made a resource. Nor does it matter on which loop the resource was made, or
-whether that loop still runs, because all code here is synchronous. The simulator is released before the fixtures are
-torn down, because a fixture that closes a stream must not wait for work that the test held.
+The audit of a test begins before the setup of its first fixture and ends after the teardown of its last one. So the
+audit also finds resources that a fixture made. It finds them even if the loop on which they were made has ended,
+because all code here is synchronous. The simulator is released before the fixtures are torn down, because a fixture
+that closes a stream must not wait for work that the test held.
 
 A fixture of a broader scope may be set up within the first test that uses it. The fixture, not the test, owns the
 resources that it makes. The resources are checked when the fixture is torn down, after the last test that uses it.
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 HELD_BY_A_TRACEBACK: Final = ("descriptors", "directories")
 TRIO_ON_ASYNCIO: Final = (
-    "expected this test to run on trio, but pytest-asyncio would run it on asyncio, because the test has the marker "
-    'asyncio (asyncio_mode = "auto" gives this marker to each async test); '
+    "expected this test for trio to have no marker asyncio, got that marker, so pytest-asyncio would run the test on "
+    'asyncio (asyncio_mode = "auto" adds the marker to each async test); '
     'set asyncio_mode = "strict" in pytest\'s settings, and remove the marker asyncio from tests for trio'
 )
 

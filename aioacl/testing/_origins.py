@@ -45,7 +45,7 @@ _NAMES: Final[dict[type, str]] = {
 
 @lru_cache(maxsize=4096)
 def _is_library(file: str) -> bool:
-    """Whether a file belongs to Python's standard library. Installed packages do not: they may be the user's code."""
+    """Whether a file belongs to Python's standard library. Files of installed packages do not belong to it."""
     return file.startswith("<frozen") or (
         file.startswith(STDLIB) and not any(place in file for place in INSTALLED)
     )

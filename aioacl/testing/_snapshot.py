@@ -64,9 +64,9 @@ class Snapshot:
     """The resources that exist at one moment, from `snapshot()`.
 
     Attributes:
-        counts: the number of each kind of resource in the simulator, by name ("streams", "events", "notifies",
-            "device_blocks", "host_blocks", "contexts", and so on; "set_counts" are the counts of aclrtSetDevice), and
-            "native_threads". On a card there is only "native_threads".
+        counts: the number of resources of each kind in the simulator, by name: "streams", "events", "notifies",
+            "device_blocks", "host_blocks", "contexts", and so on. "set_counts" are the counts of aclrtSetDevice.
+            "native_threads" are the threads of the engine. On a card there is only "native_threads".
         descriptors: the open descriptors by number, each with its target, without the descriptors that aioacl
             keeps until the process ends.
         threads: the Python threads, without idle workers of event loops.

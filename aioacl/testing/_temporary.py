@@ -3,9 +3,9 @@
 A TemporaryDirectory is checked in each folder. The other paths with a name are checked only in tempfile's own folder. A
 path in another folder is usually removed with that folder, as in pytest's `tmp_path`.
 
-A file of `TemporaryFile` has no name with which the line that opened it could be found later. It is identified by its
-descriptor, which exists only after the call has returned. So the descriptor is looked up when the thread opens its next
-file without a name, or when a report needs the line.
+A file of `TemporaryFile` has no name, so the line that opened the file is recorded for the file's descriptor. The
+descriptor exists only after the call has returned. Therefore it is looked up when the thread opens its next file
+without a name, or when a report needs the line.
 """
 
 from __future__ import annotations

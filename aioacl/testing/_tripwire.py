@@ -2,8 +2,8 @@
 
 Python raises an audit event when code opens a file or socket. A hook for audit events cannot be removed. So there is
 one hook in the process, which the first audit installs. While no audit is running, the hook only checks one variable.
-Before Python 3.12 there is no audit event for threads, so `Thread.start` is wrapped. Files and threads of C
-code are not covered.
+Before Python 3.12 there is no audit event for threads, so `Thread.start` is wrapped. Files and threads of C code are
+not covered.
 """
 
 from __future__ import annotations

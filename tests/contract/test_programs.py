@@ -64,7 +64,7 @@ def _programs() -> list[Program]:
     found: list[Program] = []
     for source in sorted(path for path in HERE.iterdir() if path.suffix in LANGUAGES):
         match = re.match(r"/[*/] CANN ([\w.]+)\. ", source.read_text())
-        assert match is not None, f"{source.name}: the first line must begin with CANN and a release"
+        assert match is not None, f"{source.name}: expected a first line that begins with CANN and a release"
         found.append(Program(source, match[1]))
     return found
 
