@@ -163,7 +163,7 @@ void aclsim_clear(void);
  *         hang[=KEY]          hangs until the key is released; the default key is the function's name. A wait
  *                             with a time-out still times out (507046, 507047). A synchronizing call also
  *                             continues when its device is reset
- *         block-record[=KEY]  like hang, for aclrtRecordEvent*, as when events have run out
+ *         block-record[=KEY]  like hang, for aclrtRecordEvent*, as if events had run out
  *         async-error=CODE    the task is enqueued, and fails. A wait for an event fails one second of real
  *                             time after it was enqueued, as if it had timed out. A wait that submits no task,
  *                             because the event is complete or of the same stream, does not fail
@@ -171,7 +171,7 @@ void aclsim_clear(void);
  *         late-copy=MS        the task copies its bytes MS milliseconds later, and ends then
  *         sticky=CODE         the device enters a fault state until a force reset: its tasks stop, and calls
  *                             that create or enqueue return 507899. Queries return CODE. Waits also return
- *                             CODE, until a wait or query has returned it; then waits return 507046 or 507047
+ *                             CODE until a wait or query has returned CODE. Later waits return 507046 or 507047
  *         lost=CODE           like sticky; also, the device cannot be set, and its first reset fails
  *         reset-fail=K        K resets begin, fail with the code of rc= or with 507000, and are undone. In one
  *                             rule with sticky= or lost=, K resets of the device in the fault state fail
@@ -179,7 +179,7 @@ void aclsim_clear(void);
  *         false-drain         a wait for a device in a fault state, or for its streams, returns 0
  *         slow-teardown=MS    the end of a stream, context or device takes MS milliseconds longer, with the
  *                             lock of the object held
- *         ext-reset           other code of the process force-resets the call's device while the call is inside
+ *         ext-reset           other code of the process force-resets the call's device during the call
  *         errmsg=null|long|non-utf8|stale
  *                             what the thread's next aclGetRecentErrMsg returns: no text, a very long text, a
  *                             text that is not UTF-8, or the previous text
