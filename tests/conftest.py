@@ -1,4 +1,4 @@
-"""Every test starts with a simulator that is not in use, and must leave it in that state."""
+"""Before and after each test, the simulator must not be in use."""
 
 from __future__ import annotations
 

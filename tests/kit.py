@@ -63,7 +63,7 @@ def opener(waits: Any) -> OpenDevice:
 
 
 def live_streams() -> int:
-    """The number of native streams in the simulator, without those that the engine uses to wake the runtime."""
+    """The number of native streams in the simulator, except those with which the engine wakes the runtime."""
     while True:  # the maintenance thread may create or destroy such a stream between the two reads
         before = lib.aio_equipped()
         streams = simulator.stats().streams
@@ -87,7 +87,7 @@ def until_now(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS
 
 
 async def turns(count: int = 20) -> None:
-    """Yields to the event loop `count` times, so that each task that can run does run."""
+    """Yields to the event loop `count` times, so that each task that is ready runs."""
     for _ in range(count):
         await anyio.lowlevel.checkpoint()
 
@@ -98,7 +98,7 @@ async def wait_for(thing: Any) -> None:
 
 
 class Waiting:
-    """An await in its own task, and its outcome."""
+    """Awaits in a separate task, and keeps the outcome of the await."""
 
     def __init__(self, group: TaskGroup, begin: Callable[[], Awaitable[object]]) -> None:
         self.ended = False
@@ -123,7 +123,7 @@ class Waiting:
         self._scope.cancel()
 
     async def outcome(self) -> Any:
-        """Returns the result of the await, or raises its error."""
+        """Returns the result of the await, or raises the error of the await."""
         await until(lambda: self.ended)
         if self.error is not None:
             raise self.error
@@ -152,7 +152,7 @@ class Raised:
         return self._thread.is_alive()
 
     def join(self, seconds: float = PATIENCE_SECONDS) -> Any:
-        """Returns the result of the body, or raises its error."""
+        """Returns the result of the body, or raises the error of the body."""
         self._thread.join(seconds)
         assert not self._thread.is_alive(), "the thread hangs"
         if self.error is not None:
@@ -168,7 +168,9 @@ class Stop:
 
     def __call__(self) -> None:
         self.begun.set()
-        assert self.go_on.wait(PATIENCE_SECONDS), "expected go_on to be set in time, it was not"
+        assert self.go_on.wait(PATIENCE_SECONDS), (
+            f"expected go_on to be set within {PATIENCE_SECONDS} s, it was not"
+        )
 
 
 def in_thread(body: Callable[[], T]) -> T:
@@ -181,7 +183,7 @@ def in_thread(body: Callable[[], T]) -> T:
 
 
 class SlicedCondition(sync.Uninterrupted):
-    """A condition whose waits return after at most one slice of time, so that its users read the clock again."""
+    """A condition variable. Each wait returns after at most SLICE_SECONDS, so that the caller reads the clock again."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return super().wait(timeout if timeout is None else min(timeout, SLICE_SECONDS))
@@ -212,7 +214,7 @@ class Clock(sync.Threads):
         await until(moved)
 
     async def ends_no_wait(self) -> None:
-        """Returns once the clock has been read many times, so each wait has seen that its time is not over."""
+        """Returns once the clock has been read many times. By then, each wait has found that time is left."""
         before = self._reads
         await until(lambda: self._reads >= before + MANY_READS)
 
@@ -307,8 +309,8 @@ class FewThreads(sync.Threads):
 def no_call() -> Generator[None]:
     """Asserts that no thread except the watcher calls an ACL function inside the block.
 
-    The watcher checks work that nothing awaits up to 100 ms after its enqueue. The garbage collector is off in the
-    block, because finalizers of objects of earlier tests would call ACL.
+    If nothing awaits work, the watcher checks the work up to 100 ms after the enqueue. The garbage collector is off
+    in the block, because finalizers of objects of earlier tests would call ACL.
     """
     settle_maintenance()
     before = simulator.journal()
@@ -326,9 +328,10 @@ def no_call() -> Generator[None]:
 
 
 def settle_maintenance() -> None:
-    """Returns once the maintenance threads have handled earlier wake-ups, and for example allocated staging memory.
+    """Returns once the maintenance threads have handled earlier wake-ups.
 
-    A maintenance thread may run queued jobs before it handles a wake-up. So a job calls the handler here.
+    The handler may allocate staging memory, for example. A maintenance thread may make queued calls before it handles a
+    wake-up. So this function queues a call of the handler.
     """
     for manager in open_devices():
         with suppress(WorkerStuck):  # a test may make the thread hang in a call
@@ -350,7 +353,7 @@ def hanging(function: str) -> Callable[[], bool]:
 
 
 def enqueue_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes each enqueue run the Python code that otherwise only unusual calls run."""
+    """Makes each enqueue use the Python code. Without this function, only unusual calls use the Python code."""
     for name in ("enqueue_copy", "enqueue_fill", "enqueue_record", "enqueue_wait_event"):
         monkeypatch.setattr(stream_module, name, lambda *_: None)
 
@@ -365,7 +368,7 @@ def native_threads(name: str = "aioacl-wait") -> list[int]:
         try:
             if (task / "comm").read_text().strip() == name:
                 found.append(int(task.name))
-        except OSError:  # the thread has ended meanwhile
+        except OSError:  # the thread has just ended
             continue
     return found
 
@@ -398,7 +401,7 @@ async def works(device: Device) -> bool:
 async def runs_out_of_time(
     device: Device, reached: Callable[[], object] | None = None, grace: float = 0
 ) -> ResetReport:
-    """Makes a force reset run out of time once `reached` returns true, and returns its report.
+    """Makes a force reset run out of time once `reached` returns true. Returns the report of the reset.
 
     Without `reached`, the reset runs out of time in the state RESETTING.
     """
@@ -417,6 +420,6 @@ async def runs_out_of_time(
 
 
 async def gives_up_in(device: Device, call: str) -> ResetReport:
-    """Makes a force reset run out of time while the call hangs, and returns its report."""
+    """Makes a force reset run out of time while the ACL function hangs. Returns the report of the reset."""
     simulator.hang_call(call)
     return await runs_out_of_time(device, hanging(call))

@@ -147,7 +147,7 @@ def test_imports_have_no_cycle() -> None:
         left = {edge for edge in left if edge[1] not in leaves}
 
 
-def test_one_module_imports_the_compiled_module() -> None:
+def test_only_one_module_imports_the_compiled_modules() -> None:
     assert {module for module, target in _edges() if target in COMPILED} == {"_base.ffi"}
 
 
@@ -168,14 +168,15 @@ def test_native_code_reads_no_environment() -> None:
 
 
 def test_long_files_are_named_with_a_reason() -> None:
-    """A file may be long if the chapter gives the reason."""
+    """A file may be long if a chapter of ARCHITECTURE.md gives the reason."""
     paths = [path for suffix in ("py", "c", "h", "inc") for path in PACKAGE.rglob(f"*.{suffix}")]
     long = {
         str(path.relative_to(PACKAGE)) for path in paths if len(path.read_text().splitlines()) > LINES_AT_MOST
     }
     named = set(re.findall(r"`([\w/.]+)`", _sections()["Files above 400 lines"]))
     assert long == named, (
-        "ARCHITECTURE.md, Files above 400 lines: add new files with a reason, and remove files that are now short"
+        "expected the long files in ARCHITECTURE.md, Files above 400 lines; add each new file with a reason, and "
+        "remove files that are now short"
     )
 
 
@@ -199,8 +200,8 @@ original = type(os.environ).__getitem__
 type(os.environ).__getitem__ = lambda self, key: (asked.append(key), original(self, key))[1]
 import aioacl
 
-assert "libascendcl" not in Path("/proc/self/maps").read_text(), "a library is loaded"
-assert len(list(Path("/proc/self/task").iterdir())) == 1, "a thread was started"
+assert "libascendcl" not in Path("/proc/self/maps").read_text(), "expected no library, got libascendcl"
+assert len(list(Path("/proc/self/task").iterdir())) == 1, "expected one thread, got more"
 assert not [key for key in asked if key.startswith(("AIOACL", "ASCEND"))], asked
 """
 
@@ -276,4 +277,6 @@ def test_controls_of_the_simulator_are_those_of_the_header() -> None:
 
 @pytest.mark.parametrize("path", build_stubs.stubs(), ids=lambda path: path.name)
 def test_stubs_are_up_to_date(path: Path) -> None:
-    assert build_stubs.stubs()[path] == path.read_text(), "run: python build_ffi.py --stub"
+    assert build_stubs.stubs()[path] == path.read_text(), (
+        "expected an up-to-date stub; run: python build_ffi.py --stub"
+    )

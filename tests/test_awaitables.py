@@ -1,4 +1,4 @@
-"""Each table with a row per awaitable has a row for each of them.
+"""Each table of awaitables has a row for each awaitable.
 
 CONTRIBUTING.md lists the tables in "Worked example: an awaitable". The awaitables are the functions and methods of the
 public API whose signature returns an object that can be awaited.
@@ -19,9 +19,9 @@ from scripts.pages import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# The variables with objects of a class in the tables; for other classes, the name of the class in lower case.
+# The names of variables in the tables, by class. For other classes, the name is the name of the class in lower case.
 VARIABLES = {"DeviceBuffer": "memory", "PinnedBuffer": "pinned"}
-# Tables with a row for each method that enqueues. A file without names is a table as a whole.
+# Tables with a row for each method that enqueues. If no table of a file is named, the whole file counts as a table.
 OF_ENQUEUES = {
     "tests/unit/handles/test_in_flight.py": ("ENQUEUES", "OF_EVENTS"),
     "tests/unit/handles/test_concurrent_close.py": ("ENQUEUES",),
@@ -64,7 +64,7 @@ ENQUEUES = {name for name, kind in AWAITABLES.items() if kind in ("Ticket", "Eve
 
 
 def uses(tree: ast.AST) -> Iterator[str]:
-    """Yields each name in a table, and each attribute with its owner; also those in texts that are expressions."""
+    """Yields each name in a table, and each attribute with its owner. Strings that are expressions are included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
@@ -79,7 +79,7 @@ def uses(tree: ast.AST) -> Iterator[str]:
 
 
 def table(file: str, *names: str) -> set[str]:
-    """Returns what the tables with these names in a file use. Without names: what the file uses."""
+    """Returns the names that these tables of a file use. If no table is named, returns the names that the file uses."""
     tree = ast.parse((ROOT / file).read_text())
     if not names:
         return set(uses(tree))
@@ -108,7 +108,7 @@ def test_awaitables_are_found_by_their_signatures() -> None:
 @pytest.mark.parametrize("file", OF_ENQUEUES)
 def test_table_of_enqueues_has_each_method_that_enqueues(file: str) -> None:
     missing = {method(name) for name in ENQUEUES} - {method(use) for use in table(file, *OF_ENQUEUES[file])}
-    assert missing == set(), f"add a row for each to {file}"
+    assert missing == set(), f"expected a row for each method that enqueues; add the missing rows to {file}"
 
 
 def test_table_of_stale_handles_has_each_awaitable_of_streams_and_events() -> None:
@@ -116,12 +116,16 @@ def test_table_of_stale_handles_has_each_awaitable_of_streams_and_events() -> No
         name for name in AWAITABLES if name.startswith(("stream.", "event.")) and method(name) != "close"
     }
     missing = expected - table("tests/unit/handles/test_stale.py", "USES")
-    assert missing == set(), "add a row for each to USES in tests/unit/handles/test_stale.py"
+    assert missing == set(), (
+        "expected a row for each; add the missing rows to USES in tests/unit/handles/test_stale.py"
+    )
 
 
 def test_table_of_types_has_each_awaitable() -> None:
     missing = AWAITABLES.keys() - table("tests/test_typing.py", "AWAITABLES")
-    assert missing == set(), "add a row for each to AWAITABLES in tests/test_typing.py"
+    assert missing == set(), (
+        "expected a row for each; add the missing rows to AWAITABLES in tests/test_typing.py"
+    )
 
 
 def test_page_about_typing_has_each_awaitable_with_its_class() -> None:
@@ -135,5 +139,5 @@ def test_page_about_typing_has_each_awaitable_with_its_class() -> None:
     }
     missing = {name for name, kind in AWAITABLES.items() if (name, kind) not in documented}
     assert missing == set(), (
-        "add each to the first table of docs/typing.md, as a call on `stream`, `device` and so on"
+        "expected each awaitable in the first table of docs/typing.md; add it as a call on `stream`, `device` or so"
     )

@@ -72,7 +72,7 @@ def test_c_files_in_nested_folders_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".", "missing"])
-def test_c_files_of_a_folder_without_any_is_an_error(tmp_path: Path, name: str) -> None:
+def test_folder_without_c_files_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(SystemExit, match=r"expected C files in .*, found none"):
         build_ffi.c_files(written(tmp_path, "a.h") / name)
 
@@ -83,7 +83,7 @@ def test_headers_in_nested_folders_are_found(tmp_path: Path) -> None:
     assert found == [folder / "one", folder / "one/b", folder / "two"]
 
 
-def test_headers_of_a_folder_without_any_is_an_error(tmp_path: Path) -> None:
+def test_folder_without_headers_is_an_error(tmp_path: Path) -> None:
     folder = written(tmp_path, "one/a.h", "two/b.c")
     with pytest.raises(SystemExit, match=r"expected headers in .*two, found none"):
         build_ffi.header_folders(folder / "one", folder / "two")
@@ -107,7 +107,7 @@ def test_generated_source_of_an_unknown_name_is_an_error(tmp_path: Path) -> None
         build_ffi.generate(tmp_path / "exports-7.0.map")
 
 
-def test_generated_source_that_does_not_change_keeps_its_time(tmp_path: Path) -> None:
+def test_generated_source_that_does_not_change_keeps_its_modification_time(tmp_path: Path) -> None:
     target = tmp_path / "exports-8.1.map"
     build_ffi.generate(target)
     os.utime(target, ns=(0, 0))
@@ -153,7 +153,9 @@ def test_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: 
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", done.stdout, flags=re.MULTILINE))
 
-    assert steps() == [], "sources are newer than the libraries: run ./test, which builds them"
+    assert steps() == [], (
+        "expected libraries newer than their sources; run ./test, which builds the libraries"
+    )
     with (tmp_path / EDITED).open("a") as file:
         file.write("\n")
     assert steps() == ["compile", *["link"] * 5]
@@ -202,7 +204,7 @@ def test_build_works_with_a_closed_stderr(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / build_ninja.build_folder() / "digests.json").exists()
 
 
-def test_build_that_waits_for_another_build_says_so_in_one_line(
+def test_build_that_waits_for_another_build_reports_the_wait_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
@@ -249,7 +251,7 @@ def test_build_on_a_terminal_shows_its_steps_and_nothing_if_there_are_none(
 
 
 @pytest.mark.process
-def test_build_that_ctrl_c_has_ended_in_ninja_ends_without_an_error(
+def test_ctrl_c_in_ninja_ends_the_build_with_status_130(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_ninja, "ROOT", tmp_path)

@@ -103,7 +103,7 @@ def test_slow_checks_refuse_an_unknown_part() -> None:
 
 @pytest.fixture
 def pythons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """.ci/pythons.py, with an empty PATH, no pyenv, and nothing made before."""
+    """.ci/pythons.py, with an empty PATH, without pyenv, and without a Python of an earlier run."""
     module = loaded("pythons")
     monkeypatch.setattr(module, "MADE", tmp_path / "made")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

@@ -1,4 +1,4 @@
-"""scripts/environment.sh, which ./demo and ./test source: what it refuses, what it waits for, and how it ends."""
+"""What scripts/environment.sh refuses, what it waits for, and how it ends. ./demo and ./test source this script."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def clone() -> Iterator[Path]:
 def start(
     folder: Path, locale: str = "C", user: int | None = None, python: str = "no-such-python"
 ) -> subprocess.Popen[str]:
-    """Sources the script of a clone in that folder, and makes the environment with that Python."""
+    """Sources scripts/environment.sh in a new clone, and makes the environment with this Python."""
     (folder / "scripts").mkdir(parents=True, exist_ok=True)
     shutil.copy2(ROOT / "scripts" / "environment.sh", folder / "scripts")
     program = 'root=$1; . "$root/scripts/environment.sh"; environment ""'
@@ -114,7 +114,7 @@ def test_clone_that_is_read_only_is_refused_in_one_message(clone: Path, name: st
 
 
 @WITH_FLOCK
-def test_start_that_waits_for_another_start_says_so_in_one_line(tmp_path: Path) -> None:
+def test_script_that_waits_for_another_script_reports_the_wait_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "build").mkdir()
     with (tmp_path / "build" / "environment.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -137,10 +137,10 @@ environment ""
 
 @WITH_FLOCK
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signal_during_the_build_ends_the_compilers_before_the_start(
+def test_signal_during_the_build_ends_the_compilers_and_the_script(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    """The compiler waits for the end of `hold`, and keeps `pipe` open, so that `pipe` shows whether it runs."""
+    """The compiler waits for the end of `hold`, and keeps `pipe` open. So `pipe` shows whether a compiler runs."""
     clone = tmp_path / "clone"
     shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(".*", "build", "docs", "tests", "*.so"))
     (clone / ".venv").mkdir()
@@ -163,7 +163,9 @@ def test_signal_during_the_build_ends_the_compilers_before_the_start(
     ):
         process.send_signal(number)
         assert process.wait() == -number
-        assert select.select([compilers], [], [], PATIENCE_SECONDS)[0], "a compiler still runs"
+        assert select.select([compilers], [], [], PATIENCE_SECONDS)[0], (
+            "expected each compiler to end, one still runs"
+        )
         assert process.stderr is not None
         assert all(line.startswith("ninja: ") for line in process.stderr)
     for lock in clone.glob("build/**/*lock"):
@@ -172,7 +174,7 @@ def test_signal_during_the_build_ends_the_compilers_before_the_start(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
 @pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_signal_ends_the_children_of_a_command_and_the_start(
+def test_signal_ends_the_children_of_a_command_and_the_script(
     tmp_path: Path, number: signal.Signals, shell: str
 ) -> None:
     """The command has a child that waits for the end of `hold`, and keeps `pipe` open."""
@@ -192,7 +194,7 @@ def test_signal_ends_the_children_of_a_command_and_the_start(
     ):
         process.send_signal(number)
         assert process.wait() != 0
-        assert select.select([child], [], [], PATIENCE_SECONDS)[0], "the child still runs"
+        assert select.select([child], [], [], PATIENCE_SECONDS)[0], "expected the child to end, it still runs"
 
 
 def test_free_threaded_python_is_refused_before_anything_is_made(tmp_path: Path) -> None:

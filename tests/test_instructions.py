@@ -80,7 +80,7 @@ def test_file_of_callgrind_is_summed_by_object_without_the_cost_of_callees(instr
     }
 
 
-def test_object_that_a_call_names_first_is_counted_later(instructions: Any) -> None:
+def test_object_that_is_first_named_in_a_call_gets_its_own_cost(instructions: Any) -> None:
     lines = [
         "events: Ir",
         "ob=(1) /a.so",

@@ -1,7 +1,7 @@
 """Checks a part of the rules for text in CONTRIBUTING.md: phrases that do not belong in technical English.
 
-Each entry of PHRASES was hard to understand at first reading. This test only keeps these phrases from being used again;
-it does not replace reading.
+Each entry of PHRASES was hard to understand at first reading. This test only prevents the use of these phrases. It does
+not replace reading.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.prose import Passage, passages
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = ("aioacl", "benchmarks", "docs", "examples", "scripts", "tests", ".ci")
 TEXT: Final = (".py", ".c", ".h", ".inc", ".md", ".toml", ".sh", ".yml", ".yaml")
-# The pattern, the number of lines with it before the text was rewritten, and what to write instead.
+# For each pattern: the number of lines with this pattern before the text was rewritten, and what to write instead.
 PHRASES: Final = {
     r"(?<!there )is (?-i:none)": (42, "state what was expected and what came"),
     r"(?<!there )is no (stream|event|number|byte|buffer|time)": (17, "expected a stream, got ..."),
@@ -90,7 +90,7 @@ def test_text_of_the_project_avoids_the_phrase(phrase: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_allowed_file_uses_a_phrase_that_it_is_allowed(name: str) -> None:
+def test_allowed_file_uses_each_phrase_that_it_may_use(name: str) -> None:
     problems = _wrong_entries(name, ALLOWED[name])
     assert not problems, "\n".join(problems)
 

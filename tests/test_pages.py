@@ -86,7 +86,7 @@ def test_comment_above_a_program_gives_the_reason_why_it_is_not_run(comment: str
     assert block.reason == reason
 
 
-def test_second_block_of_a_page_with_one_block_is_reported_with_its_place_and_test(
+def test_number_of_blocks_other_than_one_is_reported_with_the_places_and_the_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "ROOT", tmp_path)

@@ -102,7 +102,7 @@ def test_blocks_marked_py_are_signatures_of_the_reference() -> None:
     found = {page: [block for block in blocks(page) if block.language == "py"] for page in PAGES}
     assert {page.parent for page, signatures in found.items() if signatures} == {REFERENCE}
     wrong = [block.place for each in found.values() for block in each if not is_signature(block.text)]
-    assert wrong == [], "fence a program as `python`"
+    assert wrong == [], "expected signatures in blocks marked `py`; fence a program as `python`"
 
 
 @pytest.mark.process

@@ -47,7 +47,7 @@ def members(noun: type) -> set[str]:
 
 @pytest.mark.process  # griffe runs git
 def test_pages_are_up_to_date() -> None:
-    assert reference.outdated() == [], f"run: {reference.COMMAND}"
+    assert reference.outdated() == [], f"expected pages that are up to date; run: {reference.COMMAND}"
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -254,4 +254,4 @@ def test_public_def_of_the_package_is_exported_or_used() -> None:
         and not node.name.startswith("_")
         and node.name not in used
     ]
-    assert forgotten == [], "expected each of these in an `__all__`, or in use; export or remove it"
+    assert forgotten == [], "expected each definition to be in an `__all__` or in use; export or remove these"

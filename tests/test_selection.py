@@ -79,7 +79,7 @@ def test_marker_that_is_not_registered_is_an_error() -> None:
 
 
 def item(*markers: str, loop: str | None = None) -> Any:
-    """Returns a substitute for a test with these markers, which the selection accepts."""
+    """Returns an object that the selection accepts in place of a test with these markers."""
     variant = SimpleNamespace(params={"anyio_backend": loop} if loop else {})
     return SimpleNamespace(
         callspec=variant, get_closest_marker=lambda name: name if name in markers else None
@@ -114,7 +114,7 @@ def test_folder_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch)
     "start",
     [
         lambda: subprocess.run(["true"], check=True),
-        lambda: os.fork(),  # noqa: PLW0108 - looked up when it is called
+        lambda: os.fork(),  # noqa: PLW0108 - os.fork is replaced when the test runs
         lambda: os.posix_spawn("/bin/true", ["true"], {}),
         lambda: os.system("true"),  # pyright: ignore[reportDeprecated]  # a test may use it nevertheless
         lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
@@ -136,7 +136,7 @@ def test_quick_test_that_starts_a_process_fails(start: Callable[[], object]) -> 
 def test_workers_of_xdist_select_what_the_controller_selects(
     arguments: tuple[str, ...], selected: int
 ) -> None:
-    """Uses the longest test, which the workers only collect and do not run."""
+    """Uses the longest test. The workers only collect this test, they do not run it."""
     command = [sys.executable, "-m", "pytest", "-n", "1", "--setup-plan", "-k", "whole_sweep", *arguments]
     done = subprocess.run(
         command, cwd=selection.HERE.parent, capture_output=True, text=True, check=False, timeout=100

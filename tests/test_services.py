@@ -175,4 +175,4 @@ def test_call_that_never_returns_ends_the_service_and_leaves_no_task(
     assert [type(error) for error in caught.value.exceptions] == [aioacl.DeviceQuarantined]
     assert caplog.records == []  # for example, asyncio logs an error that was never retrieved from its task
     simulator.release_all()
-    aioacl.open_device().result().close().result()  # balances the set that the failed close has left
+    aioacl.open_device().result().close().result()  # undoes the set that the failed close has left

@@ -1,4 +1,4 @@
-"""The site: its navigation has each page, and scripts/site_pages.py makes a page of each file that a page links to."""
+"""The site: its navigation has each page, and scripts/site_pages.py makes a page for each linked file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs that the type checkers accept and refuse, and whether docs/typing.md describes this correctly.
+"""The type checkers accept and refuse programs as docs/typing.md describes.
 
 The type checkers belong to the extra `lint`, which .ci/run and .ci/slow install. Like a user's type checkers, they
 search for aioacl in the environment, not in the folder of the program.
@@ -143,7 +143,7 @@ async def use(
 
 
 def texts(language: str, first: str = "") -> list[str]:
-    """Returns the blocks of the page in a language that begin with that line."""
+    """Returns the blocks of the page that are in this language and begin with `first`."""
     return [
         block.text
         for block in blocks(ROOT / "docs" / "typing.md")
@@ -152,7 +152,7 @@ def texts(language: str, first: str = "") -> list[str]:
 
 
 def text(first: str, language: str = "python") -> str:
-    """Returns the only block of the page in a language that begins with that line."""
+    """Returns the only block of the page that is in this language and begins with the line `first`."""
     begins = f"{first}\n"
     test = "tests/test_typing.py"
     return one("docs/typing.md", test, lambda found: found.startswith(begins), language=language).text
@@ -253,7 +253,7 @@ class TestTypes:
         assert errors == output[case].splitlines()
         assert mypy(tmp_path, program) == ""  # strict mode, without the check for unused awaitables
 
-    def test_each_way_of_the_page_to_satisfy_the_check_is_accepted(self, tmp_path: Path) -> None:
+    def test_each_way_on_the_page_to_satisfy_the_check_is_accepted(self, tmp_path: Path) -> None:
         reported, _ = texts("python", "# reported")
         checks = text("# reports", "toml")
         off = text("# accepts", "toml")
@@ -281,7 +281,7 @@ class TestTypes:
         assert CHECKERS[checker](tmp_path, program, PYTHONS[0]) == set()
 
 
-def test_installation_is_found_by_a_path_as_type_checkers_need_it() -> None:
+def test_type_checkers_can_find_the_installation_by_its_path() -> None:
     packages = Path(sysconfig.get_path("purelib"))
     lines = [line for file in packages.glob("*.pth") for line in file.read_text().splitlines()]
     paths = [str(packages), *(line for line in lines if not line.startswith(("import ", "#")))]
@@ -293,7 +293,7 @@ def test_installation_is_found_by_a_path_as_type_checkers_need_it() -> None:
 
 @pytest.mark.process
 @pytest.mark.packaging
-def test_installation_of_the_page_brings_the_type_checkers() -> None:
+def test_installation_command_of_the_page_installs_the_type_checkers() -> None:
     (command, editable) = [command for command in commands() if command[1:3] == ["-m", "pip"]]
     ran = subprocess.run(
         [*command, "--dry-run", "--ignore-installed"], capture_output=True, text=True, check=False
@@ -317,5 +317,5 @@ def test_each_block_of_the_page_has_a_test() -> None:
         for block in blocks(ROOT / "docs" / "typing.md")
     )
     assert found == BLOCKS, (
-        "expected the blocks that this file tests in docs/typing.md; add a test, and BLOCKS"
+        "expected docs/typing.md to have the blocks in BLOCKS; add a test for each new block, and correct BLOCKS"
     )

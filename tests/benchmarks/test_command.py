@@ -28,9 +28,7 @@ def test_unknown_suite_ends_with_a_message_that_names_the_suites(capsys: pytest.
 
 
 @pytest.mark.parametrize("more", [["enqueue"], ["--quick"]])
-def test_write_of_less_than_a_full_run_is_refused(
-    more: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_write_without_a_full_run_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command.chosen(["--write", *more])
     assert ended.value.code == 2

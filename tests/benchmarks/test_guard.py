@@ -1,4 +1,4 @@
-"""benchmarks/guard.py: which baseline counts, and when the guard fails."""
+"""benchmarks/guard.py: which baseline the guard uses, and when the guard fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = "cpython-3.11.0 gcc-12.2.0 glibc-2.36 x86_64"
 
 @pytest.fixture
 def baselines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty file of baselines in a repository of its own, on a machine with a known key."""
+    """The path of the file of baselines, which does not exist yet. The guard uses a new repository and a fixed key."""
     for command in (
         "init -q",
         "config user.name a",
@@ -38,7 +38,7 @@ def baselines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, **numbers: dict[str, float]) -> list[str]:
-    """Makes the guard find these numbers, by checkout. Returns the checkouts that it measures."""
+    """Sets the numbers of the "old" and the "new" checkout. Returns the checkouts that the guard measures."""
     asked: list[str] = []
 
     def numbers_of(what: str) -> dict[str, float]:

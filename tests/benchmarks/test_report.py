@@ -59,7 +59,7 @@ def test_json_has_the_machine_and_each_row_with_its_gate() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_row_survives_the_pipe_of_its_process(row: Row) -> None:
+def test_row_is_the_same_after_conversion_to_json_and_back(row: Row) -> None:
     assert row_of(json.loads(json.dumps(asdict(row)))) == row
 
 
@@ -108,10 +108,10 @@ def test_page_of_the_documentation_has_the_markers() -> None:
     report.between_markers(command.PAGE.read_text(), "new")
 
 
-@pytest.mark.process  # matplotlib starts fc-list to find fonts,
-@pytest.mark.leaves("descriptors")  # and keeps the files of fonts open
+@pytest.mark.process  # matplotlib starts fc-list to find fonts
+@pytest.mark.leaves("descriptors")  # matplotlib keeps the files of fonts open
 def test_write_page_writes_the_table_and_the_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="of the extra `bench`")
+    pytest.importorskip("matplotlib", reason="needs matplotlib; install the extra `bench`")
     page = tmp_path / "performance.md"
     page.write_text(f"# Title\n{report.BEGIN}\n{report.END}\n")
     (tmp_path / command.PICTURE).parent.mkdir()

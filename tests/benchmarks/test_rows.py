@@ -52,7 +52,7 @@ def test_noise_of_equal_values_is_zero_and_grows_with_their_deviation() -> None:
     assert noise([1.0, 3.0, 5.0] * 4) < noise([1.0, 3.0, 5.0])
 
 
-def test_added_time_is_what_exceeds_the_own_time_of_each_repeat() -> None:
+def test_added_time_of_each_repeat_is_its_time_minus_the_time_of_the_task() -> None:
     assert Added.to([10.0, 20.0], [12.0, 25.0]).values == (2.0, 5.0)
 
 
@@ -80,13 +80,13 @@ def test_added_time_of_a_peer_within_the_noise_gives_no_value() -> None:
 @pytest.mark.parametrize(
     ("value", "verdict"), [(0.5, "aim"), (0.6, "must"), (1.0, "must"), (1.1, "missed"), (None, "noise")]
 )
-def test_gate_of_a_value_that_must_be_small(value: float | None, verdict: str) -> None:
+def test_gate_with_an_upper_limit_judges_each_value(value: float | None, verdict: str) -> None:
     gate = Gate("copy", "up", "memcpy", must=1.0, aim=0.5)
     assert judge([row_of(value)], [gate])[0].verdict == verdict
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(2.0, "aim"), (1.9, "must"), (1.3, "must"), (1.2, "missed")])
-def test_gate_of_a_value_that_must_be_large(value: float, verdict: str) -> None:
+def test_gate_with_a_lower_limit_judges_each_value(value: float, verdict: str) -> None:
     gate = Gate("copy", "up", "memcpy", must=1.3, aim=2.0, at_least=True)
     assert judge([row_of(value)], [gate])[0].verdict == verdict
 
@@ -109,7 +109,7 @@ def test_exit_status_is_1_if_a_must_is_missed(value: float | None, status: int) 
     assert exit_status(judge([other, row_of(value)], gates)) == status
 
 
-def test_gate_of_a_suite_that_ran_without_its_row_is_missing() -> None:
+def test_gate_without_a_row_is_missing_if_its_suite_ran() -> None:
     gates = [Gate("copy", "up", "memcpy", 1, None), Gate("copy", "dowm", "memcpy", 1, None)]
     assert missing([row_of(1.0)], gates, ["copy"]) == gates[1:]
     assert missing([row_of(1.0, pinned=False)], gates, ["copy"]) == gates

@@ -81,7 +81,7 @@ def test_each_way_enqueues_its_copies_in_the_simulator_that_aioacl_loaded(found:
 
 @pytest.mark.process
 def test_each_way_returns_after_its_copy_is_done(found: Any) -> None:
-    # The host function of the callback way is itself a task of the stream, which ends just after it has called Python.
+    # The host function of the callback way is a task of the stream too. This task ends just after the call of Python.
     callback = found["left"].pop("callback way")
     assert len(callback) == 2
     assert set(map(tuple, found["left"].values())) == {(0, 0)}
@@ -109,11 +109,13 @@ def test_check_of_a_failed_call_raises_runtime_error() -> None:
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 50), (0.99, 99), (1.0, 100)])
-def test_percentile_is_the_value_that_the_share_does_not_exceed(share: float, value: float) -> None:
+def test_percentile_is_the_value_that_this_share_of_the_values_does_not_exceed(
+    share: float, value: float
+) -> None:
     assert lag.percentile([float(number) for number in range(100, 0, -1)], share) == value
 
 
-def test_selector_keeps_the_longest_turn_of_its_loop() -> None:
+def test_selector_records_the_longest_turn_of_its_loop() -> None:
     with TimedSelector() as selector:
         selector.select(0)
         selector.start()

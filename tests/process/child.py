@@ -32,7 +32,7 @@ def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 async def awake(main):
-    "Adds a signal handler on asyncio: without one, a signal that comes just before the loop sleeps does not wake it."
+    "Adds a signal handler on asyncio. Without a handler, a signal just before the loop sleeps does not wake the loop."
     if os.environ["TEST_BACKEND"] == "asyncio":
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, int)
     await main()
@@ -89,8 +89,8 @@ class Child:
         """Starts the process.
 
         `strict` turns warnings of the process into errors. `real` starts a new Python. `stuck` is for programs with a
-        thread that never leaves C: at its end, the process then waits less time than usual for that thread. `more` is
-        added to the environment.
+        thread that never leaves C. With `stuck`, the process waits only a short time for this thread when it ends. The
+        variables in `more` are added to the environment.
         """
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
         environ = {**inherited, "TEST_BACKEND": backend, "TEST_WAITS": waits, **(more or {})}

@@ -92,7 +92,7 @@ class TestCommands:
     def test_unknown_command_is_refused(self) -> None:
         assert aioacl("dance").returncode == 2
 
-    def test_closed_pipe_of_the_output_prints_no_error(self) -> None:
+    def test_command_with_a_closed_output_pipe_prints_no_error(self) -> None:
         reading, writing = os.pipe()
         os.close(reading)
         with subprocess.Popen(
@@ -128,7 +128,7 @@ assert simulator.stats().contexts == 0
 """
         found(run("-c", program))
 
-    def test_file_that_is_not_a_library_is_a_candidate_with_its_reason(self, tmp_path: Path) -> None:
+    def test_file_that_is_not_a_library_is_listed_with_the_reason(self, tmp_path: Path) -> None:
         path = tmp_path / "libascendcl.so"
         path.write_bytes(b"INPUT(libacl_rt.so)")
         result = found(aioacl("doctor", "--json", AIOACL_LIBRARY=str(path)), status=1)
@@ -180,7 +180,9 @@ assert simulator.stats().contexts == 0
         assert "simulator: no card is used" in done.stdout
         assert "\033" not in done.stdout
 
-    def test_missing_function_is_listed_with_what_is_lost(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_missing_function_is_listed_with_the_features_that_are_lost(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         facts = Facts()
         missing = (
             MissingSymbol("aclrtRegDeviceStateCallback", "8.5"),
@@ -256,7 +258,7 @@ class TestDoctorTiming:
             assert re.search(rf"^  {step} +[\d.,]+ (us|%)", done.stdout, re.MULTILINE), done.stdout
         assert re.search(r'^waits="(watch|thread)" suits: ', done.stdout, re.MULTILINE)
 
-    def test_step_that_fails_is_a_line_and_the_exit_status_stays_0(self) -> None:
+    def test_step_that_fails_is_reported_and_the_exit_status_stays_0(self) -> None:
         faults = "aclrtSynchronizeEventWithTimeout:rc=507000:once"
         done = aioacl("doctor", "--timing", "--library", "simulator", AIOACL_SIM_FAULTS=faults)
         assert (done.returncode, done.stderr) == (0, "")
@@ -289,7 +291,7 @@ class TestDoctorTiming:
         assert done.stderr.endswith("--device needs --timing\n")
 
     @pytest.mark.parametrize("devices", [0, None])
-    def test_library_without_a_device_measures_nothing(self, devices: int | None) -> None:
+    def test_timing_without_a_device_measures_nothing(self, devices: int | None) -> None:
         facts = Facts(runtime={"devices": devices})
         measure_waits(facts, 0)
         assert facts.timing is None
@@ -342,7 +344,7 @@ class TestCosts:
         "name",
         ["aclrtRegDeviceStateCallback", "aclFinalizeReference", "aclrtStreamAbort", "aclsysGetVersionStr"],
     )
-    def test_function_that_older_releases_lack_has_its_own_cost(self, name: str) -> None:
+    def test_cost_of_a_function_that_older_releases_lack_is_named(self, name: str) -> None:
         assert not is_needed(name)
         assert "nothing" not in cost_of(name)
 
@@ -450,7 +452,7 @@ class TestSimulatorFolder:
         done = aioacl("simulator", "dir", "--json", HOME=str(tmp_path), XDG_CACHE_HOME="relative")
         assert Path(found(done)["folder"]).parent == tmp_path / ".cache" / "aioacl"
 
-    def test_program_loads_the_folder_under_the_names_of_cann(self, tmp_path: Path) -> None:
+    def test_program_can_load_the_simulator_under_the_names_of_cann(self, tmp_path: Path) -> None:
         result = found(aioacl("simulator", "dir", "--json", XDG_CACHE_HOME=str(tmp_path)))
         assert {"libacl_rt.so", "libacl_rt_impl.so"} <= {*result["links"]}
         program = """

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-# Python imports this module when it starts. It sends the signal when the module that IMPORTED names is looked up.
+# Python imports this module when it starts. The variable IMPORTED names another module. When Python looks up that
+# other module, this module sends SIGINT.
 SITE = """
 import os, signal, sys
 

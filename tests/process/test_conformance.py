@@ -100,7 +100,7 @@ class TestRecorded:
         result = found(VECTORS / "derived.jsonl", status=0)
         assert result["passed"] == result["total"] > 0
 
-    def test_number_of_vectors_is_complete(self) -> None:
+    def test_vectors_are_complete_and_have_different_ids(self) -> None:
         ids: list[str] = []
         for path in sorted(VECTORS.glob("*.jsonl.gz")):
             with gzip.open(path, "rt") as lines:
@@ -138,7 +138,7 @@ class TestDifferences:
         (failure,) = run_vectors(tmp_path, vector("bad", *HELD, waits), status=1)["failures"]
         assert (failure["step"], failure["got"]) == (4, "the call blocks")
 
-    def test_call_that_should_block_and_does_not_is_a_failure(self, tmp_path: Path) -> None:
+    def test_call_that_returns_although_it_should_block_is_a_failure(self, tmp_path: Path) -> None:
         waits = {"t": 0, "call": "aclrtSynchronizeStream", "args": ["$s1"], "async": 5000, "done": False}
         (failure,) = run_vectors(tmp_path, vector("bad", SET, STREAM, waits), status=1)["failures"]
         assert '"done": true' in failure["got"]

@@ -167,7 +167,7 @@ def test_missing_library_is_refused_in_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"aioacl: {tmp_path / 'libascendcl.so'}: no such file\n"
 
 
-def test_output_without_a_terminal_is_plain_lines_and_a_summary_of_five(folder: Path) -> None:
+def test_output_without_a_terminal_is_plain_lines_and_a_summary_of_five_lines(folder: Path) -> None:
     arguments = ("--input", str(folder), "--tasks", "2")
     done = real_process("-m", "aioacl", "demo", *arguments, **QUICK, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.returncode == 0, done.stderr
@@ -276,7 +276,7 @@ _demo_lag._digest = lambda back, size: b""
 
 
 def test_ctrl_c_ends_the_demo_at_once_without_a_traceback(folder: Path) -> None:
-    """The demo opens a pipe when a copy starts. The copies are so slow that the demo still runs at the signal."""
+    """The demo opens a pipe when a copy starts. The copies are slow, so the demo still runs when the signal comes."""
     os.mkfifo(started := folder / "started")
     program = f"""
 import signal, sys

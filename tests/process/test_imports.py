@@ -89,7 +89,7 @@ print(failed)
 """
 
 
-def test_first_imports_of_public_modules_in_threads_at_once_succeed() -> None:
+def test_first_imports_of_public_modules_by_concurrent_threads_succeed() -> None:
     for _ in range(3):
         ran = subprocess.run(
             [sys.executable, "-c", CONCURRENT_IMPORTS],

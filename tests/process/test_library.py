@@ -21,7 +21,7 @@ from tests.support.libraries import compiled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A substitute for a library of CANN, sufficient for the search. Its constructor writes a file if it is loaded.
+# A substitute for a library of CANN, sufficient for the search. When it is loaded, its constructor writes a file.
 SOURCE = """
 #include <fcntl.h>
 #include <stdlib.h>
@@ -139,7 +139,7 @@ class TestSearch:
         assert (found["path"], found["origin"]) == (str(made.library), "LD_LIBRARY_PATH")
         assert made.was_loaded
 
-    def test_folder_in_the_linkers_path_that_all_may_write_to_runs_no_constructor(
+    def test_library_in_a_folder_that_all_may_write_to_is_refused_without_being_loaded(
         self, cann: Callable[..., Cann]
     ) -> None:
         made = cann()
@@ -150,7 +150,7 @@ class TestSearch:
         assert not made.was_loaded
 
     @pytest.mark.parametrize("value", [":", "{folder}:/nowhere", ".:/nowhere", "/nowhere;"])
-    def test_relative_element_of_the_linkers_path_runs_no_constructor(
+    def test_library_in_a_relative_folder_is_refused_without_being_loaded(
         self, cann: Callable[..., Cann], value: str
     ) -> None:
         made = cann()
@@ -204,7 +204,7 @@ except aioacl.LibraryNotFound:
         assert stub.was_loaded
 
     @pytest.mark.parametrize("by", ["LD_LIBRARY_PATH", "ASCEND_HOME_PATH", "AIOACL_LIBRARY"])
-    def test_path_that_the_linker_would_expand_runs_no_constructor(
+    def test_path_that_the_linker_would_expand_is_refused_and_loads_nothing(
         self, cann: Callable[..., Cann], by: str
     ) -> None:
         inspected, expanded = cann("$LIB"), cann("lib")
@@ -269,7 +269,7 @@ except aioacl.LibraryNotFound:
 
 
 class TestLoadedByOtherCode:
-    def test_library_without_a_choice_is_the_loaded_one(self, cann: Callable[..., Cann]) -> None:
+    def test_call_without_a_choice_uses_the_loaded_library(self, cann: Callable[..., Cann]) -> None:
         made, other = cann("first"), cann("second")
         found = outcome(load(made.library) + "report(library_info)", LD_LIBRARY_PATH=str(other.folder))
         assert (found["path"], found["origin"]) == (str(made.library), "loaded")
@@ -343,7 +343,7 @@ class TestReplacedFile:
         assert refused["error"] == "LibraryConflict"
         assert f"{str(loaded)!r} to be the file that other code has loaded" in refused["text"]
 
-    def test_word_simulator_does_not_accept_a_real_library(
+    def test_choice_simulator_is_refused_if_a_real_library_is_loaded(
         self, cann: Callable[..., Cann], tmp_path: Path
     ) -> None:
         simulator, real = copied_simulator(tmp_path / "libascendcl.so"), cann().library
@@ -358,7 +358,7 @@ class TestLoadedSimulator:
         assert refused["error"] == "LibraryConflict"
         assert "AIOACL_LIBRARY=simulator" in refused["text"]
 
-    def test_simulator_of_the_same_content_is_accepted_by_the_word(self, tmp_path: Path) -> None:
+    def test_choice_simulator_accepts_a_loaded_copy_of_the_simulator(self, tmp_path: Path) -> None:
         copy = copied_simulator(tmp_path / "libascendcl.so")
         again = "use_library('simulator'); report(lambda: use_library('simulator'))"
         found = outcome(load(copy) + again, AIOACL_LIBRARY="simulator")
@@ -371,7 +371,7 @@ class TestLoadedSimulator:
         assert refused["error"] == "LibraryConflict"
         assert str(older) in refused["text"]
 
-    def test_simulator_of_the_same_content_under_another_path_is_another_file(self, tmp_path: Path) -> None:
+    def test_path_of_the_simulator_is_refused_if_a_copy_of_it_is_loaded(self, tmp_path: Path) -> None:
         copy = copied_simulator(tmp_path / "libascendcl.so")
         refused = outcome(load(copy) + "report(library_info)", AIOACL_LIBRARY=str(library_path()))
         assert refused["error"] == "LibraryConflict"

@@ -23,12 +23,12 @@ import aioacl
 from aioacl import library_info, use_library
 from aioacl._library import load, locate
 
-# Python 3.12 and later warn of each fork beside threads, which is what these programs try.
+# Python 3.12 and later warn of each fork of a process with threads. These programs fork such processes.
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 LOADER = {load.__file__, locate.__file__}
 
 def between_lines(number, act):
-    "Calls `act`, like a signal handler, before line `number` of those that the loader runs for the first time."
+    "Calls `act` before a line of the loader, like a signal. `number` counts lines in the order of their first run."
     seen = set()
     def line(frame, event, argument):
         place = frame.f_code, frame.f_lineno
@@ -40,7 +40,7 @@ def between_lines(number, act):
     return lambda frame, event, argument: line if frame.f_code.co_filename in LOADER else None
 
 def in_child(body):
-    "Returns what the body returns, in a child that is killed if it hangs."
+    "Runs the body in a child process, and returns the result of the body. A child that hangs is killed."
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -57,7 +57,7 @@ def facts(info):
     return [info.path, info.backend, info.origin, sorted(info.extra_paths)]
 """
 
-# For each line of the loader, interrupts the load at this line by an exception. Prints the results of later calls.
+# For each line of the loader, raises an exception at this line during a load. Prints the results of later calls.
 INTERRUPTED = """
 class Interrupted(Exception):
     pass
@@ -123,7 +123,7 @@ __attribute__((constructor)) static void slow(void) {
 
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
-    """A library that is not the simulator and lacks aclrtSetDevice, and in its folder a library that has it."""
+    """A library that is not the simulator and lacks aclrtSetDevice. Its folder has a library with aclrtSetDevice."""
     compiled("int aclrtSetDevice(int device) { return device; }", tmp_path / "libacl_rt.so")
     return compiled("int aclInit(const char *path) { return !path; }", tmp_path / "libascendcl.so")
 
@@ -152,7 +152,7 @@ def test_load_that_an_exception_interrupts_keeps_the_companions(real: Path) -> N
     assert whole == [False, expected, expected]
 
 
-def test_signal_handler_that_loads_the_same_library_meanwhile_gets_it() -> None:
+def test_signal_handler_that_loads_the_same_library_during_a_load_gets_that_library() -> None:
     *interrupted, _ = outcome(NESTED, CHOICE="simulator", OTHER="simulator")
     expected = [str(library_path()), "simulator", "argument", []]
     assert len(interrupted) > 50
@@ -170,7 +170,7 @@ def test_signal_handler_that_names_no_library_gets_the_one_that_is_being_loaded(
 
 
 def test_first_load_imports_nothing() -> None:
-    """A child that is forked while another thread imports a module hangs when it imports that module too."""
+    """If a process forks while another thread imports a module, the child hangs when it imports the same module."""
     program = """
 import sys
 import aioacl
@@ -195,7 +195,7 @@ print(json.dumps(failed))
     assert "/nowhere.so" not in outcome(program, CHOICE="/nowhere.so")
 
 
-def test_signal_handler_that_loads_another_library_gets_it_or_a_conflict(real: Path) -> None:
+def test_signal_handler_that_loads_another_library_gets_that_library_or_a_conflict(real: Path) -> None:
     *interrupted, _ = outcome(NESTED, CHOICE="simulator", OTHER=str(real))
     simulator = [str(library_path()), "simulator", "argument", []]
     other = [str(real), "ascend", "argument", [str(real.with_name("libacl_rt.so"))]]
@@ -206,7 +206,7 @@ def test_signal_handler_that_loads_another_library_gets_it_or_a_conflict(real: P
     assert handler_late in interrupted
 
 
-def test_fork_while_another_thread_searches_leaves_a_child_that_can_load() -> None:
+def test_child_can_load_a_library_if_another_thread_searched_during_the_fork() -> None:
     program = """
 searching, go_on = threading.Event(), threading.Event()
 
@@ -240,7 +240,7 @@ def slow(tmp_path: Path) -> dict[str, str]:
     return {"CHOICE": str(compiled(SLOW, tmp_path / "libascendcl.so", *options)), **names}
 
 
-def test_wait_for_another_threads_constructors_ends_with_a_signal(slow: dict[str, str]) -> None:
+def test_signal_ends_a_wait_for_constructors_that_another_thread_runs(slow: dict[str, str]) -> None:
     program = """
 class Ended(Exception):
     pass
@@ -276,7 +276,7 @@ print(json.dumps(facts(library_info())))
     assert outcome(program, **slow) == [slow["CHOICE"], "ascend", "argument", []]
 
 
-def test_fork_while_another_thread_runs_constructors_waits_for_them(slow: dict[str, str]) -> None:
+def test_fork_waits_for_constructors_that_another_thread_runs(slow: dict[str, str]) -> None:
     program = """
 forks = threading.Event()
 
@@ -300,7 +300,7 @@ print(json.dumps([results, facts(library_info())]))
     assert outcome(program, **slow) == [expected, expected]
 
 
-def test_hook_of_a_fork_that_loads_the_library_gets_it() -> None:
+def test_fork_hook_can_load_the_library() -> None:
     program = """
 import os
 os.register_at_fork(before=lambda: print(aioacl.use_library("simulator").backend, flush=True))

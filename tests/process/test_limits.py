@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.process.child import run
 
-# A limit on threads has no effect for root, so the process is an unprivileged user while the limit is set.
+# A limit on threads has no effect for root, so the process runs as an unprivileged user while the limit is set.
 FEW_THREADS = """
 import resource
 user, (soft, hard) = os.getuid(), resource.getrlimit(resource.RLIMIT_NPROC)
@@ -36,5 +36,5 @@ say(simulator.retain_count(), simulator.violations())
 """
 
 
-def test_open_without_a_native_thread_fails_cleanly_and_the_next_one_works() -> None:
+def test_open_without_a_native_thread_fails_cleanly_and_the_next_open_works() -> None:
     assert run(FEW_THREADS) == (0, "pthread_create True\n0 []\nOPEN\n0 []\n", "")

@@ -83,7 +83,7 @@ run(main)
 
 
 @EVERYWHERE
-def test_ctrl_c_while_a_wait_begins_is_raised_after_it_has_begun(backend: str) -> None:
+def test_ctrl_c_while_a_wait_begins_is_raised_after_the_wait_has_begun(backend: str) -> None:
     assert run(DURING_THE_BEGINNING, backend) == (130, "begun\ninterrupted\n", "")
 
 

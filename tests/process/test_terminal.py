@@ -1,4 +1,4 @@
-"""The output on a terminal: it fits in the terminal's width, and a signal leaves nothing of it behind."""
+"""The output on a terminal fits in the width of the terminal. A signal removes the live view and the bar."""
 
 import io
 import os
@@ -46,7 +46,7 @@ class Terminal:
         return self.until("\0").removesuffix("\0")
 
     def until(self, text: str) -> str:
-        """Reads until the text appears. Returns all that was read, as far as it is whole characters."""
+        """Reads until the text appears. Returns the whole characters that were read."""
         read = b""
         while text.encode() not in read:
             read += os.read(self._screen, 1 << 16)
@@ -103,14 +103,14 @@ def test_redraw_replaces_the_whole_screen_because_a_resize_may_have_moved_the_li
     assert terminal.written() == LEAVE
 
 
-def test_bar_fits_in_the_width_and_clears_what_a_resize_has_wrapped(terminal: Terminal) -> None:
+def test_bar_fits_in_the_width_and_clears_lines_that_a_resize_has_wrapped(terminal: Terminal) -> None:
     with Bar(terminal.output) as bar:
         for columns in (100, 40, 8):
             terminal.resize(columns)
             bar.draw("running", 1, 2, "a note")
             drawn = terminal.written()
             assert widest(drawn) < columns
-            # The cursor stays at the beginning of the line: a terminal that wraps the line again leaves it there.
+            # The cursor is at the beginning of the line, and stays there if the terminal wraps the line again.
             assert drawn.startswith("\033[J")
             assert drawn.endswith("\r")
 
@@ -174,7 +174,7 @@ def demo(terminal: Terminal, folder: Path, latency_us: int) -> "Generator[subpro
         try:
             yield process
         finally:
-            process.kill()  # a failed test leaves it running or stopped
+            process.kill()  # if the test failed, the demo is still running or stopped
 
 
 @pytest.mark.parametrize("columns", [44, 80])
@@ -202,7 +202,7 @@ def test_signal_ends_the_demo_and_removes_the_live_view(
     assert shown.endswith(LEAVE)
 
 
-def test_stop_of_the_demo_removes_the_live_view_until_it_continues(
+def test_stop_of_the_demo_removes_the_live_view_until_the_demo_continues(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     with demo(terminal, tmp_path, 200_000) as process:

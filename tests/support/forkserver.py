@@ -22,14 +22,15 @@ as in a real process. Only a traceback shows one more frame.
 
 The server freezes its objects (`gc.freeze`), because a collection in a child would copy their pages. Therefore
 modules are cleared one at a time when the child ends. With `exact_end` the child collects everything, as a real
-process does. Then its end takes about ten times as long.
+process does, and takes about ten times as long to end.
 
-The server ends on request, or when the test process ends (a pidfd reports that), and kills the children that are left.
+The server ends on request, or when a pidfd reports the end of the test process. It then kills the children that are
+left.
 
 A child inherits from the server everything that the interpreter or the dynamic loader reads when a process starts:
 variables such as PYTHONUTF8 and LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. It also inherits the resource
-limits, the umask and the ignored signals. A request is refused if one of these variables differs, see `serves()`. A
-test of imports, of the start of the interpreter, of inherited limits, or of missing modules uses a real process.
+limits, the umask and the ignored signals. If one of these variables differs, the request is refused, see `serves()`.
+A test of imports, of the start of the interpreter, of inherited limits, or of missing modules must use a real process.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ PRELOADED: Final = (
     *("aioacl", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
     *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
 )
-# A test file, whose run makes pytest import its plugins. The file itself imports the modules that tests often import.
+# A test file. It imports the modules that tests often import, and its run makes pytest import the plugins of pytest.
 # Plugins must not be imported earlier: pytest warns if it could not rewrite the assertions of a plugin.
 WARM_UP: Final = """
 import unittest
@@ -149,7 +150,9 @@ def _start_server(flags: Sequence[str], kind: str) -> Server:
         answer = answers.readline() if readable else b""
     if answer != READY:
         process.kill()
-        raise RuntimeError(f"the fork server for {[*flags]} did not start, stderr has the reason")
+        raise RuntimeError(
+            f"expected the fork server for {[*flags]} to start, it did not; stderr has the reason"
+        )
     return Server(address, _read_at_start(os.environ))
 
 
@@ -175,7 +178,7 @@ def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class Forked:
-    """A process like `subprocess.Popen`'s, forked from a server. The end of the block waits for its end."""
+    """A process that is forked from a server, used like `subprocess.Popen`. A `with` block waits for its end."""
 
     stdin: TextIO | None
     stdout: TextIO | None
@@ -202,7 +205,8 @@ class Forked:
         found = server(flags, PYTEST if arguments[:2] == ["-m", "pytest"] else PLAIN)
         if _read_at_start(environ) != found.at_start:
             raise ValueError(
-                "a variable that is read at the start differs from the server's; use a real process"
+                "expected the server's values of the variables that Python reads at its start, got others; "
+                "use a real process"
             )
         if len(pass_fds) > MOST_DESCRIPTORS - 3:
             raise ValueError(
@@ -358,8 +362,8 @@ def serve() -> CodeType:
             importlib.import_module(name)
     threads = os.listdir("/proc/self/task")  # noqa: PTH208
     maps = Path("/proc/self/maps").read_text()
-    assert len(threads) == 1, "a process with threads must not fork"
-    assert "libascendcl" not in maps, "an ACL library is loaded"
+    assert len(threads) == 1, f"expected a server with one thread, got {len(threads)}"
+    assert "libascendcl" not in maps, "expected a server without an ACL library, got one with libascendcl"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen()

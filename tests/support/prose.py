@@ -51,7 +51,7 @@ def passages(name: str, source: str) -> list[Passage]:
 
 
 def _passage(first: int, text: str) -> Passage:
-    """A passage from a text that begins on the line `first` and has the line breaks of the file."""
+    """Makes a passage from a text with the line breaks of the file. The text begins on the line `first`."""
     text = ESCAPE.sub("  ", text)
     words = [(word, first + row) for row, line in enumerate(text.split("\n")) for word in line.split()]
     return Passage(" ".join(word for word, _ in words), [line for _, line in words])

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 @cache
 def beginnings(code: CodeType) -> frozenset[int]:
-    """The offsets of line starts at which a handler can run. None can run at a bare `try:` or the end of a `with`."""
+    """The offsets of line starts at which a handler can run.
+
+    No handler runs at a bare `try:` or at the end of a `with`.
+    """
     first: dict[int, int] = {}
     for offset, line in dis.findlinestarts(code):
         first.setdefault(line, offset)

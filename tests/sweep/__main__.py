@@ -48,7 +48,9 @@ def shares(codes: int, of: int) -> tuple[Tally, list[str]]:
             output, _ = process.communicate()
             if process.returncode:
                 last = Path(status).read_text() if Path(status).exists() else "nothing"
-                troubles.append(f"a process ended with status {process.returncode} during: {last}")
+                troubles.append(
+                    f"expected a process to end with status 0, got {process.returncode} during: {last}"
+                )
             else:
                 whole.add(as_tally(output.splitlines()[-1]))
     return whole, troubles

@@ -158,7 +158,7 @@ def use_contexts(acl: Functions) -> None:
     acl.aclrtGetCurrentContext(before)
     with ExitStack() as stack:
         acl.aclrtCreateContext(context, device[0])
-        # `acl` is not used here: it first makes its context current, which may fail, and this call needs no context.
+        # This call needs no context. `acl` would first make its context current, which may fail.
         stack.callback(functions.aclrtDestroyContext, context[0])
         stack.callback(acl.aclrtSetCurrentContext, before[0])
         acl.aclrtSetCurrentContext(context[0])

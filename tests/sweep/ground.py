@@ -20,7 +20,7 @@ def possessions() -> dict[str, int]:
 
 
 def more_than(before: dict[str, int], *allowed: str) -> dict[str, tuple[int, int]]:
-    """Returns each kind whose number has increased although it must not, with the numbers before and now."""
+    """Returns the kinds with more objects than before, except `allowed`, each with the numbers before and now."""
     now = possessions()
     return {
         kind: (before[kind], now[kind]) for kind in before if now[kind] > before[kind] and kind not in allowed
@@ -38,14 +38,14 @@ def open_devices() -> list[_lifecycle.Manager]:
 
 
 def all_closed(seconds: float) -> bool:
-    """Returns whether each device is closed within that time."""
+    """Returns True if each device is closed within `seconds`."""
     return until_now(lambda: not open_devices(), seconds)
 
 
 def force_closed() -> None:
     """Closes each open device in place of the code that opened it."""
     for manager in open_devices():
-        until_now(lambda m=manager: m.procedure is None, 5)  # type: ignore[misc]  # mypy wants a type for the default
+        until_now(lambda m=manager: m.procedure is None, 5)  # type: ignore[misc]  # mypy requires a type for the default
         with manager.admission.changed:
             manager.admission.users.clear()
             manager.admission.leases.revoke()

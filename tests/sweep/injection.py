@@ -1,7 +1,7 @@
 """One injection: runs a scenario with one fault, and checks that aioacl kept its promises.
 
-Every error must be the one that the table of codes gives. Afterwards, no object may be left in the simulator, and no
-thread and no descriptor. The usage checker must report no violation. The device must open again.
+Every error must be the one that the table of codes gives. Afterwards, no object may be left in the simulator. No thread
+and no descriptor may be left in the process. The usage checker must report no violation. The device must open again.
 """
 
 from __future__ import annotations
@@ -143,14 +143,14 @@ def wrong_error(error: BaseException, code: int) -> str | None:
     """Returns why the fault must not cause this error, or None if it may."""
     own = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.DeviceQuarantined, aioacl.StaleHandleError)
     if not isinstance(error, AclError):
-        return f"not an error of aioacl: {type(error).__name__}: {error}"
+        return f"expected an error of aioacl, got {type(error).__name__}: {error}"
     if isinstance(error, own) or error.code is None:
         return None
     expected = type(error_for(error.code, "call"))
     if type(error) is not expected:
-        return f"{type(error).__name__} for code {error.code}, which is {expected.__name__}"
+        return f"expected {expected.__name__} for code {error.code}, got {type(error).__name__}"
     if error.code == code and error.action != error_for(code, error.call).action:
-        return f"action {error.action!r} for code {code}"
+        return f"expected action {error_for(code, error.call).action!r} for code {code}, got {error.action!r}"
     return None
 
 
@@ -260,12 +260,12 @@ class Bed:
             try:
                 opened = aioacl.open_device(index, timeout=PATIENCE_SECONDS).result()
             except AclError as refused:
-                outcome.complaints.append(f"device {index} does not open again: {refused}")
+                outcome.complaints.append(f"expected device {index} to open again, got {refused}")
                 continue
             opened.close().result()
         if not self._settle():
             left = [f"{manager.index} {manager.admission.state.name}" for manager in ground.open_devices()]
-            outcome.complaints.append(f"devices stay open: {left}")
+            outcome.complaints.append(f"expected all devices to be closed, got {left}")
             ground.force_closed()
 
     def _check_left(self, injection: Injection, before: dict[str, int], outcome: Outcome) -> None:
@@ -275,4 +275,4 @@ class Bed:
             until_now(lambda: not ground.more_than(before, *allowed), PATIENCE_SECONDS)
         left = ground.more_than(before, *allowed)
         if left:
-            outcome.complaints.append(f"not released: {left}")
+            outcome.complaints.append(f"expected all objects to be released, got more than before: {left}")

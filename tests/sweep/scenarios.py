@@ -101,7 +101,7 @@ async def host_functions() -> None:
 
 
 async def two_devices() -> None:
-    """The same work on two devices at once, in tasks."""
+    """The same work on two devices at the same time, in one task for each device."""
 
     async def one(index: int) -> None:
         async with (

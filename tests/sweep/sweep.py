@@ -1,7 +1,7 @@
 """The sweep: for each scenario, function and code, it makes each call fail in turn, until the fault no longer fires.
 
-It does this with a fault that fires for this call only, and with a fault that also fires for all later calls. Each
-share runs in its own process.
+The sweep uses two kinds of faults: one fires for one call only, the other also fires for all later calls. Each share
+runs in its own process.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class Sweeper:
             if not self._inject(injection_of(nth)):
                 return
         self.tally.complaints.append(
-            (injection_of(CALLS_MOST).replay, f"the fault still fires after {CALLS_MOST} calls")
+            (
+                injection_of(CALLS_MOST).replay,
+                f"expected fewer than {CALLS_MOST} calls, got at least {CALLS_MOST}",
+            )
         )
 
     def _inject(self, injection: Injection) -> bool:

@@ -1,4 +1,4 @@
-"""Tests that leave something behind, break a device or violate a rule. The tests that follow must not be affected.
+"""Tests that leave something behind, break a device or violate a rule. Later tests must not be affected.
 
 This file is not collected here: test_plugin.py copies it into the example project and runs it there. `# here` marks
 the lines that the plugin must name.

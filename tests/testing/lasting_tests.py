@@ -1,7 +1,7 @@
-"""Tests that leave no leak, although some objects outlive them, such as the loop and the device of the session.
+"""Tests that leave no leak. Some objects stay after a test, for example the loop and the device of the session.
 
 This file is not collected here: test_plugin.py copies it into the example project and runs it there. The plugin must
-report no leak in it.
+report no leak in this file.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def found(body: Callable[[], object], *allowed: str) -> dict[str, str]:
-    """Returns the findings of an audit of the body: a dict of names, each with its text."""
+    """Audits the body. Returns the text of each finding, by the name of the finding."""
     try:
         with audit(*allowed, patience=0.1):
             body()
@@ -47,7 +47,7 @@ def test_closed_handles_are_no_leak(open_device: OpenDevice) -> None:
 
 
 @pytest.mark.parametrize("outer", [False, True])
-def test_closed_buffer_with_references_is_no_leak_but_its_view_is(
+def test_closed_buffer_with_references_is_no_leak_but_a_view_of_it_is_one(
     open_device: OpenDevice, *, outer: bool
 ) -> None:
     kept: list[object] = []
@@ -158,7 +158,7 @@ def test_lease_that_is_left_in_time_is_no_leak(open_device: OpenDevice) -> None:
         device.close().result()
 
 
-def test_pools_of_a_device_that_is_open_before_and_after_are_no_leak(open_device: OpenDevice) -> None:
+def test_pools_of_a_device_that_stays_open_are_no_leak(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
 
@@ -274,7 +274,7 @@ def test_simulator_forget_does_not_hide_later_violations() -> None:
     simulator.forget()
 
 
-def test_inner_audit_reports_what_the_outer_one_does_not(open_device: OpenDevice) -> None:
+def test_leak_that_an_inner_audit_reports_is_not_reported_by_the_outer_audit(open_device: OpenDevice) -> None:
     kept: list[aioacl.Device] = []
 
     def inner() -> None:

@@ -27,7 +27,7 @@ PLUGIN = ROOT / "pytest_aioacl.py"
 
 
 def only_block(where: Callable[[str], bool] = bool, *, language: str = "python") -> Block:
-    """Returns the block of the page in a language for which a condition holds."""
+    """Returns the only block of the page that is in this language and for which `where` returns true."""
     return one("docs/testing.md", "tests/testing/test_docs.py", where, language=language)
 
 

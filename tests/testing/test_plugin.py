@@ -47,7 +47,7 @@ def _report(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def run(project: Path, *arguments: str, new_interpreter: bool = False) -> Ran:
-    """Runs pytest in the project, as its user would; with `new_interpreter`, without the fork server."""
+    """Runs pytest in the project, as a user would. With `new_interpreter`, the fork server is not used."""
     report = project / "report.xml"
     clean = {
         name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_LIBRARY", "PYTEST"))
@@ -110,7 +110,7 @@ def test_example_project_passes(project: Path, mode: str) -> None:
 
 
 @pytest.mark.slow
-def test_objects_that_outlive_a_test_are_no_leak(tmp_path: Path) -> None:
+def test_objects_that_stay_after_a_test_are_no_leak(tmp_path: Path) -> None:
     ran = run(copy_of_project(tmp_path, LASTING), "-W", "error", "tests/test_lasting.py")
     assert (ran.status, len(ran.passed), len(ran.skipped)) == (0, 15, 1), ran.output
 
@@ -139,7 +139,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 
 def _line(test: str) -> int:
-    """The line of the broken tests, in this test or fixture, that the plugin must name."""
+    """Returns the number of the line in this broken test or fixture that the plugin must name."""
     lines = BROKEN.read_text().splitlines()
     start = next(number for number, line in enumerate(lines) if f"def {test}(" in line)
     return next(number for number, line in enumerate(lines[start:], start + 1) if "# here" in line)
@@ -170,7 +170,7 @@ LEFT = {
 def test_report_of_a_leak_names_its_line(broken: Ran, test: str) -> None:
     place = rf"; it was (made|opened|started)\n    at tests/test_broken\.py:{_line(test)} in {test}"
     assert re.search(f"aioacl: {LEFT[test]}{place}", broken.refused[test]), broken.refused[test]
-    assert broken.refused[test].count("aioacl: ") <= 2  # in the message and in the text
+    assert broken.refused[test].count("aioacl: ") <= 2  # once in the message, once in the text
 
 
 @pytest.mark.slow
@@ -263,7 +263,7 @@ def test_missing_library_is_reported_without_a_traceback(project: Path) -> None:
     assert len(ran.refused) == 4
     for text in ran.refused.values():
         reported = text.count("'/nowhere/libascendcl.so': no such file")
-        assert 1 <= reported <= 2  # in the message and in the text
+        assert 1 <= reported <= 2  # once in the message, once in the text
         assert "The option --aioacl-library" in text
         assert "_hooks.py" not in text
 
@@ -369,7 +369,7 @@ def test_failure_that_a_test_does_not_await_is_a_warning(tmp_path: Path) -> None
     assert set(warned) == UNCOLLECTED, ran.output
 
 
-def test_failure_that_a_test_does_not_await_fails_it_where_warnings_are_errors(tmp_path: Path) -> None:
+def test_failure_that_a_test_does_not_await_fails_the_test_if_warnings_are_errors(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(UNAWAITED)
     ran = run(tmp_path, "-o", "filterwarnings=error", "-p", "no:asyncio", "test_it.py")
     assert ran.failed.keys() | ran.refused.keys() == UNCOLLECTED, ran.output
