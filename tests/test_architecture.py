@@ -264,7 +264,7 @@ def test_simulator_needs_its_libruntime_and_exports_none_of_its_names(cann: Rele
     assert {name for name in exported if not name.startswith(("rt", "Msprof"))} == {"aclsim_runtime_deliver"}
 
 
-def test_build_and_package_name_the_same_releases_without_libruntime() -> None:
+def test_build_and_package_agree_on_the_releases_without_libruntime() -> None:
     assert build_ffi.WITHOUT_RUNTIME == WITHOUT_RUNTIME
 
 

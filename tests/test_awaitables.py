@@ -117,14 +117,15 @@ def test_table_of_stale_handles_has_each_awaitable_of_streams_and_events() -> No
     }
     missing = expected - table("tests/unit/handles/test_stale.py", "USES")
     assert missing == set(), (
-        "expected a row for each; add the missing rows to USES in tests/unit/handles/test_stale.py"
+        "expected a row for each awaitable of streams and events; add the missing rows to USES in "
+        "tests/unit/handles/test_stale.py"
     )
 
 
 def test_table_of_types_has_each_awaitable() -> None:
     missing = AWAITABLES.keys() - table("tests/test_typing.py", "AWAITABLES")
     assert missing == set(), (
-        "expected a row for each; add the missing rows to AWAITABLES in tests/test_typing.py"
+        "expected a row for each awaitable; add the missing rows to AWAITABLES in tests/test_typing.py"
     )
 
 
@@ -139,5 +140,6 @@ def test_page_about_typing_has_each_awaitable_with_its_class() -> None:
     }
     missing = {name for name, kind in AWAITABLES.items() if (name, kind) not in documented}
     assert missing == set(), (
-        "expected each awaitable in the first table of docs/typing.md; add it as a call on `stream`, `device` or so"
+        "expected each awaitable in the first table of docs/typing.md; add each missing one as a call, for example on "
+        "`stream` or `device`"
     )

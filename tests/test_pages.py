@@ -150,7 +150,7 @@ def test_link_that_has_no_target_or_cannot_be_checked_is_named(page: Path, text:
     assert problem in wrong
 
 
-def test_pages_are_those_of_the_root_and_of_all_folders_without_the_templates() -> None:
+def test_pages_are_those_of_the_root_and_of_all_folders_except_the_templates() -> None:
     found = {pages.name_of(path) for path in pages.pages()}
     assert {
         "README.md",

@@ -1,4 +1,5 @@
-"""A child process that runs a program of a test. The test reads its lines, sends it signals, and waits for its end.
+"""A child process that runs a program of a test. The test reads the output of the process, sends signals to the
+process, and waits for its end.
 
 The process is forked from a server that has already imported the modules that PRELUDE imports. If the test requests a
 real process, or sets variables that Python reads at its start, a new Python is started instead.

@@ -147,7 +147,7 @@ assert simulator.stats().contexts == 0
         assert "source set_env.sh" in " ".join(done.stdout.split())
 
     @pytest.mark.parametrize("arguments", [(), ("--json",)])
-    def test_missing_libraries_of_cann_are_recognised_by_their_codes(
+    def test_missing_libraries_of_cann_are_recognised_by_their_error_codes(
         self, arguments: tuple[str, ...]
     ) -> None:
         done = run("-c", CANN_LIBRARIES_ARE_MISSING, *arguments)

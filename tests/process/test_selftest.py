@@ -63,7 +63,7 @@ def _environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def tried(*arguments: str, status: int, limit: str = LIMIT, **environ: str) -> dict[str, Any]:
-    """Runs `selftest --json`, and returns its parsed output. The command must end with the status."""
+    """Runs `selftest --json`, and returns its parsed output. The command must end with this status."""
     return _parsed(selftest(*arguments, "--limit", limit, "--json", **environ), status)
 
 

@@ -1,4 +1,4 @@
-"""The text of a file that a person reads, in passages: comments, strings, names of tests, and paragraphs of pages."""
+"""The passages of a file that a person reads: comments, strings, names of tests, and paragraphs of pages."""
 
 from __future__ import annotations
 

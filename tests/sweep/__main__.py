@@ -28,7 +28,7 @@ def words(share: int, of: int, codes: int) -> list[str]:
 def shares(codes: int, of: int) -> tuple[Tally, list[str]]:
     """Runs the first PROCESSES of the `of` shares, each in its own process.
 
-    Returns their joined tally, and one text for each process that failed.
+    Returns the joined tally of the processes, and one text for each process that failed.
     """
     whole, troubles = Tally(), list[str]()
     with tempfile.TemporaryDirectory(prefix="aioacl-sweep-") as folder:

@@ -57,7 +57,7 @@ def test_wait_until_blocking_returns_or_times_out() -> None:
         wait_until_blocking(lambda: thread.ident is None, timeout=0.01)
 
 
-def test_release_everything_ends_holds_hangs_and_injected_faults(open_device: OpenDevice) -> None:
+def test_release_everything_ends_all_holds_and_hangs_and_injected_faults(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
     simulator.hold(stream)
