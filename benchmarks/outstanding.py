@@ -1,4 +1,4 @@
-"""Tickets of held streams, and tasks that wait for nothing: what the suites of many outstanding awaits use.
+"""Measures tickets of held streams, and tasks that wait for nothing, for the suite `scale`.
 
 python -m benchmarks.outstanding KIND COUNT
 

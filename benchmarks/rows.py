@@ -92,7 +92,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The key by which a gate selects its row."""
+        """The key by which a limit selects its row."""
         return self.suite, self.name, self.peer
 
 

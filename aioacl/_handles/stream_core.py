@@ -143,7 +143,10 @@ class StreamCore(Core):
             free_deferred(reference)
 
     def _release_stale(self) -> int:
-        """The position up to which the work of a stale stream is done: all work, once the reset or close has ended."""
+        """Returns the position up to which the work of a stale stream is done.
+
+        Once the reset or close has ended, all of its work counts as done.
+        """
         dropped = self.manager.admission.shown in NOTHING_OLDER_RUNS
         return UNKNOWN - 1 if dropped else lib.aio_stream_completed(self.handle)
 

@@ -33,7 +33,7 @@ EXIT_GRACE_SECONDS: Final = 2.0
 
 _lock = sync.lock()
 _users: set[object] = set()
-# The user for which ACL is being initialised or finalized; None if the last pinned buffer was freed.
+# Has one item while ACL is initialised or finalized: the user, or None if the last pinned buffer was freed.
 _busy: list[object] = []
 _owner = False
 _debt = 0  # the number of finalizes that failed: ACL still counts these initialisations

@@ -28,7 +28,7 @@ static struct {
     _Atomic uint64_t turn;
     aio_report report;
 } ring[REPORTS];
-static _Atomic uint64_t head; /* how many places reports have claimed */
+static _Atomic uint64_t head; /* the number of entries that reports have taken */
 static uint64_t taken;        /* how many reports the consumer has taken; only the consumer uses it */
 static _Atomic uint64_t reported, resolved;
 static atomic_bool lost[AIO_DEVICES];

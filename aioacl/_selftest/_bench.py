@@ -272,7 +272,7 @@ class Bench:
         expect(0, "aclrtDestroyEvent", gate[0])
 
     def wait_inside(self, helper: Helper, function: str) -> None:
-        """Returns when the helper is inside the function, which must not have returned."""
+        """Waits until the helper is inside the function. The check fails if the function has returned."""
         if self.simulated:
             symbol = ffi.cast("int (*)(const char *)", lib.aio_library_symbol(b"aclsim_waiting"))
             name = ffi.new("char[]", function.encode())

@@ -56,7 +56,7 @@ def _(bench: Bench) -> None:
     with bench.held(stream):
         expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)
         require(not seen, "the function was called while the stream was held")
-    require(len(seen) == 1, f"the function was called {len(seen)} times")
+    require(len(seen) == 1, f"expected one call of the function, got {len(seen)}")
     require(seen[0] != threading.get_native_id(), "the function was called on the enqueueing thread")
 
 

@@ -305,7 +305,7 @@ def hang_call(function: str) -> None:
 
 
 def unhang(function: str) -> None:
-    """Lets calls that hang in the ACL function continue.
+    """Ends the hang of calls in the ACL function. These calls continue.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.

@@ -192,7 +192,7 @@ class Audit:
         )
 
     def expect_no_more(self, grown: Iterable[Growth], left: list[Origin]) -> None:
-        """Counts the owner's resources in the audit again, and closes those that the owner did not close."""
+        """Includes the owner's resources in the audit again, and closes those that the owner did not close."""
         counts, kept = Counter(self.before.counts), dict(self.before.descriptors)
         threads, devices = self.before.threads, self.before.devices
         directories, files = self.before.directories, self.before.files

@@ -52,7 +52,7 @@ def set_up(tickets: list[aioacl.Ticket], keep: list[Any]) -> float:
 
 
 async def _set_ups(device: aioacl.Device) -> tuple[float, float]:
-    """Returns the time among few awaits, and among many."""
+    """Returns the time to set up an await among few awaits, and among many."""
     async with Work(device) as work:
         few, some = work.tickets(FEW), work.tickets(BATCH)
         more, last = work.tickets(COUNTS[-1] - FEW - BATCH), work.tickets(BATCH)

@@ -113,7 +113,7 @@ async def test_kernel_memory_outside_of_a_block_is_refused(
 
 
 @pytest.mark.anyio
-async def test_kernel_memory_of_the_host_or_arguments_is_reachable(open_device: OpenDevice) -> None:
+async def test_kernel_reaches_memory_of_the_host_and_of_its_arguments(open_device: OpenDevice) -> None:
     seen: list[tuple[bytes, bool]] = []
 
     def look(launched: simulator.Launch) -> None:

@@ -1,5 +1,5 @@
-/* Updates of graph tasks: by groups (also while the graph runs), by events that a stream outside records, and
- * by a task. */
+/* Updates of graph tasks: by groups (also while the graph runs), by events of a stream that is not
+ * captured, and by a task. */
 #include <string.h>
 
 #include "graph_test.h"

@@ -167,7 +167,7 @@ def test_code_with_two_sources_is_refused() -> None:
         _table([(*ROW[:3], "new_stream")], {}, {"runtime source": (1,), "a run": (1,)})
 
 
-def test_source_for_a_code_with_another_action_is_refused() -> None:
+def test_source_for_a_code_without_the_action_new_stream_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a source for each new_stream code.*\[1\]"):
         _table([ROW], {}, {"runtime source": (1,)})
 

@@ -22,7 +22,7 @@ KINDS = pytest.mark.parametrize("kind", [None, ValueError, GeneratorExit])
 
 
 @KINDS
-def test_shared_lease_left_twice_leaves_the_hold_of_its_owner(
+def test_shared_lease_exited_twice_keeps_the_hold_of_its_owner(
     device: aioacl.Device, lease: aioacl.Lease, kind: type[BaseException] | None
 ) -> None:
     shared = lease.share()
@@ -43,7 +43,7 @@ def test_shared_lease_left_without_entry_leaves_the_hold_of_its_owner(
 
 
 @KINDS
-def test_lease_left_twice_leaves_the_hold_by_which_it_was_shared(
+def test_lease_exited_twice_keeps_the_hold_of_its_share(
     device: aioacl.Device, kind: type[BaseException] | None
 ) -> None:
     lease = device.lease().__enter__()

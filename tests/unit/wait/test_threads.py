@@ -100,7 +100,7 @@ class Traffic:
         anyio.run(main, backend=backend, backend_options=options)
 
     def reset(self) -> int:
-        """Resets RESETS times; returns how many resets succeeded."""
+        """Resets the device RESETS times. Returns how many resets succeeded."""
         done = sum(self.device.force_reset(grace=0.002 * (i % 3)).result().ok for i in range(RESETS))
         self.stop.set()
         return done

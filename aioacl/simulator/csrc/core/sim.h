@@ -187,7 +187,7 @@ task_t *stream_head(stream_t *stream);
 void stream_end_tasks(stream_t *stream, uint64_t count);
 /* Ends, at the same time, all waiters whose work is complete. Each call gets the error that it must return. */
 void stream_finish_waiters(stream_t *stream);
-/* Waits once until the executor leaves a stream of the device. At least one stream must be running. */
+/* Waits until the executor next leaves a stream of the device. At least one stream must be running. */
 void device_settle(device_t *device);
 /* Waits until the executor has left the stream and its graph, then drops all tasks. */
 void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc);
