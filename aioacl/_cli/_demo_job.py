@@ -158,7 +158,7 @@ class Job:
         await mark.wait()
 
     def _look_at_marks(self) -> None:
-        """Sets the marks that are reached. After the last task, sets all marks: pieces of failed tasks are not counted."""
+        """Sets the marks that are reached. After the last task, sets all marks, because failed tasks add no pieces."""
         for pieces, mark in self._marks:
             if pieces <= self.tally.pieces or self._over:
                 mark.set()
