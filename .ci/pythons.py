@@ -46,7 +46,7 @@ def is_suitable(python: Path, version: str) -> bool:
 
 
 def found(version: str) -> Path | None:
-    """A suitable Python in PATH, of pyenv, or made before."""
+    """Returns a suitable Python: one in PATH, one of pyenv, or one that an earlier run made."""
     name = f"python{version}"
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     candidates = [

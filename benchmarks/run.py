@@ -33,7 +33,7 @@ def environment(suite: Suite) -> dict[str, str]:
 
 
 def in_process(suite: Suite, cores: int, *, quick: bool, bar: Progress) -> list[Row]:
-    """Runs the suite in a new process that is pinned to so many cores (0: not pinned)."""
+    """Runs the suite in a new process that is pinned to `cores` cores (0: not pinned)."""
     where = f"{cores} core{'s' if cores > 1 else ''}" if cores else "unpinned"
     task = bar.add_task(f"{suite.name}, {where}", total=None, what="")
     command = [sys.executable, "-m", "benchmarks.child", suite.name, str(cores)]

@@ -269,7 +269,7 @@ class StreamCore(Core):
         )
 
     def _dropped(self, failed: Failed) -> AclError:
-        """The error for work that an abort or the reset of another device dropped, or that depends on dropped work."""
+        """Returns the error for work that an abort or the reset of another device dropped, and for dependent work."""
         where: _Where = {"device": self.manager.index, "generation": self.generation}
         if failed.code == lib.AIO_WAS_RESET:
             return DeviceReset(

@@ -35,7 +35,7 @@ def name_of(code: int) -> str:
 
 
 def name_of_stream(number: int) -> str:
-    """A stream in a sentence, with its number. A negative number means that the runtime gives no number."""
+    """Returns how a message names a stream: with its number, if the runtime gives one (a number of at least 0)."""
     return "a stream" if number < 0 else f"stream {number}"
 
 

@@ -111,7 +111,7 @@ def _(bench: Bench) -> None:
 
 
 def _reported() -> int:
-    """Returns how many reported tasks the engine did not enqueue. It does not enqueue the tasks of this file."""
+    """Returns the number of reported tasks that the engine did not enqueue, such as the tasks of this file."""
     return int(lib.aio_device_unattributed(0))
 
 

@@ -109,7 +109,7 @@ def test_check_of_a_failed_call_raises_runtime_error() -> None:
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 50), (0.99, 99), (1.0, 100)])
-def test_percentile_is_the_value_that_this_share_of_the_values_does_not_exceed(
+def test_percentile_is_the_least_value_with_the_share_of_values_at_or_below_it(
     share: float, value: float
 ) -> None:
     assert lag.percentile([float(number) for number in range(100, 0, -1)], share) == value

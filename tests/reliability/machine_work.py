@@ -111,7 +111,7 @@ class Work(Base):
     @precondition(lambda self: any(stream.runs for stream in self.streams))
     @step(pick=PICK)
     def hold(self, pick: int) -> None:
-        """Holds a stream. Before that, waits until all its earlier work has ended and its end is known."""
+        """Waits until aioacl knows that all earlier work of the stream has ended, and then holds the stream."""
         stream = self.of([stream for stream in self.streams if stream.runs], pick)
         self._all_known(stream)
         simulator.hold(stream.made)

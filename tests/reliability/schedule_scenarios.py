@@ -30,7 +30,7 @@ class Scenario:
     name: str
     build: Callable[[World], Bodies]
     patience: float = 0.0
-    # Whether there are few waits: all schedules with few preemptions are then tried, in all thread orders.
+    # True if there are so few waits that all schedules with few preemptions are tried, in all thread orders.
     core: bool = False
 
 

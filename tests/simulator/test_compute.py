@@ -161,7 +161,7 @@ class Random:
 
 @asynccontextmanager
 async def generating(open_device: OpenDevice, size: int) -> AsyncGenerator[Random]:
-    """A task whose counter is zero, and whose result has that many bytes, each 0xff."""
+    """Yields a task whose counter is 0. Its result has `size` bytes, which are all 0xff."""
     async with (
         open_device() as device,
         device.create_stream() as stream,

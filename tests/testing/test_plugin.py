@@ -429,7 +429,7 @@ def test_unknown_name_of_a_leak_ends_the_run(tmp_path: Path, mark: str, options:
     ("arguments", "got"),
     [("streams=1", "got streams"), ("", "got nothing"), ('["streams"]', "got ['streams']")],
 )
-def test_marker_of_leaks_without_names_is_refused(tmp_path: Path, arguments: str, got: str) -> None:
+def test_leaks_marker_without_names_is_refused(tmp_path: Path, arguments: str, got: str) -> None:
     mark = f"@pytest.mark.aioacl_allow_leaks({arguments})\n"
     (tmp_path / "test_it.py").write_text(f"import pytest\n\n{mark}def test_it(aioacl_device): pass\n")
     ran = run(tmp_path, "test_it.py")

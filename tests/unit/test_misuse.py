@@ -261,7 +261,7 @@ async def test_coroutine_given_as_a_job_is_closed(open_device: OpenDevice) -> No
             assert inspect.getcoroutinestate(begun) == inspect.CORO_CLOSED
 
 
-async def test_coroutine_that_runs_elsewhere_is_refused_as_a_result_and_goes_on(
+async def test_coroutine_returned_by_a_job_while_another_task_runs_it_is_refused_and_continues(
     open_device: OpenDevice,
 ) -> None:
     async def waits() -> int:

@@ -22,7 +22,7 @@ MEGABYTE = 1 << 20
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a source that is too large": (lambda s: s.stream.copy(s.memory, bytes(65)), "nbytes="),
     "a target that is too small": (lambda s: s.stream.copy(bytearray(3), s.memory), "nbytes="),
-    "a copy of more than the memory has": (
+    "a copy longer than the memory": (
         lambda s: s.stream.copy(s.memory, bytes(64), nbytes=65),
         "nbytes=",
     ),

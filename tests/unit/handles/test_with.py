@@ -83,7 +83,7 @@ def test_with_in_a_job_of_the_device_creates_and_closes(device: aioacl.Device) -
 
 
 @pytest.mark.parametrize("what", sorted(MAKERS.keys() - {"event"}))  # events come from a pool
-def test_with_whose_creation_fails_raises_and_leaves_nothing(
+def test_failed_creation_in_a_with_statement_raises_and_leaves_nothing(
     open_device: OpenDevice, device: aioacl.Device, what: str
 ) -> None:
     before = alive()
