@@ -13,7 +13,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+try:
+    from rich.console import Console
+except ModuleNotFoundError:
+    sys.exit("expected the packages of the extra `bench`, got no rich; run: pip install '.[bench]'")
 
 from benchmarks import plot, report
 from benchmarks.gates import GATES

@@ -95,6 +95,15 @@ class Buffer(Handle):
         view._be_view(self._base or self, self._address + start, stop - start)
         return view
 
+    if not TYPE_CHECKING:  # type checkers report these uses
+        __iter__ = __contains__ = None  # otherwise Python would call __getitem__ with 0
+
+        def __setitem__(self, *_: object) -> NoReturn:
+            raise TypeError(
+                f"expected a copy to the {self.noun}, got an assignment; use stream.copy(buffer[start:stop], data), or "
+                "the `view` of a PinnedBuffer"
+            )
+
     def _shown_size(self) -> str:
         """The size, and where a view begins in its buffer."""
         size, base = f"{self._size} bytes", self._base

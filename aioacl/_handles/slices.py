@@ -17,7 +17,7 @@ def bounds_of(part: Any, size: int) -> tuple[int, int]:
     if not _is_slice(part):
         raise ParameterError(
             f"expected a slice of a buffer, got the index {part!r}",
-            hint="Write buffer[start:stop], in bytes. The bytes themselves are read with stream.download.",
+            hint="Write buffer[start:stop], in bytes. To read bytes, use stream.download or `view` of a PinnedBuffer.",
         )
     try:
         step = 1 if part.step is None else operator.index(part.step)

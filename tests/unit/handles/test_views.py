@@ -210,6 +210,23 @@ async def test_view_cannot_be_closed(open_device: OpenDevice, kind: str) -> None
             await buffer[2:6].close()
 
 
+@BOTH
+async def test_buffer_is_no_sequence(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device, getattr(device, kind)(8) as buffer:
+        for use in (lambda: list(buffer), lambda: 3 in buffer, lambda: len(buffer)):
+            with pytest.raises(TypeError):
+                use()
+        with pytest.raises(TypeError, match=r"got an assignment; use stream\.copy"):
+            buffer[0:4] = bytes(4)
+
+
+async def test_view_in_a_with_statement_is_refused(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(8) as buffer:
+        with pytest.raises(TypeError, match="got a view of one; use the view without `async with`"):
+            async with buffer[2:4]:  # type: ignore[attr-defined]
+                pass
+
+
 async def test_buffer_closed_while_a_copy_uses_its_view_is_freed_after_the_copy(
     open_device: OpenDevice,
 ) -> None:
