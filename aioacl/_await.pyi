@@ -5,6 +5,8 @@ from collections.abc import Callable, Generator
 from types import ModuleType
 from typing import Any
 
+from typing_extensions import CapsuleType
+
 class HandleBase:
     """The base of Handle. It has the fields of streams, events and buffers that an enqueue reads."""
 
@@ -72,6 +74,9 @@ class Core:
     def oldest(self) -> int: ...
     def release_done(self) -> None: ...
 
+class DlpackTensor:
+    """A DLPack structure that was taken over. Its deleter runs when the object is gone."""
+
 class Position:
     """The base of Ticket: a position in a stream."""
 
@@ -106,6 +111,28 @@ def bind_enqueue(
     /,
 ) -> None: ...
 def bind_trio(lowlevel: ModuleType, /) -> None: ...
+def dlpack_export(
+    owner: object,
+    address: int,
+    nbytes: int,
+    device_type: int,
+    device_index: int,
+    versioned: bool,
+    read_only: bool,
+    /,
+) -> CapsuleType:
+    """Makes a capsule with a tensor of bytes, which refers to the owner of the memory."""
+
+def dlpack_fields(capsule: object, /) -> tuple[Any, ...] | None:
+    """Reads a capsule without taking it over; None if it is not a DLPack capsule, or was taken.
+
+    The fields are: device type, device index, address, byte offset, shape, strides, code, bits, lanes and flags. A
+    tensor of another major version gives only its major and minor number. The shape is None if it is not usable.
+    """
+
+def dlpack_take(capsule: object, /) -> DlpackTensor | None:
+    """Takes a capsule over, and renames it; None if another thread has taken it."""
+
 def enqueue_copy(stream: object, target: object, source: object, nbytes: object, /) -> Any: ...
 def enqueue_fill(stream: object, target: object, byte: object, nbytes: object, /) -> Any: ...
 def enqueue_record(stream: object, event: object, /) -> Any: ...

@@ -134,5 +134,6 @@ PyObject *awaitable_await(PyObject *self);
 int add_handles(PyObject *module);
 int add_enqueue(PyObject *module);
 int add_awaits(PyObject *module);
+int add_dlpack(PyObject *module);
 
 #endif
