@@ -26,6 +26,7 @@ from aioacl._handles.native_streams import SYNC_TIMEOUT, synchronize_device
 from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.stream import Stream, discard_stream, make_stream
 from aioacl._handles.stream_core import STREAM_ABORTED, streams_of
+from aioacl._handles.wrapped import from_dlpack, wrap
 from aioacl._library import runtime
 from aioacl._lifecycle.abortable import address_of
 from aioacl._lifecycle.executor import must_be_plain
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
     from aioacl._handles.stream_core import StreamCore
+    from aioacl._handles.wrapped import Producer
     from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.manager import Manager
 
@@ -224,6 +226,61 @@ class Device(Made):
             wait,
             timeout,
         )
+
+    def wrap_memory(
+        self, address: SupportsIndex, nbytes: SupportsIndex, *, owner: object = None
+    ) -> DeviceBuffer:
+        """Makes a DeviceBuffer of device memory that another library allocated. Calls no ACL function.
+
+        aioacl never frees the memory. It cannot check the address: the memory must be on this device, and must exist
+        until the buffer is closed and the work that uses it is done. Close the buffer like any other; it is stale after
+        a reset.
+
+        Args:
+            address: the address of the memory, an int from 1.
+            nbytes: the size in bytes, an int of at least 0.
+            owner: an object that keeps the memory alive. The buffer refers to it until the buffer is closed and no work
+                uses the buffer, or until a reset or the close of the device has ended. None: the caller keeps the
+                memory alive.
+
+        Returns:
+            A DeviceBuffer.
+
+        Raises:
+            ParameterError: `address` or `nbytes` has a wrong type or range, or the device is closed.
+            DeviceResetting: the device is draining or being reset.
+            DeviceQuarantined: the device is quarantined.
+        """
+        self._check()
+        return wrap(self._manager, address, nbytes, owner)
+
+    def from_dlpack(self, x: Producer, *, stream: Stream | int | None = None) -> DeviceBuffer:
+        """Makes a DeviceBuffer of a tensor of another library, without a copy. aioacl calls no ACL function.
+
+        The buffer contains the bytes of the tensor, whatever their type. The producer's memory stays allocated until
+        the buffer is closed and no work uses it, or until a reset or the close of the device has ended. Then the
+        tensor's deleter is called once, usually on the device's maintenance thread. A buffer of a read-only tensor may
+        be the source of a copy, but not a target.
+
+        Args:
+            x: an object with `__dlpack__` and `__dlpack_device__`, for example a tensor of torch_npu. Its device type
+                is 12 (kDLExtDev) or 21 (kDLAscend), and its index is that of this device. It is contiguous, in C order.
+            stream: the Stream that uses the buffer first, or the address of an aclrtStream. The producer makes this
+                stream wait for its work. -1: nothing waits. None: the producer gets no stream, and the caller waits for
+                the producer's work.
+
+        Returns:
+            A DeviceBuffer.
+
+        Raises:
+            ParameterError: `x` is not a tensor, is on another device, is in host memory, is not contiguous, or is of a
+                major version of DLPack other than 1; `stream` has a wrong type or value; or the device is closed.
+            BufferError: the producer refused the export. The producer may also raise other errors.
+            DeviceResetting: the device is draining or being reset.
+            DeviceQuarantined: the device is quarantined.
+        """
+        self._check()
+        return from_dlpack(self._manager, x, stream)
 
     def create_event(
         self, *, timing: bool = False, wait: bool = True, timeout: Seconds | None = None

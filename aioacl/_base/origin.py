@@ -121,6 +121,10 @@ class Keeper(Protocol):
         """Called before an object is made. Returns a coroutine function that makes it and records where it was made."""
         ...
 
+    def made(self, thing: Any) -> None:
+        """Called after an object was made by a plain call. Records where it was made."""
+        ...
+
     def lent(self, lease: Any) -> None:
         """Called when a lease was requested, before it is entered."""
         ...

@@ -9,15 +9,15 @@ enqueue passes the buffer to the maintenance thread. The end of an upload or dow
 twice: `_claim` returns True only once, and the list `_owed` of pinned memory has only one item to take.
 
 A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. A ctypes array owns the
-pinned memory. The buffer refers to the array until the buffer is closed, and each view refers to the array while the
-view exists. The memory is freed when the last of these references is gone.
+pinned memory. The buffer refers to the array until the buffer is closed, and each view and DLPack tensor refers to the
+array while it exists. The memory is freed when the last of these references is gone.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -25,7 +25,8 @@ from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import InFlight, ffi, lib, make_pass, owner, pointer
 from aioacl._base.origin import warn_of_drop
 from aioacl._base.states import State
-from aioacl._handles.handle import Handle, warn_of_failure
+from aioacl._handles.dlpack import ASCEND, CPU, EXTENSION, Exportable, Lending
+from aioacl._handles.handle import warn_of_failure
 from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
 from aioacl._handles.operation import Operation
 from aioacl._handles.slices import bounds_of
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 
-class Buffer(Handle):
+class Buffer(Exportable):
     """The base of DeviceBuffer and PinnedBuffer."""
 
     __slots__ = ("_pointer",)
@@ -218,24 +219,31 @@ class DeviceBuffer(Buffer, _Refuser):
     Copy the memory with `stream.copy` or `stream.download`.
     """
 
-    __slots__ = ()
+    __slots__ = ("_lending",)
     noun = "device buffer"
     _memory = 1
     factory = "device.allocate(nbytes)"
+
+    def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
+        super().__init__(manager, generation, address, size)
+        self._lending = Lending()
 
     def _can_be_freed(self) -> bool:
         return not self.stale
 
     def _free(self) -> None:
-        manager = self._manager
-        if not self._size:
-            return
-        if self.stale or manager.failures.last_fault is not None:  # after a fault, the reset frees the memory
-            return
-        shown = make_pass(manager.index, self._generation)
-        code = lib.aio_g_aclrtFree(shown, self._pointer)
-        if code > 0 and not manager.admission.found_reset(self._generation, code):
-            warn_of_failure(manager, "aclrtFree", code, "the memory")
+        if self._lending.end():  # else a DLPack tensor may refer to the memory
+            _free_device(self._manager, self._generation, self._pointer)
+
+    def _keeper(self) -> object:
+        free = partial(_free_device, self._manager, self._generation, self._pointer)
+        keeper = self._lending.keeper(self._manager, free)
+        if keeper is None:
+            raise self._was_closed()
+        return keeper
+
+    def _tensor_devices(self) -> tuple[tuple[int, int], ...]:
+        return (EXTENSION, self._device), (ASCEND, self._device)
 
     def __del__(self) -> None:
         if hasattr(self, "_uses"):
@@ -255,6 +263,15 @@ class DeviceBuffer(Buffer, _Refuser):
 
     def __repr__(self) -> str:
         return f"<DeviceBuffer of {self._shown_size()}, {self._state()}>"
+
+
+def _free_device(manager: Manager, generation: int, memory: CData) -> None:
+    """Frees device memory (aclrtFree). After a reset or a fault it does nothing, because a reset frees the memory. A buffer of 0 bytes has no memory."""
+    if generation != manager.generation or manager.failures.last_fault is not None or not pointer(memory):
+        return
+    code = lib.aio_g_aclrtFree(make_pass(manager.index, generation), memory)
+    if code > 0 and not manager.admission.found_reset(generation, code):
+        warn_of_failure(manager, "aclrtFree", code, "the memory")
 
 
 class _Allocation:
@@ -392,6 +409,15 @@ class PinnedBuffer(Buffer, _Exporter):
     def stale(self) -> bool:
         """Always False: pinned memory belongs to the host and outlives a reset."""
         return False
+
+    def _keeper(self) -> object:
+        keeper = self._exported
+        if keeper is None:  # another thread has closed the buffer
+            raise self._was_closed()
+        return keeper
+
+    def _tensor_devices(self) -> tuple[tuple[int, int], ...]:
+        return ((CPU, 0),)
 
     def _can_be_freed(self) -> bool:
         return True

@@ -59,7 +59,7 @@ class CopyOperand:
 def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> CopyOperand:
     """Returns the operand for an argument of a copy. Raises ParameterError if the argument cannot be copied."""
     if isinstance(thing, DeviceBuffer | PinnedBuffer):
-        return _buffer(thing, manager)
+        return _buffer(thing, manager, writable=writable)
     source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
     if pointers:
         raise ParameterError(
@@ -78,8 +78,13 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
     return CopyOperand(held, len(held), held, pageable=True)
 
 
-def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager) -> CopyOperand:
+def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager, *, writable: bool) -> CopyOperand:
     buffer._check()
+    if writable and buffer._readonly:
+        raise ParameterError(
+            "expected a target that can be written to, got a buffer of a read-only DLPack tensor",
+            hint="Copy it to a buffer of device.allocate(n), and write to that buffer.",
+        )
     if isinstance(buffer, DeviceBuffer) and buffer._manager is not manager:
         raise ParameterError(
             f"expected a buffer of device {manager.index}, got one of device {buffer._manager.index}",

@@ -205,6 +205,10 @@ class Function:
             return value
         if not _stands_for(value, parameter):
             raise self._wrong(parameter, f"a {value.noun}")
+        if parameter.writable and isinstance(value, Buffer) and value._readonly:
+            raise self._wrong(
+                parameter, "a buffer of a read-only DLPack tensor", "Copy it, and pass the copy."
+            )
         if self._is_foreign(value):
             raise self._wrong(parameter, f"a {value.noun} of another device")
         return handle(cast("Stream | Event | Buffer", value))

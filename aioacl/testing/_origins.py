@@ -126,6 +126,10 @@ class Book:
         thing._born = origin
         self.origins.append(origin)
 
+    def made(self, thing: Any) -> None:
+        """Records the origin of an object that a plain call made."""
+        self._record(thing, frames_of(sys._getframe(1)))
+
     def lent(self, lease: Lease) -> None:
         """Records the origin of a lease."""
         what = f"a lease on device {lease._grantor.index}"

@@ -321,3 +321,36 @@ async def test_views_are_made_and_used_on_threads_while_the_buffer_is_closed(ope
                     group.start_soon(anyio.to_thread.run_sync, fill_until_refused, stream, buffer)
                 await buffer.close()
         await stream
+
+
+async def test_tensor_of_a_pinned_view_has_its_bytes_and_keeps_them(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        pinned = await device.pinned(16)
+        pinned.view[:] = BYTES[:16]
+        tensor: Any = np.from_dlpack(pinned[4:12])  # type: ignore[arg-type]  # NumPy's stubs expect a newer protocol
+        await pinned.close()
+        assert tensor.tobytes() == BYTES[4:12]
+
+
+async def test_exported_view_of_device_memory_keeps_the_whole_buffer(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        buffer = await device.allocate(64)
+        before = simulator.calls("aclrtFree")
+        capsule = buffer[8:16].__dlpack__(stream=-1)
+        await buffer.close()
+        assert simulator.calls("aclrtFree") == before
+        del capsule
+        gc.collect()
+        await until(lambda: simulator.calls("aclrtFree") == before + 1)
+
+
+async def test_view_of_wrapped_memory_is_used_like_its_buffer(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.copy(memory, BYTES)
+        wrapped = device.wrap_memory(memory.address, 64, owner=memory)
+        found = bytearray(4)
+        await stream.copy(found, wrapped[8:12])
+        assert found == BYTES[8:12]
+        await wrapped.close()
+        with pytest.raises(aioacl.ParameterError, match="is closed"):
+            stream.copy(found, wrapped[8:12])

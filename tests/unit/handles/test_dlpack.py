@@ -1,0 +1,924 @@
+"""DLPack: buffers that other libraries take as tensors, and tensors of other libraries that become buffers."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import aioacl
+from aioacl import lowlevel, simulator
+from aioacl._base.ffi import pointer
+from tests.kit import (
+    FAULT,
+    PATIENCE_SECONDS,
+    TASK_FAULT,
+    Blocker,
+    Raised,
+    enqueue_in_python,
+    no_call,
+    turns,
+    until,
+    until_now,
+)
+from tests.process.child import run
+from tests.support.dlpack import ASCEND, EXTENSION, READ_ONLY, Consumer, Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+SIZE = 64
+BYTES = (1, 8, 1)  # code, bits and lanes of uint8
+BOTH = pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])
+
+
+def device_blocks() -> int:
+    return simulator.stats().device_blocks
+
+
+def host_blocks() -> int:
+    return simulator.stats().host_blocks
+
+
+# --- exports of device memory ---------------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_device_buffer_exports_a_tensor_of_its_bytes(open_device: OpenDevice, version: Any) -> None:
+    async with open_device() as device, device.allocate(SIZE) as memory:
+        with no_call():
+            assert memory.__dlpack_device__() == (EXTENSION, 0)
+            consumer = Consumer(memory.__dlpack__(max_version=version))
+        assert consumer.shown == ((EXTENSION, 0), [SIZE], [1], BYTES)
+        assert (consumer.tensor.data, consumer.tensor.byte_offset) == (memory.address, 0)
+        assert type(consumer.managed).__name__ == ("Versioned" if version else "Legacy")
+        if version:
+            assert (consumer.managed.major, consumer.managed.minor, consumer.managed.flags) == (1, 0, 0)
+        consumer.end()
+
+
+async def test_export_names_the_device_type_that_the_consumer_asks_for(open_device: OpenDevice) -> None:
+    async with open_device(1) as device, device.allocate(SIZE) as memory:
+        for kind in (EXTENSION, ASCEND):
+            consumer = Consumer(memory.__dlpack__(dl_device=(kind, 1), copy=False, stream=-1))
+            assert consumer.shown[0] == (kind, 1)
+            consumer.end()
+
+
+async def test_export_of_no_bytes_has_a_null_address(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        memory = device.wrap_memory(16, 0)
+        consumer = Consumer(memory.__dlpack__())
+        assert (consumer.tensor.data, consumer.shown[1]) == (None, [0])
+        consumer.end()
+        await memory.close()
+
+
+REFUSED_EXPORTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "copy": (
+        {"copy": True},
+        BufferError,
+        r"expected copy=None or copy=False, got True; .*await stream\.copy",
+    ),
+    "device of the host": (
+        {"dl_device": (1, 0)},
+        BufferError,
+        r"expected dl_device to be \(12, 0\) or \(21, 0\) for this device buffer, got \(1, 0\); .*copy the",
+    ),
+    "other index": ({"dl_device": (12, 1)}, BufferError, r"got \(12, 1\); .*copy the buffer"),
+    "device that is no pair": ({"dl_device": 12}, BufferError, "got 12; .*copy the buffer"),
+    "version that is no pair": (
+        {"max_version": 1},
+        aioacl.ParameterError,
+        r"max_version must be a tuple of two ints or None, got 1\W.*Pass max_version=\(1, 0\)",
+    ),
+    "stream 0": (
+        {"stream": 0},
+        aioacl.ParameterError,
+        "None, -1 or the address of an aclrtStream, got 0.*Omit",
+    ),
+    "negative stream": ({"stream": -2}, aioacl.ParameterError, "aclrtStream, got -2"),
+    "stream of 65 bits": ({"stream": 1 << 64}, aioacl.ParameterError, f"aclrtStream, got {1 << 64}"),
+    "stream that is text": ({"stream": "1"}, aioacl.ParameterError, "aclrtStream, got '1'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_EXPORTS)
+async def test_export_with_an_impossible_option_is_refused(open_device: OpenDevice, case: str) -> None:
+    options, kind, message = REFUSED_EXPORTS[case]
+    async with open_device() as device, device.allocate(SIZE) as memory:
+        with no_call(), pytest.raises(kind, match=message):
+            memory.__dlpack__(**options)
+
+
+async def test_export_of_a_closed_or_stale_buffer_is_refused(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        closed, pinned, stale = (
+            await device.allocate(SIZE),
+            await device.pinned(SIZE),
+            await device.allocate(SIZE),
+        )
+        await closed.close()
+        await pinned.close()
+        for buffer in (closed, pinned):
+            with pytest.raises(aioacl.ParameterError, match=r"buffer is closed.*Make a new"):
+                buffer.__dlpack__()
+        assert (await device.force_reset(grace=0)).ok
+        with pytest.raises(aioacl.StaleHandleError):
+            stale.__dlpack__()
+
+
+# --- how long exported device memory is kept ------------------------------------------------------------------------
+
+
+@BOTH
+async def test_memory_closed_before_the_consumer_ends_is_freed_by_its_deleter(
+    open_device: OpenDevice, version: Any
+) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        before = device_blocks()
+        memory = await device.allocate(SIZE)
+        consumers = [Consumer(memory.__dlpack__(max_version=version)) for _ in range(2)]
+        await memory.close()
+        with pytest.raises(aioacl.ParameterError, match="the device buffer is closed"):
+            stream.fill(memory, 1)
+        del memory
+        consumers[0].end()
+        await device.memory_info()  # runs on the maintenance thread, after the notes of finalizers
+        assert device_blocks() == before + 1
+        ending = Raised(consumers[1].end)
+        ending.join()
+        await until(lambda: device_blocks() == before)
+        assert simulator.calls("aclrtFree") == 1
+
+
+async def test_memory_closed_after_the_consumer_ended_is_freed_by_close(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        before = device_blocks()
+        memory = await device.allocate(SIZE)
+        Consumer(memory.__dlpack__()).end()
+        memory.__dlpack__()  # a capsule that no consumer takes
+        assert device_blocks() == before + 1
+        await memory.close()
+        assert device_blocks() == before
+        assert simulator.calls("aclrtFree") == 1
+
+
+async def test_exported_memory_that_is_dropped_warns_and_is_freed_by_the_deleter(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        before = device_blocks()
+        memory = await device.allocate(SIZE)
+        capsule = memory.__dlpack__()
+        with pytest.warns(ResourceWarning, match="64 bytes was not closed"):
+            del memory
+        await device.memory_info()
+        assert device_blocks() == before + 1
+        del capsule
+        await until(lambda: device_blocks() == before)
+
+
+async def test_exported_memory_in_flight_is_freed_after_consumer_and_work(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        before = device_blocks()
+        memory = await device.allocate(SIZE)
+        with simulator.held(stream):
+            stream.fill(memory, 1)
+            consumer = Consumer(memory.__dlpack__(stream=-1))
+            await memory.close()
+            consumer.end()
+            await device.memory_info()
+            assert device_blocks() == before + 1
+        await until(lambda: device_blocks() == before)
+
+
+@pytest.mark.parametrize("closes_first", [True, False])
+async def test_consumer_that_ends_after_a_reset_frees_nothing(
+    open_device: OpenDevice, closes_first: bool
+) -> None:
+    async with open_device() as device:
+        memory = await device.allocate(SIZE)
+        consumer = Consumer(memory.__dlpack__())
+        if closes_first:
+            await memory.close()
+        assert (await device.force_reset(grace=0)).ok
+        freed = simulator.calls("aclrtFree")  # the reset's probe frees memory
+        consumer.end()
+        await memory.close()
+        del memory
+        await device.memory_info()
+        assert simulator.calls("aclrtFree") == freed
+
+
+async def test_consumer_that_ends_after_the_close_of_the_device_frees_nothing(
+    open_device: OpenDevice,
+) -> None:
+    device = await open_device()
+    memory = await device.allocate(SIZE)
+    consumer = Consumer(memory.__dlpack__())
+    await memory.close()
+    await device.close()
+    with no_call():
+        consumer.end()
+    assert not device._manager.deferred.notes
+
+
+async def test_exported_memory_after_a_device_fault_is_left_to_the_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        memory = await device.allocate(SIZE)
+        consumer = Consumer(memory.__dlpack__())
+        await memory.close()
+        simulator.fail_call("aclrtMalloc", FAULT)
+        with pytest.raises(aioacl.DeviceFault):
+            await device.allocate(SIZE)
+        consumer.end()
+        assert simulator.calls("aclrtFree") == 0
+        assert (await device.force_reset(grace=0)).ok
+
+
+def test_exports_and_closes_on_eight_threads_free_each_buffer_once(device: aioacl.Device) -> None:
+    before, rounds = device_blocks(), 40
+    start = threading.Barrier(8)
+
+    def work(buffers: list[aioacl.DeviceBuffer], number: int) -> None:
+        for buffer in buffers:
+            start.wait(PATIENCE_SECONDS)
+            if number == 0:
+                buffer.close().result()
+                continue
+            try:
+                consumer = Consumer(buffer.__dlpack__(max_version=(1, 0) if number % 2 else None))
+            except aioacl.ParameterError:  # the first thread was faster
+                continue
+            consumer.end()
+
+    buffers = [device.allocate(SIZE).result() for _ in range(rounds)]
+    threads = [Raised(partial(work, buffers, number)) for number in range(8)]
+    for thread in threads:
+        thread.join()
+    assert until_now(lambda: device_blocks() == before)
+    assert simulator.calls("aclrtFree") == rounds
+
+
+# --- the order of work on the device --------------------------------------------------------------------------------
+
+
+async def test_export_without_a_stream_is_refused_while_work_is_unfinished(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        with simulator.held(stream):
+            ticket = stream.fill(memory, 1)
+            message = "without unfinished work, got one that 1 unfinished operation uses; await it before"
+            with pytest.raises(BufferError, match=message):
+                memory.__dlpack__()
+            stream.fill(memory, 2)
+            with pytest.raises(BufferError, match="got one that 2 unfinished operations use"):
+                memory.__dlpack__()
+            Consumer(memory.__dlpack__(stream=-1)).end()
+        await ticket
+        await until(lambda: simulator.pending(stream) == 0)
+        Consumer(memory.__dlpack__()).end()  # the second fill is done, although nothing awaits it
+
+
+class Outside:
+    """A native stream of other code."""
+
+    def __init__(self, device: aioacl.Device) -> None:
+        self.functions = lowlevel.on(device)
+        made = lowlevel.ffi.new("aclrtStream *")
+        self.functions.aclrtCreateStream(made)
+        self.native = made[0]
+        self.address = pointer(made[0])
+
+    def done(self) -> bool:
+        status = lowlevel.ffi.new("aclrtStreamStatus *")
+        self.functions.aclrtStreamQuery(self.native, status)
+        return bool(status[0] == lowlevel.constants.ACL_STREAM_STATUS_COMPLETE)
+
+    def destroy(self) -> None:
+        self.functions.aclrtDestroyStream(self.native)
+
+
+async def test_native_stream_waits_for_all_work_that_uses_the_buffer(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.allocate(SIZE) as memory,
+    ):
+        outside = Outside(device)
+        for stream in (first, second):
+            simulator.hold(stream)
+            stream.fill(memory, 1)
+        consumer = Consumer(memory.__dlpack__(stream=outside.address))
+        assert simulator.calls("aclrtStreamWaitEvent") == 2
+        simulator.release(first)
+        await first
+        assert not outside.done()
+        simulator.release(second)
+        await second
+        await until(outside.done)
+        consumer.end()
+        outside.destroy()
+
+
+async def test_native_stream_of_an_idle_buffer_gets_no_wait(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        await stream.fill(memory, 1)
+        outside = Outside(device)
+        Consumer(memory.__dlpack__(stream=outside.address)).end()
+        assert simulator.calls("aclrtStreamWaitEvent") == 0
+        outside.destroy()
+
+
+async def test_stream_of_aioacl_waits_for_other_streams_and_not_for_itself(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.allocate(SIZE) as memory,
+    ):
+        with simulator.held(first):
+            first.fill(memory, 1)
+            Consumer(memory.__dlpack__(stream=pointer(first._core.native))).end()
+            assert simulator.calls("aclrtStreamWaitEvent") == 0
+            Consumer(memory.__dlpack__(stream=pointer(second._core.native))).end()
+            assert simulator.calls("aclrtStreamWaitEvent") == 1
+            assert not second.query()
+        await second
+
+
+async def test_export_to_a_native_stream_while_a_failed_stream_has_work_raises_the_failure(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.create_stream() as other,
+        device.allocate(SIZE) as memory,
+    ):
+        outside, blocker = Outside(device), Blocker(other, memory)
+        with simulator.held(stream):
+            simulator.fail_next(stream, TASK_FAULT)
+            stream.fill(memory, 1)
+            blocker.block(stream)
+            stream.fill(memory, 2)
+        await until(lambda: stream.error)
+        with pytest.raises(aioacl.DeviceFault) as caught:
+            memory.__dlpack__(stream=outside.address)
+        assert caught.value.code == TASK_FAULT
+        blocker.release()
+        outside.destroy()
+
+
+async def test_export_to_an_unknown_stream_raises_the_code_of_the_runtime(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        before = device_blocks()
+        with simulator.held(stream):
+            stream.fill(memory, 1)
+            simulator.fail_call("aclrtStreamWaitEvent", 107003)
+            outside = Outside(device)
+            with pytest.raises(aioacl.AclError, match="aclrtStreamWaitEvent") as caught:
+                memory.__dlpack__(stream=outside.address)
+            assert caught.value.code == 107003
+        assert device_blocks() == before
+        outside.destroy()
+
+
+async def test_export_during_an_upload_is_refused(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8 << 20) as memory:
+        outside = Outside(device)
+        simulator.hold(stream)
+        upload = Raised(lambda: stream.upload(memory, bytes(8 << 20)).result())
+        await until(lambda: memory._uses)
+        with pytest.raises(
+            BufferError, match="got one that 1 unfinished operation uses; await the upload or down"
+        ):
+            memory.__dlpack__(stream=outside.address)
+        simulator.release(stream)
+        await until(lambda: not upload.running)
+        outside.destroy()
+
+
+# --- exports of pinned memory ---------------------------------------------------------------------------------------
+
+
+async def test_numpy_takes_a_pinned_buffer_without_a_copy(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(8) as memory,
+        device.pinned(8) as pinned,
+    ):
+        assert pinned.__dlpack_device__() == (1, 0)
+        array = np.from_dlpack(pinned)
+        assert (array.dtype, array.shape, array.flags.writeable) == (np.dtype(np.uint8), (8,), True)
+        array[:] = range(8)
+        assert bytes(pinned.view) == bytes(range(8))
+        back = bytearray(8)
+        await stream.copy(memory, array)
+        await stream.copy(back, memory)
+        assert back == bytes(range(8))
+        del array
+
+
+@BOTH
+async def test_pinned_memory_is_freed_when_the_last_consumer_ends(
+    open_device: OpenDevice, version: Any
+) -> None:
+    async with open_device() as device:
+        before = host_blocks()
+        pinned = await device.pinned(8)
+        consumer, array = Consumer(pinned.__dlpack__(max_version=version)), np.from_dlpack(pinned)
+        await pinned.close()
+        del pinned
+        array[:2] = 5, 6
+        assert consumer.tensor.data is not None
+        consumer.end()
+        await turns()
+        assert host_blocks() == before + 1
+        assert bytes(array[:2]) == b"\x05\x06"
+        del array
+        await until(lambda: host_blocks() == before)
+        assert simulator.calls("aclrtFreeHost") == 1
+
+
+async def test_export_of_pinned_memory_in_flight_is_refused(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(8) as memory,
+        device.pinned(8) as pinned,
+    ):
+        with simulator.held(stream):
+            stream.copy(pinned, memory)
+            with pytest.raises(BufferError, match="expected a pinned buffer without unfinished work"):
+                np.from_dlpack(pinned)
+        await stream
+        np.from_dlpack(pinned)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"stream": 16}, aioacl.ParameterError, "stream must be None or -1, got 16"),
+        ({"dl_device": (12, 0)}, BufferError, r"expected dl_device to be \(1, 0\) for this pinned buffer"),
+        ({"copy": True}, BufferError, "an export of a pinned buffer never copies"),
+    ],
+)
+async def test_export_of_pinned_memory_with_an_impossible_option_is_refused(
+    open_device: OpenDevice, options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    async with open_device() as device, device.pinned(8) as pinned:
+        with no_call(), pytest.raises(kind, match=message):
+            pinned.__dlpack__(**options)
+
+
+async def test_torch_takes_a_pinned_buffer_without_a_copy(open_device: OpenDevice) -> None:
+    torch: Any = pytest.importorskip("torch")
+    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
+        pinned = await device.pinned(8)
+        tensor = torch.from_dlpack(pinned)
+        tensor[:] = torch.arange(8)
+        await stream.copy(memory, pinned)
+        await stream.fill(pinned, 0)
+        await stream.copy(pinned, memory)
+        await pinned.close()
+        assert tensor.tolist() == list(range(8))
+        other = torch.zeros(8, dtype=torch.uint8)
+        await stream.download(other.numpy(), memory)
+        assert other.tolist() == list(range(8))
+        with pytest.raises(aioacl.ParameterError, match="Pass the array itself"):
+            device.from_dlpack(other)
+
+
+# --- imports ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [EXTENSION, ASCEND])
+@BOTH
+async def test_tensor_becomes_a_buffer_and_is_deleted_by_close(
+    open_device: OpenDevice, version: Any, kind: int
+) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        tensor = Producer(memory.address, (4, 4), device=(kind, 0), dtype=(2, 32, 1), version=version)
+        with no_call():
+            buffer = device.from_dlpack(tensor)
+        assert isinstance(buffer, aioacl.DeviceBuffer)
+        assert (buffer.address, buffer.nbytes) == (memory.address, SIZE)
+        await stream.upload(buffer, bytes(range(SIZE)))
+        back = bytearray(SIZE)
+        await stream.download(back, memory)
+        assert back == bytes(range(SIZE))
+        assert tensor.deletes == []
+        await buffer.close()
+        await buffer.close()
+        assert tensor.deletes == [device._manager.maintenance.thread]
+        assert simulator.calls("aclrtFree") == 0
+
+
+@pytest.mark.parametrize("refuses", ["max_version", ""])
+async def test_producer_older_than_dlpack_1_gets_no_version(open_device: OpenDevice, refuses: str) -> None:
+    async with open_device() as device, device.allocate(SIZE) as memory:
+        tensor = Producer(memory.address, (SIZE,), version=None, refuses=refuses)
+        await device.from_dlpack(tensor).close()
+        assert tensor.requests == ([{}] if refuses else [{"max_version": (1, 0)}])
+
+
+SIZES: dict[str, tuple[dict[str, Any], int]] = {
+    "no dimension": ({"shape": ()}, 1),
+    "one byte offset": ({"shape": (5,), "offset": 3}, 5),
+    "complex": ({"shape": (2, 2), "dtype": (5, 128, 1)}, 64),
+    "lanes": ({"shape": (3,), "dtype": (2, 32, 4)}, 48),
+    "bits in whole bytes": ({"shape": (4,), "dtype": (0, 4, 1)}, 2),
+    "bits of padded values": ({"shape": (3,), "dtype": (0, 4, 1), "flags": 4}, 3),
+    "strides": ({"shape": (2, 3, 4), "strides": (12, 4, 1)}, 24),
+    "strides of dimensions of one": ({"shape": (1, 3, 1), "strides": (-7, 1, 99)}, 3),
+    "strides without values": ({"shape": (2, 0), "strides": (5, 5)}, 0),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+async def test_tensor_of_any_type_becomes_its_bytes(open_device: OpenDevice, case: str) -> None:
+    options, size = SIZES[case]
+    async with open_device() as device, device.allocate(SIZE) as memory:
+        tensor = Producer(memory.address, **options)
+        buffer = device.from_dlpack(tensor)
+        assert (buffer.address, buffer.nbytes) == (memory.address + options.get("offset", 0), size)
+        await buffer.close()
+        assert len(tensor.deletes) == 1
+
+
+async def test_tensor_without_values_may_have_no_address(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        buffer = device.from_dlpack(Producer(None, (0,)))
+        await stream.copy(memory, buffer)
+        Consumer(buffer.__dlpack__()).end()
+        await buffer.close()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "host": (
+        {"device": (1, 0)},
+        r"tensor on the DLPack device \(12, 0\) or \(21, 0\), got .*\(1, 0\).*array itself",
+    ),
+    "pinned by CUDA": ({"device": (3, 0)}, r"got one on \(3, 0\).*Pass the array itself to copy, upload or"),
+    "pinned by ROCm": ({"device": (11, 0)}, r"got one on \(11, 0\).*Pass the array itself"),
+    "CUDA": ({"device": (2, 0)}, r"got one on \(2, 0\).*Copy the tensor to host memory, and upload it"),
+    "other index": ({"device": (12, 1)}, r"got one on \(12, 1\).*Call from_dlpack of device 1"),
+    "device that is no pair": (
+        {"device": 12},
+        "expected __dlpack_device__ to return a tuple of two ints, got 12",
+    ),
+    "other device inside": ({"inside": (12, 2)}, r"got one on \(12, 2\)"),
+    "transposed": (
+        {"shape": (2, 3), "strides": (1, 2)},
+        r"contiguous tensor in C order, got .*\(1, 2\).*contiguous",
+    ),
+    "every second": ({"shape": (4,), "strides": (2,)}, r"the shape \(4,\) with the strides \(2,\)"),
+    "reversed": ({"shape": (4,), "strides": (-1,)}, r"with the strides \(-1,\)"),
+    "broadcast": ({"shape": (4, 4), "strides": (0, 1)}, r"with the strides \(0, 1\)"),
+    "negative shape": ({"shape": (-4,)}, r"dimensions of at least 0, got the shape \(-4,\).*Reshape"),
+    "65 dimensions": ({"shape": (1,) * 65}, "at most 64 dimensions .*got the shape None"),
+    "bits": ({"shape": (3,), "dtype": (0, 4, 1)}, "whole bytes, got 3 values of 4 bits.*fill whole bytes"),
+    "no address": ({"address": None}, r"a tensor with an address, got 64 bytes at 0x0 \+ 0.*allocated"),
+    "end beyond the last address": ({"address": (1 << 64) - 63}, "got 64 bytes at 0xf+c1 "),
+    "offset beyond the last address": (
+        {"offset": (1 << 64) - 1},
+        f"got 64 bytes at 0x[0-9a-f]+ . {(1 << 64) - 1}",
+    ),
+    "too large": ({"shape": (1 << 62, 1 << 62)}, f"got {1 << 124} bytes"),
+    "version 2": ({"version": (2, 1)}, r"DLPack version 1, got one of version 2\.1.*honour max_version"),
+    "version 0": ({"version": (0, 8)}, r"got one of version 0\.8"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_tensor_that_cannot_be_a_buffer_is_refused_and_deleted_once(
+    open_device: OpenDevice, case: str
+) -> None:
+    changed, message = REFUSED[case]
+    async with open_device() as device, device.allocate(SIZE) as memory:
+        options: dict[str, Any] = {"address": memory.address, "shape": (SIZE,), **changed}
+        tensor = Producer(options.pop("address"), options.pop("shape"), **options)
+        with no_call(), pytest.raises(aioacl.ParameterError, match=message):
+            device.from_dlpack(tensor)
+        gc.collect()
+        assert len(tensor.deletes) == len(tensor.requests)
+
+
+class Capsules(Producer):
+    """A tensor whose `__dlpack__` returns a fixed object."""
+
+    returned: object = None
+
+    def __dlpack__(self, **_: Any) -> object:
+        return self.returned
+
+
+async def test_capsule_that_was_taken_before_is_refused(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(SIZE) as memory:
+        tensor = Capsules(memory.address, (SIZE,))
+        tensor.returned = tensor.capsule()
+        buffer = device.from_dlpack(tensor)
+        with pytest.raises(
+            aioacl.ParameterError, match=r'not taken, got <capsule object "used_dltensor_versioned"'
+        ):
+            device.from_dlpack(tensor)
+        await buffer.close()
+        assert len(tensor.deletes) == 1
+
+
+@pytest.mark.parametrize("returned", [None, 3, "dltensor"])
+async def test_producer_that_returns_no_capsule_is_refused(open_device: OpenDevice, returned: object) -> None:
+    async with open_device() as device:
+        tensor = Capsules(16, (1,))
+        tensor.returned = returned
+        with pytest.raises(
+            aioacl.ParameterError, match=r"expected __dlpack__ to return a DLPack capsule.*make a new"
+        ):
+            device.from_dlpack(tensor)
+
+
+async def test_object_that_is_no_tensor_is_refused(open_device: OpenDevice) -> None:
+    things: list[Any] = [b"bytes", 3, None, Producer(16, (1,)).capsule()]
+    async with open_device() as device:
+        for thing in things:
+            with pytest.raises(
+                aioacl.ParameterError, match=r"expected a tensor with __dlpack__ .*Pass the tensor itself"
+            ):
+                device.from_dlpack(thing)
+
+
+async def test_array_of_numpy_is_refused_and_names_upload(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.pinned(8) as pinned:
+        for host in (np.zeros(4), pinned):
+            with pytest.raises(
+                aioacl.ParameterError, match="Pass the array itself to copy, upload or download"
+            ):
+                device.from_dlpack(host)
+
+
+async def test_import_on_a_closed_device_leaves_the_tensor_alone(open_device: OpenDevice) -> None:
+    device = await open_device()
+    await device.close()
+    tensor = Producer(16, (1,))
+    with pytest.raises(aioacl.ParameterError, match="got a closed one"):
+        device.from_dlpack(tensor)
+    assert tensor.requests == []
+
+
+@pytest.mark.parametrize("in_python", [True, False])
+async def test_read_only_tensor_may_be_a_source_but_not_a_target(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, in_python: bool
+) -> None:
+    if in_python:
+        enqueue_in_python(monkeypatch)
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(SIZE) as memory,
+        device.allocate(SIZE) as other,
+        device.pinned(SIZE) as pinned,
+    ):
+        buffer = device.from_dlpack(Producer(memory.address, (SIZE,), flags=READ_ONLY))
+        await stream.fill(memory, 4)
+        await stream.copy(other, buffer)
+        await stream.copy(pinned, buffer)
+        back = bytearray(SIZE)
+        await stream.download(back, buffer)
+        assert back == bytes(pinned.view) == bytes([4]) * SIZE
+        writes: list[Callable[[], object]] = [
+            lambda: stream.fill(buffer, 1),
+            lambda: stream.copy(buffer, other),
+            lambda: stream.copy(buffer, pinned),
+            lambda: stream.copy(buffer, back),
+            lambda: stream.upload(buffer, back).result(),
+            lambda: lowlevel.on(device).aclrtMemset(buffer, SIZE, 0, SIZE),
+        ]
+        for write in writes:
+            with no_call(), pytest.raises(aioacl.ParameterError, match=r"read-only DLPack tensor.*Copy it"):
+                Raised(write).join()
+        with pytest.raises(
+            BufferError, match=r"max_version=\(1, 0\) or later for a read-only .*got None; a tensor"
+        ):
+            buffer.__dlpack__()
+        consumer = Consumer(buffer.__dlpack__(max_version=(1, 1)))
+        assert consumer.managed.flags == READ_ONLY
+        consumer.end()
+        await buffer.close()
+
+
+# --- how long imported tensors are kept -----------------------------------------------------------------------------
+
+
+async def test_tensor_closed_in_flight_is_deleted_when_its_last_work_is_done(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        tensor = Producer(memory.address, (SIZE,))
+        buffer = device.from_dlpack(tensor)
+        with simulator.held(stream):
+            ticket = stream.fill(buffer, 1)
+            await buffer.close()
+            del buffer
+            await device.memory_info()
+            assert tensor.deletes == []
+        await ticket
+        await until(lambda: len(tensor.deletes) == 1)
+
+
+async def test_tensor_that_is_dropped_warns_and_is_deleted_on_the_maintenance_thread(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.allocate(SIZE) as memory:
+        tensor = Producer(memory.address, (SIZE,))
+        buffer = device.from_dlpack(tensor)
+        with pytest.warns(ResourceWarning, match="64 bytes was not closed"):
+            del buffer
+        await until(lambda: tensor.deletes == [device._manager.maintenance.thread])
+
+
+async def test_tensor_is_deleted_once_by_a_reset(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        memory = await device.allocate(SIZE)
+        tensor = Producer(memory.address, (SIZE,))
+        buffer = device.from_dlpack(tensor)
+        simulator.hold(stream)
+        stream.fill(buffer, 1)
+        assert (await device.force_reset(grace=0)).ok
+        await until(lambda: len(tensor.deletes) == 1)
+        assert buffer.stale
+        await buffer.close()
+        del buffer
+        await device.memory_info()
+        assert len(tensor.deletes) == 1
+
+
+async def test_tensor_is_deleted_once_by_the_close_of_the_device(open_device: OpenDevice) -> None:
+    device = await open_device()
+    tensor = Producer(16, (1,))
+    buffer = device.from_dlpack(tensor)
+    await device.close()
+    assert len(tensor.deletes) == 1
+    del buffer
+    assert len(tensor.deletes) == 1
+
+
+async def test_imported_tensor_that_is_exported_again_is_deleted_after_both(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(SIZE) as memory:
+        tensor = Producer(memory.address, (SIZE,))
+        buffer = device.from_dlpack(tensor)
+        consumer = Consumer(buffer.__dlpack__())
+        await buffer.close()
+        assert tensor.deletes == []
+        consumer.end()
+        assert len(tensor.deletes) == 1
+
+
+async def test_buffer_of_aioacl_can_be_imported_as_a_tensor(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream:
+        before = device_blocks()
+        memory = await device.allocate(SIZE)
+        with simulator.held(stream):
+            stream.fill(memory, 6)
+            with pytest.raises(BufferError, match="unfinished"):
+                device.from_dlpack(memory)
+            buffer = device.from_dlpack(memory, stream=stream)
+        await memory.close()
+        back = bytearray(SIZE)
+        await stream.copy(back, buffer)
+        assert back == bytes([6]) * SIZE
+        await buffer.close()
+        await until(lambda: device_blocks() == before)
+
+
+def test_imports_and_closes_on_eight_threads_delete_each_tensor_once(
+    device: aioacl.Device, memory: aioacl.DeviceBuffer
+) -> None:
+    tensors = [Capsules(memory.address, (SIZE,), version=None) for _ in range(40)]
+    for tensor in tensors:
+        tensor.returned = tensor.capsule()
+    start = threading.Barrier(8)
+
+    def work() -> int:
+        taken = 0
+        for tensor in tensors:
+            start.wait(PATIENCE_SECONDS)
+            try:
+                buffer = device.from_dlpack(tensor)
+            except aioacl.ParameterError:  # another thread was faster
+                continue
+            taken += 1
+            buffer.close().result()
+        return taken
+
+    threads = [Raised(work) for _ in range(8)]
+    assert sum(thread.join() for thread in threads) == len(tensors)
+    assert [len(tensor.deletes) for tensor in tensors] == [1] * len(tensors)
+
+
+# --- the order of work of the producer ------------------------------------------------------------------------------
+
+
+async def test_producer_gets_the_address_of_the_stream(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(SIZE) as memory:
+        tensor = Producer(memory.address, (SIZE,))
+        for passed in (stream, 4096, -1):
+            buffer = device.from_dlpack(tensor, stream=passed)
+            await stream.fill(buffer, 1)
+            await buffer.close()
+        native = pointer(stream._core.native)
+        assert [request["stream"] for request in tensor.requests] == [native, 4096, -1]
+
+
+async def test_import_for_an_unusable_stream_is_refused(open_device: OpenDevice) -> None:
+    async with open_device() as device, open_device(1) as other, other.create_stream() as stream:
+        tensor = Producer(16, (1,))
+        for passed in (0, -2, "1"):
+            with pytest.raises(
+                aioacl.ParameterError, match=r"stream must be a Stream.*got .*Pass the Stream"
+            ):
+                device.from_dlpack(tensor, stream=passed)  # type: ignore[arg-type]
+        with pytest.raises(aioacl.ParameterError, match="expected a stream of device 0, got one of device 1"):
+            device.from_dlpack(tensor, stream=stream)
+        closed = await device.create_stream()
+        await closed.close()
+        with pytest.raises(aioacl.ParameterError, match="the stream is closed"):
+            device.from_dlpack(tensor, stream=closed)
+        assert tensor.requests == []
+
+
+async def test_error_of_the_producer_is_raised(open_device: OpenDevice) -> None:
+    class Refusing(Producer):
+        def __dlpack__(self, **_: Any) -> object:
+            raise BufferError("not now")
+
+    async with open_device() as device, device.create_stream() as stream:
+        for passed in (None, stream):
+            with pytest.raises(BufferError, match="not now"):
+                device.from_dlpack(Refusing(16, (1,)), stream=passed)
+
+
+# --- other processes, and the end of the process --------------------------------------------------------------------
+
+FORK = """
+from tests.support.dlpack import Consumer, Producer
+async def main():
+    async with open_device() as device, device.allocate(64) as memory, device.pinned(64) as pinned:
+        tensor = Producer(memory.address, (64,))
+        buffer, consumer = device.from_dlpack(tensor), Consumer(memory.__dlpack__())
+        child = os.fork()
+        if child == 0:
+            refused = []
+            for use in (memory.__dlpack__, pinned.__dlpack__, lambda: device.from_dlpack(tensor),
+                        lambda: device.wrap_memory(16, 1, owner=tensor)):
+                try:
+                    use()
+                except ForkedProcessError:
+                    refused.append(True)
+            consumer.end()
+            del buffer, use
+            os._exit(42 if refused == [True] * 4 and not tensor.deletes and not simulator.violations() else 1)
+        say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        consumer.end()
+        await buffer.close()
+        say(len(tensor.deletes))
+start(main)
+"""
+
+
+@pytest.mark.process
+def test_use_in_a_forked_child_raises_and_deletes_nothing() -> None:
+    assert run(FORK) == (0, "42\n1\n", "")
+
+
+END = """
+import numpy
+from tests.support.dlpack import Consumer, Producer
+use_library("simulator")
+device = open_device().result()
+memory, pinned, closed = device.allocate(64).result(), device.pinned(64).result(), device.allocate(64).result()
+tensor = Producer(memory.address, (64,))
+buffer = device.from_dlpack(tensor)
+wrapped = device.wrap_memory(16, 1, owner=tensor)
+consumer, capsule, array = Consumer(memory.__dlpack__()), closed.__dlpack__(), numpy.from_dlpack(pinned)
+closed.close().result()
+class Late:
+    def __del__(self, end=consumer.end):
+        end()
+late = Late()
+say("end")
+"""
+
+
+@pytest.mark.process
+def test_process_ends_while_tensors_of_both_kinds_exist() -> None:
+    status, output, errors = run(END, strict=False)
+    assert (status, output) == (0, "end\n")
+    assert "Traceback" not in errors
