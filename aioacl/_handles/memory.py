@@ -266,7 +266,10 @@ class DeviceBuffer(Buffer, _Refuser):
 
 
 def _free_device(manager: Manager, generation: int, memory: CData) -> None:
-    """Frees device memory (aclrtFree). After a reset or a fault it does nothing, because a reset frees the memory. A buffer of 0 bytes has no memory."""
+    """Frees device memory (aclrtFree), unless the buffer has 0 bytes and therefore no memory.
+
+    After a reset or a fault it does nothing, because a reset frees the memory.
+    """
     if generation != manager.generation or manager.failures.last_fault is not None or not pointer(memory):
         return
     code = lib.aio_g_aclrtFree(make_pass(manager.index, generation), memory)

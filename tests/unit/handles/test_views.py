@@ -327,7 +327,7 @@ async def test_tensor_of_a_pinned_view_has_its_bytes_and_keeps_them(open_device:
     async with open_device() as device:
         pinned = await device.pinned(16)
         pinned.view[:] = BYTES[:16]
-        tensor: Any = np.from_dlpack(pinned[4:12])  # type: ignore[arg-type]  # NumPy's stubs expect a newer protocol
+        tensor: Any = np.from_dlpack(pinned[4:12])
         await pinned.close()
         assert tensor.tobytes() == BYTES[4:12]
 
