@@ -329,6 +329,7 @@ struct aio_device {
     _Atomic(aio_token *) incoming;
     _Atomic uint32_t asleep;  /* the watcher sleeps on this word */
     _Atomic int64_t wakes_us; /* the time at which it wakes by itself */
+    _Atomic bool look_at_all; /* its next round queries all streams, because some wait may have ended early */
     atomic_int watching;      /* watchers that run */
     atomic_int blocked;       /* threads inside a blocking wait */
     atomic_uint epoch;        /* a watcher of an older epoch ends */

@@ -25,9 +25,9 @@
 #include <stdbool.h>
 
 enum {
-    SPIN_US = 50,     /* a wait that is not predicted is queried without a sleep up to this age */
-    SHORTEST_US = 20, /* the limits of the interval of a wait that is not predicted */
-    UNPREDICTED_US = 1000,
+    SPIN_US = 50,           /* a wait that is not predicted is queried without a sleep up to this age */
+    SHORTEST_US = 20,       /* the limits of the interval of a wait that is not predicted */
+    UNPREDICTED_US = 1000,  /* also the longest interval after `around_us` */
     PREDICTED_FROM_US = 60, /* shorter waits are not predicted */
     HALF_FROM_US = 100,     /* the least age of the query at half of the usual time */
     EIGHTH_FROM_US = 1000,  /* the least age of the query at an eighth of this time */
@@ -126,7 +126,7 @@ int64_t aio_pace_pause_us(const aio_pace *pace, int64_t age_us) {
     if (over < SPIN_US) {
         return 0; /* a sleep would cost about as much, and the end would be noticed later */
     }
-    return at_least(FINEST_US, at_most(FINE_US, pace->around_us / 32)) + over / 8;
+    return at_most(UNPREDICTED_US, at_least(FINEST_US, at_most(FINE_US, pace->around_us / 32)) + over / 8);
 }
 
 int64_t aio_pace_first_us(const aio_pace *pace) {

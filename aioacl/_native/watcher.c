@@ -172,11 +172,12 @@ static bool gives_way(const aio_stream *stream, int64_t now_us, int *long_waits)
 }
 
 static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
+    bool all = atomic_exchange(&aio_devices[self->device].look_at_all, false);
     int long_waits = 0;
     for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
         if (stream->generation != generation) {
             aio_stream_defer_waits(stream);
-        } else if (is_due(stream, now_us)) {
+        } else if (all || is_due(stream, now_us)) {
             ask(stream, now_us);
             if (gives_way(stream, now_us, &long_waits)) {
                 sched_yield();
@@ -426,10 +427,15 @@ int aio_watcher_start(int device) {
     return AIO_NO_THREAD;
 }
 
-void aio_watcher_wake(int device) {
+static void wake(int device) {
     if (atomic_exchange(&aio_devices[device].asleep, 0)) {
         aio_futex_wake(&aio_devices[device].asleep, INT_MAX);
     }
+}
+
+void aio_watcher_wake(int device) {
+    atomic_store(&aio_devices[device].look_at_all, true);
+    wake(device);
 }
 
 void aio_watcher_stop(int device) {
@@ -465,7 +471,7 @@ void aio_watcher_submit(aio_token *token) {
     if (!atomic_load(&device->watching)) {
         defer_incoming_waits(index);
     } else if (!due || due < atomic_load(&device->wakes_us)) {
-        aio_watcher_wake(index);
+        wake(index);
     }
 }
 

@@ -124,6 +124,16 @@ static void no_end_is_noticed_later_than_20_ms(void) {
     }
 }
 
+/* An end after the usual time is noticed as soon as without a prediction. */
+static void a_long_wait_that_ends_late_is_noticed_soon(void) {
+    for (int64_t usual = 100000; usual < INT64_C(10000000000); usual *= 10) {
+        for (int64_t percent = 100; percent < 130; percent++) {
+            play_alike(usual);
+            CHECK(play(usual * percent / 100).late_us <= 1000);
+        }
+    }
+}
+
 /* After a query at two thirds of half of the usual time, no query at half of this time is needed. */
 static void a_query_shortly_before_the_half_replaces_the_query_at_the_half(void) {
     play_alike(1000);
@@ -153,4 +163,5 @@ TESTS(TEST(a_wait_without_a_prediction_is_noticed_soon), TEST(waits_of_the_same_
       TEST(waits_that_ended_at_an_unknown_time_predict_nothing), TEST(a_much_shorter_wait_ends_the_prediction),
       TEST(a_longer_wait_ends_the_prediction), TEST(shorter_waits_are_noticed_in_time_after_a_few_waits),
       TEST(waits_that_grow_stay_predicted), TEST(no_end_is_noticed_later_than_20_ms),
-      TEST(a_query_shortly_before_the_half_replaces_the_query_at_the_half), TEST(any_durations_keep_the_limits))
+      TEST(a_query_shortly_before_the_half_replaces_the_query_at_the_half),
+      TEST(a_long_wait_that_ends_late_is_noticed_soon), TEST(any_durations_keep_the_limits))
