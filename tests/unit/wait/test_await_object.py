@@ -53,7 +53,7 @@ def begun(ticket: aioacl.Ticket) -> Generator[Any, Any, None]:
 async def test_step_before_the_completion_is_refused_and_leaves_the_await_usable(setting: Setting) -> None:
     simulator.hold(setting.stream)
     steps = begun(setting.stream.fill(setting.memory, 1))
-    with pytest.raises(RuntimeError, match="expected a task of the loop to wait for the future"):
+    with pytest.raises(RuntimeError, match="expected no step before the future is done"):
         steps.send(None)
     simulator.release(setting.stream)
     await until(lambda: current_port().outstanding == 0)
