@@ -11,6 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
+from aioacl._base.codes import _CODES, Family
 from tests.kit import FAULT, TASK_FAULT, Blocker, Waiting, hanging, turns, until
 
 if TYPE_CHECKING:
@@ -250,7 +251,9 @@ async def test_close_after_a_task_failure_frees_each_handle(open_device: OpenDev
         ]
 
 
-@pytest.mark.parametrize("code", [107020, 507014, 507017, 507034, 507048, 507915])
+@pytest.mark.parametrize(
+    "code", [code for code, known in _CODES.items() if known.family is Family.TASK_TIMEOUT]
+)
 async def test_task_that_timed_out_raises_task_timeout(open_device: OpenDevice, code: int) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, code)
