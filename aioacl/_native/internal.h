@@ -218,7 +218,7 @@ struct aio_stream {
     int64_t due_us;
     int64_t asked_us; /* the time of the last query that left a wait unfinished */
     aio_pace pace;
-    _Atomic int64_t patience_us; /* no query of a new wait is needed before this age. Read by all threads. */
+    _Atomic int64_t first_us; /* the age of the first query of a predicted wait, else 0. Read by all threads. */
 };
 
 /* Whether each failed task of the stream causes a report that can be attributed to the stream. */

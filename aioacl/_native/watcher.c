@@ -59,7 +59,7 @@ static void remember(aio_stream *stream, const aio_token *token) {
     int64_t after = stream->asked_us - token->born_us;
     aio_took took = {after > 0 ? after : 0, aio_now_us() - token->born_us};
     aio_pace_learn(&stream->pace, took);
-    atomic_store(&stream->patience_us, aio_pace_first_us(&stream->pace));
+    atomic_store(&stream->first_us, aio_pace_first_us(&stream->pace));
 }
 
 void aio_stream_publish_ended(aio_stream *stream) {
@@ -81,15 +81,16 @@ void aio_stream_defer_waits(aio_stream *stream) {
 }
 
 static void activate(watcher *self, aio_stream *stream) {
-    int64_t patience = atomic_load(&stream->patience_us);
-    if (!patience) {
+    int64_t first = atomic_load(&stream->first_us);
+    if (!first) {
         stream->due_us = 0;
-    } else if (!stream->active) { /* the caller has just queried the stream */
-        int64_t age = aio_now_us() - stream->tokens->born_us;
-        stream->due_us = age + age / 2 >= patience ? 0 : stream->tokens->born_us + patience;
     }
     if (stream->active) {
         return;
+    }
+    if (first) { /* the caller has just queried the stream */
+        int64_t age = aio_now_us() - stream->tokens->born_us;
+        stream->due_us = age + age / 2 >= first ? 0 : stream->tokens->born_us + first;
     }
     stream->active = true;
     aio_stream_hold(stream);
@@ -111,9 +112,9 @@ static void take_incoming(watcher *self) {
 /* The stream's next wait probably begins soon. So the watcher wakes when this wait will be due, and the thread
  * that submits it need not wake the watcher. */
 static void expect(watcher *self, const aio_stream *stream) {
-    int64_t patience = atomic_load(&stream->patience_us);
-    if (patience) {
-        self->expected_us = aio_now_us() + patience;
+    int64_t first = atomic_load(&stream->first_us);
+    if (first) {
+        self->expected_us = aio_now_us() + first;
     }
 }
 
@@ -187,18 +188,15 @@ static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
     drop_idle(self);
 }
 
-static int64_t at_most(int64_t limit, int64_t time) {
-    return time < limit ? time : limit;
-}
-
-/* Whether each wait is within the usual time of its stream's waits. */
+/* Whether each wait is within the usual time of its stream's waits, and this time is short. */
 static bool all_usual(const watcher *self, int64_t now_us) {
-    const aio_stream *stream = self->active;
-    while (stream &&
-           now_us - stream->tokens->born_us <= at_most(RARE_NUDGE_US, aio_pace_usual_us(&stream->pace))) {
-        stream = stream->next_active;
+    for (const aio_stream *stream = self->active; stream; stream = stream->next_active) {
+        int64_t usual = aio_pace_usual_us(&stream->pace);
+        if (usual > RARE_NUDGE_US || now_us - stream->tokens->born_us > usual) {
+            return false;
+        }
     }
-    return stream == NULL;
+    return true;
 }
 
 static void nudge_if_stuck(watcher *self, int64_t now_us) {
@@ -462,8 +460,8 @@ static void defer_incoming_waits(int device) {
 void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;
     struct aio_device *device = &aio_devices[index];
-    int64_t patience = atomic_load(&token->stream->patience_us);
-    int64_t due = patience ? token->born_us + patience : 0; /* the token may be freed once it is in the list */
+    int64_t first_us = atomic_load(&token->stream->first_us);
+    int64_t due = first_us ? token->born_us + first_us : 0; /* the token may be freed once it is in the list */
     aio_token *first = atomic_load(&device->incoming);
     do {
         token->next = first;
