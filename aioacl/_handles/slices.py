@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from aioacl._base.errors import ParameterError
+from aioacl._base.options import whole_of
 
 
 def bounds_of(part: Any, size: int) -> tuple[int, int]:
@@ -16,23 +16,29 @@ def bounds_of(part: Any, size: int) -> tuple[int, int]:
     """
     if not _is_slice(part):
         raise ParameterError(
-            f"expected a slice of a buffer, got the index {part!r}",
+            f"expected a slice of a buffer, got an index of the type {type(part).__name__}",
             hint="Write buffer[start:stop], in bytes. To read bytes, use stream.download or `view` of a PinnedBuffer.",
         )
-    try:
-        step = 1 if part.step is None else operator.index(part.step)
-        start, stop, _ = slice(part.start, part.stop).indices(size)
-    except TypeError as error:
+    if (1 if part.step is None else whole_of(part.step)) != 1:
         raise ParameterError(
-            f"expected a slice of ints, got {part!r}", hint="Write buffer[start:stop], in bytes."
-        ) from error
-    if step != 1:
-        raise ParameterError(
-            f"expected a slice with the step 1, got {part!r}",
+            "expected a slice with the step 1, got another step",
             hint="A view is contiguous. Copy parts that are not contiguous one by one.",
         )
+    start, stop, _ = slice(_bound(part.start), _bound(part.stop)).indices(size)
     return start, max(start, stop)
 
 
 def _is_slice(part: object) -> bool:
     return isinstance(part, slice)
+
+
+def _bound(value: object) -> int | None:
+    if value is None:
+        return None
+    bound = whole_of(value)
+    if bound is None:
+        raise ParameterError(
+            f"expected a slice of ints, got a bound of the type {type(value).__name__}",
+            hint="Write buffer[start:stop], in bytes.",
+        )
+    return bound

@@ -66,17 +66,29 @@ async def test_view_of_a_view_has_the_buffer_as_its_base(open_device: OpenDevice
         assert "6 bytes at 14 of 64" in repr(view)
 
 
+class Unreadable:
+    """An int whose value cannot be read."""
+
+    def __index__(self) -> int:
+        raise ZeroDivisionError
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("part", "text"),
     [
-        (3, "expected a slice of a buffer, got the index 3. Write buffer[start:stop]"),
-        (slice(0, 4, 2), "expected a slice with the step 1, got slice(0, 4, 2). A view is contiguous"),
-        (slice(4, 0, -1), "expected a slice with the step 1, got slice(4, 0, -1). A view is contiguous"),
-        (slice("a", 4), "expected a slice of ints, got slice('a', 4, None). Write buffer[start:stop]"),
-        (slice(0, 4, 1.0), "expected a slice of ints, got slice(0, 4, 1.0). Write buffer[start:stop]"),
-        ((1, 2), "expected a slice of a buffer, got the index (1, 2). Write buffer[start:stop]"),
+        (3, "expected a slice of a buffer, got an index of the type int. Write buffer[start:stop]"),
+        ((1, 2), "expected a slice of a buffer, got an index of the type tuple. Write buffer[start:stop]"),
+        (10**5000, "expected a slice of a buffer, got an index of the type int. Write buffer[start:stop]"),
+        (slice(0, 4, 2), "expected a slice with the step 1, got another step. A view is contiguous"),
+        (slice(4, 0, -1), "expected a slice with the step 1, got another step. A view is contiguous"),
+        (slice(0, 4, 10**5000), "expected a slice with the step 1, got another step. A view is contiguous"),
+        (slice(0, 4, 1.0), "expected a slice with the step 1, got another step. A view is contiguous"),
+        (slice("a", 4), "expected a slice of ints, got a bound of the type str. Write buffer[start:stop]"),
+        (slice(0, True), "expected a slice of ints, got a bound of the type bool. Write buffer[start:stop]"),
+        (slice(Unreadable(), 4), "expected a number, got an object of Unreadable whose value cannot be read"),
     ],
+    ids=["int", "tuple", "huge int", "step 2", "step -1", "huge step", "float", "text", "bool", "unreadable"],
 )
 async def test_index_that_is_no_plain_slice_is_refused(
     open_device: OpenDevice, kind: str, part: Any, text: str
