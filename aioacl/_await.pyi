@@ -124,10 +124,11 @@ def dlpack_export(
     """Makes a capsule with a tensor of bytes, which refers to the owner of the memory."""
 
 def dlpack_fields(capsule: object, /) -> tuple[Any, ...] | None:
-    """Reads a capsule without taking it over; None if it is not a DLPack capsule, or was taken.
+    """Reads a capsule without taking it over. Returns None if it is not a DLPack capsule, or was taken.
 
-    The fields are: device type, device index, address, byte offset, shape, strides, code, bits, lanes and flags. A
-    tensor of another major version gives only its major and minor number. The shape is None if it is not usable.
+    The fields are: device type, device index, address, byte offset, shape, strides, code, bits, lanes and flags. The
+    shape is None if it is missing or has more than 64 dimensions. For a tensor of another major version, the only
+    fields are the two numbers of the version.
     """
 
 def dlpack_take(capsule: object, /) -> DlpackTensor | None:

@@ -118,10 +118,6 @@ class Made(Unique, metaclass=Owned):
 
     def _refuse_block(self, keyword: str) -> NoReturn:
         kind = type(self).__name__
-        if getattr(self, "_base", None) is not None:
-            raise TypeError(
-                f"expected a {kind} to close, got a view of one; use the view without `{keyword}`"
-            )
         raise TypeError(
             f"expected the call that makes a {kind}, got the {kind} itself; "
             f"write `{keyword} {self._made_by or type(self).factory} as {kind.lower()}:`, or call its close()"

@@ -49,12 +49,15 @@ class Buffer(Exportable):
     _memory = 0  # enum memory_kind of aioacl/_binding/binding.h
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
+        self._be_at(manager, generation, address, size)
+        self._uses: dict[InFlight, None] = {}
+
+    def _be_at(self, manager: Manager, generation: int, address: int, size: int) -> None:
         super().__init__(manager, generation)
         self._address = address
         self._size = size
         self._kind = self._memory
         self._pointer = ffi.cast("char *", address)
-        self._uses: dict[InFlight, None] = {}
 
     @property
     def size(self) -> int:
@@ -111,12 +114,15 @@ class Buffer(Exportable):
         return size if base is None else f"{size} at {self._address - base._address} of {base._size}"
 
     def _be_view(self, base: Buffer, address: int, size: int) -> None:
-        super().__init__(base._manager, base._generation)
-        self._address = address
-        self._size = size
-        self._kind = self._memory
-        self._pointer = ffi.cast("char *", address)
+        self._be_at(base._manager, base._generation, address, size)
         self._make_view_of(base)
+
+    def _refuse_block(self, keyword: str) -> NoReturn:
+        if self._base is not None:
+            raise TypeError(
+                f"expected a {self.noun} to close, got a view of one; use the view without `{keyword}`"
+            )
+        super()._refuse_block(keyword)
 
     def _free(self) -> None:
         raise NotImplementedError

@@ -57,10 +57,8 @@ class WrappedBuffer(DeviceBuffer):
             return
         if self._can_be_freed():
             self._manager.deferred.leave_note(self._free_once)
-            if (
-                self.stale and not self._manager.maintenance.running
-            ):  # no thread reads the note of a closed device
-                self._free_once()
+            if self.stale and not self._manager.maintenance.running:
+                self._free_once()  # the device is closed, so no thread reads notes
         try:
             if not self.stale:
                 self._warn_if_open()
@@ -68,6 +66,8 @@ class WrappedBuffer(DeviceBuffer):
             self._closed = True
 
     def _refuse_block(self, keyword: str) -> NoReturn:
+        if self._base is not None:
+            super()._refuse_block(keyword)
         raise TypeError(
             f"expected an object that `{keyword}` can close, got a DeviceBuffer that is not allocated by aioacl; "
             "call its close() in a `finally` block"
@@ -121,9 +121,8 @@ def _make(
     """Makes the buffer. Raises an error if the device is not open for the caller."""
     admission = manager.admission
     with admission.changed:  # so no force reset begins before the buffer is registered
-        generation = (
-            manager.generation
-        )  # before the check, so a foreign reset after the check makes the buffer stale
+        # Before the check, so that a foreign reset after the check makes the buffer stale.
+        generation = manager.generation
         if not admission.may_pass(current_holder()):
             raise admission.resetting()
         buffer = kind._make(manager, generation, address, size, owner)

@@ -171,10 +171,6 @@ class Producer:
                 delete(0)
 
         destructor = DESTRUCTOR(destroy)
-        for kept in (
-            managed,
-            deleter,
-            destructor,
-        ):  # capsules and consumers refer to these without owning them
-            _keep_for_ever(kept)
+        for used in (managed, deleter, destructor):
+            _keep_for_ever(used)  # capsules and consumers use it by its address
         return _new(ctypes.addressof(managed), name, destructor)
