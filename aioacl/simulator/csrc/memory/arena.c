@@ -47,6 +47,7 @@ static char *range_new(size_t size) {
     if (base == MAP_FAILED) {
         return NULL;
     }
+    madvise(base, size, MADV_HUGEPAGE); /* as device memory; if the kernel refuses, copies are slower */
     ranges[range_count++] = (range_t){.base = base, .size = size};
     return base;
 }
