@@ -6,7 +6,8 @@
  * intervals between the queries decide how late the end is noticed.
  *
  * Without a prediction, the interval grows with the age of the wait. So an end is noticed at most 1/16 of the
- * wait's duration late, and the number of queries grows with the logarithm of the duration.
+ * wait's duration late (from 3 ms on, 1/32), and the number of queries grows with the logarithm of the
+ * duration.
  *
  * If the last waits of a stream took about the same time, the next wait probably takes as long. The next wait
  * is queried once or twice long before that time, then shortly before that time (`around_us`), and then without
@@ -102,7 +103,8 @@ int64_t aio_pace_usual_us(const aio_pace *pace) {
 }
 
 int64_t aio_interval_us(int64_t age_us) {
-    return age_us < SPIN_US ? 0 : at_most(UNPREDICTED_US, at_least(SHORTEST_US, age_us / 16));
+    int64_t interval = at_least(age_us / 32, at_most(FINE_US, age_us / 16));
+    return age_us < SPIN_US ? 0 : at_most(UNPREDICTED_US, at_least(SHORTEST_US, interval));
 }
 
 /* The age of the next query of a wait younger than `around_us`: an eighth of `around_us`, the half or the
