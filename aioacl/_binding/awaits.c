@@ -6,7 +6,7 @@
 
 #define KICK 0 /* as in aioacl/_wait/port.py */
 
-enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, TAKEN_AT_ONCE = 32 };
+enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, LEAST_TAKEN = 8, MOST_TAKEN = 64, TURNS = 32 };
 
 PyTypeObject *awaits_type;
 static PyObject *invalid_state;
@@ -102,12 +102,18 @@ static void pass_on(PyObject *came, uint64_t key, int64_t result, first_error *f
     Py_XDECREF(value);
 }
 
+/* With many awaits, more completions are taken at once, because each turn of the loop has a cost. */
+static int taken_at_once(const awaits_object *self) {
+    Py_ssize_t share = self->outstanding / TURNS;
+    return share < LEAST_TAKEN ? LEAST_TAKEN : share > MOST_TAKEN ? MOST_TAKEN : (int)share;
+}
+
 /* Takes some completions. If more have arrived, the descriptor stays readable, and the loop first runs the
  * tasks that were woken here. So a turn of the loop stays short. */
 static void take_some(awaits_object *self, PyObject *came, first_error *first) {
-    uint64_t keys[TAKEN_AT_ONCE];
-    int64_t results[TAKEN_AT_ONCE];
-    int count = self->port ? aio_port_take(self->port, keys, results, TAKEN_AT_ONCE) : 0;
+    uint64_t keys[MOST_TAKEN];
+    int64_t results[MOST_TAKEN];
+    int count = self->port ? aio_port_take(self->port, keys, results, taken_at_once(self)) : 0;
     for (int index = 0; index < count; index++) {
         if (keys[index] & KEY_OF_AWAIT) {
             complete(keys[index], results[index], first);
