@@ -10,10 +10,23 @@ from aioacl._base import sync
 from aioacl._base.errors import ParameterError
 
 
+def repr_of(value: Any) -> str:
+    """Returns the repr of an argument for the message of an error. Never raises.
+
+    Python refuses to convert an int of more than 4300 digits to text, and the `__repr__` of an object may fail.
+    """
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - the error of the argument is raised, not that of its repr
+        if isinstance(value, int):
+            return f"an int of {value.bit_length()} bits"
+        return f"an object of {type(value).__name__} whose repr raises {type(error).__name__}"
+
+
 def _unreadable(value: Any, error: Exception) -> ParameterError:
     """Returns the error for a value whose own methods raised an exception."""
     return ParameterError(
-        f"expected a number, got an object of {type(value).__name__} whose value cannot be read: {error!r}",
+        f"expected a number, got an object of {type(value).__name__} whose value cannot be read: {repr_of(error)}",
         hint="Pass an int, or a float where one is allowed.",
     )
 
@@ -97,7 +110,7 @@ def seconds_of(timeout: Seconds, least: float = 0.0) -> float:
     seconds = real_of(timeout)
     if seconds is None or not seconds >= least:
         raise ParameterError(
-            f"timeout must be a number of seconds, at least 0, or None, got {timeout!r}",
+            f"timeout must be a number of seconds, at least 0, or None, got {repr_of(timeout)}",
             hint="Pass None, or omit timeout, to wait without a limit.",
         )
     return seconds
@@ -134,7 +147,7 @@ def bound_of(name: str, value: Seconds, least: float = 0.0) -> float:
     seconds = real_of(value)
     if seconds is None or not least <= seconds < float("inf"):
         raise ParameterError(
-            f"{name} must be a finite number of seconds, at least {least:g}, got {value!r}",
+            f"{name} must be a finite number of seconds, at least {least:g}, got {repr_of(value)}",
             hint=f"Pass seconds, or omit {name} for the default.",
         )
     return seconds
@@ -150,7 +163,7 @@ def limits_of_reset(grace: Seconds, timeout: Seconds) -> tuple[float, float]:
     drain, whole = bound_of("grace", grace), bound_of("timeout", timeout, LEAST_RESET_SECONDS)
     if drain > whole and not isinstance(grace, DefaultSeconds):
         raise ParameterError(
-            f"grace must not be above timeout, got grace={grace!r} and timeout={timeout!r}",
+            f"grace must not be above timeout, got grace={repr_of(grace)} and timeout={repr_of(timeout)}",
             hint=f"Pass timeout={2 * drain:g}: the grace time is at most half of timeout; the reset needs the rest.",
         )
     return drain, whole
@@ -159,7 +172,9 @@ def limits_of_reset(grace: Seconds, timeout: Seconds) -> tuple[float, float]:
 def must_be_reason(reason: object) -> None:
     """Raises ParameterError unless the reason of a reset is a str."""
     if not isinstance(reason, str):
-        raise ParameterError(f"reason must be a str, got {reason!r}", hint="Pass a text for the report.")
+        raise ParameterError(
+            f"reason must be a str, got {repr_of(reason)}", hint="Pass a text for the report."
+        )
 
 
 Strategy = Literal["watch", "thread"]

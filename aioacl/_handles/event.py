@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import PENDING, Awaitable, Position, ffi, lib, make_pass
-from aioacl._base.options import deadline_of
+from aioacl._base.options import deadline_of, repr_of
 from aioacl._base.unique import Unique
 from aioacl._handles.handle import Handle
 from aioacl._handles.operation import Operation
@@ -158,7 +158,8 @@ class Event(Handle, Awaitable):
         record = getattr(stream, "record", None)
         if record is None:
             raise ParameterError(
-                f"expected a Stream, got {stream!r}", hint="Pass a Stream made by device.create_stream()."
+                f"expected a Stream, got {repr_of(stream)}",
+                hint="Pass a Stream made by device.create_stream().",
             )
         return stream.record(self)
 
@@ -249,7 +250,8 @@ class Event(Handle, Awaitable):
         """
         if not isinstance(other, Event):
             raise ParameterError(
-                f"expected an Event, got {other!r}", hint="Pass an event that was recorded before this one."
+                f"expected an Event, got {repr_of(other)}",
+                hint="Pass an event that was recorded before this one.",
             )
         if other._manager is not self._manager:
             # The call passes only the gate of this device, so a reset of the other device could run during the call.

@@ -18,7 +18,7 @@ from aioacl._base.errors import (
     of_device,
 )
 from aioacl._base.ffi import HandleBase, lib
-from aioacl._base.options import whole_of
+from aioacl._base.options import repr_of, whole_of
 from aioacl._base.states import State
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
@@ -222,10 +222,11 @@ def size_of(value: object, what: str) -> int:
     size = whole_of(value)
     if size is None or size < 0:
         raise ParameterError(
-            f"{what} must be an int, at least 0, got {value!r}", hint="Pass a number of bytes."
+            f"{what} must be an int, at least 0, got {repr_of(value)}", hint="Pass a number of bytes."
         )
     if size >= 1 << 63:
         raise ParameterError(
-            f"{what} must be less than 2**63, got {size}", hint="Pass the number of bytes that you need."
+            f"{what} must be less than 2**63, got {repr_of(size)}",
+            hint="Pass the number of bytes that you need.",
         )
     return size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib, pointer, text_of
-from aioacl._base.options import whole_of
+from aioacl._base.options import repr_of, whole_of
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.gate import absent
 from aioacl._wait.current import current_holder, current_port
@@ -30,7 +30,7 @@ def address_of(stream: Any) -> int:
     if address is not None and 0 < address < 1 << 64:
         return address
     raise ParameterError(
-        f"expected the address of an aclrtStream, got {stream!r}",
+        f"expected the address of an aclrtStream, got {repr_of(stream)}",
         hint="Pass a nonzero raw handle, as an int or a C value. Streams of aioacl need not be passed.",
     )
 

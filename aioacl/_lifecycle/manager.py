@@ -22,7 +22,7 @@ from aioacl._base.errors import (
     StaleHandleError,
 )
 from aioacl._base.ffi import generation_of, lib
-from aioacl._base.options import Strategy, whole_of
+from aioacl._base.options import Strategy, repr_of, whole_of
 from aioacl._base.states import Counts, State, Trigger
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.admission import NOTHING_BEGUN, Admission
@@ -370,7 +370,7 @@ def manager_of(index: Any) -> Manager:
     number = whole_of(index)
     if number is None or not 0 <= number < DEVICES:
         raise ParameterError(
-            f"expected a device index from 0 to {DEVICES - 1}, got {index!r}",
+            f"expected a device index from 0 to {DEVICES - 1}, got {repr_of(index)}",
             hint="list_devices() returns the visible devices.",
         )
     must_not_be_forked()
