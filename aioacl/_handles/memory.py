@@ -108,6 +108,12 @@ class Buffer(Exportable):
                 "the `view` of a PinnedBuffer"
             )
 
+        def __delitem__(self, _: object) -> NoReturn:
+            raise TypeError(
+                f"expected a {self.noun} of a fixed size, got a deletion of a part; call close() to free the whole "
+                "buffer"
+            )
+
     def _shown_size(self) -> str:
         """The size, and where a view begins in its buffer."""
         size, base = f"{self._size} bytes", self._base

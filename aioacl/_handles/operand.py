@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib, pointer
-from aioacl._base.options import whole_of
+from aioacl._base.options import repr_of, whole_of
 from aioacl._handles.formats import view_of
 from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
 
@@ -78,6 +78,16 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
     return CopyOperand(held, len(held), held, pageable=True)
 
 
+def fill_target(thing: object, manager: Manager) -> CopyOperand:
+    """Returns the operand for the target of a fill. Raises ParameterError if it is not a buffer."""
+    if isinstance(thing, DeviceBuffer | PinnedBuffer):
+        return _buffer(thing, manager, writable=True)
+    raise ParameterError(
+        f"expected a DeviceBuffer or a PinnedBuffer to fill, got {type(thing).__name__}",
+        hint="Fill host memory yourself.",
+    )
+
+
 def _buffer(buffer: DeviceBuffer | PinnedBuffer, manager: Manager, *, writable: bool) -> CopyOperand:
     buffer._check()
     if writable and buffer._readonly:
@@ -97,7 +107,7 @@ def _size(of: CopyOperand, nbytes: SupportsIndex | None) -> int:
     size = of.size if nbytes is None else whole_of(nbytes)
     if size is None or size < 0:
         raise ParameterError(
-            f"nbytes must be an int, at least 0, got {nbytes!r}", hint="Pass a number of bytes."
+            f"nbytes must be an int, at least 0, got {repr_of(nbytes)}", hint="Pass a number of bytes."
         )
     return size
 
@@ -107,7 +117,7 @@ def fill_size(to: CopyOperand, nbytes: SupportsIndex | None) -> int:
     size = _size(to, nbytes)
     if size > to.size:
         raise ParameterError(
-            f"nbytes must be at most {to.size}, the size of the target, got {size}",
+            f"nbytes must be at most {to.size}, the size of the target, got {repr_of(size)}",
             hint=f"Pass nbytes={to.size} or less, or omit nbytes to fill the whole target.",
         )
     return size
@@ -118,8 +128,8 @@ def copy_size(to: CopyOperand, of: CopyOperand, nbytes: SupportsIndex | None) ->
     size = _size(of, nbytes)
     if size > of.size or size > to.size:
         raise ParameterError(
-            f"expected at most {min(of.size, to.size)} bytes, got {size}: the source has {of.size} bytes, the target "
-            f"{to.size}",
+            f"expected at most {min(of.size, to.size)} bytes, got {repr_of(size)}: the source has {of.size} bytes, the "
+            f"target {to.size}",
             hint="Pass nbytes=, at most the smaller of the two sizes.",
         )
     return size

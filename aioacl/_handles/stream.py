@@ -21,13 +21,21 @@ from aioacl._base.ffi import (
     record_version,
     refused,
 )
-from aioacl._base.options import deadline_of, whole_of
+from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._base.origin import warn_of_drop
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle
 from aioacl._handles.in_flight import deferred, free_deferred
 from aioacl._handles.native_streams import destroy, make_core
-from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, fill_size, must_not_overlap, operand_of
+from aioacl._handles.operand import (
+    CopyOperand,
+    copy_kind,
+    copy_size,
+    fill_size,
+    fill_target,
+    must_not_overlap,
+    operand_of,
+)
 from aioacl._handles.operation import Operation
 from aioacl._handles.transfer import STAGED_AT_MOST, pump, room
 from aioacl._lifecycle.failures import LAST, warn
@@ -293,16 +301,11 @@ class Stream(Handle, Awaitable):
         if ticket is not None:
             return ticket
         self._check()
-        to = operand_of(target, self._manager, writable=True)
-        if to.pageable:
-            raise ParameterError(
-                f"expected a DeviceBuffer or a PinnedBuffer to fill, got {type(target).__name__}",
-                hint="Fill host memory yourself.",
-            )
+        to = fill_target(target, self._manager)
         value = whole_of(byte)
         if value is None or not 0 <= value <= 255:
             raise ParameterError(
-                f"byte must be an int from 0 to 255, got {byte!r}", hint="Pass an int in this range."
+                f"byte must be an int from 0 to 255, got {repr_of(byte)}", hint="Pass an int in this range."
             )
         core, size = self._core, fill_size(to, nbytes)
         if size == 0:
@@ -335,7 +338,8 @@ class Stream(Handle, Awaitable):
             event = Event._make(self._manager, self._generation, timing=False)
         if not isinstance(event, Event):
             raise ParameterError(
-                f"expected an Event, got {event!r}", hint="Pass an Event made by device.create_event()."
+                f"expected an Event, got {repr_of(event)}",
+                hint="Pass an Event made by device.create_event().",
             )
         event._check()
         if event._manager is not self._manager:
@@ -374,7 +378,8 @@ class Stream(Handle, Awaitable):
         self._check()
         if not isinstance(event, Event):
             raise ParameterError(
-                f"expected an Event, got {event!r}", hint="Pass an Event that stream.record() returned."
+                f"expected an Event, got {repr_of(event)}",
+                hint="Pass an Event that stream.record() returned.",
             )
         version = event._recorded_version()
         native = ffi.cast("aio_event *", version.native)
@@ -493,7 +498,7 @@ class Stream(Handle, Awaitable):
             DeviceReset: the device was reset or closed during the wait.
         """
         if not isinstance(abort, bool):
-            raise ParameterError(f"abort must be a bool, got {abort!r}", hint="Pass True or False.")
+            raise ParameterError(f"abort must be a bool, got {repr_of(abort)}", hint="Pass True or False.")
         return Operation("stream.renew()", lambda: self._renew(deadline_of(timeout), abort=abort), self)
 
     async def _renew(self, deadline: float | None, *, abort: bool) -> None:
