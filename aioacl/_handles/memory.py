@@ -391,11 +391,11 @@ class PinnedBuffer(Buffer, _Exporter):
         """The object that views of the buffer keep alive; see exporter.h."""
         self._check()
         base = self._base
-        if base is None:
-            return self._bytes
-        whole = base._bytes
+        whole = (base or self)._bytes
         if whole is None:  # another thread has closed the buffer
             raise self._was_closed()
+        if base is None or not base._size:  # a memoryview of 0 bytes cannot be cast
+            return whole
         first = self._address - base._address
         return memoryview(whole).cast("B")[first : first + self._size]
 
@@ -426,10 +426,7 @@ class PinnedBuffer(Buffer, _Exporter):
         return False
 
     def _keeper(self) -> object:
-        keeper = self._exported
-        if keeper is None:  # another thread has closed the buffer
-            raise self._was_closed()
-        return keeper
+        return self._exported
 
     def _tensor_devices(self) -> tuple[tuple[int, int], ...]:
         return ((CPU, 0),)
