@@ -276,6 +276,7 @@ class Device(Made):
             ParameterError: `x` is not a tensor, is on another device, is in host memory, is not contiguous, or is of a
                 major version of DLPack other than 1; `stream` has a wrong type or value; or the device is closed.
             BufferError: the producer refused the export. The producer may also raise other errors.
+            DeviceReset: the device was reset while the producer made the tensor.
             DeviceResetting: the device is draining or being reset.
             DeviceQuarantined: the device is quarantined.
         """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import code_of, dlpack_export, ffi, lib, make_pass, owner, pointer
-from aioacl._base.options import whole_of
+from aioacl._base.options import repr_of, whole_of
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.in_flight import UNKNOWN
 from aioacl._handles.stream_core import streams_of
@@ -183,15 +183,15 @@ def _export(
     buffer._check()
     kind, index = _device(buffer, dl_device)
     is_versioned = _is_versioned(max_version)
-    if copy:
+    if copy is not None and copy is not False:
         raise BufferError(
-            f"expected copy=None or copy=False, got {copy!r}; an export of a {buffer.noun} never copies: copy it to "
-            "another buffer with `await stream.copy(other, buffer)`, and export that buffer"
+            f"expected copy=None or copy=False, got {repr_of(copy)}; an export of a {buffer.noun} never copies: copy "
+            "it to another buffer with `await stream.copy(other, buffer)`, and export that buffer"
         )
     if buffer._readonly and not is_versioned:
         raise BufferError(
-            f"expected max_version=(1, 0) or later for a read-only {buffer.noun}, got {max_version!r}; a tensor of "
-            "an older version cannot be marked as read-only: copy the buffer, and export the copy"
+            f"expected max_version=(1, 0) or later for a read-only {buffer.noun}, got {repr_of(max_version)}; a tensor "
+            "of an older version cannot be marked as read-only: copy the buffer, and export the copy"
         )
     whole: Exportable = buffer._base or buffer
     keeper = whole._keeper()  # first, so that no other thread can free the memory during the export
@@ -208,8 +208,8 @@ def _device(buffer: Exportable, asked: object) -> tuple[int, int]:
         return device
     names = " or ".join(str(device) for device in devices)
     raise BufferError(
-        f"expected dl_device to be {names} for this {buffer.noun}, got {asked!r}; an export never copies: copy the "
-        "buffer to memory of the other device first"
+        f"expected dl_device to be {names} for this {buffer.noun}, got {repr_of(asked)}; an export never copies: copy "
+        "the buffer to memory of the other device first"
     )
 
 
@@ -229,7 +229,7 @@ def _is_versioned(asked: object) -> bool:
     version = pair_of(asked)
     if version is None:
         raise ParameterError(
-            f"max_version must be a tuple of two ints or None, got {asked!r}",
+            f"max_version must be a tuple of two ints or None, got {repr_of(asked)}",
             hint="Pass max_version=(1, 0), or omit it for a tensor without a version.",
         )
     return version >= VERSION
@@ -246,7 +246,7 @@ def _order(buffer: Exportable, stream: object, *, on_device: bool) -> None:
     if stream is not None and (number is None or not on_device or not 0 < number < 1 << 64):
         expected = "None, -1 or the address of an aclrtStream" if on_device else "None or -1"
         raise ParameterError(
-            f"stream must be {expected}, got {stream!r}",
+            f"stream must be {expected}, got {repr_of(stream)}",
             hint="Omit stream after you have awaited the work, or pass -1 if you order the work yourself.",
         )
     pending = [use for use in tuple(buffer._uses) if not _is_done(use)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, Su
 from aioacl._base import origin, sync
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import dlpack_fields, dlpack_take, lib, pointer
-from aioacl._base.options import whole_of
+from aioacl._base.options import repr_of, whole_of
 from aioacl._handles.dlpack import ASCEND, EXTENSION, VERSION, pair_of
 from aioacl._handles.in_flight import leave_until_reset
 from aioacl._handles.memory import DeviceBuffer
@@ -116,15 +116,25 @@ _wrapped: Final[dict[Manager, _Wrapped]] = {}
 
 
 def _make(
-    manager: Manager, kind: type[WrappedBuffer], address: int, size: int, owner: object
+    manager: Manager,
+    kind: type[WrappedBuffer],
+    address: int,
+    size: int,
+    owner: object,
+    born: int | None = None,
 ) -> WrappedBuffer:
-    """Makes the buffer. Raises an error if the device is not open for the caller."""
+    """Makes the buffer. Raises an error if the device is not open for the caller.
+
+    `born` is the generation in which the memory still existed. A later reset has freed the memory.
+    """
     admission = manager.admission
     with admission.changed:  # so no force reset begins before the buffer is registered
         # Before the check, so that a foreign reset after the check makes the buffer stale.
         generation = manager.generation
         if not admission.may_pass(current_holder()):
             raise admission.resetting()
+        if born is not None and born != generation:
+            raise admission.was_ended(born, "from_dlpack")
         buffer = kind._make(manager, generation, address, size, owner)
         if owner is not None:
             _wrapped.setdefault(manager, _Wrapped(manager)).add(buffer)
@@ -142,12 +152,13 @@ def wrap(manager: Manager, address: SupportsIndex, nbytes: SupportsIndex, owner:
     begin, size = whole_of(address), whole_of(nbytes)
     if begin is None or not 0 < begin < ADDRESSES:
         raise ParameterError(
-            f"address must be an int from 1 to 2**64 - 1, got {address!r}",
+            f"address must be an int from 1 to 2**64 - 1, got {repr_of(address)}",
             hint="Pass the address of device memory, for example tensor.data_ptr().",
         )
     if size is None or not 0 <= size < 1 << 63:
         raise ParameterError(
-            f"nbytes must be an int from 0 to 2**63 - 1, got {nbytes!r}", hint="Pass a number of bytes."
+            f"nbytes must be an int from 0 to 2**63 - 1, got {repr_of(nbytes)}",
+            hint="Pass a number of bytes.",
         )
     if begin + size > ADDRESSES:
         raise ParameterError(
@@ -193,13 +204,13 @@ class _Fields(NamedTuple):
 
 def from_dlpack(manager: Manager, thing: Producer, stream: Stream | int | None) -> DeviceBuffer:
     """Takes a tensor over, and makes a DeviceBuffer of its memory."""
-    if not callable(getattr(thing, "__dlpack__", None)) or not callable(
-        getattr(thing, "__dlpack_device__", None)
-    ):
+    methods = (getattr(thing, name, None) for name in ("__dlpack__", "__dlpack_device__"))
+    if isinstance(thing, type) or not all(map(callable, methods)):
         raise ParameterError(
-            f"expected a tensor with __dlpack__ and __dlpack_device__, got {type(thing).__name__}",
+            f"expected a tensor with __dlpack__ and __dlpack_device__, got {_named(thing)}",
             hint="Pass the tensor itself, not a capsule. Pass host memory to copy, upload or download.",
         )
+    generation = manager.generation  # first, because a reset during a call of the producer frees the memory
     _must_be_here(manager, *_device_of(thing))
     capsule = _capsule(manager, thing, stream)
     fields = _fields(capsule)
@@ -210,7 +221,11 @@ def from_dlpack(manager: Manager, thing: Producer, stream: Stream | int | None) 
     if tensor is None:
         raise _taken(capsule)
     kind = ReadOnlyBuffer if fields.flags & READ_ONLY else WrappedBuffer
-    return _make(manager, kind, address, size, tensor)
+    return _make(manager, kind, address, size, tensor, generation)
+
+
+def _named(thing: object) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
 
 
 def _device_of(thing: Producer) -> tuple[int, int]:
@@ -218,7 +233,7 @@ def _device_of(thing: Producer) -> tuple[int, int]:
     device = pair_of(answer)
     if device is None:
         raise ParameterError(
-            f"expected __dlpack_device__ to return a tuple of two ints, got {answer!r}",
+            f"expected __dlpack_device__ to return a tuple of two ints, got {repr_of(answer)}",
             hint="Correct the class of the tensor.",
         )
     return device
@@ -231,11 +246,11 @@ def _must_be_here(manager: Manager, kind: int, index: int) -> None:
     if kind in HOST:
         hint = "Pass the array itself to copy, upload or download: they take host memory."
     elif kind in (EXTENSION, ASCEND):
-        hint = f"Call from_dlpack of device {index}."
+        hint = "Call from_dlpack of the device that has the tensor."
     else:
         hint = "Copy the tensor to host memory, and upload it."
     raise ParameterError(
-        f"expected a tensor on the DLPack device {here}, got one on ({kind}, {index})",
+        f"expected a tensor on the DLPack device {here}, got one on ({repr_of(kind)}, {repr_of(index)})",
         device=manager.index,
         hint=hint,
     )
@@ -247,9 +262,9 @@ def _capsule(manager: Manager, thing: Producer, stream: Stream | int | None) -> 
     if isinstance(stream, Stream):
         return _capsule_after(manager, thing, stream)
     number = whole_of(stream)
-    if number is None or number < -1 or number == 0:
+    if number != -1 and (number is None or not 0 < number < ADDRESSES):
         raise ParameterError(
-            f"stream must be a Stream, the address of an aclrtStream, -1 or None, got {stream!r}",
+            f"stream must be a Stream, the address of an aclrtStream, -1 or None, got {repr_of(stream)}",
             hint="Pass the Stream that uses the buffer first.",
         )
     return _request(thing, {"stream": number})
@@ -266,9 +281,10 @@ def _capsule_after(manager: Manager, thing: Producer, stream: Stream) -> object:
     core = stream._core
     lib.aio_stream_doubt(core.handle)  # the runtime does not report a failure of the producer's wait
     before = lib.aio_last_task()
-    capsule = _request(thing, {"stream": pointer(core.native)})
-    lib.aio_stream_manual(core.handle, before)
-    return capsule
+    try:
+        return _request(thing, {"stream": pointer(core.native)})
+    finally:  # the producer may have enqueued a wait before it raised an error
+        lib.aio_stream_manual(core.handle, before)
 
 
 def _request(thing: Producer, options: dict[str, int]) -> object:
@@ -280,7 +296,7 @@ def _request(thing: Producer, options: dict[str, int]) -> object:
 
 def _taken(capsule: object) -> ParameterError:
     return ParameterError(
-        f"expected __dlpack__ to return a DLPack capsule that was not taken, got {capsule!r}",
+        f"expected __dlpack__ to return a DLPack capsule that was not taken, got {repr_of(capsule)}",
         hint="Each capsule can be taken once: the producer has to make a new one at each call.",
     )
 
@@ -301,14 +317,20 @@ def _size(fields: _Fields) -> int:
     """The size of the tensor in bytes. Raises ParameterError if the bytes are not in one piece, in C order."""
     shape = fields.shape
     if shape is None or min(shape, default=0) < 0:
+        found = "no shape, or more dimensions" if shape is None else f"the shape {shape}"
         raise ParameterError(
-            f"expected a tensor with at most 64 dimensions of at least 0, got the shape {shape}",
+            f"expected a tensor with at most 64 dimensions of at least 0, got {found}",
             hint="Reshape the tensor.",
         )
     if prod(shape) and not _is_contiguous(shape, fields.strides):
         raise ParameterError(
             f"expected a contiguous tensor in C order, got the shape {shape} with the strides {fields.strides}",
             hint="Pass a contiguous copy, for example tensor.contiguous().",
+        )
+    if not fields.bits or not fields.lanes:
+        raise ParameterError(
+            f"expected a tensor of values of at least 1 bit, got {fields.lanes} lanes of {fields.bits} bits",
+            hint="Correct the producer: the type of its values has no size.",
         )
     bits = -(-fields.bits // 8) * 8 if fields.flags & PADDED else fields.bits
     total = prod(shape) * bits * fields.lanes
@@ -331,9 +353,14 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> b
 
 def _address(fields: _Fields, size: int) -> int:
     begin = fields.data + fields.offset if fields.data else 0
-    if size and (not begin or begin + size > ADDRESSES or size >= 1 << 63):
+    place = f"{size} bytes at {fields.data:#x} + {fields.offset}"
+    if size and not begin:
         raise ParameterError(
-            f"expected a tensor with an address, got {size} bytes at {fields.data:#x} + {fields.offset}",
-            hint="Pass a tensor whose memory is allocated.",
+            f"expected a tensor with an address, got {place}", hint="Pass a tensor whose memory is allocated."
+        )
+    if size and (begin + size > ADDRESSES or size >= 1 << 63):
+        raise ParameterError(
+            f"expected a tensor of at most 2**63 - 1 bytes that ends at 2**64 or before, got {place}",
+            hint="Correct the producer: no memory has these addresses.",
         )
     return begin % ADDRESSES

@@ -113,6 +113,8 @@ class Producer:
         version: tuple[int, int] | None = (1, 0),
         inside: tuple[int, int] | None = None,  # the device in the structure
         refuses: str = "",
+        ndim: int | None = None,  # the number of dimensions in the structure
+        has_deleter: bool = True,
     ) -> None:
         self.device = device
         inside = inside or (device if isinstance(device, tuple) else (EXTENSION, 0))
@@ -123,7 +125,9 @@ class Producer:
         size = len(shape)
         self._shape = (ctypes.c_int64 * max(size, 1))(*shape)
         self._strides = None if strides is None else (ctypes.c_int64 * max(size, 1))(*strides)
-        self._values = (address, *inside, size, *dtype, self._shape, self._strides, offset)
+        dimensions = size if ndim is None else ndim
+        self._values = (address, *inside, dimensions, *dtype, self._shape, self._strides, offset)
+        self._has_deleter = has_deleter
         self._flags = flags
 
     def __dlpack_device__(self) -> Any:
@@ -160,7 +164,7 @@ class Producer:
         managed.tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
         if strides is not None:
             managed.tensor.strides = ctypes.cast(strides, ctypes.POINTER(ctypes.c_int64))
-        managed.deleter = ctypes.cast(deleter, ctypes.c_void_p)
+        managed.deleter = ctypes.cast(deleter, ctypes.c_void_p) if self._has_deleter else None
         if self.version is not None:
             managed.major, managed.minor = self.version
             managed.flags = self._flags
