@@ -41,6 +41,9 @@ _REPORTED: Final = re.compile(
     r"|aclrt(RecordEvent|ResetEvent|LaunchCallback|LaunchHostFunc)"
 )
 
+# These free what their pointer names. aioacl frees and destroys what it made, so a handle must not be passed.
+_FREES: Final = re.compile(r"aclrt(Free(Host)?(WithDevSync)?|Destroy(Stream(Force)?|Event))")
+
 _C_VALUE: Final = type(ffi.NULL)
 
 _INSTEAD: Final = {
@@ -127,6 +130,7 @@ class Function:
         self._call = self._pass_gate if guarded else self._native
         self._enqueues = row.kind == lib.AIO_ENQUEUE
         self._is_reported = _REPORTED.match(row.name) is not None
+        self._frees = _FREES.fullmatch(row.name) is not None
 
     def __call__(self, *arguments: object, **named: object) -> object:
         row = self._row
@@ -205,6 +209,9 @@ class Function:
             return value
         if not _stands_for(value, parameter):
             raise self._wrong(parameter, f"a {value.noun}")
+        if self._frees:
+            cure = "aioacl frees and destroys what it made: call its close()."
+            raise self._wrong(parameter, f"an aioacl {value.noun}", cure)
         if parameter.writable and isinstance(value, Buffer) and value._readonly:
             raise self._wrong(
                 parameter, "a buffer of a read-only DLPack tensor", "Copy it, and pass the copy."
