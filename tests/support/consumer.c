@@ -4,6 +4,7 @@
  */
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -71,6 +72,8 @@ static void at_exit(void) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, body_at_exit, &last) == 0) {
         pthread_join(thread, NULL);
+        puts("deleted");
+        fflush(stdout);
     }
 }
 

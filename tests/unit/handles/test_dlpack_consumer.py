@@ -144,5 +144,5 @@ say("end")
 def test_tensor_that_c_deletes_after_python_has_ended_does_no_harm(path: Path, which: str) -> None:
     program = AT_EXIT.replace("{which}", which)
     status, output, errors = run(program.replace("{path!r}", repr(str(path))), strict=False, real=True)
-    assert (status, output) == (0, "end\n")
+    assert (status, output) == (0, "end\ndeleted\n")
     assert "Traceback" not in errors
