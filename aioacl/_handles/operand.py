@@ -36,7 +36,7 @@ _WRITABLE = (
 )
 _READABLE = (
     "Pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous buffer (text.encode(), "
-    "numpy.ascontiguousarray(a))."
+    "numpy.ascontiguousarray(a), tensor.numpy())."
 )
 
 

@@ -244,7 +244,9 @@ def _must_be_here(manager: Manager, kind: int, index: int) -> None:
         return
     here = f"({EXTENSION}, {manager.index}) or ({ASCEND}, {manager.index})"
     if kind in HOST:
-        hint = "Pass the array itself to copy, upload or download: they take host memory."
+        hint = (
+            "Pass the array itself to copy, upload or download; for a tensor of torch, pass tensor.numpy()."
+        )
     elif kind in (EXTENSION, ASCEND):
         hint = "Call from_dlpack of the device that has the tensor."
     else:

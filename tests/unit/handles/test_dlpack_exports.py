@@ -474,21 +474,3 @@ async def test_export_of_pinned_memory_with_an_impossible_option_is_refused(
     async with open_device() as device, device.pinned(8) as pinned:
         with no_call(), pytest.raises(kind, match=message):
             pinned.__dlpack__(**options)
-
-
-async def test_torch_takes_a_pinned_buffer_without_a_copy(open_device: OpenDevice) -> None:
-    torch: Any = pytest.importorskip("torch")
-    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
-        pinned = await device.pinned(8)
-        tensor = torch.from_dlpack(pinned)
-        tensor[:] = torch.arange(8)
-        await stream.copy(memory, pinned)
-        await stream.fill(pinned, 0)
-        await stream.copy(pinned, memory)
-        await pinned.close()
-        assert tensor.tolist() == list(range(8))
-        other = torch.zeros(8, dtype=torch.uint8)
-        await stream.download(other.numpy(), memory)
-        assert other.tolist() == list(range(8))
-        with pytest.raises(aioacl.ParameterError, match="Pass the array itself"):
-            device.from_dlpack(other)

@@ -62,7 +62,7 @@ COPIES: Final = (
     Refusal(
         P,
         "expected memory that can be copied from, got {}: .... Pass a DeviceBuffer, a PinnedBuffer, or an object with "
-        "a contiguous buffer (text.encode(), numpy.ascontiguousarray(a)).",
+        "a contiguous buffer (text.encode(), numpy.ascontiguousarray(a), tensor.numpy()).",
         {
             "copy from None": ("NoneType", lambda s: s.stream.copy(s.memory, None)),
             "copy from text": ("str", lambda s: s.stream.copy(s.memory, "text")),

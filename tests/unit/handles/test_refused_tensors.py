@@ -88,7 +88,7 @@ IMPORTS: Final = (
     ),
     Refusal(
         P,
-        f"{HERE}. Pass the array itself to copy, upload or download: they take host memory.",
+        f"{HERE}. Pass the array itself to copy, upload or download; for a tensor of torch, pass tensor.numpy().",
         {
             "import an array": ("(1, 0)", lambda s: s.device.from_dlpack(np.zeros(4))),
             "import pinned memory": ("(1, 0)", lambda s: s.device.from_dlpack(s.pinned)),
