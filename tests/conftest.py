@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 HANG_SECONDS = 120
 GUARD_SECONDS = 60
+SLOW_FACTOR = 5  # for tests that are marked `slow`; they also run under sanitizers
 STRATEGIES = ("watch", "thread")
 _stderr = pytest.StashKey[int]()
 
@@ -91,13 +92,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Limits the time of an asynchronous test, so that an await that hangs fails this test."""
     if pyfuncitem.get_closest_marker("anyio") and inspect.iscoroutinefunction(pyfuncitem.obj):
-        pyfuncitem.obj = _guarded(pyfuncitem.obj)
+        pyfuncitem.obj = _guarded(pyfuncitem.obj, GUARD_SECONDS * _factor(pyfuncitem))
 
 
-def _guarded(test: Callable[..., Any]) -> Callable[..., Any]:
+def _factor(item: pytest.Item) -> int:
+    return SLOW_FACTOR if item.get_closest_marker("slow") else 1
+
+
+def _guarded(test: Callable[..., Any], seconds: float) -> Callable[..., Any]:
     @wraps(test)
     async def guarded(*args: Any, **kwargs: Any) -> None:
-        with anyio.fail_after(GUARD_SECONDS):
+        with anyio.fail_after(seconds):
             await test(*args, **kwargs)
 
     return guarded
@@ -118,7 +123,8 @@ def _simulator() -> None:
 def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
     simulator.forget()
     before = testing.snapshot()
-    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=request.config.stash[_stderr])
+    seconds = HANG_SECONDS * _factor(request.node)
+    faulthandler.dump_traceback_later(seconds, exit=True, file=request.config.stash[_stderr])
     yield
     faulthandler.cancel_dump_traceback_later()
     testing.release_everything()

@@ -155,3 +155,33 @@ def test_copy_has_the_files_of_the_tree_and_keeps_what_the_tests_made(
     assert not (tree / "aioacl/left_over.py").exists()
     assert (tree / ".ci/pythons.py").read_text() == (CI / "pythons.py").read_text()
     assert not (tree / "aioacl/_acl.abi3.so").exists()
+
+
+LEAKS = """
+==7==ERROR: LeakSanitizer: detected memory leaks
+
+Direct leak of 952 byte(s) in 17 object(s) allocated from:
+    #0 0x7f01 in __interceptor_malloc asan_malloc_linux.cpp:69
+    #1 0x7f02 in gc_alloc Modules/gcmodule.c:2283
+
+Direct leak of 32 byte(s) in 1 object(s) allocated from:
+    #0 0x7f01 in __interceptor_calloc asan_malloc_linux.cpp:77
+    #1 0x7f02 in {} aioacl/_binding/dlpack.c:99
+
+SUMMARY: AddressSanitizer: 984 byte(s) leaked in 18 allocation(s).
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "count"),
+    [
+        ("", 0),
+        (LEAKS.format("dlpack_export"), 1),
+        (LEAKS.format("aio_port_new"), 0),
+        ("==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x60b0", 1),
+        ("aioacl/_native/port.c:17:3: runtime error: null pointer passed as argument 1", 1),
+    ],
+    ids=["nothing", "a leak of aioacl", "a leak of a port", "an error of ASan", "an error of UBSan"],
+)
+def test_sanitized_run_counts_errors_and_leaks_of_aioacl(report: str, count: int) -> None:
+    assert len(loaded("sanitized").ours(report)) == count
