@@ -248,6 +248,7 @@ class Device(Made):
 
         Raises:
             ParameterError: `address` or `nbytes` has a wrong type or range, or the device is closed.
+            DeviceReset: the device was reset during the call.
             DeviceResetting: the device is draining or being reset.
             DeviceQuarantined: the device is quarantined.
         """

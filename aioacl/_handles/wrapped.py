@@ -121,11 +121,12 @@ def _make(
     address: int,
     size: int,
     owner: object,
-    born: int | None = None,
+    born: int,
+    call: str,
 ) -> WrappedBuffer:
     """Makes the buffer. Raises an error if the device is not open for the caller.
 
-    `born` is the generation in which the memory still existed. A later reset has freed the memory.
+    `born` is the generation at the start of the call. A reset since then has freed the memory.
     """
     admission = manager.admission
     with admission.changed:  # so no force reset begins before the buffer is registered
@@ -133,8 +134,8 @@ def _make(
         generation = manager.generation
         if not admission.may_pass(current_holder()):
             raise admission.resetting()
-        if born is not None and born != generation:
-            raise admission.was_ended(born, "from_dlpack")
+        if born != generation:
+            raise admission.was_ended(born, call)
         buffer = kind._make(manager, generation, address, size, owner)
         if owner is not None:
             _wrapped.setdefault(manager, _Wrapped(manager)).add(buffer)
@@ -149,6 +150,7 @@ def _make(
 
 def wrap(manager: Manager, address: SupportsIndex, nbytes: SupportsIndex, owner: object) -> DeviceBuffer:
     """Makes a DeviceBuffer of memory at an address. Raises ParameterError for an address or a size that cannot be."""
+    generation = manager.generation  # first, because `__index__` of an argument may run any code
     begin, size = whole_of(address), whole_of(nbytes)
     if begin is None or not 0 < begin < ADDRESSES:
         raise ParameterError(
@@ -165,7 +167,7 @@ def wrap(manager: Manager, address: SupportsIndex, nbytes: SupportsIndex, owner:
             f"expected memory that ends at 2**64 or before, got {size} bytes at the address {begin:#x}",
             hint="Pass the size of the memory in bytes.",
         )
-    return _make(manager, WrappedBuffer, begin, size, owner)
+    return _make(manager, WrappedBuffer, begin, size, owner, generation, "wrap_memory")
 
 
 # --- DLPack ---------------------------------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ def from_dlpack(manager: Manager, thing: Producer, stream: Stream | int | None) 
     if tensor is None:
         raise _taken(capsule)
     kind = ReadOnlyBuffer if fields.flags & READ_ONLY else WrappedBuffer
-    return _make(manager, kind, address, size, tensor, generation)
+    return _make(manager, kind, address, size, tensor, generation, "from_dlpack")
 
 
 def _named(thing: object) -> str:

@@ -100,6 +100,18 @@ async def test_wrap_of_an_impossible_range_raises_parameter_error(open_device: O
             device.wrap_memory(address, nbytes)
 
 
+def test_wrap_during_which_the_device_is_reset_raises_device_reset(device: aioacl.Device) -> None:
+    class Resetting:
+        def __index__(self) -> int:
+            assert device.force_reset(grace=0).result().ok
+            return SIZE
+
+    with pytest.raises(aioacl.DeviceReset, match=r"wrap_memory on device 0.*was reset .*Make new handles"):
+        device.wrap_memory(16, Resetting())
+    buffer = device.wrap_memory(16, SIZE)
+    buffer.close().result()
+
+
 async def test_wrap_on_a_closed_device_raises_parameter_error(open_device: OpenDevice) -> None:
     device = await open_device()
     await device.close()
