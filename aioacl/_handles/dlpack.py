@@ -271,9 +271,9 @@ def _is_done(use: InFlight) -> bool:
 def _make_wait(buffer: Exportable, core: StreamCore, stream: int) -> None:
     """Makes a native stream wait on the device for the present end of another stream's queue."""
     manager = buffer._manager
-    ours = next(
-        (each for each in streams_of(manager) if pointer(each.native) == stream and not each.gone), None
-    )
+    # The runtime may have used the address of a destroyed or stale stream again.
+    live = (each for each in streams_of(manager) if not (each.gone or each.stale))
+    ours = next((each for each in live if pointer(each.native) == stream), None)
     if ours is core:  # the order of the queue is enough
         return
     held = manager.admission.may_enqueue_while_draining()

@@ -350,6 +350,24 @@ async def test_stream_of_aioacl_waits_for_other_streams_and_not_for_itself(open_
         await second
 
 
+async def test_export_ignores_a_stale_stream_at_the_address_of_the_new_one(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        stale = await device.create_stream()
+        assert (await device.force_reset(grace=0)).ok
+        async with (
+            device.create_stream() as first,
+            device.create_stream() as second,
+            device.allocate(SIZE) as memory,
+        ):
+            stale._core.native = second._core.native  # as if the runtime had used the address again
+            with simulator.held(first):
+                first.fill(memory, 1)
+                Consumer(memory.__dlpack__(stream=pointer(second._core.native))).end()
+                assert not second.query()
+            await second
+        await stale.close()
+
+
 async def test_export_to_a_native_stream_while_a_failed_stream_has_work_raises_the_failure(
     open_device: OpenDevice,
 ) -> None:
