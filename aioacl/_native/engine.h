@@ -265,6 +265,14 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
 /* Destroys the native stream if it is idle and not in use. The outcomes of its positions stay known. Returns
  * AIO_PENDING if it cannot be destroyed yet. */
 int aio_stream_destroy(aio_stream *stream);
+/* The same, but does not destroy a native stream that can be used again, and sets `*kept` to 1. Such a stream
+ * has no failed or aborted work, and no direct ACL call has enqueued on it. */
+int aio_stream_release(aio_stream *stream, int *kept);
+/* Whether the record itself can serve further work after a close: as for `kept`, and all its work has
+ * succeeded. */
+int aio_stream_is_spent(aio_stream *stream);
+/* Makes a new record of the native stream of a released record. `id` is the stream's id. */
+aio_stream *aio_stream_again(aio_stream *released, int32_t id);
 /* Drops the caller's reference to the stream. The memory is freed when the work has ended, and no wait and no
  * other stream refers to the stream. */
 void aio_stream_drop(aio_stream *stream);

@@ -32,20 +32,39 @@ static void list_stream(aio_stream *stream) {
     aio_lock_give(&device->lock);
 }
 
-aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
+static aio_stream *new_record(int device, unsigned generation, aclrtStream handle) {
     aio_stream *stream = calloc(1, sizeof *stream);
     if (!stream) {
         return NULL;
     }
     stream->handle = handle;
-    stream->device = aio_pass_device(pass);
-    stream->generation = aio_pass_generation(pass);
+    stream->device = device;
+    stream->generation = generation;
     atomic_init(&stream->references, 2); /* one for the handle, one for the device's list */
     atomic_init(&stream->stranded, UINT64_MAX);
     stream->marks_end = &stream->marks;
     stream->staged_copies_end = &stream->staged_copies;
-    aio_stream_number(stream, native_id(stream));
-    list_stream(stream);
+    return stream;
+}
+
+aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
+    aio_stream *stream = new_record(aio_pass_device(pass), aio_pass_generation(pass), handle);
+    if (stream) {
+        aio_stream_number(stream, native_id(stream));
+        list_stream(stream);
+    }
+    return stream;
+}
+
+/* The next waits probably take as long as the waits of the released record. */
+aio_stream *aio_stream_again(aio_stream *released, int32_t id) {
+    aio_stream *stream = new_record(released->device, released->generation, released->handle);
+    if (stream) {
+        stream->pace = released->pace;
+        atomic_init(&stream->first_us, atomic_load(&released->first_us));
+        aio_stream_number(stream, id);
+        list_stream(stream);
+    }
     return stream;
 }
 
@@ -395,7 +414,19 @@ static int destroy_owned(aio_stream *stream, bool *busy) {
     return answer == 0 || answer == 1 ? AIO_PENDING : answer;
 }
 
-int aio_stream_destroy(aio_stream *stream) {
+/* Whether a new record of the native stream can take the place of this one. Other code may have changed the
+ * stream, and may still use it, if direct ACL calls have enqueued on it. */
+static bool is_reusable(const aio_stream *stream) {
+    return !atomic_load(&stream->failed) && !atomic_load(&stream->aborts) && !atomic_load(&stream->manual) &&
+           !atomic_load(&stream->waits_failed) && atomic_load(&stream->stranded) == UINT64_MAX;
+}
+
+int aio_stream_is_spent(aio_stream *stream) {
+    return aio_stream_known(stream, atomic_load(&stream->tail)) >= 0 && is_reusable(stream) &&
+           !aio_links_are_open(stream) && aio_stream_current(stream) && !atomic_load(&stream->dropped);
+}
+
+static int end_stream(aio_stream *stream, int *kept) {
     aio_frame frame;
     bool busy = false;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_LIFETIME, AIO_FN_aclrtDestroyStream);
@@ -407,7 +438,8 @@ int aio_stream_destroy(aio_stream *stream) {
         code = destroy_owned(stream, &busy);
     }
     bool gone = code == 0;
-    if (gone) {
+    *kept = gone && *kept && is_reusable(stream);
+    if (gone && !*kept) {
         code = aio_acl.aclrtDestroyStream(stream->handle);
     }
     aio_end(&frame, code > 0 ? code : 0);
@@ -419,6 +451,16 @@ int aio_stream_destroy(aio_stream *stream) {
         unlist(stream);
     }
     return code;
+}
+
+int aio_stream_destroy(aio_stream *stream) {
+    int kept = 0;
+    return end_stream(stream, &kept);
+}
+
+int aio_stream_release(aio_stream *stream, int *kept) {
+    *kept = 1;
+    return end_stream(stream, kept);
 }
 
 static aio_result poll_inside(aio_stream *stream, uint64_t position) {

@@ -135,6 +135,51 @@ static void a_used_stream_is_not_destroyed(void) {
     bed_close(0);
 }
 
+static void a_released_stream_keeps_its_native_stream(void) {
+    int kept = 0;
+    bed_open_to_copy(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    int32_t id = aio_stream_id(stream);
+    CHECK_EQ(bed_copy(stream), 1);
+    UNTIL(aio_stream_release(stream, &kept) == 0);
+    CHECK_EQ(kept, 1);
+    CHECK_EQ(aio_stream_known(stream, 1), 1);
+    CHECK(!aio_stream_use(stream));
+    CHECK_EQ(sim.calls("aclrtDestroyStream"), 0);
+    aio_stream *again = aio_stream_again(stream, id);
+    aio_stream_drop(stream);
+    CHECK_EQ(bed_copy(again), 1);
+    bed_end_stream(again);
+    CHECK_EQ(sim.calls("aclrtDestroyStream"), 1);
+    bed_close_copied();
+}
+
+static void a_busy_stream_is_not_released(void) {
+    int kept = 0;
+    bed_open_to_copy(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(bed_copy(stream), 1);
+    CHECK_EQ(aio_stream_release(stream, &kept), AIO_PENDING);
+    CHECK_EQ(kept, 0);
+    CHECK_EQ(bed_copy(stream), 2);
+    sim.release(stream->handle);
+    bed_end_stream(stream);
+    bed_close_copied();
+}
+
+static void a_released_stream_of_direct_calls_is_destroyed(void) {
+    int kept = 0;
+    bed_open_to_copy(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    aio_stream_manual(stream, 0);
+    UNTIL(aio_stream_release(stream, &kept) == 0);
+    CHECK_EQ(kept, 0);
+    CHECK_EQ(sim.calls("aclrtDestroyStream"), 1);
+    aio_stream_drop(stream);
+    bed_close_copied();
+}
+
 static void outcomes_outlive_the_native_stream(void) {
     static aio_error error;
     bed_open_to_copy(AIO_WATCH);
@@ -187,6 +232,7 @@ static void the_pool_holds_events_of_this_generation(void) {
 TESTS(TEST(positions_count_from_one), TEST(equip_makes_one_stream_for_each_generation),
       TEST(equip_without_an_event_leaves_no_stream), TEST(a_walk_continues_after_a_stream_ends),
       TEST(a_full_queue_refuses_work_before_c), TEST(a_busy_stream_is_not_destroyed),
-      TEST(a_used_stream_is_not_destroyed), TEST(outcomes_outlive_the_native_stream),
-      TEST(a_download_is_delivered_before_its_stream_ends), TEST(an_enqueue_finds_new_queue_room),
-      TEST(the_pool_holds_events_of_this_generation))
+      TEST(a_used_stream_is_not_destroyed), TEST(a_released_stream_keeps_its_native_stream),
+      TEST(a_busy_stream_is_not_released), TEST(a_released_stream_of_direct_calls_is_destroyed),
+      TEST(outcomes_outlive_the_native_stream), TEST(a_download_is_delivered_before_its_stream_ends),
+      TEST(an_enqueue_finds_new_queue_room), TEST(the_pool_holds_events_of_this_generation))
