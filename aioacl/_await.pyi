@@ -2,10 +2,12 @@
 
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Generator
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import Any, TypeVar
 
 from typing_extensions import CapsuleType
+
+T = TypeVar("T")
 
 class HandleBase:
     """The base of Handle. It has the fields of streams, events and buffers that an enqueue reads."""
@@ -16,6 +18,7 @@ class HandleBase:
     _core: Any
     _version: Recorded | None
     _uses: dict[InFlight, None]
+    _lent: dict[str, Any]
     _address: int
     _size: int
     _kind: int
@@ -74,8 +77,47 @@ class Core:
     def oldest(self) -> int: ...
     def release_done(self) -> None: ...
 
+class Cache:
+    """The closed memory and streams of a device that later requests use again. Kinds: 0 streams, 1 device, 2 pinned."""
+
+    enabled: bool
+    def __init__(self, device: int, failures: Any, leases: Any) -> None: ...
+    @property
+    def counts(self) -> tuple[int, int, int]: ...
+    @property
+    def sizes(self) -> tuple[int, int, int]: ...
+    def block_size(self, size: int, /) -> int: ...
+    def give(self, kind: int, generation: int, address: int, size: int, /) -> bool: ...
+    def give_buffer(self, buffer: Any, /) -> bool: ...
+    def give_idle(self, stream: Any, ended: Any, /) -> bool: ...
+    def give_stream(self, generation: int, priority: int, core: Core, /) -> bool: ...
+    def oldest(self, kind: int, /) -> Any: ...
+
 class DlpackTensor:
     """A DLPack structure that was taken over. Its deleter runs when the object is gone."""
+
+class OperationBase:
+    """The base of Operation: its fields, and the quick way of an Opening that takes its object from the cache."""
+
+    _what: Any
+    _begin: Any
+    _of: object
+    _state: str
+    _made: Any
+    _site: Any
+    @property
+    def _device(self) -> Any: ...
+    @property
+    def _timeout(self) -> Any: ...
+    @property
+    def _kind(self) -> int: ...
+    @property
+    def _key(self) -> int: ...
+    @property
+    def _wait(self) -> bool: ...
+    def __await__(self) -> Generator[Any, Any, Any]: ...
+    def _from_cache(self) -> Any:
+        """The object, made of what the cache has kept, or None."""
 
 class Position:
     """The base of Ticket: a position in a stream."""
@@ -134,11 +176,19 @@ def dlpack_fields(capsule: object, /) -> tuple[Any, ...] | None:
 def dlpack_take(capsule: object, /) -> DlpackTensor | None:
     """Takes a capsule over, and renames it; None if another thread has taken it."""
 
+def bind_maker(kind: int, maker: Any, /) -> None: ...
 def enqueue_copy(stream: object, target: object, source: object, nbytes: object, /) -> Any: ...
 def enqueue_fill(stream: object, target: object, byte: object, nbytes: object, /) -> Any: ...
 def enqueue_record(stream: object, event: object, /) -> Any: ...
 def enqueue_wait_event(stream: object, event: object, /) -> Any: ...
 def in_trio() -> bool:
     """Whether trio runs code on this thread now."""
+
+def open_cached(kind: type[T], device: Any, item: int, key: int, wait: bool, timeout: Any, /) -> T: ...
+def site() -> tuple[CodeType, int, str]:
+    """The instruction of the caller's code that called aioacl: its code object, its offset and its module."""
+
+NOT_STARTED: str
+DONE: str
 
 def record_version(event: object, core: Core, native: int, position: int, /) -> None: ...

@@ -21,7 +21,13 @@ from aioacl._base.records import DeviceInfo, Health, MemoryInfo, ResetReport
 from aioacl._base.states import State
 from aioacl._handles.event import Event
 from aioacl._handles.handle import Made, error_on, size_of
-from aioacl._handles.memory import DeviceBuffer, PinnedBuffer, discard, make_device, make_pinned
+from aioacl._handles.memory import (
+    DeviceBuffer,
+    PinnedBuffer,
+    discard,
+    make_device,
+    make_pinned,
+)
 from aioacl._handles.native_streams import SYNC_TIMEOUT, synchronize_device
 from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.stream import Stream, discard_stream, make_stream
@@ -29,6 +35,7 @@ from aioacl._handles.stream_core import STREAM_ABORTED, streams_of
 from aioacl._handles.wrapped import from_dlpack, wrap
 from aioacl._library import runtime
 from aioacl._lifecycle.abortable import address_of
+from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, STREAMS
 from aioacl._lifecycle.executor import must_be_plain
 from aioacl._lifecycle.gate import error_of
 from aioacl._lifecycle.health import health_of
@@ -149,7 +156,7 @@ class Device(Made):
             DeviceQuarantined: the device is quarantined.
             DeviceTimeout: the stream was not made within `timeout` seconds.
         """
-        urgency = whole_of(priority)
+        urgency = priority if type(priority) is int else whole_of(priority)
         if urgency is None or not 0 <= urgency <= 7:
             raise ParameterError(
                 f"priority must be an int from 0 (highest) to 7, got {priority!r}",
@@ -160,6 +167,8 @@ class Device(Made):
                 f'on_failure must be "continue" or "stop", got {on_failure!r}',
                 hint='Omit on_failure for "continue".',
             )
+        if on_failure == "continue":
+            return Opening._of_cache(self, STREAMS, urgency, wait, timeout)
         manager, site = self._manager, origin.site()
         return self._opening(
             "create_stream()",
@@ -189,14 +198,7 @@ class Device(Made):
             DeviceQuarantined: the device is quarantined.
             DeviceTimeout: the memory was not allocated within `timeout` seconds.
         """
-        size, manager = size_of(nbytes, "nbytes"), self._manager
-        return self._opening(
-            f"allocate({size})",
-            lambda generation: make_device(manager, generation, size),
-            discard,
-            wait,
-            timeout,
-        )
+        return Opening._of_cache(self, DEVICE_MEMORY, size_of(nbytes, "nbytes"), wait, timeout)
 
     def pinned(
         self, nbytes: SupportsIndex, *, wait: bool = True, timeout: Seconds | None = None
@@ -218,14 +220,19 @@ class Device(Made):
             DeviceQuarantined: the device is quarantined.
             DeviceTimeout: the memory was not allocated within `timeout` seconds.
         """
-        size, manager = size_of(nbytes, "nbytes"), self._manager
-        return self._opening(
-            f"pinned({size})",
-            lambda generation: make_pinned(manager, generation, size),
-            discard,
-            wait,
-            timeout,
-        )
+        return Opening._of_cache(self, PINNED_MEMORY, size_of(nbytes, "nbytes"), wait, timeout)
+
+    async def _make_new(self, kind: int, key: int, site: Site, wait: bool, timeout: Seconds | None) -> Any:
+        """Makes a new stream, or a buffer of new memory, because the cache has none that fits."""
+        manager = self._manager
+
+        def work(generation: int) -> Any:
+            if kind == STREAMS:
+                return make_stream(manager, generation, key, "continue", site)
+            return (make_device if kind == DEVICE_MEMORY else make_pinned)(manager, generation, key)
+
+        undo: Any = discard_stream if kind == STREAMS else discard
+        return await manager.make(work, discard=undo, wait=wait, deadline=deadline_of(timeout))
 
     def wrap_memory(
         self, address: SupportsIndex, nbytes: SupportsIndex, *, owner: object = None
@@ -516,10 +523,10 @@ class Device(Made):
         )
 
     def memory_info(self) -> Operation[MemoryInfo]:
-        """Reads the free and the total memory of the device (aclrtGetMemInfo).
+        """Reads the free and the total memory of the device (aclrtGetMemInfo), and the sizes of the cached memory.
 
         Returns:
-            An Operation. Its result is a MemoryInfo, with both sizes in bytes.
+            An Operation. Its result is a MemoryInfo, with all sizes in bytes.
 
         Raises:
             ParameterError: the device is closed.
@@ -536,9 +543,29 @@ class Device(Made):
             code = lib.aio_g_aclrtGetMemInfo(make_pass(index, generation), lib.ACL_HBM_MEM, free, total)
             if code:
                 raise error_of(code, "aclrtGetMemInfo", index, generation)
-            return MemoryInfo(int(free[0]), int(total[0]))
+            _, cached, pinned = self._manager.cache.sizes
+            return MemoryInfo(int(free[0]), int(total[0]), cached, pinned)
 
         return await self._manager.make(work)
+
+    def empty_cache(self) -> Operation[int]:
+        """Frees the cached device memory, pinned memory and streams (aclrtFree, aclrtFreeHost, aclrtDestroyStream).
+
+        Call it before other code of the process needs the memory. aioacl itself calls it when an allocation fails for
+        lack of memory, at a reset, and at the last close.
+
+        Returns:
+            An Operation. Its result is the number of objects that were freed.
+
+        Raises:
+            ParameterError: the device is closed.
+            DeviceQuarantined: the device is quarantined.
+        """
+        return Operation("device.empty_cache()", self._empty_cache, self)
+
+    async def _empty_cache(self) -> int:
+        self._check()
+        return await self._manager.make(lambda _: self._manager.cache.empty())
 
     async def _close(self) -> None:
         again, self._closed = self._closed, True
@@ -568,6 +595,9 @@ class Device(Made):
         with current_port().shield():
             await self._close()
 
+    def _close_now(self) -> bool:
+        return False
+
     def _close_later(self) -> bool:
         return False  # the process may end after the block, so the device must be closed before that
 
@@ -596,7 +626,12 @@ class Device(Made):
 
 
 def open_device(
-    index: SupportsIndex = 0, waits: Strategy = "watch", *, wait: bool = True, timeout: Seconds | None = None
+    index: SupportsIndex = 0,
+    waits: Strategy = "watch",
+    *,
+    cache: bool = True,
+    wait: bool = True,
+    timeout: Seconds | None = None,
 ) -> Opening[Device]:
     """Opens a device. The first open sets the device (aclrtSetDevice), the last close resets it (aclrtResetDevice).
 
@@ -604,6 +639,8 @@ def open_device(
         index: the index of the device among the visible devices, an int from 0.
         waits: "watch": one native thread of the device polls for all waits. "thread": each wait blocks a thread in an
             ACL function. Later opens of an open device must pass the same value.
+        cache: whether closed device memory, pinned memory and streams are kept, and used again by later requests. While
+            an open of the device has passed False, nothing is kept.
         wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
         timeout: the longest wait in seconds; None waits without a limit.
 
@@ -622,11 +659,13 @@ def open_device(
         raise ParameterError(
             f'waits must be "watch" or "thread", got {waits!r}', hint='Omit waits for "watch".'
         )
+    if not isinstance(cache, bool):
+        raise ParameterError(f"cache must be a bool, got {cache!r}", hint="Pass True or False.")
     manager = manager_of(index)
 
     async def make() -> Device:
         device = Device._make(manager)
-        await manager.open(device._user, waits, wait=wait, deadline=deadline_of(timeout))
+        await manager.open(device._user, waits, cache=cache, wait=wait, deadline=deadline_of(timeout))
         device._handed_out = True
         return device
 

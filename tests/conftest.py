@@ -155,9 +155,9 @@ def waits(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def open_device(waits: str) -> OpenDevice:
+def open_device(waits: str, request: pytest.FixtureRequest) -> OpenDevice:
     """`aioacl.open_device` with the strategy under test."""
-    return kit.opener(waits)
+    return kit.opener(waits, cache=request.node.get_closest_marker("uncached") is None)
 
 
 @pytest.fixture(params=list(kit.BACKENDS))

@@ -53,11 +53,11 @@ class OpenDevice(Protocol):
     ) -> Opening[Device]: ...
 
 
-def opener(waits: Any) -> OpenDevice:
-    """Returns a function that opens devices with that strategy."""
+def opener(waits: Any, *, cache: bool = True) -> OpenDevice:
+    """Returns a function that opens devices with that strategy, with or without a cache."""
 
     def open_it(index: int = 0, *, wait: bool = True, timeout: float | None = None) -> Opening[Device]:
-        return open_device(index, waits, wait=wait, timeout=timeout)
+        return open_device(index, waits, cache=cache, wait=wait, timeout=timeout)
 
     return open_it
 

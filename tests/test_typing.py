@@ -106,6 +106,7 @@ AWAITABLES = {
     "device.pinned(4)": ("Opening[PinnedBuffer]", "PinnedBuffer"),
     "device.run(divide, 1, by=2)": ("Operation[float]", "float"),
     "device.force_reset()": ("Operation[ResetReport]", "ResetReport"),
+    "device.empty_cache()": ("Operation[int]", "int"),
     "device.memory_info()": ("Operation[MemoryInfo]", "MemoryInfo"),
     "device.synchronize()": ("Operation[None]", "None"),
     "device.close()": ("Operation[None]", "None"),

@@ -513,3 +513,8 @@ def lookup(code: int) -> Code:
         return known
     family, action = _RANGES.get(code // _RANGE_SIZE, (Family.OTHER, "fix_code"))
     return Code(code, f"ACL_ERROR_UNKNOWN_{code}", family, action)
+
+
+def is_of(code: int, family: Family) -> bool:
+    """Return whether a code is an error of ACL that belongs to the family."""
+    return code > 0 and lookup(code).family is family

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+
+from aioacl._base.ffi import site as _native_site
 
 if TYPE_CHECKING:
     import weakref
@@ -23,12 +26,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Site(NamedTuple):
-    """The line that made an object, in the form that a warning needs."""
+# The instruction that made an object: its code object, its offset, and its module.
+Site = tuple[CodeType, int, str]
 
-    file: str
-    line: int
-    module: str
+# Returns the Site of the caller, which is the code that called aioacl.
+site: Final = _native_site
+
+
+def line_of(made: Site) -> tuple[str, int, str]:
+    """Returns the file, the number and the module of a line, in the form that a warning needs."""
+    code, offset, module = made
+    lines = (line for begin, end, line in code.co_lines() if line is not None and begin <= offset < end)
+    return code.co_filename, next(lines, code.co_firstlineno), module
 
 
 def caller() -> FrameType:
@@ -37,12 +46,6 @@ def caller() -> FrameType:
     while frame.f_back is not None and _module_of(frame).partition(".")[0] == "aioacl":
         frame = frame.f_back
     return frame
-
-
-def site() -> Site:
-    """Returns the line of the caller's code that called aioacl."""
-    frame = caller()
-    return Site(frame.f_code.co_filename, frame.f_lineno, _module_of(frame))
 
 
 def _module_of(frame: FrameType) -> str:
@@ -57,9 +60,9 @@ def warn(sentence: str, made: Site | None, depth: int) -> None:
     if made is None:
         warnings.warn(sentence, ResourceWarning, stacklevel=depth + 1)
         return
-    module = sys.modules.get(made.module)
+    module = sys.modules.get(made[2])
     registry: dict[Any, Any] = {} if module is None else vars(module).setdefault("__warningregistry__", {})
-    warnings.warn_explicit(sentence, ResourceWarning, *made, registry=registry)
+    warnings.warn_explicit(sentence, ResourceWarning, *line_of(made), registry=registry)
 
 
 class Droppable(Protocol):

@@ -177,12 +177,16 @@ class DeviceInfo:
 @record
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """The memory of a device (aclrtGetMemInfo, HBM).
+    """The memory of a device (aclrtGetMemInfo, HBM), and the memory that aioacl has cached.
 
     Attributes:
-        free: the free memory in bytes.
+        free: the free memory in bytes, without the cached memory.
         total: the device's total memory in bytes.
+        cached: the device memory in bytes that is kept for later requests.
+        cached_pinned: the pinned memory in bytes that is kept for later requests.
     """
 
     free: int
     total: int
+    cached: int = 0
+    cached_pinned: int = 0

@@ -508,6 +508,19 @@ static PyType_Spec awaitable_spec = {
     .slots = awaitable_slots,
 };
 
+int may_go_on(void) {
+    int elsewhere = atomic_load(&aio_in_child) ? 1 : in_trio();
+    if (elsewhere != 0) {
+        return elsewhere < 0 ? -1 : 0;
+    }
+    PyObject *loop = PyObject_CallNoArgs(running_loop);
+    awaits_object *port = loop == NULL || loop == Py_None ? NULL : port_of(loop);
+    int give_way = port ? gives_way(port, loop) : 1;
+    Py_XDECREF((PyObject *)port);
+    Py_XDECREF(loop);
+    return PyErr_Occurred() || give_way < 0 ? -1 : !give_way;
+}
+
 /* --- the module ------------------------------------------------------------------------------------------ */
 
 /* Stores the objects of aioacl._wait that this module needs. aioacl._wait imports this module, so this module
@@ -532,8 +545,8 @@ static PyMethodDef functions[] = {
 int add_awaits(PyObject *module) {
     running_loop = attribute_of("asyncio", "_get_running_loop");
     await_type = running_loop ? add_type(module, "Await", &await_spec) : NULL;
-    if (await_type == NULL || add_ports(module) < 0 || add_trio(module) < 0 ||
-        add_type(module, "Awaitable", &awaitable_spec) == NULL) {
+    if (await_type == NULL || add_ports(module) < 0 || add_trio(module) < 0 || add_ready(module) < 0 ||
+        add_openings(module) < 0 || add_type(module, "Awaitable", &awaitable_spec) == NULL) {
         return -1;
     }
     return PyModule_AddFunctions(module, functions);

@@ -63,6 +63,13 @@ PyObject *trio_abort(PyObject *self, PyObject *raise_cancel);
 int trio_wake(PyObject *task);
 
 int add_ports(PyObject *module);
+int add_ready(PyObject *module);
+int add_openings(PyObject *module);
+/* Whether an await on this thread may end without suspending its task: an asyncio loop runs on the thread, and
+ * the task need not give way to other tasks. Returns -1 with an exception. */
+int may_go_on(void);
+/* Returns the iterator of an await with this result. Takes the caller's reference to it. */
+PyObject *ready(PyObject *result);
 int add_trio(PyObject *module);
 
 #endif

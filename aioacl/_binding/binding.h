@@ -16,6 +16,9 @@
 
 enum memory_kind { NO_MEMORY = 0, DEVICE_MEMORY = 1, PINNED_MEMORY = 2 };
 
+/* What the cache of a device keeps. Memory has the number of its kind. */
+enum cached_kind { NO_KIND = -1, CACHED_STREAM = 0, CACHED_DEVICE = 1, CACHED_PINNED = 2, CACHED_KINDS = 3 };
+
 /* The base of Handle. A field that only one kind of handle uses is 0 in all other kinds. */
 typedef struct {
     PyObject_HEAD PyObject *manager;
@@ -23,6 +26,7 @@ typedef struct {
     PyObject *core;        /* of a stream: its StreamCore */
     PyObject *version;     /* of an event: its newest record, a Recorded; NULL or None: it has none */
     PyObject *uses;        /* of a buffer: a dict whose keys are the InFlight objects that refer to it */
+    PyObject *lent;        /* of a device buffer: a dict, see aioacl/_handles/dlpack.py */
     PyObject *base;        /* of a view: the buffer that it is a part of, whose `uses` it shares */
     unsigned long long address;
     Py_ssize_t size; /* in bytes */
@@ -74,11 +78,14 @@ typedef struct {
 } position_object;
 
 #define NAMES(X)                                                                                               \
+    X(__name__)                                                                                                \
     X(_abort)                                                                                                  \
     X(_asyncio_future_blocking)                                                                                \
     X(_await_in_python)                                                                                        \
     X(_came)                                                                                                   \
+    X(_closed)                                                                                                 \
     X(_deliver_came)                                                                                           \
+    X(_manager)                                                                                                \
     X(_new_turn)                                                                                               \
     X(_release_stale)                                                                                          \
     X(_target)                                                                                                 \
@@ -86,15 +93,26 @@ typedef struct {
     X(aclrtMemsetAsync)                                                                                        \
     X(aclrtRecordEvent)                                                                                        \
     X(aclrtStreamWaitEvent)                                                                                    \
+    X(cache)                                                                                                   \
     X(call_soon)                                                                                               \
     X(create_future)                                                                                           \
+    X(f_back)                                                                                                  \
+    X(f_code)                                                                                                  \
+    X(f_globals)                                                                                               \
+    X(f_lasti)                                                                                                 \
     X(failure)                                                                                                 \
     X(in_trio_run)                                                                                             \
+    X(last_fault)                                                                                              \
+    X(lent)                                                                                                    \
     X(lowlevel)                                                                                                \
+    X(made)                                                                                                    \
     X(name)                                                                                                    \
+    X(priority)                                                                                                \
     X(refused)                                                                                                 \
+    X(reusable)                                                                                                \
     X(set_result)                                                                                              \
     X(sniffio)                                                                                                 \
+    X(some_lost)                                                                                               \
     X(thread_local)                                                                                            \
     X(trio)                                                                                                    \
     X(warn_of_closed)
@@ -108,6 +126,13 @@ struct binding_names {
 
 extern struct binding_names names;
 extern PyTypeObject *core_type, *handle_type, *in_flight_type, *position_type, *recorded_type;
+
+/* Puts a new reference into a field. */
+static inline void replace(PyObject **field, PyObject *object) {
+    PyObject *old = *field;
+    *field = object;
+    Py_XDECREF(old);
+}
 
 /* Makes a type and adds it to the module. Returns NULL with an exception if that fails. */
 PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec);
@@ -135,5 +160,11 @@ int add_handles(PyObject *module);
 int add_enqueue(PyObject *module);
 int add_awaits(PyObject *module);
 int add_dlpack(PyObject *module);
+int add_cache(PyObject *module);
+/* Whether a request need not check the leases of its caller. Returns -1 with an exception. */
+int cache_is_simple(PyObject *cache);
+/* Takes memory or a stream from a cache, and returns a new handle, or None if nothing fits. `key` is the size
+ * in bytes, or the priority of a stream. */
+PyObject *take_cached(PyObject *cache, int kind, Py_ssize_t key, PyObject *manager);
 
 #endif

@@ -81,6 +81,7 @@ static int handle_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->core);
     Py_VISIT(self->version);
     Py_VISIT(self->uses);
+    Py_VISIT(self->lent);
     Py_VISIT(self->base);
     return 0;
 }
@@ -93,6 +94,7 @@ static int handle_clear(PyObject *object) {
     Py_CLEAR(self->core);
     Py_CLEAR(self->version);
     Py_CLEAR(self->uses);
+    Py_CLEAR(self->lent);
     Py_CLEAR(self->base);
     return 0;
 }
@@ -116,6 +118,7 @@ static PyMemberDef handle_members[] = {
     {"_core", T_OBJECT_EX, offsetof(handle_object, core), 0, NULL},
     {"_version", T_OBJECT, offsetof(handle_object, version), 0, NULL},
     {"_uses", T_OBJECT_EX, offsetof(handle_object, uses), 0, NULL},
+    {"_lent", T_OBJECT_EX, offsetof(handle_object, lent), 0, NULL},
     {"_base", T_OBJECT, offsetof(handle_object, base), READONLY, NULL},
     {"_address", T_ULONGLONG, offsetof(handle_object, address), 0, NULL},
     {"_size", T_PYSSIZET, offsetof(handle_object, size), 0, NULL},

@@ -2,7 +2,7 @@
 
 A tensor refers to an object that keeps the memory: its *keeper*. If the buffer is closed, the memory is freed when the
 tensors are gone too. The keeper of a PinnedBuffer is its array of bytes, and the keeper of wrapped memory is its owner.
-A DeviceBuffer makes a keeper for its first export (`Lending`). aioacl/_binding/dlpack.c makes the capsules.
+A DeviceBuffer makes a keeper for its first export (`keeper_of`). aioacl/_binding/dlpack.c makes the capsules.
 
 An export does not wait. With `stream=None`, the caller has waited for the work that uses the buffer. If the caller
 passes a stream, that stream waits on the device for an event on each stream whose work uses the buffer.
@@ -74,36 +74,32 @@ def _unreferenced(keeper: CData) -> None:
 _own: Final = owner(_unreferenced)
 
 
-class Lending:
-    """The state of a DeviceBuffer's exports: none yet, exported, or ended because the buffer frees its memory.
+# The dict `_lent` of a DeviceBuffer. It is empty before the first export. Then the item "lent" is the keeper, or None
+# after the buffer has freed its memory. Another thread may free the memory during the first export. Each step is one
+# operation of the dict, so no lock is needed.
+Lending = dict[str, "tuple[CData, _Lent] | None"]
 
-    Another thread may end it during the first export. Each step is one operation of the dict, so no lock is needed.
-    """
 
-    __slots__ = ("_state",)
+def keeper_of(lending: Lending, manager: Manager, free: Callable[[], object]) -> CData | None:
+    """Returns the keeper of the memory, or None if the memory is freed. When the keeper is gone, `free` is called."""
+    if "lent" not in lending:
+        number = next(_numbers)
+        made = _own(ffi.cast("char *", number)), _Lent(manager, free)
+        if lending.setdefault("lent", made) is made:
+            _lent[number] = made[1]
+    state = lending["lent"]
+    return None if state is None else state[0]
 
-    def __init__(self) -> None:
-        self._state: dict[str, tuple[CData, _Lent] | None] = {}
 
-    def keeper(self, manager: Manager, free: Callable[[], object]) -> CData | None:
-        """Returns the keeper of the memory, or None after the end. When the keeper is gone, `free` is called once."""
-        if "lent" not in self._state:
-            number = next(_numbers)
-            made = _own(ffi.cast("char *", number)), _Lent(manager, free)
-            if self._state.setdefault("lent", made) is made:
-                _lent[number] = made[1]
-        state = self._state["lent"]
-        return None if state is None else state[0]
-
-    def end(self) -> bool:
-        """Drops the buffer's reference to the keeper. Returns whether the caller has to free the memory itself."""
-        state = self._state.setdefault("lent", None)
-        if state is None:
-            return True
-        lent, self._state["lent"] = state[1], None
-        del state
-        lent.free()
-        return False
+def end_lending(lending: Lending) -> bool:
+    """Drops the buffer's reference to the keeper. Returns whether the caller has to free the memory itself."""
+    state = lending.setdefault("lent", None)
+    if state is None:
+        return True
+    lent, lending["lent"] = state[1], None
+    del state
+    lent.free()
+    return False
 
 
 # --- exporting -----------------------------------------------------------------------------------------------------

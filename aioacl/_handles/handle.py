@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aioacl._base import sync
-from aioacl._base.codes import DEVICE_ACTIONS
 from aioacl._base.errors import (
     AclError,
-    AclWarning,
-    DeviceFault,
     DeviceQuarantined,
     ParameterError,
     of_device,
@@ -22,6 +18,7 @@ from aioacl._base.options import repr_of, whole_of
 from aioacl._base.states import State
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
+from aioacl._lifecycle.cache import concerns_device
 from aioacl._lifecycle.gate import error_of
 from aioacl._wait.workers import CleanUp, clean_up_on
 
@@ -85,11 +82,6 @@ def error_on(
     if concerns_device(error):
         _note_fault(manager, error, told=told)
     return error
-
-
-def concerns_device(error: AclError) -> bool:
-    """Returns True for a fault of the device, which only a reset ends; False for the failure of one task."""
-    return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
 
 
 def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> None:
@@ -186,6 +178,10 @@ class Handle(Made, HandleBase):
         if work is not None:
             await clean_up_on(self._manager.maintenance, work)
 
+    def _close_now(self) -> bool:
+        """Closes the handle if this needs no wait. Otherwise returns False, and `_close` has to be awaited."""
+        return False
+
     async def _close_at_end(self) -> None:
         await self._close()
 
@@ -207,18 +203,10 @@ class Handle(Made, HandleBase):
         return error_on(self._manager, self._generation, code, call, text)
 
 
-def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
-    """Emits an AclWarning for a failed clean-up, because no caller can get an exception. Stores a device fault."""
-    error = error_of(code, call, manager.index, manager.generation)
-    # Without the maintenance thread, a finalizer may run this function on a thread that holds the lock.
-    if concerns_device(error) and manager.maintenance.running:
-        manager.failures.note_fault(error)
-    sentence = f"{call} returned {code} on device {manager.index}: {what} is not freed until a reset"
-    warnings.warn(sentence, AclWarning, stacklevel=3)
-
-
 def size_of(value: object, what: str) -> int:
     """Returns a size in bytes that C can take. Raises ParameterError for anything else."""
+    if type(value) is int and 0 <= value < 1 << 63:  # the usual case
+        return value
     size = whole_of(value)
     if size is None or size < 0:
         raise ParameterError(

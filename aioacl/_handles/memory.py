@@ -21,16 +21,17 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from aioacl._base.codes import Family, is_of
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import InFlight, ffi, lib, make_pass, owner, pointer
+from aioacl._base.ffi import InFlight, bind_maker, ffi, lib, make_pass, owner, pointer
 from aioacl._base.origin import warn_of_drop
 from aioacl._base.states import State
-from aioacl._handles.dlpack import ASCEND, CPU, EXTENSION, Exportable, Lending
-from aioacl._handles.handle import warn_of_failure
+from aioacl._handles.dlpack import ASCEND, CPU, EXTENSION, Exportable, end_lending, keeper_of
 from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
 from aioacl._handles.operation import Operation
 from aioacl._handles.slices import bounds_of
 from aioacl._library import runtime
+from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, free_device, free_pinned
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 class Buffer(Exportable):
     """The base of DeviceBuffer and PinnedBuffer."""
 
-    __slots__ = ("_pointer",)
+    __slots__ = ()
     noun = "buffer"
     _memory = 0  # enum memory_kind of aioacl/_binding/binding.h
 
@@ -57,7 +58,10 @@ class Buffer(Exportable):
         self._address = address
         self._size = size
         self._kind = self._memory
-        self._pointer = ffi.cast("char *", address)
+
+    @property
+    def _pointer(self) -> CData:
+        return ffi.cast("char *", self._address)
 
     @property
     def size(self) -> int:
@@ -169,8 +173,19 @@ class Buffer(Exportable):
 
     def _closing(self) -> Callable[[], object] | None:
         self._closed = True
-        wanted = self._owed and not lib.aio_forked() and self._can_be_freed()
-        return self._free_once if wanted else None
+        if not self._owed or lib.aio_forked() or not self._can_be_freed():
+            return None
+        return None if self._give_back() else self._free_once
+
+    def _close_now(self) -> bool:
+        return self._closing() is None
+
+    def _give_back(self) -> bool:
+        """Gives the memory to the device's cache if no work uses it. Returns False if it must be freed.
+
+        It reads the uses after `_closed` was set; see `StreamCore.keep`.
+        """
+        return False
 
     def _can_be_freed(self) -> bool:
         raise NotImplementedError
@@ -231,25 +246,30 @@ class DeviceBuffer(Buffer, _Refuser):
     Copy the memory with `stream.copy` or `stream.download`.
     """
 
-    __slots__ = ("_lending",)
+    __slots__ = ()
     noun = "device buffer"
     _memory = 1
     factory = "device.allocate(nbytes)"
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
         super().__init__(manager, generation, address, size)
-        self._lending = Lending()
+        self._lent = {}
 
     def _can_be_freed(self) -> bool:
         return not self.stale
 
+    def _give_back(self) -> bool:
+        if not self._address:
+            return self._claim() or True
+        return self._unused() and self._manager.cache.keep_buffer(self)
+
     def _free(self) -> None:
-        if self._lending.end():  # else a DLPack tensor may refer to the memory
-            _free_device(self._manager, self._generation, self._pointer)
+        if end_lending(self._lent):  # else a DLPack tensor may refer to the memory
+            _free_or_keep(self._manager, self._generation, self._address, self._size)
 
     def _keeper(self) -> object:
-        free = partial(_free_device, self._manager, self._generation, self._pointer)
-        keeper = self._lending.keeper(self._manager, free)
+        free = partial(_free_or_keep, self._manager, self._generation, self._address, self._size)
+        keeper = keeper_of(self._lent, self._manager, free)
         if keeper is None:
             raise self._was_closed()
         return keeper
@@ -277,37 +297,51 @@ class DeviceBuffer(Buffer, _Refuser):
         return f"<DeviceBuffer of {self._shown_size()}, {self._state()}>"
 
 
-def _free_device(manager: Manager, generation: int, memory: CData) -> None:
-    """Frees device memory (aclrtFree), unless the buffer has 0 bytes and therefore no memory.
-
-    After a reset or a fault it does nothing, because a reset frees the memory.
-    """
-    if generation != manager.generation or manager.failures.last_fault is not None or not pointer(memory):
-        return
-    code = lib.aio_g_aclrtFree(make_pass(manager.index, generation), memory)
-    if code > 0 and not manager.admission.found_reset(generation, code):
-        warn_of_failure(manager, "aclrtFree", code, "the memory")
+def _free_or_keep(manager: Manager, generation: int, address: int, size: int) -> None:
+    """Gives device memory to the cache, or frees it. A buffer of 0 bytes has no memory."""
+    stale = generation != manager.generation
+    if address and not stale and not manager.cache.keep_memory(DEVICE_MEMORY, generation, address, size):
+        free_device(manager, generation, address)
 
 
 class _Allocation:
     """Pinned memory, from aclrtMallocHost to aclrtFreeHost."""
 
-    def __init__(self, manager: Manager, address: int) -> None:
+    def __init__(self, manager: Manager, address: int, size: int) -> None:
         self._manager = manager
-        self._pointer = ffi.cast("char *", address)
+        self._address = address
+        self._size = size
         # Gets one item when nothing refers to the memory any more. The call that takes the item frees the memory.
         self._owed: list[bool] = []
         runtime.keep(self)
 
     def unreferenced(self) -> None:
-        """Called by the finalizer. Nothing refers to the memory any more, so the maintenance thread frees it."""
+        """Called by the finalizer. Nothing refers to the memory any more, so it is kept or freed."""
         self._owed.append(True)
+        if self._keep():
+            return
         self._manager.deferred.leave_note(self.free)
         if not self._manager.maintenance.running:  # the device is closed, so no thread reads notes
             self.free()
 
+    def _keep(self) -> bool:
+        """Gives the memory to the cache. Returns False if it must be freed, or if another thread frees it."""
+        if not self._taken():
+            return False
+        if self._manager.cache.keep_memory(PINNED_MEMORY, 0, self._address, self._size):
+            runtime.let_go(self)
+            return True
+        self._owed.append(True)
+        return False
+
+    def _taken(self) -> bool:
+        try:
+            return self._owed.pop()
+        except IndexError:
+            return False
+
     def free(self) -> None:
-        """Frees the memory if nothing refers to it and no other thread frees it.
+        """Keeps or frees the memory if nothing refers to it and no other thread frees it.
 
         After a device fault, the memory is freed only after the next reset.
         """
@@ -315,23 +349,13 @@ class _Allocation:
         if manager.failures.last_fault is not None and manager.admission.state is not State.CLOSED:
             leave_until_reset(manager, self.free)
             return
-        try:
-            self._owed.pop()
-        except IndexError:
+        if self._keep() or not self._taken():
             return
-        # The call needs no device, but must not run during a reset. Therefore it passes the gate while the device is
-        # open.
-        shown = make_pass(manager.index, manager.generation)
-        code = lib.aio_g_aclrtFreeHost(shown, self._pointer)
-        if code < 0 and manager.admission.state is State.CLOSED:
-            code = lib.aio_u_aclrtFreeHost(self._pointer)
-        if code < 0:
-            self._owed.append(True)
-            leave_until_reset(manager, self.free)
+        if free_pinned(manager, self._address):
+            runtime.let_go(self)
             return
-        runtime.let_go(self)
-        if code:
-            warn_of_failure(manager, "aclrtFreeHost", code, "the memory")
+        self._owed.append(True)
+        leave_until_reset(manager, self.free)
 
 
 _allocations: Final[dict[int, _Allocation]] = {}  # by address; an entry is removed once nothing refers to it
@@ -377,7 +401,7 @@ class PinnedBuffer(Buffer, _Exporter):
         if not size:
             self._bytes = _array_of(0)()
             return
-        self._allocation = _Allocation(manager, address)
+        self._allocation = _Allocation(manager, address, size)
         self._bytes = _array_of(size).from_address(address)
         _allocations[address] = self._allocation
         self._bytes.address = _own(ffi.cast("char *", address))
@@ -434,6 +458,13 @@ class PinnedBuffer(Buffer, _Exporter):
     def _can_be_freed(self) -> bool:
         return True
 
+    def _give_back(self) -> bool:
+        if not (self._unused() and self._manager.cache.takes(self._size)):
+            return False
+        if self._claim():
+            self._free()
+        return True
+
     def _free(self) -> None:
         """Drops the reference to the bytes; if no view refers to them, they are freed. Runs when no copy uses them."""
         for reference in tuple(self._uses):
@@ -451,33 +482,50 @@ class PinnedBuffer(Buffer, _Exporter):
         return f"<PinnedBuffer of {self._shown_size()}, {self._state()}>"
 
 
-# --- allocating and freeing, on the maintenance thread ----------------------------------------------------------------
+# --- allocating -------------------------------------------------------------------------------------------------------
 
 
 def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
-    """Allocates device memory (aclrtMalloc). 0 bytes need no memory."""
-    if not size:
-        return DeviceBuffer._make(manager, generation, 0, 0)
-    target = ffi.new("void **")
-    shown = make_pass(manager.index, generation)
-    code = lib.aio_g_aclrtMalloc(shown, target, size, lib.ACL_MEM_MALLOC_HUGE_FIRST)
-    if code:
-        raise error_of(code, "aclrtMalloc", manager.index, generation)
-    return DeviceBuffer._make(manager, generation, pointer(target[0]), size)
+    """Allocates device memory (aclrtMalloc). Runs on the maintenance thread. 0 bytes need no memory."""
+
+    def allocate(target: CData, whole: int) -> int:
+        shown = make_pass(manager.index, generation)
+        return lib.aio_g_aclrtMalloc(shown, target, whole, lib.ACL_MEM_MALLOC_HUGE_FIRST)
+
+    address = _allocated(manager, generation, size, DEVICE_MEMORY, "aclrtMalloc", allocate)
+    return DeviceBuffer._make(manager, generation, address, size)
 
 
 def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
-    """Allocates pinned memory (aclrtMallocHost). 0 bytes need no memory."""
+    """Allocates pinned memory (aclrtMallocHost). Runs on the maintenance thread. 0 bytes need no memory."""
+
+    def allocate(target: CData, whole: int) -> int:
+        return lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, whole)
+
+    address = _allocated(manager, generation, size, PINNED_MEMORY, "aclrtMallocHost", allocate)
+    return PinnedBuffer._make(manager, generation, address, size)
+
+
+def _allocated(
+    manager: Manager, generation: int, size: int, kind: int, call: str, allocate: Callable[[CData, int], int]
+) -> int:
+    """Returns the address of new memory. If there is too little memory, frees the cache and tries again."""
     if not size:
-        return PinnedBuffer._make(manager, generation, 0, 0)
+        return 0
     target = ffi.new("void **")
-    code = lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, size)
+    code = allocate(target, manager.cache.block_size(size))
+    if is_of(code, Family.OUT_OF_MEMORY) and manager.cache.empty(kind):
+        code = allocate(target, manager.cache.block_size(size))
     if code:
-        raise error_of(code, "aclrtMallocHost", manager.index, generation)
-    return PinnedBuffer._make(manager, generation, pointer(target[0]), size)
+        raise error_of(code, call, manager.index, generation)
+    return pointer(target[0])
 
 
 def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
     """Closes a buffer that was made for a caller that no longer waits."""
     buffer._closed = True
     buffer._free_once()
+
+
+bind_maker(DEVICE_MEMORY, DeviceBuffer)
+bind_maker(PINNED_MEMORY, PinnedBuffer._make)

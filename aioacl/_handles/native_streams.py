@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aioacl._base.codes import Family, is_of
 from aioacl._base.ffi import ffi, lib, make_pass, text_of
-from aioacl._handles.handle import error_on, warn_of_failure
+from aioacl._handles.handle import error_on
 from aioacl._handles.stream_core import STREAM_ABORTED, StreamCore
+from aioacl._lifecycle.cache import STREAMS, warn_of_failure
 from aioacl._lifecycle.gate import error_of, failed_call
 
 if TYPE_CHECKING:
     from aioacl._base.errors import AclError
+    from aioacl._base.ffi import CData
     from aioacl._base.options import OnFailure
     from aioacl._base.origin import Site
+    from aioacl._lifecycle.cache import HandleCache
     from aioacl._lifecycle.manager import Manager
 
 SYNC_TIMEOUT: Final = 507046
@@ -20,13 +24,35 @@ SYNC_TIMEOUT: Final = 507046
 NOT_A_FAILURE: Final = (SYNC_TIMEOUT, STREAM_ABORTED)
 
 
+def keep_if_done(core: StreamCore) -> bool:
+    """Ends the stream and gives the native stream to the device's cache, if all its work is known to have succeeded.
+
+    Never waits. Returns False if the maintenance thread has to end the stream.
+    """
+    cache, handle = core.manager.cache, core.handle
+    if not core.reusable or core.waiting or core.awaits or not cache.accepts:
+        return False
+    if lib.aio_stream_known(handle, lib.aio_stream_tail(handle)) < 0:
+        return False
+    code = _release(core, cache)
+    if code == 0:  # no task has failed, so there is nothing to warn of
+        core.gone = True
+        core.manager.streams.discard(core)
+    elif code > 0:
+        _ended(core, code, left=False)
+    return code >= 0
+
+
 def destroy(core: StreamCore) -> None:
-    """Destroys the native stream now, or when its work is done. Runs on the maintenance thread."""
+    """Ends the stream now, or when its work is done: destroys or keeps the native stream.
+
+    Runs on the maintenance thread.
+    """
     manager = core.manager
     left = manager.failures.last_fault is not None  # after a fault, the reset frees the handles
     if core.stranded and not left:  # only an abort makes the stream idle
         left = lib.aio_stream_abort(core.handle) != 0
-    code = 0 if left else lib.aio_stream_destroy(core.handle)
+    code = 0 if left else _release(core, manager.cache)
     core.release_done()
     if code == lib.AIO_PENDING:
         # If the core was garbage, `streams` has lost its weak reference to the core. The wait keeps the core alive, so
@@ -35,6 +61,24 @@ def destroy(core: StreamCore) -> None:
         tail = lib.aio_stream_tail(core.handle)
         manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
         return
+    _ended(core, code, left=left)
+
+
+def _release(core: StreamCore, cache: HandleCache) -> int:
+    """Ends the engine's record of the stream, if the stream is idle. Keeps or destroys the native stream."""
+    if not core.reusable or not cache.accepts:
+        return lib.aio_stream_destroy(core.handle)
+    kept = ffi.new("int *")
+    code = lib.aio_stream_release(core.handle, kept)
+    if kept[0]:  # the old record keeps the outcomes of the earlier work, so the native stream gets a new one
+        again = StreamCore.again(core)
+        if not cache.keep_stream(core.generation, core.priority, again):
+            again.dispose()
+    return code
+
+
+def _ended(core: StreamCore, code: int, *, left: bool) -> None:
+    manager = core.manager
     core.gone = True
     if code == 0 and (not left or core.passed(lib.aio_stream_tail(core.handle))):
         manager.streams.discard(core)
@@ -51,13 +95,9 @@ def make_core(
     """Makes a native stream and its record. Runs on the maintenance thread."""
     shown = make_pass(manager.index, generation)
     made = ffi.new("aclrtStream *")
-    if priority:
-        call, code = (
-            "aclrtCreateStreamWithConfig",
-            lib.aio_g_aclrtCreateStreamWithConfig(shown, made, priority, 0),
-        )
-    else:
-        call, code = "aclrtCreateStream", lib.aio_g_aclrtCreateStream(shown, made)
+    call, code = _create(shown, made, priority)
+    if is_of(code, Family.EXHAUSTED) and manager.cache.empty(STREAMS):
+        call, code = _create(shown, made, priority)
     if code:
         raise error_of(code, call, manager.index, generation)
     if on_failure == "stop":
@@ -68,7 +108,13 @@ def make_core(
             error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)
             lib.aio_g_aclrtDestroyStream(shown, made[0])
             raise error
-    return StreamCore(manager, generation, made[0], made_at)
+    return StreamCore(manager, generation, made[0], made_at, priority, on_failure)
+
+
+def _create(shown: int, made: CData, priority: int) -> tuple[str, int]:
+    if priority:
+        return "aclrtCreateStreamWithConfig", lib.aio_g_aclrtCreateStreamWithConfig(shown, made, priority, 0)
+    return "aclrtCreateStream", lib.aio_g_aclrtCreateStream(shown, made)
 
 
 def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclError | None:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from aioacl._base import origin
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import DONE, NOT_STARTED, OperationBase, lib, open_cached
+from aioacl._base.options import deadline_of
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import must_not_be_forked
-from aioacl._wait.current import begun, run_blocking
+from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, STREAMS
+from aioacl._wait.current import begun, current_port, run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -23,20 +25,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-NOT_STARTED: Final = "not started"
 STARTED: Final = "started"
-DONE: Final = "done"
 REFUSED: Final = "refused"
+CACHED: Final = {STREAMS: "create_stream()", DEVICE_MEMORY: "allocate({})", PINNED_MEMORY: "pinned({})"}
 
 
-class Operation(Unique, Generic[T_co]):
+class Operation(OperationBase, Unique, Generic[T_co]):
     """An awaitable. A thread without a running event loop calls `result()` instead of using `await`.
 
     An Operation starts nothing until it is awaited or its `result()` is called. If it is dropped unused, it emits a
     RuntimeWarning.
     """
 
-    __slots__ = ("__weakref__", "_begin", "_of", "_state", "_what")
+    __slots__ = ("__weakref__",)
     noun = "operation"
     _lost = "so nothing was done: await it, or call its result()"
 
@@ -46,11 +47,21 @@ class Operation(Unique, Generic[T_co]):
         self._of = of  # for the repr
         self._state = NOT_STARTED
 
+    @property
+    def _name(self) -> str:
+        """The call that made this object, for messages."""
+        return str(self._what)
+
     def _use(self) -> Coroutine[Any, Any, T_co]:
         self._state = STARTED
-        return self._begin()
+        begun: Coroutine[Any, Any, T_co] = self._begin()
+        return begun
 
-    def __await__(self) -> Generator[Any, Any, T_co]:
+    if TYPE_CHECKING:
+
+        def __await__(self) -> Generator[Any, Any, T_co]: ...
+
+    def _await_in_python(self) -> Generator[Any, Any, T_co]:
         try:
             result = yield from begun(self._use)
         except BaseException as error:
@@ -78,11 +89,11 @@ class Operation(Unique, Generic[T_co]):
 
     def __repr__(self) -> str:
         of = "" if self._of is None else f" of {self._of!r}"
-        return f"<{type(self).__name__} {self._what}{of}, {self._state}>"
+        return f"<{type(self).__name__} {self._name}{of}, {self._state}>"
 
     def __del__(self) -> None:
         if getattr(self, "_state", "") == NOT_STARTED:
-            warnings.warn(f"{self._what} was never awaited, {self._lost}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{self._name} was never awaited, {self._lost}", RuntimeWarning, stacklevel=2)
 
     def result(self, timeout: Seconds | None = None) -> T_co:
         """Runs the operation and blocks until it is done, on a thread without a running event loop.
@@ -120,6 +131,10 @@ class Closable(Protocol):
         """
         ...
 
+    def _close_now(self) -> bool:
+        """Closes the object if this needs no wait. Otherwise returns False, and the close must be awaited."""
+        ...
+
     async def _close_at_end(self) -> None:
         """Closes the object at the end of its `with` block."""
         ...
@@ -135,27 +150,55 @@ class Opening(Operation[C]):
     opening with `with`. Each Opening makes one object: a second use raises ParameterError.
     """
 
-    __slots__ = ("_made", "_site")
+    __slots__ = ()
     _lost = "so nothing was made: await it, or enter it with `async with`"
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]], of: object = None) -> None:
         super().__init__(what, begin if origin.keeper is None else origin.keeper.follow(begin), of)
-        self._made: C | None = None
         self._site = origin.site()
 
     def _use(self) -> Coroutine[Any, Any, C]:
         must_not_be_forked()
         if self._state not in (NOT_STARTED, REFUSED):
             raise ParameterError(
-                f"expected an Opening that was not used before, got {self._what} a second time",
-                hint=f"Call {self._what} once more: each Opening makes one object.",
+                f"expected an Opening that was not used before, got {self._name} a second time",
+                hint=f"Call {self._name} once more: each Opening makes one object.",
             )
         self._state = STARTED
         return self._make()
 
+    @classmethod
+    def _of_cache(cls, device: Any, kind: int, key: int, wait: bool, timeout: Seconds | None) -> Opening[Any]:
+        """An Opening of memory or of a stream, which takes what the device's cache has kept; see opening.c.
+
+        `key` is the size in bytes, or the priority.
+        """
+        opening: Opening[Any] = open_cached(cls, device, kind, key, wait, timeout)
+        if origin.keeper is not None:
+            opening._begin = origin.keeper.follow(opening._make_cached)
+        return opening
+
+    @property
+    def _name(self) -> str:
+        return CACHED[self._kind].format(self._key) if self._what is None else str(self._what)
+
     async def _make(self) -> C:
-        made = await self._begin()
+        made: C = await (self._make_cached() if self._begin is None else self._begin())
         made._site = self._site
+        return made
+
+    async def _make_cached(self) -> C:
+        """Makes the object of what the cache has kept, or else a new one."""
+        device = self._device
+        device._check()
+        deadline = deadline_of(self._timeout)
+        await device._manager.admission.until_open(wait=self._wait, deadline=deadline)
+        # This comes before the object is made, because a cancellation would lose the object.
+        await current_port().breathe()
+        cached: C | None = self._from_cache()
+        if cached is not None:
+            return cached
+        made: C = await device._make_new(self._kind, self._key, self._site, self._wait, self._timeout)
         return made
 
     async def __aenter__(self) -> C:
@@ -165,7 +208,7 @@ class Opening(Operation[C]):
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         """Closes the object, and waits for the close."""
         made = self._left(kind)
-        if made is not None:
+        if made is not None and not made._close_now():
             await made._close_at_end()
 
     def __enter__(self) -> C:

@@ -10,6 +10,7 @@ from aioacl._base.ffi import (
     Awaitable,
     InFlight,
     bind_enqueue,
+    bind_maker,
     code_of,
     enqueue_copy,
     enqueue_fill,
@@ -26,7 +27,7 @@ from aioacl._base.origin import warn_of_drop
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle
 from aioacl._handles.in_flight import deferred, free_deferred
-from aioacl._handles.native_streams import destroy, make_core
+from aioacl._handles.native_streams import destroy, keep_if_done, make_core
 from aioacl._handles.operand import (
     CopyOperand,
     copy_kind,
@@ -37,7 +38,9 @@ from aioacl._handles.operand import (
     operand_of,
 )
 from aioacl._handles.operation import Operation
+from aioacl._handles.stream_core import EndedCore
 from aioacl._handles.transfer import STAGED_AT_MOST, pump, room
+from aioacl._lifecycle.cache import STREAMS
 from aioacl._lifecycle.failures import LAST, warn
 from aioacl._wait.current import begun, run_blocking
 from aioacl._wait.workers import call_on, clean_up_on
@@ -62,15 +65,13 @@ class Stream(Handle, Awaitable):
     Tasks run in the order in which they were enqueued. `await stream` waits for all work enqueued so far.
     """
 
-    __slots__ = ("_on_failure", "_priority")
+    __slots__ = ()
     noun = "stream"
     factory = "device.create_stream()"
 
-    def __init__(self, core: StreamCore, priority: int, on_failure: OnFailure) -> None:
+    def __init__(self, core: StreamCore) -> None:
         super().__init__(core.manager, core.generation)
         self._core = core
-        self._priority = priority
-        self._on_failure: OnFailure = on_failure
 
     # --- waiting ---------------------------------------------------------------------------------------------
 
@@ -528,11 +529,22 @@ class Stream(Handle, Awaitable):
         """
         if generation != self._generation:
             return None
-        return make_core(self._manager, generation, self._priority, self._on_failure, self._core.made)
+        old = self._core
+        return make_core(self._manager, generation, old.priority, old.on_failure, old.made)
 
     # --- closing ---------------------------------------------------------------------------------------------
 
+    def _close_now(self) -> bool:
+        if not self._owed or self.stale or lib.aio_forked():
+            return False
+        self._closed = True
+        if self._manager.cache.keep_idle(self, EndedCore(self._core.number)):
+            return True
+        return keep_if_done(self._core) and (self._claim() or True)
+
     async def _close(self) -> None:
+        if self._close_now():
+            return
         failed = self._core.uncollected()
         try:
             await super()._close()
@@ -603,10 +615,13 @@ def make_stream(
 ) -> Stream:
     """Makes a stream. Runs on the maintenance thread."""
     core = make_core(manager, generation, priority, on_failure, made_at)
-    return Stream._make(core, priority, on_failure)
+    return Stream._make(core)
 
 
 def discard_stream(stream: Stream) -> None:
     """Closes a stream that was made for a caller that no longer waits. Runs on the maintenance thread."""
     stream._closed = True
     stream._destroy_once()
+
+
+bind_maker(STREAMS, Stream)

@@ -30,6 +30,7 @@ from aioacl._base.states import State
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.in_flight import UNKNOWN, deferred, free_deferred
 from aioacl._library.runtime import must_not_be_forked
+from aioacl._lifecycle.cache import warn_of_failure
 from aioacl._lifecycle.failures import CALL, LAST, Failed, name_of, name_of_stream, warn
 from aioacl._lifecycle.manager import manager_of
 from aioacl._wait.current import current_port
@@ -38,6 +39,7 @@ from aioacl._wait.port import TIMED_OUT
 if TYPE_CHECKING:
     from aioacl._base.codes import Action
     from aioacl._base.ffi import CData
+    from aioacl._base.options import OnFailure
     from aioacl._base.origin import Site
     from aioacl._lifecycle.manager import Manager
 
@@ -70,23 +72,54 @@ class StreamCore(Core):
         "manager",
         "native",
         "number",
+        "on_failure",
+        "priority",
+        "reusable",
         "waiting",
     )
 
-    def __init__(self, manager: Manager, generation: int, native: CData, made: Site | None) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        generation: int,
+        native: CData,
+        made: Site | None,
+        priority: int,
+        on_failure: OnFailure,
+    ) -> None:
         record = lib.aio_stream_new(make_pass(manager.index, generation), native)
+        self._take(record, manager, generation, native, lib.aio_stream_id(record) if record else 0)
+        self.made = made  # the line that made the stream
+        self.priority = priority
+        self.on_failure = on_failure
+        self.reusable = (
+            on_failure == "continue"
+        )  # whether the native stream may be used again after the close
+
+    @classmethod
+    def again(cls, released: StreamCore) -> StreamCore:
+        """A new record of the native stream of a record that the engine has released."""
+        core = cls.__new__(cls)
+        record = lib.aio_stream_again(released.handle, released.number)
+        core._take(record, released.manager, released.generation, released.native, released.number)
+        core.made = None
+        core.priority = released.priority
+        core.on_failure = released.on_failure
+        core.reusable = True
+        return core
+
+    def _take(self, record: CData, manager: Manager, generation: int, native: CData, number: int) -> None:
         if not record:
             raise MemoryError
         self.handle = _own(record)
         self._attach(pointer(record))
         self.native = native
-        self.number = lib.aio_stream_id(record)  # from aclrtStreamGetId; -1 if the runtime lacks it
+        self.number: int = number  # from aclrtStreamGetId; -1 if the runtime lacks it
         self.manager = manager
         self.generation = generation
         # The waits of Python code that are in progress; `awaits` counts the waits of C. Each change is one dict
         # operation, so no lock is needed.
         self.waiting: dict[object, None] = {}
-        self.made = made  # the line that made the stream
         manager.streams.add(self)
 
     @property
@@ -98,6 +131,14 @@ class StreamCore(Core):
     def shown(self) -> str:
         """The stream's number, for a repr. The runtime reuses the number of a destroyed stream."""
         return f"stream {self.number}{' (destroyed)' if self.gone else ''}"
+
+    def dispose(self) -> None:
+        """Destroys the idle native stream (aclrtDestroyStream), which no Stream uses. For the cache."""
+        code = lib.aio_stream_destroy(self.handle)
+        self.gone = True
+        self.manager.streams.discard(self)
+        if code > 0 and not self.manager.admission.found_reset(self.generation, code):
+            warn_of_failure(self.manager, "aclrtDestroyStream", code, "the stream")
 
     def passed(self, position: int) -> bool:
         """Whether the device is done with the work up to the position."""
@@ -356,6 +397,29 @@ class StreamCore(Core):
         failed = self.uncollected()
         if failed is not None:
             warn(failed, what, self.made)
+
+
+class EndedCore:
+    """Takes the place of the StreamCore in a closed Stream, if the cache has kept the StreamCore.
+
+    All work of the stream has succeeded.
+    """
+
+    __slots__ = ("number",)
+    gone = True
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def error_at(self, _: int) -> None:
+        """The failure of work: there is none."""
+
+    def outcome(self) -> str:
+        """The part of a repr that shows a failure: there is none."""
+        return ""
+
+    def uncollected(self) -> None:
+        """The uncollected failure: there is none."""
 
 
 def _of_task(error: AclError) -> TaskTimeout:

@@ -40,6 +40,9 @@ class WrappedBuffer(DeviceBuffer):
     def _can_be_freed(self) -> bool:
         return self._owner is not None
 
+    def _give_back(self) -> bool:
+        return False  # the memory belongs to the owner
+
     def _free(self) -> None:
         """Drops the reference to the owner, once no work uses the memory."""
         if self.stale and self._manager.admission.shown not in NOTHING_OLDER_RUNS:

@@ -98,7 +98,7 @@ def warn(failed: Failed, what: str, made: Site | None = None) -> None:
     must pass `made`.
     """
     sentence = f"a task failed, no await raised the error, and {what}: {failed.sentence}"
-    warnings.warn_explicit(sentence, AclWarning, *(made or origin.site()), registry={})
+    warnings.warn_explicit(sentence, AclWarning, *origin.line_of(made or origin.site()), registry={})
 
 
 class TrackedStream(Protocol):

@@ -260,6 +260,7 @@ class Leases:
     def __init__(self) -> None:
         self._held: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._revoked: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self.some_lost = False  # whether `lost` may be True for a holder; read without the lock
 
     def __len__(self) -> int:
         return len(self._held)
@@ -306,6 +307,7 @@ class Leases:
                 if len(lease._lost) == 1:
                     self._revoked.discard(lease)
                 lease._lost.remove(holder)
+        self.some_lost = bool(self._revoked)
         return last
 
     @staticmethod
@@ -322,10 +324,12 @@ class Leases:
         for lease in tuple(self._revoked):
             if not lease._lost:
                 self._revoked.discard(lease)
+        self.some_lost = bool(self._revoked)
 
     def revoke(self) -> int:
         """Revokes all held leases, because a reset or a close follows. Returns how many there were."""
         revoked = len(self._held)
+        self.some_lost = self.some_lost or revoked > 0
         for lease in self._held:
             lease._lost += lease._holders
             lease._holders.clear()

@@ -26,6 +26,7 @@ from aioacl._base.options import Strategy, repr_of, whole_of
 from aioacl._base.states import Counts, State, Trigger
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.admission import NOTHING_BEGUN, Admission
+from aioacl._lifecycle.cache import HandleCache
 from aioacl._lifecycle.counts import SetCounts
 from aioacl._lifecycle.deferred import Deferred
 from aioacl._lifecycle.failures import Failures, TrackedStream
@@ -58,6 +59,7 @@ class Manager:
         jobs: the user's jobs.
         failures: faults and failed tasks.
         deferred: work that is left to the maintenance thread.
+        cache: the closed memory and streams that are used again.
         streams: the streams whose native streams are not destroyed yet.
         control: the control thread, which keeps ACL's per-thread state.
         maintenance: the maintenance thread, which creates and destroys native objects.
@@ -77,6 +79,7 @@ class Manager:
         self.jobs = Jobs(self.admission, self.meet_foreign)
         self.streams: sync.WeakSet[TrackedStream] = sync.WeakSet()
         self.failures = Failures(self.admission, self.streams)
+        self.cache = HandleCache(self)
 
     @property
     def generation(self) -> int:
@@ -85,9 +88,13 @@ class Manager:
 
     # --- opening and closing ---------------------------------------------------------------------------------
 
-    async def open(self, user: object, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
+    async def open(
+        self, user: object, strategy: Strategy, *, cache: bool, wait: bool, deadline: float | None
+    ) -> None:
         """Adds a user, which `close` or `count_out` removes. The first user sets the device (aclrtSetDevice)."""
         try:
+            if not cache:
+                self.cache.forbid(user)
             await self._open(user, strategy, wait=wait, deadline=deadline)
         except GeneratorExit:
             raise  # from a finalizer, on a thread that may hold the lock; Device.__del__ leaves a note instead
@@ -168,6 +175,7 @@ class Manager:
 
     def count_out(self, user: object) -> Procedure | None:
         """Removes the user, if it was added. Removing the last one starts the procedure that closes the device."""
+        self.cache.allow(user)
         with self.admission.changed:
             if user not in self.admission.users:
                 return None
@@ -307,6 +315,7 @@ class Manager:
         """Does the work that had to wait until the device was reset or closed."""
         self._answer(lib.AIO_KICK_DONE)
         self.deferred.do_all()
+        self.cache.empty()
 
     def _on_wake(self) -> None:
         try:

@@ -83,7 +83,13 @@ def handle(thing: Stream | Event | Buffer) -> CData:
         return native_event(thing._recorded_version())
     if isinstance(thing, Stream | Buffer):
         thing._check()
-        return thing._core.native if isinstance(thing, Stream) else thing._pointer
+        if isinstance(thing, Buffer):
+            return thing._pointer
+        thing._core.reusable = (
+            False  # other code may keep the pointer, so the native stream is not used again
+        )
+        native: CData = thing._core.native
+        return native
     raise ParameterError(
         f"expected a handle with a raw pointer, got a {type(thing).__name__}",
         hint="Pass a Stream, an Event or a buffer.",

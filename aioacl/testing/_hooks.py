@@ -79,7 +79,7 @@ def opener(waits: Literal["watch", "thread"]) -> Generator[Open]:
     opened: list[Device] = []
 
     def open_one(index: SupportsIndex = 0) -> Device:
-        opened.append(plainly(lambda: open_device(index, waits).result()))
+        opened.append(plainly(lambda: open_device(index, waits, cache=False).result()))
         return opened[-1]
 
     yield open_one

@@ -18,6 +18,7 @@ from aioacl._base.ffi import lib
 from aioacl._base.states import State
 from aioacl._library import load
 from aioacl._lifecycle import manager as _lifecycle
+from aioacl._lifecycle.cache import NAMES
 from aioacl._wait.current import thread_ports
 from aioacl.testing import _temporary
 
@@ -196,6 +197,8 @@ def _counts() -> dict[str, int]:
     stats = simulator.stats()
     living = {name: getattr(stats, name) for name in LIVING}
     living["streams"] -= lib.aio_equipped()  # the streams with which open devices wake the runtime
+    for kind, name in NAMES.items():  # what is cached belongs to no handle
+        living[name] -= sum(manager.cache.counts[kind] for manager in tuple(_lifecycle._managers.values()))
     return {**living, "set_counts": _set_counts(), **found}
 
 

@@ -409,6 +409,7 @@ async def test_15_cancelled_copy_ends_its_await_and_still_copies_its_bytes(open_
         assert bytes(back) == b"x" * 64
 
 
+@pytest.mark.uncached
 @anyio_test
 async def test_16_allocation_whose_await_was_cancelled_is_freed(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
@@ -423,6 +424,7 @@ async def test_16_allocation_whose_await_was_cancelled_is_freed(open_device: Ope
         assert simulator.stats().device_blocks == blocks
 
 
+@pytest.mark.uncached
 @anyio_test
 async def test_17_failed_creation_raises_and_failed_free_warns(open_device: OpenDevice) -> None:
     async with open_device() as device:
@@ -446,6 +448,7 @@ async def in_order(device: aioacl.Device, memory: aioacl.DeviceBuffer) -> None:
         pass
 
 
+@pytest.mark.uncached
 @anyio_test
 async def test_18_handle_closed_twice_is_released_once(open_device: OpenDevice) -> None:
     async with open_device() as device:

@@ -35,6 +35,7 @@ class CloseProcedure(Procedure):
         patience = limits.HOPELESS_SECONDS if self._hopeless else limits.CLOSE_SECONDS
         stopped = self.host.maintenance.stop(patience)
         if not self._hopeless:
+            self._empty_cache(patience)
             self._ask_streams(patience)
         with admission.changed:
             admission.revoke_leases()  # otherwise they would delay resets after the next open
@@ -45,6 +46,15 @@ class CloseProcedure(Procedure):
             self._give_up()
             return
         self._release()
+
+    def _empty_cache(self, seconds: float) -> None:
+        """Frees what is cached. If another library has set the device too, aclrtResetDevice frees nothing.
+
+        The maintenance thread has stopped, so no handle gives anything to the cache any more.
+        """
+        if any(self.host.cache.counts):
+            with suppress(WorkerStuck):
+                self.host.control.call(self.host.cache.empty, seconds)
 
     def _ask_streams(self, seconds: float) -> None:
         """Finds out which streams are done and which have failed, while the gate still admits queries.

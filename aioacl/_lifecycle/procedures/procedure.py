@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aioacl._base.options import Strategy
     from aioacl._base.records import Stuck
     from aioacl._lifecycle.admission import Admission
+    from aioacl._lifecycle.cache import HandleCache
     from aioacl._lifecycle.counts import SetCounts
     from aioacl._lifecycle.failures import Failures
     from aioacl._lifecycle.jobs import Jobs
@@ -63,6 +64,11 @@ class Host(Protocol):
     @property
     def jobs(self) -> Jobs:
         """The user's jobs."""
+        ...
+
+    @property
+    def cache(self) -> HandleCache:
+        """The closed memory and streams that are used again."""
         ...
 
     @property

@@ -14,6 +14,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
+from aioacl._lifecycle.manager import manager_of
 from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, fill_queue, in_thread, until, until_now
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-pytestmark = pytest.mark.every_loop
+# Without a cache, each request and each close is a call that can be stalled.
+pytestmark = [pytest.mark.every_loop, pytest.mark.uncached]
 
 MEGABYTE = 1 << 20
 
@@ -245,6 +247,15 @@ def waits_for_the_reset(prepared: Setup) -> bool:
     return prepared.started.is_set() and simulator.hung("aclrtResetDeviceForce") > 0
 
 
+def emptied(prepared: Setup) -> Any:
+    """Closes the spare buffer with a cache in use, and then empties the cache."""
+    cache = manager_of(0).cache
+    cache.enabled = True
+    prepared.spare["buffer"]._closing()
+    cache.enabled = False
+    return prepared.device.empty_cache()
+
+
 AWAITS = {
     "open_device": calling("aclrtSetDevice", 507033, lambda s: s.open_device(1)),
     "create_stream": calling("aclrtCreateStream", 207008, lambda s: s.device.create_stream()),
@@ -284,6 +295,7 @@ AWAITS = {
         hangs("aclrtResetDeviceForce"),
         spare="device",
     ),
+    "empty_cache": Await(emptied, hang("aclrtFree"), hangs("aclrtFree"), spare="buffer"),
     "device.close": closing("device", "aclrtResetDevice"),
     "stream.close": closing("stream", "aclrtDestroyStream"),
     "event.close": closing("event"),
@@ -309,6 +321,7 @@ ENTRY_OF = {
     "Device.close": "device.close",
     "Device.create_event": "create_event",
     "Device.create_stream": "create_stream",
+    "Device.empty_cache": "empty_cache",
     "Device.force_reset": "force_reset",
     "Device.memory_info": "memory_info",
     "Device.pinned": "pinned",

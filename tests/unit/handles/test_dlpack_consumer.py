@@ -19,7 +19,7 @@ from tests.support.dlpack import Consumer
 if TYPE_CHECKING:
     import aioacl
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.uncached]
 SOURCE = Path(__file__).parents[2] / "support" / "consumer.c"
 BOTH = pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])
 THREADS = 16

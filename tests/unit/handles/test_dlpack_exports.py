@@ -28,7 +28,7 @@ from tests.support.dlpack import ASCEND, EXTENSION, Consumer
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.uncached]
 SIZE = 64
 BYTES = (1, 8, 1)  # code, bits and lanes of uint8
 BOTH = pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])

@@ -322,6 +322,7 @@ async def test_imported_tensor_that_is_exported_again_is_deleted_after_both(open
         assert len(tensor.deletes) == 1
 
 
+@pytest.mark.uncached
 async def test_buffer_of_aioacl_can_be_imported_as_a_tensor(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         before = device_blocks()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 # Dropped handles emit ResourceWarnings, but these tests do not check them.
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.anyio, pytest.mark.uncached, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 class Cycle:

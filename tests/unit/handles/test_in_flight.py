@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 20
 ROUNDS = 2000
+pytestmark = pytest.mark.uncached
 BOTH = pytest.mark.parametrize("kind", ["allocate", "pinned"])
 
 

@@ -31,7 +31,7 @@ from tests.kit import (
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.uncached]
 BOTH = pytest.mark.parametrize("kind", ["allocate", "pinned"])
 
 

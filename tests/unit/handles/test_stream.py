@@ -300,6 +300,7 @@ async def test_stream_that_waits_for_an_event_of_another_device_runs_after_it(
         assert event.query()
 
 
+@pytest.mark.uncached
 async def test_busy_stream_closes_at_once_and_is_destroyed_when_its_work_is_done(
     open_device: OpenDevice,
 ) -> None:
@@ -320,6 +321,7 @@ async def test_busy_stream_closes_at_once_and_is_destroyed_when_its_work_is_done
         assert simulator.calls("aclrtDestroyStream") == 1
 
 
+@pytest.mark.uncached
 async def test_stream_closed_many_times_is_destroyed_once(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream = await device.create_stream()
@@ -384,6 +386,7 @@ async def test_abort_with_firmware_that_lacks_it_raises_not_supported(open_devic
         await ticket
 
 
+@pytest.mark.uncached
 @pytest.mark.parametrize("busy", [True, False])
 async def test_unclosed_stream_warns_and_is_destroyed(open_device: OpenDevice, busy: bool) -> None:
     async with open_device() as device, device.allocate(64) as memory:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.uncached]
 BOTH = pytest.mark.parametrize("kind", ["allocate", "pinned"])
 BYTES = bytes(range(64))
 

@@ -29,6 +29,8 @@ MAKERS: dict[str, Callable[[OpenDevice, aioacl.Device], aioacl.Opening[Any]]] = 
 }
 MADE = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
+pytestmark = pytest.mark.uncached
+
 
 class Broken(Exception):
     """Raised to end a block."""

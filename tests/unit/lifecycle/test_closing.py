@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.uncached]
 
 MAKE: dict[str, Callable[[aioacl.Device], aioacl.Opening[Any]]] = {
     "aclrtDestroyStream": lambda device: device.create_stream(),

@@ -235,6 +235,7 @@ async def test_task_failure_leaves_the_device_ready(open_device: OpenDevice) -> 
             await stream.copy(memory, bytes(64))
 
 
+@pytest.mark.uncached
 async def test_close_after_a_task_failure_frees_each_handle(open_device: OpenDevice) -> None:
     freed = ("aclrtFree", "aclrtFreeHost", "aclrtDestroyStream")
     async with open_device() as device:
@@ -264,6 +265,7 @@ async def test_task_that_timed_out_raises_task_timeout(open_device: OpenDevice, 
         assert device.health.ready
 
 
+@pytest.mark.uncached
 async def test_clean_up_that_finds_a_task_failure_leaves_the_device_ready(open_device: OpenDevice) -> None:
     async with open_device() as device:
         stream = await device.create_stream()

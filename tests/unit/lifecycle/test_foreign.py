@@ -85,6 +85,7 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
         assert seen == [aioacl.State.RESETTING]
 
 
+@pytest.mark.uncached
 async def test_foreign_reset_clears_a_fault_and_later_closes_free_memory(open_device: OpenDevice) -> None:
     async with open_device() as device:
         generation = device.generation

@@ -61,6 +61,7 @@ async def test_a_thread_without_a_loop_iterates_too_until_the_device_is_closed(
     assert listening.join() == ["draining", "resetting", "reopened", "draining", "resetting", "closed"]
 
 
+@pytest.mark.uncached
 async def test_fault_of_a_clean_up_is_sent_to_listeners(open_device: OpenDevice) -> None:
     async with open_device() as device:
         events, stream = device.events(), await device.create_stream()

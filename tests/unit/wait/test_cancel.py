@@ -54,6 +54,7 @@ async def test_task_cancelled_during_a_copy_returns_at_once_and_its_target_lives
         assert simulator.pending(stream) == 0
 
 
+@pytest.mark.uncached
 async def test_buffer_of_a_cancelled_copy_is_freed_when_the_copy_is_done(
     open_device: OpenDevice,
 ) -> None:
@@ -101,6 +102,7 @@ async def enter(make: Callable[[], Any]) -> None:
         await anyio.sleep_forever()
 
 
+@pytest.mark.uncached
 @pytest.mark.parametrize("turns_before", range(4))
 async def test_opening_cancelled_at_any_turn_of_the_loop_leaves_nothing_open(
     open_device: OpenDevice, turns_before: int

@@ -112,6 +112,7 @@ def closed() -> bool:
     )
 
 
+@pytest.mark.uncached
 @pytest.mark.thorough
 def test_open_or_close_that_is_interrupted_leaves_the_device_closed(open_device: OpenDevice) -> None:
     def check() -> None:
