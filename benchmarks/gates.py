@@ -37,5 +37,8 @@ GATES: Final = (
     Gate("copy", "64 MiB pageable up", "memcpy", 0.6, 0.8, at_least=True),
     Gate("copy", "64 MiB pageable down", "memcpy", 0.6, 0.8, at_least=True),
     Gate("copy", "64 MiB pageable up: longest turn of the loop", "", 1, None),
+    Gate("cache", "allocate", "await of an idle stream", 2, None),
+    Gate("cache", "create_stream", "await of an idle stream", 2, None),
+    Gate("cache", "request", "kept handles", 1.3, None),
     Gate("reset", "10,000 waiters woken by a reset", "10,000 futures with their tasks", 4, 2),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.suites import (
     await_,
     blocking,
+    cache,
     copy,
     enqueue,
     executor,
@@ -27,6 +28,7 @@ SUITES: Final[dict[str, Suite]] = {
         throughput.SUITE,
         lag.SUITE,
         blocking.SUITE,
+        cache.SUITE,
         scale.SUITE,
         enqueue.SUITE,
         copy.SUITE,
