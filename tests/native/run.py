@@ -183,7 +183,11 @@ def check(build: Build, seconds: float, rounds: int, match: str) -> None:
     began = time.monotonic()
     lists, stress, own = programs(build)
     say(build, "built", began)
-    runs = [partial(build.start, program, limit=OWN_SECONDS) for program in own if match in "simulator"]
+    runs = [
+        partial(build.start, program, limit=OWN_SECONDS, AIOACL_ROUNDS=str(rounds))
+        for program in own
+        if match in "simulator"
+    ]
     say(build, f"the simulator's programs: {len(runs)}", began)
     for program in lists:
         names = build.start(program).split()

@@ -1,0 +1,223 @@
+/* The reader of model files, and SHA-256. Files with random damage must be read within their bounds, which ASan
+ * checks. AIOACL_ROUNDS is the number of damaged files. */
+#include "container.h"
+#include "model_files.h"
+
+enum { ROUNDS_BY_DEFAULT = 3000, TYPE_AT = 3 };
+
+static void check_digest(const char *text, size_t times, const char *hex) {
+    static char message[1000001];
+    unsigned char digest[SHA256_BYTES];
+    char found[SHA256_BYTES * 2 + 1];
+    size_t length = strlen(text);
+    for (size_t i = 0; i < times; i++) {
+        memcpy(message + i * length, text, length);
+    }
+    sha256(message, times * length, digest);
+    for (int i = 0; i < SHA256_BYTES; i++) {
+        snprintf(found + i * 2, 3, "%02x", digest[i]);
+    }
+    CHECK(strcmp(found, hex) == 0);
+}
+
+/* The test vectors of FIPS 180-4, and lengths around the end of a block. */
+static void test_sha256(void) {
+    check_digest("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    check_digest("abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    check_digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
+                 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    check_digest("a", 55, "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318");
+    check_digest("a", 64, "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb");
+    check_digest("a", 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+static aclError read_bytes(const bytes_t *file, model_info_t **info, container_t *container) {
+    const char *why = NULL;
+    *info = model_info_new();
+    CHECK(*info != NULL);
+    aclError rc = container_read(file->bytes, file->size, *info, container, &why);
+    CHECK((rc == 0) == (*why == '\0'));
+    return rc;
+}
+
+static void check_refused(const bytes_t *file) {
+    container_t container;
+    model_info_t *info = NULL;
+    CHECK_RC(read_bytes(file, &info, &container), 145006);
+    model_info_release(info);
+}
+
+static void test_description(void) {
+    static bytes_t file;
+    container_t container;
+    model_info_t *info = NULL;
+    put_plain(&file, 2, 3, "the model");
+    CHECK_RC(read_bytes(&file, &info, &container), 0);
+    CHECK(container.simulated && container.onnx_size == 9 && memcmp(container.onnx, "the model", 9) == 0);
+    CHECK(info->described && !info->dynamic && info->inputs.count == 1 && info->outputs.count == 1);
+    const tensor_info_t *tensor = &info->outputs.tensors[0];
+    CHECK(strcmp(tensor->name, "y") == 0 && tensor->type == ACL_FLOAT && tensor->format == ACL_FORMAT_ND);
+    CHECK(tensor->size == 24 && tensor->dims.count == 2 && tensor->dims.values[1] == 3);
+    CHECK(info->weight_bytes == 9 && info->work_bytes == 1024);
+    model_info_release(info);
+}
+
+static void test_gears(void) {
+    static bytes_t file;
+    container_t container;
+    model_info_t *info = NULL;
+    int64_t dims[2];
+    size_t index = 0;
+    put_batched(&file, NULL);
+    CHECK_RC(read_bytes(&file, &info, &container), 0);
+    CHECK(!container.simulated && container.onnx == NULL);
+    CHECK(info->gears.kind == GEARS_BATCH && info->gears.count == 3 && info->gears.width == 1);
+    CHECK(model_gear_input(info, &index) && index == 1 && model_data_inputs(info) == 1);
+    CHECK(model_all_dims(info) == 2);
+    model_gear_dims(info, 2, dims);
+    CHECK(dims[0] == 4 && dims[1] == 3);
+    CHECK(info->output_shapes.count == 3 && strcmp(info->output_shapes.texts[1], "1,0,2,3") == 0);
+    model_info_release(info);
+}
+
+/* Two inputs with open dimensions. The order in the file decides which values belong to which input. */
+static void put_two_dims(bytes_t *file, bool ordered) {
+    static bytes_t part;
+    static bytes_t description;
+    const int64_t a[] = {-1, 2};
+    const int64_t b[] = {3, -1, -1};
+    const int64_t gear[] = {3};
+    description.size = 0;
+    part.size = 0;
+    put_u32(&part, 3);
+    put_tensor(&part, "a", a, 2);
+    put_tensor(&part, "b", b, 3);
+    put_tensor(&part, "ascend_mbatch_shape_data", gear, 1);
+    put_part(&description, 0, &part);
+    part.size = 0;
+    put_u32(&part, 1);
+    put_u32(&part, 3);
+    for (uint64_t i = 5; i < 8; i++) {
+        put_u64(&part, i);
+    }
+    put_part(&description, 4, &part);
+    part.size = 0;
+    put_u32(&part, 2);
+    put_u32(&part, 1);
+    put_u32(&part, 1);
+    put_text(&part, "ba");
+    if (ordered) {
+        put_part(&description, 6, &part);
+    }
+    put_file(file, &description, NULL);
+}
+
+static void test_order_of_gears(void) {
+    static bytes_t file;
+    container_t container;
+    model_info_t *info = NULL;
+    const int64_t plain[] = {5, 2, 3, 6, 7};
+    const int64_t other[] = {7, 2, 3, 5, 6};
+    for (int ordered = 0; ordered < 2; ordered++) {
+        int64_t dims[5];
+        put_two_dims(&file, ordered != 0);
+        CHECK_RC(read_bytes(&file, &info, &container), 0);
+        CHECK(model_all_dims(info) == 5);
+        model_gear_dims(info, 0, dims);
+        CHECK(memcmp(dims, ordered != 0 ? other : plain, sizeof dims) == 0);
+        model_info_release(info);
+    }
+}
+
+static void test_damage(void) {
+    static bytes_t good;
+    static bytes_t bad;
+    put_plain(&good, 2, 3, "the model");
+    for (size_t size = 0; size < good.size; size++) {
+        bad = good;
+        bad.size = size;
+        check_refused(&bad);
+    }
+    static const size_t places[] = {0, 4, 156, 184, HEADER_BYTES, HEADER_BYTES + 8 + 16};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        bad = good;
+        bad.bytes[places[i] + TYPE_AT] ^= 0x40;
+        check_refused(&bad);
+    }
+    for (size_t i = good.size - 9; i < good.size; i++) {
+        bad = good;
+        bad.bytes[i] ^= 1; /* the SHA-256 is then wrong */
+        check_refused(&bad);
+    }
+}
+
+static uint64_t state = 1;
+
+static uint64_t draw(void) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static size_t damage(bytes_t *file) {
+    size_t flips = draw() % 8;
+    for (size_t i = 0; i < flips; i++) {
+        file->bytes[draw() % file->size] ^= (unsigned char)(1U << draw() % 8);
+    }
+    if (draw() % 4 == 0) {
+        uint32_t value = (uint32_t)(draw() % 3 == 0 ? UINT32_MAX : draw() % 300);
+        memcpy(file->bytes + draw() % (file->size - sizeof value), &value, sizeof value);
+    }
+    return draw() % 4 == 0 ? draw() % (file->size + 1) : file->size;
+}
+
+/* The bytes are in a block of exactly their size, so that ASan reports each read behind the end. */
+static bool read_damaged(const bytes_t *file, size_t size) {
+    model_info_t *info = model_info_new();
+    container_t container;
+    const char *why = NULL;
+    char *exact = malloc(size > 0 ? size : 1);
+    CHECK(info != NULL && exact != NULL);
+    memcpy(exact, file->bytes, size);
+    aclError rc = container_read(exact, size, info, &container, &why);
+    CHECK(rc == 0 || rc == 145006);
+    if (rc == 0 && info->gears.kind != GEARS_NONE) {
+        int64_t *dims = calloc(model_all_dims(info) + 1, sizeof *dims);
+        CHECK(dims != NULL);
+        model_gear_dims(info, info->gears.count - 1, dims);
+        free(dims);
+    }
+    free(exact);
+    model_info_release(info);
+    return rc == 0;
+}
+
+static void test_random_damage(void) {
+    static bytes_t originals[4];
+    static bytes_t file;
+    const char *text = getenv("AIOACL_ROUNDS");
+    long rounds = text != NULL ? strtol(text, NULL, 10) : ROUNDS_BY_DEFAULT;
+    long accepted = 0;
+    put_plain(&originals[0], 2, 3, "the model");
+    put_plain(&originals[1], 2, 3, NULL);
+    put_batched(&originals[2], NULL);
+    put_two_dims(&originals[3], true);
+    for (long i = 0; i < rounds; i++) {
+        file = originals[draw() % 4];
+        size_t size = damage(&file);
+        accepted += read_damaged(&file, size) ? 1 : 0;
+    }
+    printf("%ld damaged files, %ld of them accepted\n", rounds, accepted);
+    CHECK(accepted < rounds);
+}
+
+int main(void) {
+    test_sha256();
+    test_description();
+    test_gears();
+    test_order_of_gears();
+    test_damage();
+    test_random_damage();
+    return 0;
+}
