@@ -57,6 +57,7 @@ from aioacl.simulator._faults import (
     set_virtual_clock,
 )
 from aioacl.simulator._kernels import Kernel, Launch, register_kernel
+from aioacl.simulator._models import set_model_cost, set_onnxruntime
 from aioacl.simulator._releases import include_dir, library_path
 
 __all__ = [
@@ -92,7 +93,9 @@ __all__ = [
     "set_count_notify_supported",
     "set_ipc_event_supported",
     "set_limits",
+    "set_model_cost",
     "set_next_task",
+    "set_onnxruntime",
     "set_query_lag",
     "set_reset_crash",
     "set_seed",

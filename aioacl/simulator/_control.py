@@ -64,6 +64,7 @@ class Stats:
         binaries: loaded binaries.
         models: models, captured and built.
         labels: labels.
+        offline_models: loaded offline models, including those whose context has ended.
     """
 
     contexts: int
@@ -91,6 +92,7 @@ class Stats:
     binaries: int
     models: int
     labels: int
+    offline_models: int
 
 
 def control_function(name: str, signature: str) -> CData:

@@ -124,9 +124,12 @@ class Build:
 
     def start(self, program: Path, *arguments: str, limit: float = TEST_SECONDS, **environment: str) -> str:
         """Runs a program with the simulator as its library, and returns its output."""
-        library = {"AIOACL_TEST_LIBRARY": str(self.folder / "libascendcl.so")}
+        libraries = {
+            "AIOACL_TEST_LIBRARY": str(self.folder / "libascendcl.so"),
+            "AIOACL_SIM_ONNXRUNTIME": str(self.folder / "libonnxruntime.so"),
+        }
         command = [*self.fixed, str(program), *arguments]
-        return run(command, {**self.sanitizer.environment, **library, **environment}, limit)
+        return run(command, {**self.sanitizer.environment, **libraries, **environment}, limit)
 
 
 def fixed_addresses() -> list[str]:
@@ -166,6 +169,7 @@ def programs(build: Build) -> tuple[list[Path], Path, list[Path]]:
     needs = str(build.link("libruntime.so", runtime, "-shared", "-Wl,-soname,libruntime.so"))
     linking = ["-Wl,--no-as-needed", needs, "-Wl,-rpath,$ORIGIN"]
     build.link("libascendcl.so", simulator, "-shared", "-Wl,-soname,libascendcl.so", *linking)
+    build.link("libonnxruntime.so", [build.compile(HERE / "standin_onnxruntime.c")], "-shared")
     engine = build.compile_all(c_files(NATIVE))
     bed = build.compile(HERE / "bed.c")
     lists = build.compile_all(matching("test_*.c"))

@@ -43,6 +43,7 @@ typedef struct {
     uint64_t binaries; /* loaded binaries */
     uint64_t models;   /* captured and built models */
     uint64_t labels;
+    uint64_t offline_models; /* loaded offline models, including those whose context has ended */
 } aclsim_stats_t;
 
 int aclsim_control_version(void);
@@ -255,6 +256,23 @@ int aclsim_kernel_symbol(const char *name, const void *symbol);
 /* A kernel calls this before it returns a failure. The error text of the call that gets the failure contains
  * `why`. */
 void aclsim_explain(const char *why);
+
+/* Offline models.
+ *
+ * aclmdlLoad* takes a model of `python -m aioacl simulator atc`, a plain ONNX model, or a genuine model of
+ * Huawei's atc. onnxruntime executes the ONNX model, with one thread per model. A genuine model has no ONNX
+ * model. It is described and loaded, but an execution returns 207000, except if the ONNX model is beside the
+ * file, with the suffix .onnx instead of .om.
+ *
+ * A failed execution sets 507011, and the reason is in the error text.
+ */
+/* Sets the path of the library of onnxruntime, which is loaded when the first ONNX model is read. The path must
+ * be absolute. NULL: the dynamic loader finds the library. AIOACL_SIM_ONNXRUNTIME takes precedence. */
+int aclsim_set_onnxruntime(const char *path);
+/* Sets the time that each execution takes on the device: a fixed time, a time for each row of the batch, and a
+ * time in picoseconds for each byte of the inputs and outputs. The first dimension of the first input is the
+ * number of rows. 0, 0, 0: an execution ends when it is computed. */
+int aclsim_set_model_cost(int64_t base_ns, int64_t row_ns, int64_t byte_ps);
 
 /* Memory. */
 /* Returns the number of live blocks that have been written outside their bounds. Each such block is reported as

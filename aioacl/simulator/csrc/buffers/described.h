@@ -103,6 +103,9 @@ void *described_new(object_kind_t kind);
 
 /* tensordesc.c. */
 tensor_desc_t *tensor_find(const aclTensorDesc *desc);
+/* Returns a live copy, or NULL. tensor_end() ends a description. */
+tensor_desc_t *tensor_copy(const tensor_desc_t *desc);
+void tensor_end(tensor_desc_t *desc);
 /* Copies the dimensions. False: they are not valid, or no memory is left. */
 bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count);
 

@@ -41,20 +41,66 @@ aclTensorDesc *do_aclCreateTensorDesc(aclDataType dataType, int numDims, const i
     return (aclTensorDesc *)desc;
 }
 
+void tensor_end(tensor_desc_t *desc) {
+    free(desc->origin.dims);
+    free(desc->storage.dims);
+    free(desc->shape_ranges.pairs);
+    free(desc->value_ranges.pairs);
+    free(desc->name);
+    free(desc->dynamic_input);
+    free(desc->constant);
+    object_kill(&desc->object);
+}
+
 void do_aclDestroyTensorDesc(const aclTensorDesc *desc) {
     sim_lock();
     tensor_desc_t *found = desc != NULL ? tensor_find(desc) : NULL;
     if (found != NULL) {
-        free(found->origin.dims);
-        free(found->storage.dims);
-        free(found->shape_ranges.pairs);
-        free(found->value_ranges.pairs);
-        free(found->name);
-        free(found->dynamic_input);
-        free(found->constant);
-        object_kill(&found->object);
+        tensor_end(found);
     }
     sim_unlock();
+}
+
+static void *copy_bytes(const void *bytes, size_t size, bool *copied) {
+    void *copy = bytes != NULL ? malloc(size + 1) : NULL;
+    *copied = *copied && (bytes == NULL || copy != NULL);
+    if (copy != NULL) {
+        memcpy(copy, bytes, size);
+    }
+    return copy;
+}
+
+static void *copy_text(const char *text, bool *copied) {
+    return copy_bytes(text, text != NULL ? strlen(text) + 1 : 0, copied);
+}
+
+static bool copy_content(const tensor_desc_t *from, tensor_desc_t *to) {
+    const size_t pair = sizeof *from->shape_ranges.pairs;
+    bool copied = true;
+    to->type = from->type;
+    to->placement = from->placement;
+    to->origin = from->origin;
+    to->origin.dims = copy_bytes(from->origin.dims, from->origin.dim_count * sizeof(int64_t), &copied);
+    to->storage = from->storage;
+    to->storage.dims = copy_bytes(from->storage.dims, from->storage.dim_count * sizeof(int64_t), &copied);
+    to->shape_ranges.count = from->shape_ranges.count;
+    to->shape_ranges.pairs = copy_bytes(from->shape_ranges.pairs, from->shape_ranges.count * pair, &copied);
+    to->value_ranges.count = from->value_ranges.count;
+    to->value_ranges.pairs = copy_bytes(from->value_ranges.pairs, from->value_ranges.count * pair, &copied);
+    to->name = copy_text(from->name, &copied);
+    to->dynamic_input = copy_text(from->dynamic_input, &copied);
+    to->constant = copy_bytes(from->constant, from->constant_size, &copied);
+    to->constant_size = from->constant_size;
+    return copied;
+}
+
+tensor_desc_t *tensor_copy(const tensor_desc_t *desc) {
+    tensor_desc_t *copy = object_new(KIND_TENSOR_DESC);
+    if (copy != NULL && !copy_content(desc, copy)) {
+        tensor_end(copy);
+        copy = NULL;
+    }
+    return copy;
 }
 
 aclDataType do_aclGetTensorDescType(const aclTensorDesc *desc) {

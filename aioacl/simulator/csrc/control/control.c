@@ -1,7 +1,7 @@
 /* The controls for tests. The controls hold sim.lock only briefly, and do not wait. */
 #include <string.h>
 
-#include "described.h"
+#include "model.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -61,6 +61,7 @@ API void aclsim_stats(aclsim_stats_t *stats) {
     stats->binaries = object_count(KIND_BINARY);
     stats->models = object_count(KIND_GRAPH);
     stats->labels = object_count(KIND_LABEL);
+    stats->offline_models = model_count();
     memory_counts(stats);
     stats->tasks = sim.tasks;
     thread_each(count_inside, &stats->inside);

@@ -71,6 +71,12 @@ static bool pick(const reader_t *reader) {
     return true;
 }
 
+/* Whether the function enqueues a task. aclmdlExecute and aclmdlExecuteV2 also wait for it. */
+static bool enqueues(function_t function) {
+    bool executes = strncmp(function_info[function].name, "aclmdlExecute", 13) == 0;
+    return executes || (function_info[function].kind == CALL_ENQUEUE && role_has_stream(function));
+}
+
 static bool reaches(uint32_t effect, function_t function) {
     const char *name = function_info[function].name;
     bool ends = group_has("reset", 5, function);
@@ -82,7 +88,7 @@ static bool reaches(uint32_t effect, function_t function) {
         return strstr(name, "RecordEvent") != NULL;
     case EFFECT_ASYNC_ERROR:
     case EFFECT_LATE_COMPLETE:
-        return function_info[function].kind == CALL_ENQUEUE && role_has_stream(function);
+        return enqueues(function);
     case EFFECT_LATE_COPY:
         return group_has("copy", 4, function) && role_has_stream(function);
     case EFFECT_FALSE_DRAIN:

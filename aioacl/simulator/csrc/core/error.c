@@ -31,9 +31,23 @@ static const error_text_t texts[] = {
     {RT_CONTEXT_RELEASE_ERROR, "EE9999", "There is nothing to release: the count is zero already."},
     {RT_STREAM_SYNC_TIMEOUT, "EE1002", "The work did not end before the time-out."},
     {RT_EVENT_SYNC_TIMEOUT, "EE1002", "The device did not reach the event before the time-out."},
+    {RT_MODEL_EXECUTE, "EE9999", "The execution of a model failed on the device."},
     {RT_DRIVER_ERROR, "EE9999", "The driver refuses the address."},
     {RT_HOST_MEMORY_ALREADY_REGISTERED, "EE1018", "All or part of the memory is registered already."},
     {RT_HOST_MEMORY_NOT_REGISTERED, "EE1018", "The memory is not registered."},
+    {GE_PARAM_INVALID, "E19999", "The graph engine rejects the argument."},
+    {GE_MODEL_PATH_INVALID, "E19999", "The model file cannot be read."},
+    {GE_MODEL_ID_INVALID, "E19999", "The model is not loaded."},
+    {GE_MODEL_DATA_SIZE_INVALID, "E19999", "The content of the model file is not valid."},
+    {GE_MODEL_ADDR_INVALID, "E19999", "The address is not valid for a model."},
+    {GE_DYNAMIC_INPUT_ADDR_INVALID, "E19999", "The address of the input that selects the gear is not valid."},
+    {GE_DYNAMIC_INPUT_LENGTH_INVALID, "E19999", "The input that selects the gear has the wrong length."},
+    {GE_DYNAMIC_BATCH_SIZE_INVALID, "E19999", "The model does not have the gear."},
+    {GE_SHAPE_INVALID, "E19999", "The shape is not valid."},
+    {GE_MEMORY_ALLOCATION, "E19999", "No memory is left for the model."},
+    {GE_LOAD_MODEL, "E19999", "The model cannot be loaded."},
+    {GE_FAILURE, "E19999", "The graph engine cannot do this in the present state."},
+    {ACL_NOT_STATIC_AIPP, "EH0009", "The input has no static AIPP."},
 };
 
 static const error_text_t *find_text(aclError code) {

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <stdio.h>
 
+#include "models.h"
 #include "sim.h"
 #include "work.h"
 
@@ -15,7 +16,8 @@ typedef struct {
 
 static bool may_run(const stream_t *stream) {
     bool well = stream->device->health.fault_state == HEALTH_WELL;
-    return well && !stream->held && stream->park == PARK_NONE && stream->ended < stream->enqueued;
+    bool free = !stream->held && stream->leaving == 0 && stream->park == PARK_NONE;
+    return well && free && stream->ended < stream->enqueued;
 }
 
 void stream_kick(stream_t *stream) {
@@ -152,6 +154,19 @@ void stream_left(stream_t *stream) {
     }
 }
 
+void stream_compute_begin(stream_t *stream) {
+    stream->computing = true;
+    stream_park(stream, PARK_COMPUTE, NULL, 0);
+}
+
+/* A call that waits in stream_drop() is not a settler, so the executor does not wait for it. */
+void stream_compute_end(stream_t *stream) {
+    stream->computing = false;
+    stream_unpark(stream);
+    stream_kick(stream);
+    pthread_cond_broadcast(&sim.settled);
+}
+
 static void run_outside(stream_t *stream, const step_t *steps, uint32_t count) {
     stream_run_begin(stream);
     for (uint32_t i = 0; i < count; i++) {
@@ -232,7 +247,7 @@ static bool run_control(stream_t *stream, task_t *task) {
 
 static void run_one(stream_t *stream) {
     task_t *task = stream_head(stream);
-    if (stream->trap_next != 0 && (task_moves(task) || task->kind == TASK_WORK)) {
+    if (stream->trap_next != 0 && (task_moves(task) || task->kind == TASK_WORK || model_is_run(task))) {
         task->code = stream->trap_next;
         stream->trap_next = 0;
     }

@@ -6,6 +6,7 @@
 #include "described.h"
 #include "graph.h"
 #include "kernel.h"
+#include "model.h"
 #include "physical.h"
 #include "pool.h"
 
@@ -44,6 +45,10 @@ static pool_t pools[KIND_COUNT] = {
     [KIND_STREAM_CONFIG] = {.name = "stream configuration", .size = sizeof(stream_config_t)},
     [KIND_ALLOCATOR] = {.name = "allocator description", .size = sizeof(allocator_t)},
     [KIND_OPERATOR_ATTR] = {.name = "operator's attributes", .size = sizeof(operator_attr_t)},
+    [KIND_DATASET] = {.name = "dataset", .size = sizeof(dataset_t)},
+    [KIND_MODEL_DESC] = {.name = "model description", .size = sizeof(model_desc_t)},
+    [KIND_MODEL_CONFIG] = {.name = "load configuration", .size = sizeof(model_config_t)},
+    [KIND_EXEC_CONFIG] = {.name = "execution configuration", .size = sizeof(exec_config_t)},
     [KIND_PROFILE] = {.name = "profiling object", .size = sizeof(profile_t)},
 };
 

@@ -110,7 +110,8 @@ typedef enum {
     PARK_CALL,
     PARK_DUE,
     PARK_FAULT, /* the head task has failed, and the recycle thread has not handled it */
-    PARK_WORK
+    PARK_WORK,
+    PARK_COMPUTE /* a model's thread computes the head task */
 } park_t;
 
 /* How many cores of a kind kernels may use. */
@@ -141,8 +142,10 @@ struct stream {
     stream_t *next;
     stream_t *ready_next;
     bool ready;
-    bool running; /* a thread of the simulator works on the stream outside sim.lock */
-    bool held;    /* held by aclsim_hold */
+    bool running;     /* a thread of the simulator works on the stream outside sim.lock */
+    bool computing;   /* a model's thread has the head task */
+    bool held;        /* held by aclsim_hold */
+    uint32_t leaving; /* calls that wait until no thread works on the stream; no task starts meanwhile */
     bool is_default;
     bool hidden; /* a runner of a graph: clients do not enqueue to it */
     bool aborting;

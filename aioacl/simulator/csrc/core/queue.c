@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models.h"
 #include "sim.h"
 #include "work.h"
 
@@ -104,7 +105,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
             return rc;
         }
     }
-    if (task_moves(task) || task->kind == TASK_WORK) {
+    if (task_moves(task) || task->kind == TASK_WORK || model_is_run(task)) {
         task->code = stream->fail_next;
         stream->fail_next = 0;
     }
@@ -162,12 +163,26 @@ void device_settle(device_t *device) {
     }
 }
 
-/* Waits until the executor has left the stream and its graph. Each wait releases sim.lock, so both conditions
- * are checked again after each wait. */
-static void leave(stream_t *stream) {
-    while (stream->running || !graph_leave(stream)) {
-        device_settle(stream->device);
+/* Whether a model's thread still computes the head task, which is asked to stop. */
+static bool leave_model(stream_t *stream) {
+    if (stream->computing) {
+        model_leave(stream);
     }
+    return stream->computing;
+}
+
+/* Waits until no thread works on the stream and its graph. Each wait releases sim.lock, so all conditions are
+ * checked again after each wait. While a model's thread computes, the executor runs other streams. */
+static void leave(stream_t *stream) {
+    stream->leaving++;
+    while (leave_model(stream) || stream->running || !graph_leave(stream)) {
+        if (stream->computing) {
+            pthread_cond_wait(&sim.settled, &sim.lock);
+        } else {
+            device_settle(stream->device);
+        }
+    }
+    stream->leaving--;
 }
 
 void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
@@ -188,7 +203,7 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
 
 /* Whether the stream's work will continue without another call of the client. */
 static bool moving(stream_t *stream) {
-    bool own = stream->running || stream->park == PARK_FAULT ||
+    bool own = stream->running || stream->computing || stream->park == PARK_FAULT ||
                (!stream->held && (stream->ready || stream->park == PARK_DUE));
     return own || (stream->park == PARK_WORK && graph_moving(stream));
 }

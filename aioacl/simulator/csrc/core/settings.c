@@ -21,7 +21,8 @@ static const char *const known_variables[] = {"AIOACL_SIM_DEVICES",       "AIOAC
                                               "AIOACL_SIM_CLOCK",         "AIOACL_SIM_FAULTS",
                                               "AIOACL_SIM_LIMITS",        "AIOACL_SIM_SEED",
                                               "AIOACL_SIM_TRACE",         "AIOACL_SIM_CANN",
-                                              "AIOACL_SIM_UNINIT",        "AIOACL_SIM_DRIVER"};
+                                              "AIOACL_SIM_UNINIT",        "AIOACL_SIM_DRIVER",
+                                              "AIOACL_SIM_ONNXRUNTIME"};
 
 static _Noreturn void refuse(const char *name, const char *value, const char *want) {
     fprintf(stderr, "aclsim: %s=%s: %s\n", name, value, want);

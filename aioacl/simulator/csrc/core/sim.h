@@ -211,6 +211,10 @@ void park_kick_all(park_list_t *list);
 /* Releases sim.lock for the work of the head task. stream_run_end() takes the lock again. */
 void stream_run_begin(stream_t *stream);
 void stream_run_end(stream_t *stream);
+/* Between these two calls, a thread of a model has the head task, and the executor runs other streams. Then the
+ * executor reaches the task again. Called with sim.lock held. */
+void stream_compute_begin(stream_t *stream);
+void stream_compute_end(stream_t *stream);
 /* Marks the stream as not running. Called with sim.lock held. */
 void stream_left(stream_t *stream);
 /* Runs the task on the executor's thread. False: the task has to wait, and the stream is parked. */
@@ -316,6 +320,8 @@ bool memory_pin(const void *pointer, size_t count, void **block);
 void memory_unpin(void *block);
 /* Takes device memory for the simulator itself. The client can copy to and from it, but cannot free it. */
 aclError memory_take(device_t *device, void **pointer, size_t size);
+/* Takes device memory as aclrtMalloc does, so that the client can free it. */
+aclError memory_take_for_client(device_t *device, void **pointer, size_t size);
 /* Frees memory of memory_take(). The memory may have ended already, with the device. */
 void memory_give(void *pointer);
 void memory_free_device(device_t *device);

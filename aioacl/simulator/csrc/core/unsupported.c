@@ -1,5 +1,5 @@
 /*
- * Functions that the simulator does not support: AI Core kernels, offline models, and all others without a
+ * Functions that the simulator does not support: operators, some functions for models, and all others without a
  * definition. Each function of the table has a weak definition here that returns an error. A definition in
  * another file replaces it.
  */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "launch.h"
+#include "models.h"
 #include "runtime.h"
 
 #pragma weak aclsim_runtime_deliver /* NULL in the library of CANN 8.1 */
@@ -69,6 +70,7 @@ void exception_deliver(stream_t *stream, pid_t tid, aclError code) {
     struct rtExceptionInfo info = {.source = launch_source(task)};
     info.head.task = task->id;
     info.head.stream = stream->id;
+    model_inner_ids(task, &info.head.stream, &info.head.task);
     info.head.thread = (uint32_t)tid;
     info.head.device = (uint32_t)stream->device->id;
     info.head.code = (uint32_t)code;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "launch.h"
+#include "models.h"
 
 static const int64_t monitor_ns = 1000000000;
 
@@ -64,7 +65,7 @@ static void handle(stream_t *stream) {
     const task_t *task = stream_head(stream);
     stream_t *client = graph_client(stream);
     aclError code = task->code;
-    stream_note_failure(client, code, launch_why(task));
+    stream_note_failure(client, code, model_is_run(task) ? model_why(task) : launch_why(task));
     stream->running = true;
     stream_unpark(stream);
     if (reports(task)) {

@@ -1,6 +1,7 @@
 /* The end of a device's primary context and of the streams of any context. */
 #include <string.h>
 
+#include "models.h"
 #include "sim.h"
 #include "work.h"
 
@@ -30,6 +31,7 @@ void context_teardown(context_t *context) {
     end_stream(context->default_stream);
     context->default_stream = NULL;
     graphs_end(context);
+    models_end(context);
     host_stop(context);
     context->torn = true;
     gate_leave(&context->gate);

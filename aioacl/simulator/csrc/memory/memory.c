@@ -208,6 +208,10 @@ aclError memory_take(device_t *device, void **pointer, size_t size) {
     return take_device(device, pointer, size, 0, true);
 }
 
+aclError memory_take_for_client(device_t *device, void **pointer, size_t size) {
+    return take_device(device, pointer, size, 0, false);
+}
+
 void memory_give(void *pointer) {
     block_t *block = block_at(pointer, BLOCK_DEVICE);
     if (block != NULL && block->internal) {

@@ -1,6 +1,6 @@
 /*
- * Subscriptions to the operators of a model. The simulator loads no offline models, so it cannot check a
- * model's id. It accepts every id and reports no operator. The client makes a pipe, and the runtime closes the
+ * Subscriptions to the operators of a model. The simulator profiles no offline models. So it accepts every id,
+ * also one of no loaded model, and reports no operator. The client makes a pipe, and the runtime closes the
  * pipe's write end when the subscription ends. A client that reads from the pipe then gets the end of the file.
  */
 #include <fcntl.h>

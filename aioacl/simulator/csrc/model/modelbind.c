@@ -1,0 +1,176 @@
+/* Executions from datasets: the checks of the call, and the shapes of the tensors. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "modelrun.h"
+
+/* The graph engine accepts a buffer that is up to 64 bytes smaller than the tensor. Such an execution fails on
+ * the device if the tensor does not fit. If the model has gears, the graph engine does not check sizes. */
+enum { SLACK_BYTES = 64, TEXT_BYTES = 320 };
+
+static aclError refuse(aclError code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static aclError refuse(aclError code, const char *format, ...) {
+    char text[TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return error_quiet(code, text);
+}
+
+static aclError check_count(const dataset_t *dataset, const tensor_list_t *list, const char *what) {
+    if (dataset->count == list->count) {
+        return ACL_SUCCESS;
+    }
+    return refuse(GE_PARAM_INVALID, "%s: the model has %zu tensors, but the dataset has %zu buffers", what,
+                  list->count, dataset->count);
+}
+
+static aclError take_buffer(const dataset_entry_t *entry, run_tensor_t *tensor) {
+    const data_buffer_t *buffer =
+        described_find(KIND_DATA_BUFFER, entry->buffer, "a data buffer of the dataset");
+    if (buffer == NULL) {
+        return ACL_INVALID_PARAM;
+    }
+    tensor->buffer = entry->buffer;
+    tensor->data = buffer->data;
+    tensor->size = buffer->size;
+    return ACL_SUCCESS;
+}
+
+static aclError check_size(const run_tensor_t *tensor, const tensor_info_t *info, const char *what,
+                           size_t index) {
+    uint64_t size = info->size;
+    if (size <= tensor->size || size - tensor->size <= SLACK_BYTES) {
+        return ACL_SUCCESS;
+    }
+    return refuse(GE_PARAM_INVALID, "%s: the tensor %zu (%.60s) has %" PRIu64 " bytes, but its buffer has %zu",
+                  what, index, info->name, size, tensor->size);
+}
+
+static bool shape_agrees(const dims_t *known, const tensor_shape_t *given) {
+    bool agrees = known->count == given->dim_count;
+    for (size_t i = 0; i < known->count && agrees; i++) {
+        agrees = given->dims[i] >= 0 && (known->values[i] < 0 || known->values[i] == given->dims[i]);
+    }
+    return agrees;
+}
+
+/* The shape of an input comes from the description in the dataset, or from the file. The shapes of a model with
+ * gears are known when the stream reaches the task. */
+static aclError take_shape(const model_t *model, const dataset_entry_t *entry, const tensor_info_t *info,
+                           run_tensor_t *tensor, size_t index) {
+    const tensor_shape_t *given = entry->desc != NULL ? &entry->desc->origin : NULL;
+    bool known = dims_known(&info->dims);
+    if (model->info->gears.kind != GEARS_NONE) {
+        return ACL_SUCCESS;
+    }
+    if (given == NULL && !known) {
+        return refuse(GE_SHAPE_INVALID,
+                      "input: the shape of the tensor %zu (%.60s) is dynamic; call aclmdlSetDatasetTensorDesc",
+                      index, info->name);
+    }
+    if (given != NULL && !shape_agrees(&info->dims, given)) {
+        return refuse(GE_SHAPE_INVALID, "input: the shape in the dataset does not fit the tensor %zu (%.60s)",
+                      index, info->name);
+    }
+    bool set = given != NULL ? dims_set(&tensor->dims, given->dims, given->dim_count)
+                             : dims_set(&tensor->dims, info->dims.values, info->dims.count);
+    return set ? ACL_SUCCESS : refuse(GE_MEMORY_ALLOCATION, "input");
+}
+
+static aclError take_inputs(model_run_t *run, const dataset_t *dataset) {
+    const model_info_t *info = run->model->info;
+    bool fixed = info->gears.kind == GEARS_NONE;
+    size_t selector = 0;
+    aclError rc = check_count(dataset, &info->inputs, "input");
+    for (size_t i = 0; i < run->input_count && rc == ACL_SUCCESS; i++) {
+        run_tensor_t *tensor = &run->tensors[i];
+        const tensor_info_t *described = &info->inputs.tensors[i];
+        tensor->type = described->type;
+        rc = take_buffer(&dataset->entries[i], tensor);
+        rc = rc == ACL_SUCCESS && fixed ? check_size(tensor, described, "input", i) : rc;
+        rc = rc == ACL_SUCCESS ? take_shape(run->model, &dataset->entries[i], described, tensor, i) : rc;
+    }
+    if (rc == ACL_SUCCESS && model_gear_input(info, &selector)) {
+        rc = take_buffer(&dataset->entries[selector], &run->gear);
+    }
+    return rc;
+}
+
+/* Outputs with a fixed shape are bound to the client's memory. The shapes of all others are known after the
+ * computation. */
+static aclError take_outputs(model_run_t *run, const dataset_t *dataset) {
+    const model_info_t *info = run->model->info;
+    aclError rc = check_count(dataset, &info->outputs, "output");
+    for (size_t i = 0; i < run->output_count && rc == ACL_SUCCESS; i++) {
+        run_tensor_t *tensor = &run->tensors[run->input_count + i];
+        const tensor_info_t *described = &info->outputs.tensors[i];
+        bool fixed = info->gears.kind == GEARS_NONE && !info->dynamic && dims_known(&described->dims);
+        tensor->type = described->type;
+        rc = take_buffer(&dataset->entries[i], tensor);
+        bool absent = rc == ACL_SUCCESS && (tensor->data == NULL || tensor->size == 0);
+        if (absent && described->size > 0 && !info->dynamic) {
+            rc = refuse(ACL_INVALID_PARAM,
+                        "output: the buffer of the tensor %zu (%.60s) is NULL or has no bytes", i,
+                        described->name);
+        }
+        if (absent) {
+            tensor->data = NULL;
+        }
+        bool checked = info->gears.kind == GEARS_NONE && !info->dynamic;
+        rc = rc == ACL_SUCCESS && checked ? check_size(tensor, described, "output", i) : rc;
+        if (rc == ACL_SUCCESS && fixed &&
+            !dims_set(&tensor->dims, described->dims.values, described->dims.count)) {
+            rc = refuse(GE_MEMORY_ALLOCATION, "output");
+        }
+    }
+    return rc;
+}
+
+static aclError fill(model_run_t *run, const aclmdlDataset *input, aclmdlDataset *output) {
+    const dataset_t *inputs = dataset_find(input, "input");
+    const dataset_t *outputs = inputs != NULL ? dataset_find(output, "output") : NULL;
+    if (outputs == NULL) {
+        return ACL_INVALID_PARAM;
+    }
+    run->output = output;
+    run->input_count = model_data_inputs(run->model->info);
+    run->output_count = run->model->info->outputs.count;
+    run->tensors = calloc(run->input_count + run->output_count + 1, sizeof *run->tensors);
+    if (run->tensors == NULL) {
+        return refuse(GE_MEMORY_ALLOCATION, "modelId");
+    }
+    aclError rc = take_inputs(run, inputs);
+    return rc == ACL_SUCCESS ? take_outputs(run, outputs) : rc;
+}
+
+aclError model_run_new(model_t *model, const aclmdlDataset *input, aclmdlDataset *output, model_run_t **run) {
+    model_run_t *made = work_new(&model_run_ops, sizeof *made);
+    if (made == NULL) {
+        return refuse(GE_MEMORY_ALLOCATION, "modelId");
+    }
+    made->model = model;
+    model->refs++;
+    model->pending++;
+    aclError rc = fill(made, input, output);
+    if (rc != ACL_SUCCESS) {
+        work_release(&made->work);
+        return rc;
+    }
+    made->inner_stream = model->stream->id;
+    made->inner_task = model->stream->next_task++;
+    *run = made;
+    return ACL_SUCCESS;
+}
+
+void model_run_free(model_run_t *run) {
+    for (size_t i = 0; run->tensors != NULL && i < run->input_count + run->output_count; i++) {
+        free(run->tensors[i].dims.values);
+    }
+    free(run->tensors);
+    run->model->pending--;
+    model_release(run->model);
+}

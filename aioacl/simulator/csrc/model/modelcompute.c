@@ -1,0 +1,94 @@
+/* The computation of one execution, on the model's thread, without sim.lock. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "modelrun.h"
+
+/* Allocates memory for an output without memory. The client frees it with aclrtFree. */
+static void *allocate(model_run_t *run, run_tensor_t *tensor, size_t bytes) {
+    void *memory = NULL;
+    sim_lock();
+    data_buffer_t *buffer = object_find(KIND_DATA_BUFFER, tensor->buffer);
+    if (buffer != NULL && memory_take_for_client(run->model->device, &memory, bytes) == ACL_SUCCESS) {
+        buffer->data = memory;
+        buffer->size = bytes;
+        memory_pin(memory, bytes, &tensor->pinned);
+    }
+    sim_unlock();
+    return memory;
+}
+
+static void *place(void *user, size_t index, size_t bytes, const int64_t *dims, size_t dim_count, char *why) {
+    static char none[1];
+    model_run_t *run = user;
+    run_tensor_t *tensor = &run->tensors[run->input_count + index];
+    void *memory = tensor->data;
+    if (!dims_set(&tensor->dims, dims, dim_count)) {
+        snprintf(why, SESSION_WHY_BYTES, "no memory is left");
+        return NULL;
+    }
+    if (bytes == 0) {
+        return none;
+    }
+    if (memory == NULL) {
+        memory = allocate(run, tensor, bytes);
+        snprintf(why, SESSION_WHY_BYTES, "no memory is left for output %zu, which has %zu bytes", index, bytes);
+    } else if (bytes > tensor->size) {
+        memory = NULL;
+        snprintf(why, SESSION_WHY_BYTES, "output %zu has %zu bytes, but its buffer has %zu", index, bytes,
+                 tensor->size);
+    }
+    return memory;
+}
+
+static void to_input(const run_tensor_t *tensor, session_input_t *input) {
+    uint64_t bytes = 0;
+    dims_bytes(tensor->dims.values, tensor->dims.count, tensor->type, &bytes);
+    *input =
+        (session_input_t){tensor->data, (size_t)bytes, tensor->type, tensor->dims.values, tensor->dims.count};
+}
+
+static void to_output(model_run_t *run, const run_tensor_t *tensor, session_output_t *output) {
+    uint64_t bytes = 0;
+    *output = (session_output_t){.type = tensor->type, .place = place, .user = run};
+    if (tensor->dims.values != NULL) {
+        dims_bytes(tensor->dims.values, tensor->dims.count, tensor->type, &bytes);
+        output->data = tensor->data;
+        output->bytes = (size_t)bytes;
+        output->dims = tensor->dims.values;
+        output->dim_count = tensor->dims.count;
+    }
+}
+
+/* The client learns the shapes of the outputs of a dynamic model from the dataset. */
+static void report_shapes(const model_run_t *run) {
+    sim_lock();
+    dataset_t *dataset = object_find(KIND_DATASET, run->output);
+    for (size_t i = 0; i < run->output_count && dataset != NULL && run->model->info->dynamic; i++) {
+        const run_tensor_t *tensor = &run->tensors[run->input_count + i];
+        dataset_set_shape(dataset, i, tensor->type, tensor->dims.values, tensor->dims.count);
+    }
+    sim_unlock();
+}
+
+void model_compute(model_run_t *run) {
+    char why[SESSION_WHY_BYTES] = "no memory is left";
+    session_input_t *inputs = calloc(run->input_count + 1, sizeof *inputs);
+    session_output_t *outputs = calloc(run->output_count + 1, sizeof *outputs);
+    bool done = inputs != NULL && outputs != NULL;
+    for (size_t i = 0; i < run->input_count && done; i++) {
+        to_input(&run->tensors[i], &inputs[i]);
+    }
+    for (size_t i = 0; i < run->output_count && done; i++) {
+        to_output(run, &run->tensors[run->input_count + i], &outputs[i]);
+    }
+    done = done && session_run(run->model->session, inputs, outputs, why);
+    free(inputs);
+    free(outputs);
+    if (done) {
+        report_shapes(run);
+    } else {
+        run->code = model_run_fail(run, RT_MODEL_EXECUTE, "%s", why);
+    }
+}

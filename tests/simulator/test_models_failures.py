@@ -1,0 +1,214 @@
+"""Offline models that onnxruntime executes: failures, misuse, costs, and the library that is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from aioacl import ParameterError, simulator
+from aioacl._base.ffi import ffi
+from tests.simulator import modelfiles
+from tests.simulator.modelcalls import data, error_text, execute, execute_on, load_code, loaded
+from tests.simulator.modelfiles import INT64, Tensor
+from tests.simulator.rawacl import device, good, new_stream, rc
+from tests.support import forkserver
+
+pytestmark = [modelfiles.needs_onnxruntime, pytest.mark.usefixtures("onnxruntime", "models")]
+
+FAILED, WRONG, CANNOT_LOAD, MIXED = 507011, 145000, 545001, 500002
+NUMBERS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+TWICE = [2 * number for number in NUMBERS]
+BYTES = 24
+
+
+def test_execute_checks_the_datasets() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        arguments = (inputs.dataset, outputs.dataset)
+        assert rc("aclmdlExecute", model, ffi.NULL, outputs.dataset) == 100000
+        assert rc("aclmdlExecute", model + 1, *arguments) == 145003
+        with data(BYTES, BYTES) as more, data(0) as none:
+            assert execute(model, more, outputs) == WRONG
+            assert execute(model, inputs, more) == WRONG
+            assert execute(model, inputs, none) == 100000
+        inputs.write(0, NUMBERS)
+        good("aclUpdateDataBuffer", outputs.buffers[0], outputs.memory[0], 8)  # at most 64 bytes too small
+        assert execute(model, inputs, outputs) == FAILED
+        assert "needs 24 bytes, but its buffer has 8" in error_text()
+
+
+def test_execute_refuses_a_buffer_that_is_much_too_small() -> None:
+    parts = {0: modelfiles.tensors(Tensor("x", (2, 30))), 1: modelfiles.tensors(Tensor("y", (2, 30)))}
+    onnx = modelfiles.onnx_model([("Add", ["x", "x"], ["y"])], {"x": [2, 30]}, {"y": [2, 30]})
+    with device(), loaded(modelfiles.simulated(onnx, parts)) as model, data(240) as whole, data(175) as short:
+        assert execute(model, short, whole) == WRONG
+        assert "has 240 bytes, but its buffer has 175" in error_text()
+        assert execute(model, whole, short) == WRONG
+
+
+def test_execute_of_memory_that_is_not_on_a_device_fails() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        memory, outside = inputs.memory[0], ffi.new("float[6]")
+        good("aclUpdateDataBuffer", inputs.buffers[0], outside, BYTES)
+        assert execute(model, inputs, outputs) == FAILED
+        assert "not in live memory" in error_text()
+        good("aclUpdateDataBuffer", inputs.buffers[0], memory, BYTES)
+    simulator.forget()
+
+
+def test_mixed_kinds_of_execution_are_refused_and_noted() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        inputs.write(0, NUMBERS)
+        assert execute(model, inputs, outputs) == 0
+        assert execute_on(ffi.NULL, model, inputs, outputs) == MIXED
+        (violation,) = simulator.violations()
+        assert "mixes aclmdlExecute and aclmdlExecuteAsync" in violation
+    simulator.forget()
+
+
+def test_second_stream_for_one_model_is_noted() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        inputs.write(0, NUMBERS)
+        first, second = new_stream(), new_stream()
+        assert execute_on(first, model, inputs, outputs) == 0
+        good("aclrtSynchronizeStream", first)
+        assert execute_on(second, model, inputs, outputs) == 0
+        good("aclrtSynchronizeStream", second)
+        assert simulator.violations() == []
+        simulator.hold(first)
+        assert execute_on(first, model, inputs, outputs) == 0
+        assert execute_on(second, model, inputs, outputs) == 0
+        (violation,) = simulator.violations()
+        assert "while an execution on stream" in violation
+        simulator.release(first)
+        for stream in (first, second):
+            good("aclrtSynchronizeStream", stream)
+            good("aclrtDestroyStream", stream)
+    simulator.forget()
+
+
+def test_unload_of_a_model_with_queued_executions_is_noted_and_they_fail() -> None:
+    with device(), data(BYTES) as inputs, data(BYTES) as outputs:
+        stream = new_stream()
+        _, model = load_code(modelfiles.doubling())
+        simulator.hold(stream)
+        assert execute_on(stream, model, inputs, outputs) == 0
+        good("aclmdlUnload", model)
+        (violation,) = simulator.violations()
+        assert "have not ended" in violation
+        simulator.release(stream)
+        assert rc("aclrtSynchronizeStream", stream) == FAILED
+        assert "unloaded before" in error_text()
+        good("aclrtDestroyStream", stream)
+    simulator.forget()
+
+
+def test_failed_operator_puts_its_message_into_the_error_text() -> None:
+    onnx = modelfiles.onnx_model([("Reshape", ["x", "s"], ["y"])], {"x": [2, 3], "s": [2]}, {"y": ["a", "b"]})
+    onnx = with_int_input(onnx)
+    parts = {
+        0: modelfiles.tensors(Tensor("x", (2, 3)), Tensor("s", (2,), INT64)),
+        1: modelfiles.tensors(Tensor("y", (2, 3))),
+    }
+    file = modelfiles.simulated(onnx, parts)
+    with device(), loaded(file) as model, data(BYTES, 16) as inputs, data(BYTES) as outputs:
+        stream = new_stream()
+        inputs.write(0, NUMBERS)
+        inputs.write(1, [0.0] * 4)
+        ffi.cast("int64_t *", inputs.memory[1])[0] = 5
+        assert execute_on(stream, model, inputs, outputs) == 0
+        assert rc("aclrtSynchronizeStream", stream) == FAILED
+        assert "onnxruntime" in error_text()
+        good("aclrtDestroyStream", stream)
+
+
+def with_int_input(onnx: bytes) -> bytes:
+    """Makes the second input a tensor of int64."""
+    from onnx import ModelProto, TensorProto  # onnx is optional
+
+    model = ModelProto.FromString(onnx)
+    model.graph.input[1].type.tensor_type.elem_type = TensorProto.INT64
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("code", [507011, 507015])
+def test_rule_for_models_makes_an_execution_fail(code: int) -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        inputs.write(0, NUMBERS)
+        with simulator.fault("model", async_error=code, nth=2):
+            assert execute(model, inputs, outputs) == 0
+            assert execute(model, inputs, outputs) == code
+            assert execute(model, inputs, outputs) == 0
+
+
+def test_rule_for_a_load_makes_the_load_fail() -> None:
+    with device():
+        with simulator.fault("aclmdlLoad*", rc=CANNOT_LOAD):
+            assert load_code(modelfiles.doubling())[0] == CANNOT_LOAD
+        with loaded(modelfiles.doubling()):
+            pass
+
+
+def test_cost_delays_the_end_of_an_execution() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        stream = new_stream()
+        inputs.write(0, NUMBERS)
+        simulator.set_virtual_clock(True)
+        simulator.set_model_cost(base=1, per_row=0.25, per_byte=1e-9)
+        try:
+            began = simulator.clock()
+            assert execute_on(stream, model, inputs, outputs) == 0
+            while outputs.read(0) != TWICE:
+                pass
+            assert simulator.pending(stream) == 1
+            simulator.advance_clock(2)
+            good("aclrtSynchronizeStream", stream)
+            assert simulator.clock() - began == pytest.approx(2)
+        finally:
+            simulator.set_model_cost()
+            simulator.set_virtual_clock(False)
+        good("aclrtDestroyStream", stream)
+
+
+def test_cost_that_is_not_a_time_is_refused() -> None:
+    for wrong in (-1, float("nan"), float("inf"), 1e30, "1"):
+        with pytest.raises(ParameterError):
+            simulator.set_model_cost(base=wrong)  # type: ignore[arg-type]  # the value of a wrong type is the test
+
+
+def test_path_of_onnxruntime_must_be_absolute() -> None:
+    for wrong in ("libonnxruntime.so", "", "/a\0b"):
+        with pytest.raises(ParameterError):
+            simulator.set_onnxruntime(wrong)
+
+
+def test_load_of_an_onnx_model_that_onnxruntime_refuses_reports_the_reason() -> None:
+    parts = {0: modelfiles.tensors(Tensor("x", (2, 3))), 1: modelfiles.tensors(Tensor("y", (2, 3)))}
+    with device():
+        assert load_code(modelfiles.simulated(b"nonsense", parts))[0] == CANNOT_LOAD
+        assert "onnxruntime" in error_text()
+        assert load_code(
+            modelfiles.simulated(modelfiles.doubling_onnx(), {**parts, 0: modelfiles.tensors()})
+        )[0] == (CANNOT_LOAD)
+        assert "the description has 0 inputs" in error_text()
+        assert load_code(b"\x08nonsense")[0] == CANNOT_LOAD
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("path", ["/nonexistent/libonnxruntime.so", "relative.so"])
+def test_load_without_onnxruntime_fails_and_names_the_remedy(path: str) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.simulator.modelcalls import error_text, load_code
+from tests.simulator.rawacl import device
+from tests.simulator.modelfiles import doubling
+with device():
+    print(load_code(doubling())[0], error_text())
+"""
+    variables = {"AIOACL_LIBRARY": "simulator", "AIOACL_SIM_ONNXRUNTIME": path}
+    done = forkserver.run([sys.executable, "-c", code], env={**os.environ, **variables})
+    assert done.stdout.startswith(f"{CANNOT_LOAD} "), done
+    assert "AIOACL_SIM_ONNXRUNTIME" in done.stdout
