@@ -129,6 +129,19 @@ static void test_order_of_gears(void) {
     }
 }
 
+/* Elements of four bits are packed in pairs. */
+static void test_sizes_of_tensors(void) {
+    const int64_t dims[] = {5, 5};
+    const int64_t large[] = {INT64_MAX, 3};
+    const int64_t open[] = {5, -1};
+    uint64_t bytes = 0;
+    CHECK(dims_bytes(dims, 2, ACL_FLOAT, &bytes) && bytes == 100);
+    CHECK(dims_bytes(dims, 2, ACL_INT4, &bytes) && bytes == 13);
+    CHECK(dims_bytes(dims, 0, ACL_FLOAT4_E2M1, &bytes) && bytes == 1);
+    CHECK(dims_bytes(dims, 0, ACL_COMPLEX128, &bytes) && bytes == 16);
+    CHECK(!dims_bytes(large, 2, ACL_INT8, &bytes) && !dims_bytes(open, 2, ACL_INT8, &bytes));
+}
+
 static void test_damage(void) {
     static bytes_t good;
     static bytes_t bad;
@@ -217,6 +230,7 @@ int main(void) {
     test_description();
     test_gears();
     test_order_of_gears();
+    test_sizes_of_tensors();
     test_damage();
     test_random_damage();
     return 0;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORK_ALIGNMENT = 512 };
+enum { WORK_ALIGNMENT = 512, BYTE_BITS = 8 };
 
 model_info_t *model_info_new(void) {
     model_info_t *info = calloc(1, sizeof *info);
@@ -88,14 +88,21 @@ bool dims_known(const dims_t *dims) {
     return true;
 }
 
+/* Elements of four bits are packed in pairs. aclDataTypeSize() does not know that. */
+static uint64_t bits_of(aclDataType type) {
+    bool half = type == ACL_INT4 || type == ACL_FLOAT4_E2M1 || type == ACL_FLOAT4_E1M2;
+    return half ? BYTE_BITS / 2 : do_aclDataTypeSize(type) * BYTE_BITS;
+}
+
 bool dims_bytes(const int64_t *dims, size_t count, aclDataType type, uint64_t *bytes) {
-    *bytes = do_aclDataTypeSize(type);
+    uint64_t bits = bits_of(type);
     for (size_t i = 0; i < count; i++) {
-        if (dims[i] < 0 || __builtin_mul_overflow(*bytes, (uint64_t)dims[i], bytes)) {
+        if (dims[i] < 0 || __builtin_mul_overflow(bits, (uint64_t)dims[i], &bits)) {
             return false;
         }
     }
-    return *bytes <= INT64_MAX;
+    *bytes = bits / BYTE_BITS + (bits % BYTE_BITS != 0 ? 1 : 0);
+    return true;
 }
 
 bool model_gear_input(const model_info_t *info, size_t *index) {
