@@ -16,7 +16,7 @@ from typing import Final, Literal
 from aioacl._base import paths as _paths
 from aioacl._base.errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._base.unique import record
-from aioacl._library import locate
+from aioacl._library import locate, onnxruntime
 from aioacl._library.locate import Candidate, Origin, Rules, Unusable
 
 _ERROR_SIZE_BYTES: Final = 1024
@@ -290,6 +290,8 @@ class _Process:
         except Unusable:
             del self._attempts[key]
             raise
+        if native.backend() == "simulator":
+            onnxruntime.offer()
         return _describe(native, self._attempts[opened])
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi
 from aioacl._base.options import bound_of
+from aioacl._library import onnxruntime
 from aioacl.simulator._control import control_function
 
 if TYPE_CHECKING:
@@ -18,25 +17,12 @@ if TYPE_CHECKING:
 TIME_MOST: Final = 1 << 60
 
 
-def _installed() -> str:
-    """The path of the library in the installed package onnxruntime, which is not imported."""
-    spec = find_spec("onnxruntime")
-    folders = spec.submodule_search_locations if spec is not None else None
-    for folder in folders or ():
-        for path in sorted(Path(folder, "capi").glob("libonnxruntime.so*")):
-            return str(path.resolve())
-    raise ParameterError(
-        "expected the package onnxruntime, but it is not installed",
-        hint="Install aioacl[onnx], or pass the path of libonnxruntime.so.",
-    )
-
-
 def set_onnxruntime(path: str | os.PathLike[str] | None = None) -> None:
     """Sets the library of onnxruntime, which executes the models.
 
     The simulator loads the library when it reads the first ONNX model of the process, and keeps it. A call after that
-    has no effect. Without a call, the simulator uses the package onnxruntime in the folder in which aioacl is
-    installed. The environment variable `AIOACL_SIM_ONNXRUNTIME` takes precedence.
+    has no effect. Without a call, the simulator uses the installed package onnxruntime. The environment variable
+    `AIOACL_SIM_ONNXRUNTIME` takes precedence.
 
     Args:
         path: the absolute path of libonnxruntime.so. None: the library of the installed package onnxruntime.
@@ -44,7 +30,12 @@ def set_onnxruntime(path: str | os.PathLike[str] | None = None) -> None:
     Raises:
         ParameterError: the path is not absolute, or the package onnxruntime is not installed.
     """
-    chosen = _installed() if path is None else os.fspath(path)
+    chosen = onnxruntime.installed() if path is None else os.fspath(path)
+    if chosen is None:
+        raise ParameterError(
+            "expected the package onnxruntime, but it is not installed",
+            hint="Install aioacl[onnx], or pass the path of libonnxruntime.so.",
+        )
     control = control_function("aclsim_set_onnxruntime", "int (*)(const char *)")
     if "\0" in chosen or control(ffi.new("char[]", os.fsencode(chosen))) < 0:
         raise ParameterError(

@@ -26,7 +26,6 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 def onnxruntime() -> None:
     """Loads the installed onnxruntime, which keeps files open until the process ends."""
     runtime.load()
-    simulator.set_onnxruntime()
     with described(modelfiles.doubling_onnx()):
         pass
 

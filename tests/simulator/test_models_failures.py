@@ -212,3 +212,13 @@ with device():
     done = forkserver.run([sys.executable, "-c", code], env={**os.environ, **variables})
     assert done.stdout.startswith(f"{CANNOT_LOAD} "), done
     assert "AIOACL_SIM_ONNXRUNTIME" in done.stdout
+
+
+def test_onnxruntime_can_be_set_again_after_it_was_loaded() -> None:
+    simulator.set_onnxruntime()
+    simulator.set_onnxruntime("/nonexistent/libonnxruntime.so")  # no effect: the library is loaded
+    try:
+        with device(), loaded(modelfiles.doubling()):
+            pass
+    finally:
+        simulator.set_onnxruntime()
