@@ -57,13 +57,17 @@ from aioacl.simulator._faults import (
     set_virtual_clock,
 )
 from aioacl.simulator._kernels import Kernel, Launch, register_kernel
+from aioacl.simulator._model_functions import Execution, ModelFunction, ModelTensor, register_model
 from aioacl.simulator._models import set_model_cost, set_onnxruntime
 from aioacl.simulator._releases import include_dir, library_path
 
 __all__ = [
+    "Execution",
     "Fault",
     "Kernel",
     "Launch",
+    "ModelFunction",
+    "ModelTensor",
     "Stats",
     "advance_clock",
     "calls",
@@ -84,6 +88,7 @@ __all__ = [
     "library_path",
     "pending",
     "register_kernel",
+    "register_model",
     "release",
     "release_all",
     "release_key",

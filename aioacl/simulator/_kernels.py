@@ -131,14 +131,15 @@ class Kernel:
 
     def _run(self, launch: Launch) -> int:
         try:
-            return _code_of(self._function(launch))
+            return code_of(self._function(launch))
         except BaseException as error:  # noqa: BLE001 - `errors` reports it; the device's thread must not end
             self.errors.append(error)
-            _explain(error)
+            explain(error)
             return FAILED
 
 
-def _code_of(answer: object) -> int:
+def code_of(answer: object) -> int:
+    """The code that a kernel, or a function in place of a model, has returned."""
     if answer is None:
         return 0
     if inspect.iscoroutine(answer):
@@ -146,11 +147,13 @@ def _code_of(answer: object) -> int:
     try:
         code = int(operator.index(cast("SupportsIndex", answer)))
     except TypeError:
-        text = f"expected a kernel to return None, 0 or an error code, got {answer!r}; return one of these"
+        text = (
+            f"expected the function to return None, 0 or an error code, got {answer!r}; return one of these"
+        )
         raise TypeError(text) from None
     if not -CODES <= code < CODES:
         raise OverflowError(
-            f"expected a kernel to return a code of 32 bits, got {code}; return an error code of ACL"
+            f"expected the function to return a code of 32 bits, got {code}; return an error code of ACL"
         )
     return code
 
@@ -220,7 +223,7 @@ def _reach(device: int, address: int, size: int) -> int:
     return int(reach(device, ffi.cast("void *", address), size))
 
 
-def _explain(error: BaseException) -> None:
+def explain(error: BaseException) -> None:
     """Adds the exception to the error text of the task's failure."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).replace("\0", "")
     cut = text.encode("utf-8", "replace")[:EXPLAINED_BYTES].decode("utf-8", "ignore")

@@ -32,12 +32,16 @@ def words(memory: Any, count: int) -> tuple[int, ...]:
 
 
 def error_text() -> str:
-    """The text of the thread's last failures; reading clears it."""
+    """The text of the thread's last failure."""
     return text_of(lib.aio_error_text())
 
 
 def load_code(source: bytes | Path) -> tuple[int, int]:
-    """Loads a model. Returns the code and the id."""
+    """Loads a model. Returns the code and the id.
+
+    Clears the simulator's text first. Calls without a context do not clear it, and it has no room for many failures.
+    """
+    value("aclGetRecentErrMsg")
     place = ffi.new("uint32_t *")
     if isinstance(source, bytes):
         return rc("aclmdlLoadFromMem", source, len(source), place), place[0]

@@ -26,6 +26,9 @@ UNKNOWN_GEAR_ADDRESS, GEAR_TOO_SHORT = 145011, 145012
 ANY = (1 << 64) - 1
 
 
+pytestmark = pytest.mark.usefixtures("models")
+
+
 def batched() -> bytes:
     inputs = modelfiles.tensors(Tensor("x", (-1, 3), size=48), Tensor(GEAR_INPUT, (1,), INT64))
     outputs = modelfiles.tensors(Tensor("y", (-1, 3), size=48))

@@ -262,7 +262,7 @@ void aclsim_explain(const char *why);
  * aclmdlLoad* takes a model of `python -m aioacl simulator atc`, a plain ONNX model, or a genuine model of
  * Huawei's atc. onnxruntime executes the ONNX model, with one thread per model. A genuine model has no ONNX
  * model. It is described and loaded, but an execution returns 207000, except if the ONNX model is beside the
- * file, with the suffix .onnx instead of .om.
+ * file, with the suffix .onnx instead of .om, or if a function is registered in place of the model.
  *
  * A failed execution sets 507011, and the reason is in the error text.
  */
@@ -273,6 +273,36 @@ int aclsim_set_onnxruntime(const char *path);
  * time in picoseconds for each byte of the inputs and outputs. The first dimension of the first input is the
  * number of rows. 0, 0, 0: an execution ends when it is computed. */
 int aclsim_set_model_cost(int64_t base_ns, int64_t row_ns, int64_t byte_ps);
+
+/* One input or output of an execution. */
+typedef struct {
+    void *data; /* device memory; NULL if an output has no memory */
+    size_t size;
+    int32_t type;        /* an aclDataType */
+    const int64_t *dims; /* NULL: the shape of the output is not known */
+    size_t dim_count;
+} aclsim_tensor_t;
+
+typedef struct {
+    const char *name;
+    uint32_t model; /* the id of the loaded model */
+    int32_t device;
+    void *stream;                  /* the stream of the execution */
+    const aclsim_tensor_t *inputs; /* without the input that selects the gear */
+    size_t input_count;
+    const aclsim_tensor_t *outputs;
+    size_t output_count;
+    void *user;
+} aclsim_execution_t;
+
+/*
+ * Executions of models with that name, which is the name in the header of the file, call the function on the
+ * thread of the model, in the order of the stream. If the function returns a value other than 0, the execution
+ * fails: with the returned value if this value is an error code, otherwise with 507011; aclsim_explain() works.
+ * The function replaces an earlier function of the same name, and is used in place of an ONNX model. NULL ends
+ * the registration.
+ */
+int aclsim_register_model(const char *name, int (*function)(const aclsim_execution_t *execution), void *user);
 
 /* Memory. */
 /* Returns the number of live blocks that have been written outside their bounds. Each such block is reported as

@@ -18,6 +18,14 @@ API void aclsim_explain(const char *why) {
     snprintf(explained, sizeof explained, "%s", why != NULL ? why : "");
 }
 
+const char *kernel_explained(void) {
+    return explained;
+}
+
+void kernel_explain_nothing(void) {
+    *explained = '\0';
+}
+
 static aclError fail(launch_t *launch, aclError code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -73,7 +81,7 @@ static aclError run(work_t *work, const stream_t *stream) {
     memcpy(told.block, launch->shape.block, sizeof told.block);
     thread_t *thread = thread_self();
     thread->callback_depth++;
-    *explained = '\0';
+    kernel_explain_nothing();
     int answer = launch->function(&told);
     thread->callback_depth--;
     return judge(launch, answer);

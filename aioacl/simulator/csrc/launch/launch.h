@@ -47,4 +47,8 @@ aclError launch_with_host_args(aclrtFuncHandle function, const shape_t *shape, a
 aclError launch_with_array(const void *func, const shape_t *shape, aclrtStream stream,
                            const aclrtLaunchKernelCfg *cfg, void *const *args);
 
+/* The text that the function on this thread passed to aclsim_explain(), "" if it passed none. */
+const char *kernel_explained(void);
+void kernel_explain_nothing(void);
+
 #endif

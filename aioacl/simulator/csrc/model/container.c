@@ -39,6 +39,7 @@ enum {
     HEADER_BYTES = 256,
     AT_HEADER_SIZE = 4,
     AT_LENGTH = 76,
+    AT_NAME = 84,
     AT_MODELS = 156,
     AT_LONG_LENGTH = 184,
     AT_DYNAMIC = 193,
@@ -143,6 +144,7 @@ static bool read_file(reader_t *reader, const unsigned char *bytes, size_t size,
     }
     container->simulated = memcmp(bytes + AT_MARK, mark, sizeof mark) == 0;
     reader->info->dynamic = bytes[AT_DYNAMIC] != 0;
+    memcpy(reader->info->name, bytes + AT_NAME, sizeof reader->info->name - 1);
     cursor_t rest = {bytes + HEADER_BYTES, size - HEADER_BYTES, false};
     if (!read_partitions(reader, rest, wide, container)) {
         return false;

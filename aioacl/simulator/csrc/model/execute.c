@@ -18,7 +18,7 @@ static aclError check_mode(model_t *model, execute_mode_t mode) {
 }
 
 static aclError check_session(const model_t *model) {
-    if (model->session != NULL) {
+    if (model->session != NULL || model_is_registered(model->info)) {
         return ACL_SUCCESS;
     }
     return error_set(RT_FEATURE_NOT_SUPPORT,

@@ -109,6 +109,12 @@ bool model_thread_submit(model_run_t *run);
 /* Ends the thread when it has computed what it has to compute. */
 void model_thread_stop(model_t *model);
 
+/* registered.c. */
+/* Whether a function is registered in place of the model. Called with sim.lock held. */
+bool model_is_registered(const model_info_t *info);
+/* Calls the function that is registered in place of the model, without sim.lock. False: there is none. */
+bool model_call_registered(model_run_t *run);
+
 /* dataset.c: called with sim.lock held. */
 dataset_t *dataset_find(const aclmdlDataset *handle, const char *what);
 /* Sets the shape of a description of the dataset, which is made if there is none. */

@@ -72,7 +72,7 @@ static void report_shapes(const model_run_t *run) {
     sim_unlock();
 }
 
-void model_compute(model_run_t *run) {
+static void run_session(model_run_t *run) {
     char why[SESSION_WHY_BYTES] = "no memory is left";
     session_input_t *inputs = calloc(run->input_count + 1, sizeof *inputs);
     session_output_t *outputs = calloc(run->output_count + 1, sizeof *outputs);
@@ -90,5 +90,16 @@ void model_compute(model_run_t *run) {
         report_shapes(run);
     } else {
         run->code = model_run_fail(run, RT_MODEL_EXECUTE, "%s", why);
+    }
+}
+
+void model_compute(model_run_t *run) {
+    if (model_call_registered(run)) {
+        return;
+    }
+    if (run->model->session != NULL) {
+        run_session(run);
+    } else {
+        run->code = model_run_fail(run, RT_MODEL_EXECUTE, "its function is no longer registered");
     }
 }

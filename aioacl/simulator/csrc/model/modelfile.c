@@ -125,7 +125,10 @@ static aclError read_container(result_t *result, const char *path, const content
     if (rc != ACL_SUCCESS) {
         return fail(rc, result->what, why);
     }
-    if (!executes || !result->info->described) {
+    sim_lock();
+    bool registered = model_is_registered(result->info);
+    sim_unlock();
+    if (!executes || !result->info->described || registered) {
         return ACL_SUCCESS;
     }
     return container.onnx != NULL ? open_session(result, container.onnx, container.onnx_size)

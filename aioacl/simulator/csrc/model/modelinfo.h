@@ -4,7 +4,7 @@
 
 #include "described.h"
 
-enum { MODEL_GEARS_MOST = 128, MODEL_TENSORS_MOST = 4096, MODEL_NAME_BYTES = 128 };
+enum { MODEL_GEARS_MOST = 128, MODEL_TENSORS_MOST = 4096, MODEL_NAME_BYTES = 128, MODEL_FILE_NAME_BYTES = 33 };
 
 /* The name of the input that selects the gear. It is the last input of a model with gears. */
 #define MODEL_GEAR_INPUT "ascend_mbatch_shape_data"
@@ -47,7 +47,8 @@ typedef struct {
 
 typedef struct {
     uint32_t refs;
-    bool dynamic; /* the model takes shapes that were not known when it was compiled */
+    char name[MODEL_FILE_NAME_BYTES]; /* the name in the header of the file; "": none */
+    bool dynamic;                     /* the model takes shapes that were not known when it was compiled */
     bool described;
     tensor_list_t inputs;
     tensor_list_t outputs;

@@ -14,8 +14,10 @@ static model_run_t *pop(model_t *model) {
 
 static void compute(model_t *model, model_run_t *run) {
     model->now = run;
-    if (!run->stopped && model->session != NULL) {
-        session_start(model->session);
+    if (!run->stopped) {
+        if (model->session != NULL) {
+            session_start(model->session);
+        }
         sim_unlock();
         model_compute(run);
         sim_lock();
