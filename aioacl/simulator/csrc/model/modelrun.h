@@ -31,6 +31,7 @@ struct model_run {
     char why[SIM_WHY_BYTES];
     uint32_t inner_stream; /* the ids that the exception callbacks get */
     uint32_t inner_task;
+    int64_t began_ns;
     int64_t due_ns;
     aclmdlDataset *output;
     size_t input_count; /* without the input that selects the gear */

@@ -153,7 +153,8 @@ static uint64_t all_bytes(const model_run_t *run) {
 static bool begin(stream_t *stream, task_t *task, model_run_t *run) {
     task->code = prepare(run, task);
     if (task->code == 0) {
-        run->due_ns = now_ns() + model_cost_ns(rows_of(run), all_bytes(run));
+        run->began_ns = now_ns();
+        run->due_ns = run->began_ns + model_cost_ns(rows_of(run), all_bytes(run));
         run->stream = stream;
         run->state = RUN_COMPUTING;
         stream_compute_begin(stream);
@@ -185,6 +186,7 @@ static bool step(stream_t *stream, task_t *task) {
         stream_park(stream, PARK_DUE, NULL, run->due_ns);
         return false;
     }
+    stream->device->busy_ns += now_ns() - run->began_ns;
     task->code = run->code;
     return true;
 }
