@@ -16,7 +16,7 @@ from tests.simulator.modelfiles import INT64, Tensor
 from tests.simulator.rawacl import device, good, new_stream, rc
 from tests.support import forkserver
 
-pytestmark = [modelfiles.needs_onnxruntime, pytest.mark.usefixtures("onnxruntime", "models")]
+pytestmark = [modelfiles.needs_onnxruntime, pytest.mark.usefixtures("models")]
 
 FAILED, WRONG, CANNOT_LOAD, MIXED = 507011, 145000, 545001, 500002
 NUMBERS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
@@ -143,6 +143,17 @@ def test_rule_for_models_makes_an_execution_fail(code: int) -> None:
             assert execute(model, inputs, outputs) == 0
 
 
+def test_execution_on_a_captured_stream_is_refused() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        stream, graph = new_stream(), ffi.new("aclmdlRI *")
+        good("aclmdlRICaptureBegin", stream, 0)
+        assert execute_on(stream, model, inputs, outputs) == 207000
+        assert "does not capture executions of models" in error_text()
+        good("aclmdlRICaptureEnd", stream, graph)
+        good("aclmdlRIDestroy", graph[0])
+        good("aclrtDestroyStream", stream)
+
+
 def test_rule_for_a_load_makes_the_load_fail() -> None:
     with device():
         with simulator.fault("aclmdlLoad*", rc=CANNOT_LOAD):
@@ -222,3 +233,23 @@ def test_onnxruntime_can_be_set_again_after_it_was_loaded() -> None:
             pass
     finally:
         simulator.set_onnxruntime()
+
+
+@pytest.mark.process
+def test_onnxruntime_collects_no_data_and_keeps_no_file_open(tmp_path: Path) -> None:
+    code = f"""
+import os
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.simulator.modelcalls import loaded
+from tests.simulator.modelfiles import doubling
+from tests.simulator.rawacl import device
+with device():
+    before = len(os.listdir("/proc/self/fd"))
+    with loaded(doubling()):
+        print(len(os.listdir("/proc/self/fd")) - before, os.environ.get("ORT_DISABLE_TELEMETRY"))
+"""
+    variables = {"AIOACL_LIBRARY": "simulator", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    done = forkserver.run([sys.executable, "-c", code], env={**os.environ, **variables})
+    assert done.stdout == "0 None\n", done
+    assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from tests.simulator.rawacl import device, good, new_stream, rc
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [modelfiles.needs_onnxruntime, pytest.mark.usefixtures("onnxruntime", "models")]
+pytestmark = [modelfiles.needs_onnxruntime, pytest.mark.usefixtures("models")]
 
 FAILED, BAD_SHAPE = 507011, 145021
 NUMBERS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]

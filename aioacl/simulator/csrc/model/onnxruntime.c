@@ -110,13 +110,31 @@ static bool start(void *library, char *why) {
     return true;
 }
 
+static void load(char *why) {
+    void *library = open_library(why);
+    if (library != NULL && !start(library, why)) {
+        dlclose(library);
+    }
+}
+
+/* onnxruntime 1.32 collects data about its use in files that it keeps open. It reads this variable once, when
+ * it starts. If the program has set the variable, the program's value counts. */
+static void load_silently(char *why) {
+    static const char variable[] = "ORT_DISABLE_TELEMETRY";
+    bool unset = getenv(variable) == NULL;
+    if (unset) {
+        setenv(variable, "1", 0);
+    }
+    load(why);
+    if (unset) {
+        unsetenv(variable);
+    }
+}
+
 const ort_runtime_t *onnxruntime(char *why) {
     pthread_mutex_lock(&lock);
     if (runtime.api == NULL) {
-        void *library = open_library(why);
-        if (library != NULL && !start(library, why)) {
-            dlclose(library);
-        }
+        load_silently(why);
     }
     bool loaded = runtime.api != NULL;
     pthread_mutex_unlock(&lock);
