@@ -201,9 +201,10 @@ void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc) {
     wait_finish_all(&stream->room, room_rc);
 }
 
-/* Whether the stream's work will continue without another call of the client. */
+/* Whether the stream's work will continue without another call of the client. The computation of a model does
+ * not count, because it can take any time, and can be stopped. */
 static bool moving(stream_t *stream) {
-    bool own = stream->running || stream->computing || stream->park == PARK_FAULT ||
+    bool own = stream->running || stream->park == PARK_FAULT ||
                (!stream->held && (stream->ready || stream->park == PARK_DUE));
     return own || (stream->park == PARK_WORK && graph_moving(stream));
 }
