@@ -1,0 +1,182 @@
+"""The options of atc that state the shapes of the inputs, and the gears of a model.
+
+A gear is a set of shapes, and a model can switch between its gears. `--input_shape` may have the value -1 for a
+dimension. Each gear then gives these dimensions a value. There are three kinds of gears. Batch sizes replace a -1 that
+is the first dimension, image sizes replace the height and the width, and dims replace all -1 in the order of
+`--input_shape`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from aioacl.simulator._om import BadModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LEAST, MOST = 2, 100
+LARGEST: Final = 2**31 - 1
+HEIGHT_AND_WIDTH: Final = 2
+IMAGE_RANK: Final = 4  # N, C, height, width
+
+Shapes = dict[str, tuple[int, ...]]
+Kind = Literal["batch_size", "image_size", "dims"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gears:
+    """The gears of one kind, and the inputs whose dimensions they replace, in order."""
+
+    kind: Kind
+    values: tuple[tuple[int, ...], ...]
+    order: tuple[str, ...]
+
+    def shapes(self, gear: int, shapes: Mapping[str, tuple[int, ...]]) -> Shapes:
+        """Returns the shapes of the inputs in a gear."""
+        values = self.values[gear]
+        made = dict(shapes)
+        taken = 0
+        for name in self.order:
+            count = shapes[name].count(-1)
+            rest = iter(values[taken : taken + count] if self.kind == "dims" else values)
+            made[name] = tuple(next(rest) if dim == -1 else dim for dim in shapes[name])
+            taken += count
+        return made
+
+
+# --- --input_shape ------------------------------------------------------------------------------------------------
+
+
+def parse_shapes(text: str) -> Shapes:
+    """Returns the shapes in a value of `--input_shape`, such as "x:-1,64;y:8". "y:" is a scalar."""
+    shapes: Shapes = {}
+    for part in text.split(";"):
+        if not part.strip():
+            continue
+        name, colon, dims = part.rpartition(":")
+        name = name.strip()
+        if not colon or not name:
+            raise BadModel(
+                f'--input_shape: expected "name:1,64", got {part!r}; put the name and a colon before the shape'
+            )
+        if name in shapes:
+            raise BadModel(f"--input_shape: expected each input once, got {name!r} twice; remove one")
+        shapes[name] = tuple(_dimension(name, dim) for dim in dims.split(",")) if dims.strip() else ()
+    return shapes
+
+
+def _dimension(name: str, text: str) -> int:
+    if "~" in text:
+        raise BadModel(
+            f"--input_shape: expected one number for each dimension of {name!r}, got the range {text.strip()!r}; "
+            "the simulator has no ranges: use -1 and --dynamic_dims"
+        )
+    number = int(text) if re.fullmatch(r"\s*(-1|\d{1,10})\s*", text, re.ASCII) else LARGEST + 1
+    if number > LARGEST:
+        raise BadModel(
+            f"--input_shape: expected dimensions from 0 to {LARGEST}, or -1, for {name!r}, got {text!r}; "
+            "correct the dimension"
+        )
+    return number
+
+
+# --- gears --------------------------------------------------------------------------------------------------------
+
+
+def parse_gears(options: Mapping[Kind, str | None], shapes: Mapping[str, tuple[int, ...]]) -> Gears | None:
+    """Returns the gears that the options state, or None if there are none.
+
+    Args:
+        options: the value of `--dynamic_batch_size`, `--dynamic_image_size` and `--dynamic_dims`.
+        shapes: the shapes of all inputs, in the order of `--input_shape`.
+    """
+    given: list[tuple[Kind, str]] = [(kind, text) for kind, text in options.items() if text is not None]
+    order = tuple(name for name, shape in shapes.items() if -1 in shape)
+    if not given:
+        if order:
+            raise BadModel(
+                f"--input_shape: expected gears for the -1 in the shape of {order[0]!r}, got none; pass "
+                "--dynamic_batch_size, --dynamic_image_size or --dynamic_dims, or a number instead of -1"
+            )
+        return None
+    if len(given) > 1:
+        flags = " and ".join(_flag(kind) for kind, _ in given)
+        raise BadModel(f"expected one kind of gears, got {flags}; remove all but one")
+    kind, text = given[0]
+    if not order:
+        raise BadModel(
+            f"{_flag(kind)}: expected a -1 in --input_shape, got none; put -1 for each dimension that varies"
+        )
+    gears = Gears(kind, _values(kind, text), order)
+    _check_pattern(gears, shapes)
+    return gears
+
+
+def _flag(kind: Kind) -> str:
+    return f"--dynamic_{kind}"
+
+
+def _values(kind: Kind, text: str) -> tuple[tuple[int, ...], ...]:
+    separator = "," if kind == "batch_size" else ";"
+    parts = [part for part in text.split(separator) if part.strip()]
+    gears = [tuple(_value(kind, each) for each in part.split(",") if each.strip()) for part in parts]
+    if not LEAST <= len(gears) <= MOST:
+        raise BadModel(
+            f"{_flag(kind)}: expected {LEAST} to {MOST} gears, got {len(gears)}; separate gears by {separator!r}"
+        )
+    repeated = next((gear for place, gear in enumerate(gears) if gear in gears[:place]), None)
+    if repeated is not None:
+        raise BadModel(
+            f"{_flag(kind)}: expected gears that differ, got {_listed(repeated)} twice; remove one"
+        )
+    return tuple(gears)
+
+
+def _value(kind: Kind, text: str) -> int:
+    number = int(text) if re.fullmatch(r"\s*\d{1,10}\s*", text, re.ASCII) else 0
+    if not 1 <= number <= LARGEST:
+        raise BadModel(
+            f"{_flag(kind)}: expected numbers from 1 to {LARGEST}, got {text.strip()!r}; correct the number"
+        )
+    return number
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return ",".join(map(str, values))
+
+
+def _check_pattern(gears: Gears, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises BadModel unless each -1 is where this kind of gears allows it, and each gear has the right length."""
+    for name in gears.order:
+        shape = shapes[name]
+        if gears.kind == "batch_size" and [place for place, dim in enumerate(shape) if dim == -1] != [0]:
+            raise BadModel(
+                f"--dynamic_batch_size: expected -1 as the first dimension only, got {_listed(shape)} for {name!r}; "
+                "use --dynamic_dims for other dimensions"
+            )
+        # ONNX models have the format NCHW.
+        if gears.kind == "image_size" and (
+            len(shape) != IMAGE_RANK or shape[2:] != (-1, -1) or -1 in shape[:2]
+        ):
+            raise BadModel(
+                "--dynamic_image_size: expected -1 as the height and the width of a shape N,C,H,W only, "
+                f"got {_listed(shape)} for {name!r}; use --dynamic_dims for other dimensions"
+            )
+    expected = {"batch_size": 1, "image_size": HEIGHT_AND_WIDTH}.get(
+        gears.kind, sum(shapes[name].count(-1) for name in gears.order)
+    )
+    for gear in gears.values:
+        if len(gear) != expected:
+            raise BadModel(
+                f"{_flag(gears.kind)}: expected {expected} numbers in each gear, got {_listed(gear)}; "
+                "give one number for each -1 in --input_shape"
+            )
+
+
+def largest(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Returns the shape with most elements, which decides the size of a tensor."""
+    return max(shapes, key=math.prod)

@@ -1,0 +1,268 @@
+"""ONNX models: reading a file, its inputs and outputs, and the shapes of the outputs for given shapes of the inputs.
+
+This module needs the package `onnx`; only `_atc` imports it, and reports a missing package.
+
+The shapes come from onnx's inference. It works on a copy of the model without large weights, because it may run a
+hundred times, once for each gear. If it does not find a dimension of an output, the model's own statement about the
+output is used: a number, or a symbol that an input has too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import onnx
+from onnx.external_data_helper import load_external_data_for_model, uses_external_data
+
+from aioacl.simulator._dtypes import FROM_ONNX
+from aioacl.simulator._om import BadModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+MOST_BYTES: Final = 2**31 - 1  # of a message of protobuf
+_LARGE: Final = 1024  # elements; the weights that decide shapes are smaller
+
+Dimension = int | str | None
+"""A number, a symbol, or unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of a model. Its shape is None if the number of dimensions is unknown."""
+
+    name: str
+    dtype: int
+    shape: tuple[Dimension, ...] | None
+
+
+class Source:
+    """A model that was read. `content` is the model in one piece, with its external data."""
+
+    def __init__(self, model: onnx.ModelProto, content: bytes) -> None:
+        self.content = content
+        graph = model.graph
+        weights = {each.name for each in graph.initializer} | {
+            each.values.name for each in graph.sparse_initializer
+        }
+        # Before version 4 of the format, weights are listed as inputs too. Later a listed weight is a default value.
+        self.inputs = tuple(_port(each, "input") for each in graph.input if each.name not in weights)
+        self._skeleton = _skeleton(model)
+        self.outputs = tuple(_port(each, "output") for each in self._typed_outputs())
+
+    def _typed_outputs(self) -> list[onnx.ValueInfoProto]:
+        """Returns the outputs; the inference finds the types that the model does not state."""
+        stated = list(self._skeleton.graph.output)
+        if all(each.type.WhichOneof("value") is not None for each in stated):
+            return stated
+        return list(_inferred(self._skeleton).graph.output)
+
+    def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Returns the shape of each output. Raises BadModel if a dimension cannot be inferred."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self._skeleton)
+        if any(port.shape != shapes[port.name] for port in self.inputs):
+            _forget_shapes(model.graph)
+        for each in model.graph.input:
+            if each.name in shapes:
+                _set_shape(each, shapes[each.name])
+        inferred = {each.name: _shape(each.type.tensor_type) for each in _inferred(model).graph.output}
+        symbols = _symbols(self.inputs, shapes)
+        try:
+            return [_merged(port, inferred.get(port.name), symbols) for port in self.outputs]
+        except BadModel:
+            _inferred(
+                model, strict=True
+            )  # raises BadModel with the reason if an operator and its inputs do not fit
+            raise
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def load(path: Path) -> Source:
+    """Reads a model, with its external data. Raises OSError, and BadModel if it is not a usable model."""
+    _must_be_small(path.stat().st_size)
+    content = path.read_bytes()
+    model = _parsed(content)
+    external = [tensor for tensor in _tensors(model) if uses_external_data(tensor)]
+    if external:
+        _must_be_small(len(content) + sum(_external_size(path.parent, tensor) for tensor in external))
+        _load_external(model, path.parent)
+        content = model.SerializeToString(deterministic=True)
+    return Source(model, content)
+
+
+def _must_be_small(size: int) -> None:
+    if size > MOST_BYTES:
+        raise BadModel(
+            f"expected an ONNX model of less than 2 GiB with its external data, got {size} bytes; use a smaller model"
+        )
+
+
+def _parsed(content: bytes) -> onnx.ModelProto:
+    try:
+        model: onnx.ModelProto = onnx.ModelProto.FromString(content)
+    except Exception as error:  # noqa: BLE001 - protobuf has several parsers, and each has exceptions of its own
+        raise BadModel(
+            f"expected an ONNX model, got bytes that are not one ({error}); export the model again"
+        ) from None
+    if not model.ir_version or not model.graph.output:  # the parser accepts many bytes that are not a model
+        raise BadModel("expected an ONNX model with at least one output, got none; export the model again")
+    return model
+
+
+def _tensors(message: Any) -> Iterator[onnx.TensorProto]:
+    """Yields all tensors in a model: the weights, and those in attributes of nodes, also in nested graphs."""
+    for _, value in message.ListFields():
+        repeated = hasattr(value, "__getitem__") and not isinstance(value, (str, bytes))
+        for each in value if repeated else (value,):
+            if isinstance(each, onnx.TensorProto):
+                yield each
+            elif hasattr(each, "ListFields"):
+                yield from _tensors(each)
+
+
+def _external_size(folder: Path, tensor: onnx.TensorProto) -> int:
+    """Returns the bytes of a tensor in its file; 0 if they are not known, and then reading them fails."""
+    entries: dict[str, str] = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        if "length" in entries:
+            return int(entries["length"])
+        return (folder / entries["location"]).stat().st_size - int(entries.get("offset", "0"))
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def _load_external(model: onnx.ModelProto, folder: Path) -> None:
+    try:
+        load_external_data_for_model(model, os.fspath(folder))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        reason = " ".join(str(error).split())
+        raise BadModel(
+            f"expected the external data of the model in its folder, got: {reason}; put the data files beside the model"
+        ) from None
+
+
+def _port(value: onnx.ValueInfoProto, what: str) -> Port:
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        got = "no type" if kind is None else kind.removesuffix("_type").replace("_", " ")
+        raise BadModel(
+            f"expected a tensor as {what} {value.name!r}, got {got}; export a model with tensors only"
+        )
+    tensor = value.type.tensor_type
+    if tensor.elem_type not in FROM_ONNX:
+        name = _TYPE_NAMES.get(tensor.elem_type, str(tensor.elem_type))
+        raise BadModel(
+            f"expected a data type of ACL for {what} {value.name!r}, got {name}; "
+            "export the model with another type, or cast inside the model"
+        )
+    return Port(value.name, FROM_ONNX[tensor.elem_type], _shape(tensor))
+
+
+_TYPE_NAMES: Final = {number: name for name, number in onnx.TensorProto.DataType.items()}
+
+
+def _shape(tensor: onnx.TypeProto.Tensor) -> tuple[Dimension, ...] | None:
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(_dimension(dim) for dim in tensor.shape.dim)
+
+
+def _dimension(dim: onnx.TensorShapeProto.Dimension) -> Dimension:
+    if dim.HasField("dim_value"):
+        return (
+            dim.dim_value if dim.dim_value >= 0 else None
+        )  # some exporters write -1 for an unknown dimension
+    return dim.dim_param or None
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+
+
+def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the model with inputs in place of its large weights, which do not influence shapes."""
+    copy, graph = onnx.ModelProto(ir_version=model.ir_version), model.graph
+    copy.opset_import.extend(model.opset_import)
+    copy.functions.extend(model.functions)
+    copy.graph.name = graph.name
+    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(copy.graph, field).extend(getattr(graph, field))
+    listed = {each.name for each in graph.input}
+    for weight in graph.initializer:
+        if math.prod(weight.dims) <= _LARGE:
+            copy.graph.initializer.append(weight)
+        elif weight.name not in listed:
+            copy.graph.input.append(
+                onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims)
+            )
+    return copy
+
+
+def _forget_shapes(graph: onnx.GraphProto) -> None:
+    """Removes what the model states about the shapes of other values than inputs: it may not hold for this gear."""
+    del graph.value_info[:]
+    for each in graph.output:
+        each.type.tensor_type.ClearField("shape")
+
+
+def _set_shape(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
+    tensor = value.type.tensor_type
+    tensor.ClearField("shape")
+    tensor.shape.SetInParent()
+    for dim in shape:
+        tensor.shape.dim.add().dim_value = dim
+
+
+def _inferred(model: onnx.ModelProto, *, strict: bool = False) -> onnx.ModelProto:
+    """Returns the model with the shapes that onnx infers. Only a strict inference raises an error for a wrong shape."""
+    try:
+        return onnx.shape_inference.infer_shapes(model, strict_mode=strict, data_prop=True)
+    except (
+        onnx.shape_inference.InferenceError,
+        onnx.checker.ValidationError,
+        ValueError,
+        RuntimeError,
+    ) as error:
+        reason = " ".join(str(error).split())
+        raise BadModel(
+            f"expected a model whose shapes can be inferred, got: {reason}; correct the model or --input_shape"
+        ) from None
+
+
+def _symbols(inputs: tuple[Port, ...], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Returns the numbers of the symbols in the shapes of the inputs, if all inputs agree."""
+    found: dict[str, set[int]] = {}
+    for port in inputs:
+        for dim, number in zip(port.shape or (), shapes[port.name], strict=False):
+            if isinstance(dim, str):
+                found.setdefault(dim, set()).add(number)
+    return {symbol: numbers.pop() for symbol, numbers in found.items() if len(numbers) == 1}
+
+
+def _merged(port: Port, inferred: tuple[Dimension, ...] | None, symbols: dict[str, int]) -> tuple[int, ...]:
+    """Returns the shape of an output: the inferred dimensions, and where they are missing, the stated ones."""
+    shape = port.shape if inferred is None else inferred
+    if shape is None:
+        raise BadModel(_unknown(port, "the number of dimensions"))
+    stated = port.shape if port.shape is not None and len(port.shape) == len(shape) else shape
+    dims: list[int] = []
+    for place, (dim, other) in enumerate(zip(shape, stated, strict=True)):
+        known = dim if isinstance(dim, int) else other
+        number = symbols.get(known) if isinstance(known, str) else known
+        if number is None:
+            raise BadModel(_unknown(port, f"dimension {place}"))
+        dims.append(number)
+    return tuple(dims)
+
+
+def _unknown(port: Port, what: str) -> str:
+    return (
+        f"expected a model that decides the shape of output {port.name!r}, got one where {what} depends on the data "
+        "or on an operator without shape inference; state the shape in the model's outputs"
+    )
