@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import __version__
-from aioacl._cli import UserError, conformance
+from aioacl._cli import UserError, atc, conformance, inspect
 from aioacl._cli._screen import Screen, put, put_json
 from aioacl.simulator import include_dir, library_path
 from aioacl.simulator._releases import NEWEST, RELEASES, functions, newer_than, runtime_path
@@ -72,7 +72,8 @@ def add(commands: Any) -> None:
     )
     folder.add_argument("--json", action="store_true", help="print one JSON object")
     folder.set_defaults(run=run, parser=folder)
-    conformance.add(actions)
+    for action in (conformance, atc, inspect):
+        action.add(actions)
 
 
 def run(arguments: Namespace) -> int:
