@@ -35,8 +35,6 @@ IGNORED: Final = {
         (
             "allow_hf32",
             "customize_dtypes",
-            "deterministic",
-            "deterministic_level",
             "is_weight_clip",
             "keep_dtype",
             "modify_mixlist",
@@ -58,6 +56,8 @@ IGNORED: Final = {
             "build_config",
             "compress_weight_conf",
             "core_type",
+            "deterministic",
+            "deterministic_level",
             "device_id",
             "disable_reuse_memory",
             "enable_compress_weight",
@@ -113,7 +113,7 @@ REFUSED: Final = {
     "hccl_sub_comm_config": "convert for one device",
     "input_fp16_nodes": _ADJUSTED,
     "input_hint_shape": "use --input_shape",
-    "input_shape_range": "use --input_shape with -1, and gears",
+    "input_shape_range": "use --input_shape, which has ranges too",
     "insert_op_conf": "preprocess the images before the model (the simulator has no AIPP)",
     "is_input_adjust_hw_layout": _ADJUSTED,
     "is_output_adjust_hw_layout": _ADJUSTED,
@@ -153,7 +153,7 @@ def _add_options(parser: ArgumentParser) -> None:
         "--input_shape",
         default="",
         metavar="SHAPES",
-        help='the shapes of the inputs, such as "x:-1,64;y:8"; -1 is a dimension that the gears give',
+        help='the shapes of the inputs, such as "x:-1,64;y:1~8"; the gears replace -1',
     )
     gears = "gears; separated by"
     parser.add_argument(
@@ -200,6 +200,11 @@ def run(arguments: Namespace) -> int:
         ) from error
     _write(path, content)
     model = read(content)
+    if model.dynamic:
+        put(
+            "aioacl: some shapes are known only when the model runs: they are -1 in the description\n",
+            sys.stderr,
+        )
     if arguments.json:
         put_json({"output": str(path), **described(model, len(content))})
         return 0

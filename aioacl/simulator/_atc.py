@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from aioacl.simulator._dtypes import INT64, NCDHW, NCHW, ND, size_of
-from aioacl.simulator._gears import Gears, Shapes, largest, parse_gears, parse_shapes
+from aioacl.simulator._gears import largest, parse_gears, parse_shapes, shape_of
 from aioacl.simulator._om import SHAPE_DATA, BadModel, Description, Tensor, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from aioacl.simulator._gears import Kind
+    from aioacl.simulator._gears import Gears, Kind, Ranges, Shapes
     from aioacl.simulator._onnx import Port, Source
 
 InputFormat = Literal["NCHW", "NCDHW", "ND"]
@@ -44,9 +44,39 @@ class Options:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The shapes of a conversion, by the names of the inputs and by the places of the outputs.
+
+    `sizes` and `results` have the shapes that decide the sizes of the tensors: those of each gear; or the only shapes;
+    or the largest ones, with -1 for dimensions without a limit.
+    """
+
+    inputs: dict[str, Ranges]
+    outputs: list[tuple[int, ...]]
+    sizes: list[Shapes]
+    results: list[list[tuple[int, ...]]]
+    gears: Gears | None = None
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether some shapes are known only when the model runs."""
+        return self.gears is None and any(-1 in shape for shape in (*self.shapes.values(), *self.outputs))
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shapes of the inputs, with -1."""
+        return {name: shape_of(ranges) for name, ranges in self.inputs.items()}
+
+
 def convert(path: Path, options: Options, name: str) -> bytes:
     """Returns the bytes of a `.om`. Raises OSError if the file cannot be read, and BadModel for all other mistakes."""
-    return write(name, *_described(_source(path), options))
+    source = _source(path)
+    given = parse_shapes(options.input_shape)
+    inputs = _inputs(source.inputs, given)
+    gears = parse_gears(options.gears(), _in_order(inputs, given))
+    plan = _plan(source, inputs) if gears is None else _geared(source, inputs, gears)
+    return write(name, _description(source, options, plan), source.content, dynamic=plan.dynamic)
 
 
 def _source(path: Path) -> Source:
@@ -59,24 +89,36 @@ def _source(path: Path) -> Source:
     return load(path)
 
 
-def _described(source: Source, options: Options) -> tuple[Description, bytes]:
-    given = parse_shapes(options.input_shape)
-    shapes = _input_shapes(source.inputs, given)
-    gears = parse_gears(options.gears(), _in_order(shapes, given))
-    made = [shapes] if gears is None else [gears.shapes(gear, shapes) for gear in range(len(gears.values))]
-    outputs = [source.output_shapes(each) for each in made]
-    return _description(source, options, made, outputs, gears, shapes), source.content
+def _in_order(inputs: dict[str, Ranges], given: dict[str, Ranges]) -> dict[str, Ranges]:
+    """Returns the inputs in the order of `--input_shape`."""
+    return {name: inputs[name] for name in (*given, *(name for name in inputs if name not in given))}
 
 
-def _in_order(shapes: Shapes, given: Shapes) -> Shapes:
-    """Returns the shapes in the order of `--input_shape`."""
-    return {name: shapes[name] for name in (*given, *(name for name in shapes if name not in given))}
+def _plan(source: Source, inputs: dict[str, Ranges]) -> _Plan:
+    shapes = {name: shape_of(ranges) for name, ranges in inputs.items()}
+    outputs = source.output_shapes(shapes)
+    most = {name: tuple(most for _, most in ranges) for name, ranges in inputs.items()}
+    return _Plan(inputs, outputs, [most], [outputs if most == shapes else source.output_shapes(most)])
+
+
+def _geared(source: Source, inputs: dict[str, Ranges], gears: Gears) -> _Plan:
+    shapes = {name: shape_of(ranges) for name, ranges in inputs.items()}
+    sizes = [gears.shapes(gear, shapes) for gear in range(len(gears.values))]
+    results = [source.output_shapes(each) for each in sizes]
+    for made in results:
+        for port, shape in zip(source.outputs, made, strict=True):
+            if -1 in shape:
+                raise BadModel(
+                    f"expected a shape of output {port.name!r} that each gear decides, got {_shown(shape)}; "
+                    "convert the model without gears, or state the shape in the model's outputs"
+                )
+    return _Plan(inputs, [largest(list(each)) for each in zip(*results, strict=True)], sizes, results, gears)
 
 
 # --- the shapes of the inputs -------------------------------------------------------------------------------------
 
 
-def _input_shapes(inputs: tuple[Port, ...], given: Shapes) -> Shapes:
+def _inputs(inputs: tuple[Port, ...], given: dict[str, Ranges]) -> dict[str, Ranges]:
     names = [port.name for port in inputs]
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
@@ -84,25 +126,25 @@ def _input_shapes(inputs: tuple[Port, ...], given: Shapes) -> Shapes:
             f"--input_shape: expected an input of the model ({', '.join(names) or 'it has none'}), got {unknown!r}; "
             "correct the name"
         )
-    return {port.name: _input_shape(port, given.get(port.name)) for port in inputs}
+    return {port.name: _input(port, given.get(port.name)) for port in inputs}
 
 
-def _input_shape(port: Port, given: tuple[int, ...] | None) -> tuple[int, ...]:
+def _input(port: Port, given: Ranges | None) -> Ranges:
     stated = port.shape
     if given is None:
         if stated is not None and all(isinstance(dim, int) for dim in stated):
-            return tuple(dim for dim in stated if isinstance(dim, int))
+            return tuple((dim, dim) for dim in stated if isinstance(dim, int))
         raise BadModel(
             f"expected the shape of input {port.name!r}, which is {_shown(stated)} in the model, got none; "
             f'pass --input_shape "{port.name}:..."'
         )
     if stated is not None and (
         len(stated) != len(given)
-        or any(isinstance(dim, int) and dim != number for dim, number in zip(stated, given, strict=True))
+        or any(isinstance(dim, int) and ends != (dim, dim) for dim, ends in zip(stated, given, strict=True))
     ):
         raise BadModel(
             f"--input_shape: expected a shape that fits {_shown(stated)} of input {port.name!r} in the model, "
-            f"got {_shown(given)}; correct the shape, or export the model with dynamic dimensions"
+            f"got {_shown(shape_of(given))}; correct the shape, or export the model with dynamic dimensions"
         )
     return given
 
@@ -114,37 +156,34 @@ def _shown(shape: tuple[int | str | None, ...] | None) -> str:
 # --- the description ----------------------------------------------------------------------------------------------
 
 
-def _description(
-    source: Source,
-    options: Options,
-    inputs: list[Shapes],
-    outputs: list[list[tuple[int, ...]]],
-    gears: Gears | None,
-    shapes: Shapes,
-) -> Description:
-    """Describes the model. `inputs` and `outputs` have the shapes in each gear, `shapes` those with -1."""
-    tensors = [
+def _description(source: Source, options: Options, plan: _Plan) -> Description:
+    shapes, gears = plan.shapes, plan.gears
+    inputs = tuple(
         _tensor(
-            port, _format(options, shapes[port.name]), shapes[port.name], [made[port.name] for made in inputs]
+            port,
+            _format(options, shapes[port.name]),
+            shapes[port.name],
+            [made[port.name] for made in plan.sizes],
+            plan.inputs[port.name] if plan.dynamic else (),
         )
         for port in source.inputs
-    ]
-    results: list[Tensor] = []
-    for place, port in enumerate(source.outputs):
-        made = [each[place] for each in outputs]
-        results.append(_tensor(port, ND, largest(made), made))
+    )
+    outputs = tuple(
+        _tensor(port, ND, plan.outputs[place], [made[place] for made in plan.results])
+        for place, port in enumerate(source.outputs)
+    )
     if gears is None:
-        return Description(tuple(tensors), tuple(results))
+        return Description(inputs, outputs)
     width = len(gears.values[0])
     return Description(
-        inputs=(*tensors, Tensor(SHAPE_DATA, INT64, ND, (width,), size_of(INT64, width))),
-        outputs=tuple(results),
+        inputs=(*inputs, Tensor(SHAPE_DATA, INT64, ND, (width,), size_of(INT64, width))),
+        outputs=outputs,
         batch_sizes=tuple(gear[0] for gear in gears.values) if gears.kind == "batch_size" else (),
         image_sizes=gears.values if gears.kind == "image_size" else (),
         dims=gears.values if gears.kind == "dims" else (),
         output_shapes=tuple(
             ",".join(map(str, (gear, place, *shape)))
-            for gear, made in enumerate(outputs)
+            for gear, made in enumerate(plan.results)
             for place, shape in enumerate(made)
         ),
         order=gears.order,
@@ -157,11 +196,14 @@ def _format(options: Options, shape: tuple[int, ...]) -> int:
     return number if len(shape) == rank else ND
 
 
-def _tensor(port: Port, layout: int, shape: tuple[int, ...], made: list[tuple[int, ...]]) -> Tensor:
-    """Describes a tensor. Its size is that of the largest shape in `made`."""
-    nbytes = size_of(port.dtype, math.prod(largest(made)))
+def _tensor(
+    port: Port, layout: int, shape: tuple[int, ...], made: list[tuple[int, ...]], ranges: Ranges = ()
+) -> Tensor:
+    """Describes a tensor. Its size is that of the largest shape in `made`; 0 if a dimension has no limit."""
+    unlimited = any(-1 in each for each in made)
+    nbytes = 0 if unlimited else size_of(port.dtype, math.prod(largest(made)))
     if nbytes > _MOST_BYTES:
         raise BadModel(
             f"expected at most {_MOST_BYTES} bytes for {port.name!r}, got {nbytes}; use a smaller shape"
         )
-    return Tensor(port.name, port.dtype, layout, shape, nbytes)
+    return Tensor(port.name, port.dtype, layout, shape, nbytes, ranges=ranges)

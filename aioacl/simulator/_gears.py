@@ -3,7 +3,7 @@
 A gear is a set of shapes, and a model can switch between its gears. `--input_shape` may have the value -1 for a
 dimension. Each gear then gives these dimensions a value. There are three kinds of gears. Batch sizes replace a -1 that
 is the first dimension, image sizes replace the height and the width, and dims replace all -1 in the order of
-`--input_shape`.
+`--input_shape`. Without gears, such a dimension is known only when the model runs, and may have a range.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 LEAST, MOST = 2, 100
 LARGEST: Final = 2**31 - 1
 HEIGHT_AND_WIDTH: Final = 2
+ENDS: Final = 2  # of a range
 IMAGE_RANK: Final = 4  # N, C, height, width
 
 Shapes = dict[str, tuple[int, ...]]
+Ranges = tuple[tuple[int, int], ...]
+UNLIMITED: Final = -1
 Kind = Literal["batch_size", "image_size", "dims"]
 
 
@@ -51,9 +54,9 @@ class Gears:
 # --- --input_shape ------------------------------------------------------------------------------------------------
 
 
-def parse_shapes(text: str) -> Shapes:
-    """Returns the shapes in a value of `--input_shape`, such as "x:-1,64;y:8". "y:" is a scalar."""
-    shapes: Shapes = {}
+def parse_shapes(text: str) -> dict[str, Ranges]:
+    """Returns the ranges of all dimensions in a value of `--input_shape`, such as "x:-1,64;y:1~8". "y:" is a scalar."""
+    shapes: dict[str, Ranges] = {}
     for part in text.split(";"):
         if not part.strip():
             continue
@@ -69,39 +72,42 @@ def parse_shapes(text: str) -> Shapes:
     return shapes
 
 
-def _dimension(name: str, text: str) -> int:
-    if "~" in text:
+def _dimension(name: str, text: str) -> tuple[int, int]:
+    """Returns the least and the largest value. -1 has no largest value."""
+    if text.strip() == "-1":
+        return 0, UNLIMITED
+    ends = [
+        int(each) if re.fullmatch(r"\s*\d{1,10}\s*", each, re.ASCII) else LARGEST + 1
+        for each in text.split("~")
+    ]
+    least, largest = ends[0], ends[-1]
+    if len(ends) > ENDS or not least <= largest <= LARGEST:
         raise BadModel(
-            f"--input_shape: expected one number for each dimension of {name!r}, got the range {text.strip()!r}; "
-            "the simulator has no ranges: use -1 and --dynamic_dims"
+            f"--input_shape: expected numbers from 0 to {LARGEST}, ranges such as 1~8, or -1 for {name!r}, "
+            f"got {text!r}; correct the dimension"
         )
-    number = int(text) if re.fullmatch(r"\s*(-1|\d{1,10})\s*", text, re.ASCII) else LARGEST + 1
-    if number > LARGEST:
-        raise BadModel(
-            f"--input_shape: expected dimensions from 0 to {LARGEST}, or -1, for {name!r}, got {text!r}; "
-            "correct the dimension"
-        )
-    return number
+    return least, largest
+
+
+def shape_of(ranges: Ranges) -> tuple[int, ...]:
+    """Returns the shape, with -1 for each dimension that has more than one value."""
+    return tuple(least if least == largest else -1 for least, largest in ranges)
 
 
 # --- gears --------------------------------------------------------------------------------------------------------
 
 
-def parse_gears(options: Mapping[Kind, str | None], shapes: Mapping[str, tuple[int, ...]]) -> Gears | None:
+def parse_gears(options: Mapping[Kind, str | None], inputs: Mapping[str, Ranges]) -> Gears | None:
     """Returns the gears that the options state, or None if there are none.
 
     Args:
         options: the value of `--dynamic_batch_size`, `--dynamic_image_size` and `--dynamic_dims`.
-        shapes: the shapes of all inputs, in the order of `--input_shape`.
+        inputs: the ranges of all inputs, in the order of `--input_shape`.
     """
+    shapes = {name: shape_of(ranges) for name, ranges in inputs.items()}
     given: list[tuple[Kind, str]] = [(kind, text) for kind, text in options.items() if text is not None]
     order = tuple(name for name, shape in shapes.items() if -1 in shape)
     if not given:
-        if order:
-            raise BadModel(
-                f"--input_shape: expected gears for the -1 in the shape of {order[0]!r}, got none; pass "
-                "--dynamic_batch_size, --dynamic_image_size or --dynamic_dims, or a number instead of -1"
-            )
         return None
     if len(given) > 1:
         flags = " and ".join(_flag(kind) for kind, _ in given)
@@ -110,6 +116,11 @@ def parse_gears(options: Mapping[Kind, str | None], shapes: Mapping[str, tuple[i
     if not order:
         raise BadModel(
             f"{_flag(kind)}: expected a -1 in --input_shape, got none; put -1 for each dimension that varies"
+        )
+    ranged = next((name for name in order if any(0 <= least < most for least, most in inputs[name])), None)
+    if ranged is not None:
+        raise BadModel(
+            f"{_flag(kind)}: expected -1 for each dimension of a gear, got a range for {ranged!r}; use -1"
         )
     gears = Gears(kind, _values(kind, text), order)
     _check_pattern(gears, shapes)

@@ -38,6 +38,7 @@ VERSION: Final = 0x10000000
 MARKER: Final = b"AIOACL-SIMULATED"
 MARKER_AT: Final = 208
 NAME_AT, NAME_BYTES = 84, 32
+DYNAMIC_AT: Final = 193
 DESCRIPTION: Final = 8
 ONNX: Final = 0x41494F00
 ONNX_VERSION: Final = 1
@@ -55,7 +56,11 @@ class BadModel(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """An input or output. Its data type and format are numbers of ACL; -1 in the shape depends on the gear."""
+    """An input or output. Its data type and format are numbers of ACL.
+
+    A dimension of -1 depends on the gear, or is known only when the model runs. `nbytes` is the size of the largest
+    shape; 0 if there is none.
+    """
 
     name: str
     dtype: int
@@ -87,7 +92,7 @@ class Model:
     description: Description | None  # genuine files may have none
     onnx: bytes | None
     sha256: str | None
-    dynamic: bool = False  # shapes are known only when the model runs
+    dynamic: bool = False  # some shapes are known only when the model runs
 
     @property
     def simulated(self) -> bool:
@@ -98,7 +103,7 @@ class Model:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def write(name: str, description: Description, onnx: bytes) -> bytes:
+def write(name: str, description: Description, onnx: bytes, *, dynamic: bool = False) -> bytes:
     """Returns the bytes of a simulated `.om`."""
     private = struct.pack("<IIQ", ONNX_VERSION, 0, len(onnx)) + onnx
     partitions = (
@@ -110,10 +115,12 @@ def write(name: str, description: Description, onnx: bytes) -> bytes:
     for kind, content in partitions:
         table += struct.pack("<IIQQ", kind, 0, offset, len(content))
         offset += len(content)
-    return b"".join([_header(name, len(table) + offset), table, *(content for _, content in partitions)])
+    return b"".join(
+        [_header(name, len(table) + offset, dynamic), table, *(content for _, content in partitions)]
+    )
 
 
-def _header(name: str, length: int) -> bytes:
+def _header(name: str, length: int, dynamic: bool) -> bytes:
     if length > 0xFFFFFFFF:
         raise BadModel(f"expected a model below 4 GiB, got {length} bytes; use a smaller model")
     header = bytearray(HEADER_BYTES)
@@ -122,6 +129,7 @@ def _header(name: str, length: int) -> bytes:
     struct.pack_into("<Q", header, 184, length)
     short = name.encode()[: NAME_BYTES - 1].decode(errors="ignore").encode()  # ends between two characters
     header[NAME_AT : NAME_AT + len(short)] = short
+    header[DYNAMIC_AT] = dynamic
     header[MARKER_AT : MARKER_AT + len(MARKER)] = MARKER
     return bytes(header)
 
@@ -238,7 +246,7 @@ def read(content: bytes) -> Model:
         description=None if described is None else _description(_Cursor(described)),
         onnx=onnx,
         sha256=digest,
-        dynamic=bool(header[193]),
+        dynamic=bool(header[DYNAMIC_AT]),
     )
 
 

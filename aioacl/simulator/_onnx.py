@@ -62,7 +62,10 @@ class Source:
         return list(_inferred(self._skeleton).graph.output)
 
     def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Returns the shape of each output. Raises BadModel if a dimension cannot be inferred."""
+        """Returns the shape of each output; -1 is a dimension that cannot be inferred. `shapes` may have -1 too.
+
+        Raises BadModel if the number of dimensions of an output is unknown.
+        """
         model = onnx.ModelProto()
         model.CopyFrom(self._skeleton)
         if any(port.shape != shapes[port.name] for port in self.inputs):
@@ -72,13 +75,12 @@ class Source:
                 _set_shape(each, shapes[each.name])
         inferred = {each.name: _shape(each.type.tensor_type) for each in _inferred(model).graph.output}
         symbols = _symbols(self.inputs, shapes)
-        try:
-            return [_merged(port, inferred.get(port.name), symbols) for port in self.outputs]
-        except BadModel:
+        found = [_merged(port, inferred.get(port.name), symbols) for port in self.outputs]
+        if any(shape is None or -1 in shape for shape in found):
             _inferred(
                 model, strict=True
             )  # raises BadModel with the reason if an operator and its inputs do not fit
-            raise
+        return [_known(port, shape) for port, shape in zip(self.outputs, found, strict=True)]
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -215,8 +217,10 @@ def _set_shape(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
     tensor = value.type.tensor_type
     tensor.ClearField("shape")
     tensor.shape.SetInParent()
-    for dim in shape:
-        tensor.shape.dim.add().dim_value = dim
+    for number in shape:
+        dim = tensor.shape.dim.add()
+        if number >= 0:
+            dim.dim_value = number
 
 
 def _inferred(model: onnx.ModelProto, *, strict: bool = False) -> onnx.ModelProto:
@@ -245,24 +249,24 @@ def _symbols(inputs: tuple[Port, ...], shapes: Mapping[str, tuple[int, ...]]) ->
     return {symbol: numbers.pop() for symbol, numbers in found.items() if len(numbers) == 1}
 
 
-def _merged(port: Port, inferred: tuple[Dimension, ...] | None, symbols: dict[str, int]) -> tuple[int, ...]:
+def _merged(
+    port: Port, inferred: tuple[Dimension, ...] | None, symbols: dict[str, int]
+) -> tuple[int, ...] | None:
     """Returns the shape of an output: the inferred dimensions, and where they are missing, the stated ones."""
     shape = port.shape if inferred is None else inferred
     if shape is None:
-        raise BadModel(_unknown(port, "the number of dimensions"))
+        return None
     stated = port.shape if port.shape is not None and len(port.shape) == len(shape) else shape
-    dims: list[int] = []
-    for place, (dim, other) in enumerate(zip(shape, stated, strict=True)):
-        known = dim if isinstance(dim, int) else other
-        number = symbols.get(known) if isinstance(known, str) else known
-        if number is None:
-            raise BadModel(_unknown(port, f"dimension {place}"))
-        dims.append(number)
-    return tuple(dims)
-
-
-def _unknown(port: Port, what: str) -> str:
-    return (
-        f"expected a model that decides the shape of output {port.name!r}, got one where {what} depends on the data "
-        "or on an operator without shape inference; state the shape in the model's outputs"
+    known = (dim if isinstance(dim, int) else other for dim, other in zip(shape, stated, strict=True))
+    return tuple(
+        symbols.get(dim, -1) if isinstance(dim, str) else -1 if dim is None else dim for dim in known
     )
+
+
+def _known(port: Port, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    if shape is None:
+        raise BadModel(
+            f"expected a model that decides the number of dimensions of output {port.name!r}, got an operator without "
+            "shape inference; state the shape in the model's outputs"
+        )
+    return shape

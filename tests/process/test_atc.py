@@ -86,6 +86,11 @@ class TestAtc:
         ]
         found(done, stderr="".join(f"{note}\n" for note in notes))
 
+    def test_shapes_that_are_known_late_are_noted(self, folder: Path) -> None:
+        done = atc("--input_shape=x:-1,64", "--json", folder=folder)
+        note = "aioacl: some shapes are known only when the model runs: they are -1 in the description\n"
+        assert found(done, stderr=note)["dynamic"] is True
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [

@@ -167,6 +167,38 @@ class TestGears:
         assert "a model whose shapes can be inferred" in message
 
 
+class TestDynamic:
+    def test_dimension_without_limit_has_no_size(self, converted: Callable[..., Model]) -> None:
+        model = converted(made.linear(), input_shape="x:-1,64")
+        assert model.dynamic
+        assert model.description == Description(
+            (Tensor("x", FLOAT, ND, (-1, 64), 0, ranges=((0, -1), (64, 64))),),
+            (Tensor("y", FLOAT, ND, (-1, 10), 0),),
+        )
+
+    def test_range_decides_the_largest_size(self, converted: Callable[..., Model]) -> None:
+        model = converted(made.linear(), input_shape="x:1~8,64")
+        assert model.dynamic
+        assert model.description == Description(
+            (Tensor("x", FLOAT, ND, (-1, 64), 2048, ranges=((1, 8), (64, 64))),),
+            (Tensor("y", FLOAT, ND, (-1, 10), 320),),
+        )
+
+    def test_output_that_depends_on_the_data_makes_the_model_dynamic(
+        self, converted: Callable[..., Model]
+    ) -> None:
+        node = helper.make_node("NonZero", ["x"], ["y"])
+        model = converted(
+            made.model([node], [made.value("x", [4])], [made.value("y", None, TensorProto.INT64)])
+        )
+        assert model.dynamic
+        assert description(model).inputs == (Tensor("x", FLOAT, ND, (4,), 16, ranges=((4, 4),)),)
+        assert description(model).outputs == (Tensor("y", INT64, ND, (1, -1), 0),)
+
+    def test_model_with_gears_is_not_dynamic(self, converted: Callable[..., Model]) -> None:
+        assert not converted(made.linear(), input_shape="x:-1,64", dynamic_batch_size="1,2").dynamic
+
+
 class TestPorts:
     def test_weights_that_are_listed_as_inputs_are_not_inputs(self, converted: Callable[..., Model]) -> None:
         source = made.linear(batch=1)
@@ -249,15 +281,24 @@ class TestRefused:
     def test_unknown_input_is_refused(self, refusal: Callable[..., str]) -> None:
         assert "expected an input of the model (x), got 'z'" in refusal(made.linear(1), input_shape="z:1")
 
-    def test_output_whose_shape_depends_on_the_data_is_refused(self, refusal: Callable[..., str]) -> None:
+    def test_output_whose_shape_depends_on_the_data_is_refused_with_gears(
+        self, refusal: Callable[..., str]
+    ) -> None:
         node = helper.make_node("NonZero", ["x"], ["y"])
-        source = made.model([node], [made.value("x", [4])], [made.value("y", None, TensorProto.INT64)])
-        assert "decides the shape of output 'y', got one where dimension 1 depends" in refusal(source)
+        source = made.model([node], [made.value("x", ["N"])], [made.value("y", None, TensorProto.INT64)])
+        message = refusal(source, input_shape="x:-1", dynamic_batch_size="1,2")
+        assert "expected a shape of output 'y' that each gear decides, got [1,-1]" in message
+
+    def test_shape_that_an_operator_does_not_take_is_refused(self, refusal: Callable[..., str]) -> None:
+        source = made.linear()
+        source.graph.input[0].ClearField("type")
+        source.graph.input[0].CopyFrom(made.value("x", None))
+        assert "a model whose shapes can be inferred" in refusal(source, input_shape="x:1,63")
 
     def test_output_of_an_unknown_operator_is_refused(self, refusal: Callable[..., str]) -> None:
         node = helper.make_node("Custom", ["x"], ["y"], domain="com.example")
         source = made.model([node], [made.value("x", [4])], [made.value("y", None)])
-        assert "got one where the number of dimensions depends" in refusal(source)
+        assert "the number of dimensions of output 'y', got an operator without" in refusal(source)
 
     def test_tensor_above_the_address_space_is_refused(self, refusal: Callable[..., str]) -> None:
         shape = [2**31 - 1, 2**31 - 1, 2**31 - 1]

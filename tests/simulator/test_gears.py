@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioacl.simulator._gears import Gears, parse_gears, parse_shapes
+from aioacl.simulator._gears import Gears, parse_gears, parse_shapes, shape_of
 from aioacl.simulator._om import BadModel
 
 if TYPE_CHECKING:
-    from aioacl.simulator._gears import Kind
+    from aioacl.simulator._gears import Kind, Ranges
 
 HUNDRED = ",".join(map(str, range(1, 101)))
 
@@ -24,15 +24,20 @@ def options(**given: str) -> dict[Kind, str | None]:
     ("text", "shapes"),
     [
         ("", {}),
-        ("x:1,64", {"x": (1, 64)}),
-        ("x:-1,64;y:8;", {"x": (-1, 64), "y": (8,)}),
-        (" x : 1 , 64 ; y : ", {"x": (1, 64), "y": ()}),
-        ("a:0:2", {"a:0": (2,)}),
-        ("输入:0", {"输入": (0,)}),
+        ("x:1,64", {"x": ((1, 1), (64, 64))}),
+        ("x:-1,64;y:8;", {"x": ((0, -1), (64, 64)), "y": ((8, 8),)}),
+        ("x:1~8, 0 ~ 2147483647", {"x": ((1, 8), (0, 2147483647))}),
+        (" x : 1 , 64 ; y : ", {"x": ((1, 1), (64, 64)), "y": ()}),
+        ("a:0:2", {"a:0": ((2, 2),)}),
+        ("输入:0", {"输入": ((0, 0),)}),
     ],
 )
-def test_input_shape_is_parsed(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
+def test_input_shape_is_parsed(text: str, shapes: dict[str, Ranges]) -> None:
     assert parse_shapes(text) == shapes
+
+
+def test_dimension_with_more_than_one_value_is_minus_one() -> None:
+    assert shape_of(parse_shapes("x:-1,1~8,4~4,7")["x"]) == (-1, -1, 4, 7)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,9 @@ def test_input_shape_is_parsed(text: str, shapes: dict[str, tuple[int, ...]]) ->
         ("1,64", 'expected "name:1,64"'),
         (":1,64", 'expected "name:1,64"'),
         ("x:1;x:2", "got 'x' twice"),
-        ("x:1~10,64", "got the range '1~10'"),
+        ("x:8~1", "got '8~1'"),
+        ("x:1~-1", "got '1~-1'"),
+        ("x:1~2~3", "got '1~2~3'"),
         ("x:-2", "got '-2'"),
         ("x:1,,2", "got ''"),
         ("x:N", "got 'N'"),
@@ -60,6 +67,7 @@ def test_wrong_input_shape_is_refused(text: str, message: str) -> None:
     ("given", "text", "gears"),
     [
         ({}, "x:1,64", None),
+        ({}, "x:-1,64", None),
         ({"batch_size": "1,2,4,8"}, "x:-1,64;y:8", Gears("batch_size", ((1,), (2,), (4,), (8,)), ("x",))),
         ({"batch_size": " 1, 2,"}, "x:-1;y:-1,3", Gears("batch_size", ((1,), (2,)), ("x", "y"))),
         ({"image_size": "1,2;3,4;"}, "x:8,3,-1,-1", Gears("image_size", ((1, 2), (3, 4)), ("x",))),
@@ -75,7 +83,7 @@ def test_gears_are_parsed(given: dict[str, str], text: str, gears: Gears | None)
 
 
 def test_hundred_gears_are_accepted() -> None:
-    gears = parse_gears(options(batch_size=HUNDRED), {"x": (-1,)})
+    gears = parse_gears(options(batch_size=HUNDRED), parse_shapes("x:-1"))
     assert gears is not None
     assert len(gears.values) == 100
 
@@ -83,7 +91,7 @@ def test_hundred_gears_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("given", "text", "message"),
     [
-        ({}, "x:-1,64", "expected gears for the -1 in the shape of 'x'"),
+        ({"dims": "1,2;3,4"}, "x:-1;y:1~8", "got a range for 'y'"),
         ({"batch_size": "1,2", "dims": "1;2"}, "x:-1", "got --dynamic_batch_size and --dynamic_dims"),
         ({"batch_size": "1,2"}, "x:1", "--dynamic_batch_size: expected a -1 in --input_shape"),
         ({"batch_size": "4"}, "x:-1", "expected 2 to 100 gears, got 1"),

@@ -73,6 +73,10 @@ class TestWritten:
         assert model == Model("digits", description, b"an ONNX model", model.sha256)
         assert model.simulated
 
+    @pytest.mark.parametrize("dynamic", [True, False])
+    def test_header_states_whether_the_model_is_dynamic(self, dynamic: bool) -> None:
+        assert read(write("m", BATCHES, b"", dynamic=dynamic)).dynamic == dynamic
+
     def test_sha256_covers_version_length_and_model(self) -> None:
         content = write("digits", BATCHES, b"model")
         rest = struct.pack("<IIQ", 1, 0, 5) + b"model"
