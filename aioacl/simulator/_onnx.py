@@ -91,7 +91,11 @@ def load(path: Path) -> Source:
     _must_be_small(path.stat().st_size)
     content = path.read_bytes()
     model = _parsed(content)
-    external = [tensor for tensor in _tensors(model) if uses_external_data(tensor)]
+    external: list[onnx.TensorProto] = []
+    for each in _messages(model):
+        _must_be_text(each)
+        if isinstance(each, onnx.TensorProto) and uses_external_data(each):
+            external.append(each)
     if external:
         _must_be_small(len(content) + sum(_external_size(path.parent, tensor) for tensor in external))
         _load_external(model, path.parent)
@@ -118,15 +122,29 @@ def _parsed(content: bytes) -> onnx.ModelProto:
     return model
 
 
-def _tensors(message: Any) -> Iterator[onnx.TensorProto]:
-    """Yields all tensors in a model: the weights, and those in attributes of nodes, also in nested graphs."""
-    for _, value in message.ListFields():
-        repeated = hasattr(value, "__getitem__") and not isinstance(value, (str, bytes))
-        for each in value if repeated else (value,):
-            if isinstance(each, onnx.TensorProto):
-                yield each
-            elif hasattr(each, "ListFields"):
-                yield from _tensors(each)
+def _messages(message: Any) -> Iterator[Any]:
+    """Yields a message and all messages inside: nodes, tensors, attributes, nested graphs."""
+    yield message
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            for each in _values(value):
+                yield from _messages(each)
+
+
+def _values(value: Any) -> Any:
+    """Returns the values of a field, which may be repeated."""
+    return value if hasattr(value, "__getitem__") and not isinstance(value, (str, bytes)) else (value,)
+
+
+def _must_be_text(message: Any) -> None:
+    """Raises BadModel if a text of a message is not UTF-8. protobuf then returns it as bytes."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            wrong = next((each for each in _values(value) if isinstance(each, bytes)), None)
+            if wrong is not None:
+                raise BadModel(
+                    f"expected UTF-8 in the field {field.name}, got {wrong[:40]!r}; export the model again"
+                )
 
 
 def _external_size(folder: Path, tensor: onnx.TensorProto) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 FLOAT, INT64 = 0, 9
 NCHW, ND = 0, 2
+DAMAGED = 300
 
 
 @pytest.fixture
@@ -307,6 +310,20 @@ class TestRefused:
     @pytest.mark.parametrize("content", [b"", b"IMOD", b"not a model", b"\x00" * 64, b"\x08\x08"])
     def test_bytes_that_are_no_model_are_refused(self, refusal: Callable[..., str], content: bytes) -> None:
         assert "expected an ONNX model" in refusal(content)
+
+    def test_name_that_is_not_utf8_is_refused(self, refusal: Callable[..., str]) -> None:
+        content = made.linear(1).SerializeToString().replace(b"MatMul", b"MatM\xffl")
+        assert "expected UTF-8 in the field op_type, got b'MatM\\xffl'" in refusal(content)
+
+    def test_damaged_model_raises_only_bad_model(self, converted: Callable[..., Model]) -> None:
+        chance = random.Random(7)
+        whole = made.linear(inputs=4, outputs=3).SerializeToString()
+        for _ in range(DAMAGED):
+            content = bytearray(whole)
+            for _ in range(chance.randint(1, 3)):
+                content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+            with suppress(BadModel):
+                converted(bytes(content), input_shape="x:-1,4", dynamic_batch_size="1,2")
 
     def test_truncated_model_is_refused(self, refusal: Callable[..., str]) -> None:
         assert "expected an ONNX model" in refusal(made.linear(1).SerializeToString()[:-100])
