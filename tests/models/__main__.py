@@ -12,7 +12,7 @@ import fnmatch
 import sys
 import time
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # onnx computes its cases with NumPy, which warns about overflows
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.models.corpus import Case
+
+SHOWN: Final = 40
 
 
 def selected(options: argparse.Namespace) -> Iterator[Case]:
@@ -44,11 +46,10 @@ def table(tally: Tally, seconds: float) -> str:
         lines.append(f"  {kind}: {counts}")
     lines.append("left out:")
     lines += [f"  {count} {reason}" for reason, count in tally.reasons().most_common()]
-    lines += [
-        f"{each.status}: {each.kind}/{each.name}: {each.reason}"
-        for each in tally.verdicts
-        if each.status == "wrong"
-    ]
+    wrong = [each for each in tally.verdicts if each.status == "wrong"]
+    lines += [f"wrong: {each.kind}/{each.name}: {each.reason}" for each in wrong[:SHOWN]]
+    if len(wrong) > SHOWN:
+        lines.append(f"{len(wrong) - SHOWN} more are wrong")
     return "\n".join(lines)
 
 
