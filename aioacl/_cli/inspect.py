@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aioacl._cli import UserError
 from aioacl._cli._model import described, show
 from aioacl._cli._screen import Screen, put_json
-from aioacl.simulator._om import BadModel, read
+from aioacl.simulator._om import HEADER_BYTES, MAGIC_BYTES, BadModel, read
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,7 +31,7 @@ def run(arguments: Namespace) -> int:
     """Reads the file, and prints its contents."""
     path: Path = arguments.model
     try:
-        content = path.read_bytes()
+        content = _content(path)
         model = read(content)
     except OSError as error:
         raise UserError(
@@ -44,3 +44,10 @@ def run(arguments: Namespace) -> int:
     else:
         show(model, len(content), Screen())
     return 0
+
+
+def _content(path: Path) -> bytes:
+    """Returns the bytes of a file; of other files than models only the beginning, because a device may have no end."""
+    with path.open("rb") as file:
+        header = file.read(HEADER_BYTES)
+        return header + file.read() if header.startswith(MAGIC_BYTES) else header

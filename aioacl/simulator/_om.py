@@ -32,7 +32,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-MAGIC: Final = 0x444F4D49
+MAGIC_BYTES: Final = b"IMOD"
+MAGIC: Final = int.from_bytes(MAGIC_BYTES, "little")
 HEADER_BYTES: Final = 256
 VERSION: Final = 0x10000000
 MARKER: Final = b"AIOACL-SIMULATED"
@@ -223,7 +224,7 @@ def read(content: bytes) -> Model:
     magic, header_bytes = struct.unpack_from("<II", header)
     if magic != MAGIC:
         raise BadModel(
-            f"expected a .om file, which begins with b'IMOD', got {bytes(header[:4])!r}; pass a .om file"
+            f"expected a .om file, which begins with {MAGIC_BYTES!r}, got {bytes(header[:4])!r}; pass a .om file"
         )
     if header_bytes != HEADER_BYTES:
         raise BadModel(f"expected a header of {HEADER_BYTES} bytes, got {header_bytes}; {_AGAIN}")

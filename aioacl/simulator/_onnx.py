@@ -89,7 +89,9 @@ class Source:
 def load(path: Path) -> Source:
     """Reads a model, with its external data. Raises OSError, and BadModel if it is not a usable model."""
     _must_be_small(path.stat().st_size)
-    content = path.read_bytes()
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    _must_be_small(len(content))  # a device or a pipe has no size
     model = _parsed(content)
     external: list[onnx.TensorProto] = []
     for each in _messages(model):

@@ -158,3 +158,4 @@ class TestInspect:
     def test_file_of_another_kind_is_refused(self, folder: Path) -> None:
         assert "m.onnx: expected a .om file" in refused(simulator("inspect", "m.onnx", folder=folder))
         assert "expected a file that can be read" in refused(simulator("inspect", "none.om", folder=folder))
+        assert "/dev/zero: expected a .om file" in refused(simulator("inspect", "/dev/zero", folder=folder))
