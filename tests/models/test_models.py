@@ -37,9 +37,9 @@ def converted(model: onnx.ModelProto, inputs: Sequence[onnx.TensorProto], folder
 
 
 @pytest.mark.process
-def test_sample_of_the_models_is_converted() -> None:
+def test_sample_of_the_models_gives_the_bits_of_onnxruntime() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.models", "--convert", "--every", "80"],
+        [sys.executable, "-m", "tests.models", "--every", "80"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -47,7 +47,7 @@ def test_sample_of_the_models_is_converted() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    counts = [int(number) for number in re.findall(r"(\d+) converted", done.stdout)]
+    counts = [int(number) for number in re.findall(r"(\d+) equal", done.stdout)]
     assert len(counts) == 5
     assert sum(counts) >= 20
 
