@@ -198,7 +198,7 @@ async def test_stream_with_a_failed_task_is_destroyed(open_device: OpenDevice) -
         assert counts(device)[limits.STREAMS] == 0
 
 
-async def test_failure_of_work_nobody_awaited_is_not_given_to_the_next_stream(
+async def test_failure_of_work_without_an_await_is_not_given_to_the_next_stream(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
