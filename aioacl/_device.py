@@ -139,6 +139,8 @@ class Device(Made):
     ) -> Opening[Stream]:
         """Makes a stream (aclrtCreateStream; with a priority above 0, aclrtCreateStreamWithConfig).
 
+        If the cache has a native stream of the same priority, no ACL function is called.
+
         Args:
             priority: an int from 0 (highest) to 7.
             on_failure: "continue" runs the tasks after a failed task. "stop" stops the whole context at the first
@@ -183,6 +185,8 @@ class Device(Made):
     ) -> Opening[DeviceBuffer]:
         """Allocates device memory (aclrtMalloc). The contents are undefined at first.
 
+        If the cache has memory of the same size class, no ACL function is called.
+
         Args:
             nbytes: the size in bytes, an int of at least 0. For 0 bytes, no ACL function is called.
             wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
@@ -204,6 +208,8 @@ class Device(Made):
         self, nbytes: SupportsIndex, *, wait: bool = True, timeout: Seconds | None = None
     ) -> Opening[PinnedBuffer]:
         """Allocates pinned host memory (aclrtMallocHost). The contents are undefined at first.
+
+        If the cache has memory of the same size class, no ACL function is called.
 
         Args:
             nbytes: the size in bytes, an int of at least 0. For 0 bytes, no ACL function is called.

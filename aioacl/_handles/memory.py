@@ -191,9 +191,9 @@ class Buffer(Exportable):
         raise NotImplementedError
 
     def close(self) -> Operation[None]:
-        """Closes the buffer and frees its memory (aclrtFree, or aclrtFreeHost for pinned memory).
+        """Closes the buffer and gives its memory back, to be used again or freed (aclrtFree, or aclrtFreeHost).
 
-        If copies still use the memory, it is freed when they are done. A second close is not an error.
+        If copies still use the memory, it is given back when they are done. A second close is not an error.
 
         Returns:
             An Operation; await it, or call its `result()`.

@@ -583,7 +583,9 @@ class Stream(Handle, Awaitable):
             destroy(self._core)
 
     def close(self) -> Operation[None]:
-        """Closes the stream. Its unfinished work runs to its end, then the stream is destroyed (aclrtDestroyStream).
+        """Closes the stream. Its unfinished work runs to its end.
+
+        The native stream is then used again by a later `create_stream`, or destroyed (aclrtDestroyStream).
 
         The close emits an AclWarning if a task has failed and the failure was not collected: no await, `result()` or
         enqueue raised the failure, and `error` was not read. A second close is not an error.

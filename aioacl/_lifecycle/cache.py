@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STREAMS: Final = 0  # the kinds of items, as in cache.c
 DEVICE_MEMORY: Final = 1
 PINNED_MEMORY: Final = 2
-MOST_STREAMS: Final = 64
+MOST_STREAMS: Final = 256
 MOST_BYTES: Final = {DEVICE_MEMORY: 256 << 20, PINNED_MEMORY: 256 << 20}
 LARGEST: Final = 64 << 20  # the largest block that is kept; see cache.c
 NAMES: Final = {DEVICE_MEMORY: "device_blocks", PINNED_MEMORY: "host_blocks", STREAMS: "streams"}

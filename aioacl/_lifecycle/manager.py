@@ -97,6 +97,7 @@ class Manager:
                 self.cache.forbid(user)
             await self._open(user, strategy, wait=wait, deadline=deadline)
         except GeneratorExit:
+            self.cache.allow(user)
             raise  # from a finalizer, on a thread that may hold the lock; Device.__del__ leaves a note instead
         except BaseException:
             self.count_out(user)
