@@ -21,6 +21,7 @@ class HandleBase:
     _lent: dict[str, Any]
     _address: int
     _size: int
+    _block: int
     _kind: int
     _device: int
     _generation: int

@@ -29,8 +29,9 @@ typedef struct {
     PyObject *lent;        /* of a device buffer: a dict, see aioacl/_handles/dlpack.py */
     PyObject *base;        /* of a view: the buffer that it is a part of, whose `uses` it shares */
     unsigned long long address;
-    Py_ssize_t size; /* in bytes */
-    int kind;        /* enum memory_kind */
+    Py_ssize_t size;  /* in bytes */
+    Py_ssize_t block; /* of a device buffer: the bytes that were allocated; 0 if another library owns them */
+    int kind;         /* enum memory_kind */
     int device;
     unsigned generation;
     char timing; /* of an event */

@@ -77,6 +77,13 @@ static Py_ssize_t class_size(int class) {
     return (Py_ssize_t)((1 << STEP_BITS) + step + 1) << (bits - STEP_BITS);
 }
 
+/* The class of a block of that size, or -1 if the block does not have the whole size of a class. Without a
+ * cache, memory is allocated in the size of the request; the cache may be switched on later. */
+static int class_of_block(Py_ssize_t block) {
+    int class = class_of(block);
+    return class >= 0 && class_size(class) == block ? class : -1;
+}
+
 /* --- the lists ------------------------------------------------------------------------------------------- */
 
 static void list_item(cache_object *self, item *it) {
@@ -170,11 +177,10 @@ static PyObject *cache_give(PyObject *object, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "iIKn", &made.kind, &made.generation, &made.address, &made.size)) {
         return NULL;
     }
-    made.class = class_of(made.size);
+    made.class = class_of_block(made.size);
     if (!self->enabled || made.class < 0 || (made.kind != CACHED_DEVICE && made.kind != CACHED_PINNED)) {
         Py_RETURN_FALSE;
     }
-    made.size = class_size(made.class);
     return PyBool_FromLong(give_item(self, &made));
 }
 
@@ -186,13 +192,14 @@ static PyObject *cache_give_buffer(PyObject *object, PyObject *buffer) {
         return PyErr_Format(PyExc_TypeError, "expected a device buffer, got another object");
     }
     handle_object *handle = (handle_object *)buffer;
-    item made = {.kind = CACHED_DEVICE, .class = class_of(handle->size), .address = handle->address};
+    item made = {.kind = CACHED_DEVICE, .class = class_of_block(handle->block)};
     made.generation = handle->generation;
+    made.address = handle->address;
+    made.size = handle->block;
     if (!self->enabled || made.class < 0 || !handle->owed || handle->lent == NULL ||
         PyDict_Size(handle->lent) > 0) {
         Py_RETURN_FALSE;
     }
-    made.size = class_size(made.class);
     if (PyDict_SetItem(handle->lent, names.lent, Py_None) < 0) {
         return NULL;
     }
@@ -286,6 +293,7 @@ static PyObject *new_buffer(const cache_object *self, const item *it, PyObject *
     handle->lent = lent;
     handle->address = it->address;
     handle->size = size;
+    handle->block = it->size;
     handle->kind = DEVICE_MEMORY;
     handle->owed = 1;
     return (PyObject *)handle;
@@ -302,7 +310,8 @@ static PyObject *new_stream(const cache_object *self, const item *it, PyObject *
 
 static PyObject *new_pinned(const cache_object *self, const item *it, PyObject *manager, Py_ssize_t size) {
     unsigned generation = aio_word_generation(aio_gate_word(self->device));
-    return PyObject_CallFunction(makers[CACHED_PINNED], "OIKn", manager, generation, it->address, size);
+    return PyObject_CallFunction(makers[CACHED_PINNED], "OIKnn", manager, generation, it->address, size,
+                                 it->size);
 }
 
 static PyObject *handle_of(const cache_object *self, const item *it, PyObject *manager, Py_ssize_t key) {

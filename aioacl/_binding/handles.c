@@ -122,6 +122,7 @@ static PyMemberDef handle_members[] = {
     {"_base", T_OBJECT, offsetof(handle_object, base), READONLY, NULL},
     {"_address", T_ULONGLONG, offsetof(handle_object, address), 0, NULL},
     {"_size", T_PYSSIZET, offsetof(handle_object, size), 0, NULL},
+    {"_block", T_PYSSIZET, offsetof(handle_object, block), 0, NULL},
     {"_kind", T_INT, offsetof(handle_object, kind), 0, NULL},
     {"_device", T_INT, offsetof(handle_object, device), 0, NULL},
     {"_generation", T_UINT, offsetof(handle_object, generation), 0, NULL},

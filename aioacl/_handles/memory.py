@@ -251,8 +251,9 @@ class DeviceBuffer(Buffer, _Refuser):
     _memory = 1
     factory = "device.allocate(nbytes)"
 
-    def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
+    def __init__(self, manager: Manager, generation: int, address: int, size: int, block: int) -> None:
         super().__init__(manager, generation, address, size)
+        self._block = block
         self._lent = {}
 
     def _can_be_freed(self) -> bool:
@@ -265,10 +266,10 @@ class DeviceBuffer(Buffer, _Refuser):
 
     def _free(self) -> None:
         if end_lending(self._lent):  # else a DLPack tensor may refer to the memory
-            _free_or_keep(self._manager, self._generation, self._address, self._size)
+            _free_or_keep(self._manager, self._generation, self._address, self._block)
 
     def _keeper(self) -> object:
-        free = partial(_free_or_keep, self._manager, self._generation, self._address, self._size)
+        free = partial(_free_or_keep, self._manager, self._generation, self._address, self._block)
         keeper = keeper_of(self._lent, self._manager, free)
         if keeper is None:
             raise self._was_closed()
@@ -297,20 +298,20 @@ class DeviceBuffer(Buffer, _Refuser):
         return f"<DeviceBuffer of {self._shown_size()}, {self._state()}>"
 
 
-def _free_or_keep(manager: Manager, generation: int, address: int, size: int) -> None:
-    """Gives device memory to the cache, or frees it. A buffer of 0 bytes has no memory."""
+def _free_or_keep(manager: Manager, generation: int, address: int, block: int) -> None:
+    """Gives a block of device memory to the cache, or frees it. A buffer of 0 bytes has no memory."""
     stale = generation != manager.generation
-    if address and not stale and not manager.cache.keep_memory(DEVICE_MEMORY, generation, address, size):
+    if address and not stale and not manager.cache.keep_memory(DEVICE_MEMORY, generation, address, block):
         free_device(manager, generation, address)
 
 
 class _Allocation:
     """Pinned memory, from aclrtMallocHost to aclrtFreeHost."""
 
-    def __init__(self, manager: Manager, address: int, size: int) -> None:
+    def __init__(self, manager: Manager, address: int, block: int) -> None:
         self._manager = manager
         self._address = address
-        self._size = size
+        self._block = block
         # Gets one item when nothing refers to the memory any more. The call that takes the item frees the memory.
         self._owed: list[bool] = []
         runtime.keep(self)
@@ -328,7 +329,7 @@ class _Allocation:
         """Gives the memory to the cache. Returns False if it must be freed, or if another thread frees it."""
         if not self._taken():
             return False
-        if self._manager.cache.keep_memory(PINNED_MEMORY, 0, self._address, self._size):
+        if self._manager.cache.keep_memory(PINNED_MEMORY, 0, self._address, self._block):
             runtime.let_go(self)
             return True
         self._owed.append(True)
@@ -394,14 +395,14 @@ class PinnedBuffer(Buffer, _Exporter):
     _memory = 2
     factory = "device.pinned(nbytes)"
 
-    def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
+    def __init__(self, manager: Manager, generation: int, address: int, size: int, block: int) -> None:
         super().__init__(manager, generation, address, size)
         self._allocation: _Allocation | None = None
         self._bytes: Any = None
         if not size:
             self._bytes = _array_of(0)()
             return
-        self._allocation = _Allocation(manager, address, size)
+        self._allocation = _Allocation(manager, address, block)
         self._bytes = _array_of(size).from_address(address)
         _allocations[address] = self._allocation
         self._bytes.address = _own(ffi.cast("char *", address))
@@ -459,7 +460,8 @@ class PinnedBuffer(Buffer, _Exporter):
         return True
 
     def _give_back(self) -> bool:
-        if not (self._unused() and self._manager.cache.takes(self._size)):
+        allocation = self._allocation
+        if allocation is None or not (self._unused() and self._manager.cache.takes(allocation._block)):
             return False
         if self._claim():
             self._free()
@@ -492,8 +494,8 @@ def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
         shown = make_pass(manager.index, generation)
         return lib.aio_g_aclrtMalloc(shown, target, whole, lib.ACL_MEM_MALLOC_HUGE_FIRST)
 
-    address = _allocated(manager, generation, size, DEVICE_MEMORY, "aclrtMalloc", allocate)
-    return DeviceBuffer._make(manager, generation, address, size)
+    address, block = _allocated(manager, generation, size, DEVICE_MEMORY, "aclrtMalloc", allocate)
+    return DeviceBuffer._make(manager, generation, address, size, block)
 
 
 def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
@@ -502,23 +504,23 @@ def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
     def allocate(target: CData, whole: int) -> int:
         return lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, whole)
 
-    address = _allocated(manager, generation, size, PINNED_MEMORY, "aclrtMallocHost", allocate)
-    return PinnedBuffer._make(manager, generation, address, size)
+    address, block = _allocated(manager, generation, size, PINNED_MEMORY, "aclrtMallocHost", allocate)
+    return PinnedBuffer._make(manager, generation, address, size, block)
 
 
 def _allocated(
     manager: Manager, generation: int, size: int, kind: int, call: str, allocate: Callable[[CData, int], int]
-) -> int:
-    """Returns the address of new memory. If there is too little memory, frees the cache and tries again."""
+) -> tuple[int, int]:
+    """Returns the address and the size of new memory. If there is too little, frees the cache and tries again."""
     if not size:
-        return 0
-    target = ffi.new("void **")
-    code = allocate(target, manager.cache.block_size(size))
+        return 0, 0
+    target, block = ffi.new("void **"), manager.cache.block_size(size)
+    code = allocate(target, block)
     if is_of(code, Family.OUT_OF_MEMORY) and manager.cache.empty(kind):
-        code = allocate(target, manager.cache.block_size(size))
+        code = allocate(target, block)
     if code:
         raise error_of(code, call, manager.index, generation)
-    return pointer(target[0])
+    return pointer(target[0]), block
 
 
 def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:

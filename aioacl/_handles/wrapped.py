@@ -34,7 +34,7 @@ class WrappedBuffer(DeviceBuffer):
     factory = "device.wrap_memory(address, nbytes)"
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int, owner: object) -> None:
-        super().__init__(manager, generation, address, size)
+        super().__init__(manager, generation, address, size, 0)
         self._owner = owner
 
     def _can_be_freed(self) -> bool:

@@ -123,9 +123,9 @@ class HandleCache(Cache):
         """Whether the cache takes memory and streams now."""
         return self.enabled and self.usable and self._host.maintenance.running
 
-    def takes(self, size: int) -> bool:
-        """Whether the cache takes memory of this size now."""
-        return 0 < size <= LARGEST and self.accepts
+    def takes(self, block: int) -> bool:
+        """Whether the cache takes a block of this size now. It takes only blocks of the whole size of a class."""
+        return 0 < block <= LARGEST and self.accepts and self.block_size(block) == block
 
     def keep_buffer(self, buffer: HandleBase) -> bool:
         """Keeps the memory of a closed device buffer that no work uses.
@@ -139,12 +139,12 @@ class HandleCache(Cache):
             self._host.deferred.leave_note(self._trim)
         return True
 
-    def keep_memory(self, kind: int, generation: int, address: int, size: int) -> bool:
-        """Keeps memory that nothing uses any more. Returns False if the caller has to free it.
+    def keep_memory(self, kind: int, generation: int, address: int, block: int) -> bool:
+        """Keeps a block of memory that nothing uses any more. Returns False if the caller has to free it.
 
         Finalizers may call it: it takes no lock.
         """
-        return self.accepts and self.give(kind, generation, address, size) and self._kept(kind)
+        return self.accepts and self.give(kind, generation, address, block) and self._kept(kind)
 
     def keep_idle(self, stream: HandleBase, ended: object) -> bool:
         """Keeps the record of a closed stream, if its work has succeeded and no other object needs the record.

@@ -430,6 +430,21 @@ async def test_open_without_a_cache_empties_it_and_its_close_switches_it_on(open
         await fill_cache(device)
 
 
+@MEMORY
+async def test_memory_that_was_allocated_without_a_cache_is_freed(open_device: OpenDevice, kind: str) -> None:
+    async with open_device() as device:
+        make: Callable[[int], Any] = getattr(device, kind)
+        async with aioacl.open_device(waits=device._manager.strategy, cache=False):
+            exact = await make(65)
+            whole = await make(512)
+        await exact.close()
+        await until(lambda: simulator.calls(FREES[kind]) == 1)
+        assert counts(device)[NUMBERS[kind]] == 0
+        await whole.close()  # a block that has the whole size of its class
+        assert counts(device)[NUMBERS[kind]] == 1
+        assert (simulator.calls(FREES[kind]), simulator.violations()) == (1, [])
+
+
 @pytest.mark.parametrize("value", [None, 1, "no"])
 async def test_cache_that_is_no_bool_raises(value: Any) -> None:
     with pytest.raises(aioacl.ParameterError, match="cache must be a bool"):
