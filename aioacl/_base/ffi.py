@@ -200,7 +200,9 @@ def owner(free: Callable[[CData], object]) -> Callable[[CData], CData]:
     alive: dict[int, _Last] = {}
 
     def gone(last: weakref.ref[CData]) -> None:
-        free(alive.pop(id(last)).address)
+        found = alive.pop(id(last), None)
+        if found is not None:  # otherwise Ctrl-C has interrupted `own`
+            free(found.address)
 
     def own(pointer: CData) -> CData:
         last = _Last(pointer, gone)

@@ -48,6 +48,7 @@ typedef struct {
 static PyTypeObject *cache_type;
 /* What makes a handle of each kind: the types Stream and DeviceBuffer, and a function for pinned memory. */
 static PyObject *makers[KINDS];
+static PyObject *was_passed; /* whether the finalizer of pinned memory will give the block back */
 
 /* --- size classes ---------------------------------------------------------------------------------------- */
 
@@ -88,6 +89,8 @@ static int class_of_block(Py_ssize_t block) {
 
 static void list_item(cache_object *self, item *it) {
     item **top = &self->top[it->kind][it->class];
+    it->newer = NULL; /* an item that was taken comes back if no handle can be made */
+    it->above = NULL;
     it->older = self->newest[it->kind];
     *(it->older ? &it->older->newer : &self->oldest[it->kind]) = it;
     self->newest[it->kind] = it;
@@ -331,6 +334,24 @@ static int is_usable(const cache_object *self) {
     return usable;
 }
 
+/* Ctrl-C can interrupt the Python code that makes a PinnedBuffer. If the block already belongs to that buffer,
+ * the finalizer of its bytes gives the block back. If this cannot be found out, the block is not used again. */
+static bool belongs_to_handle(const item *it) {
+    PyObject *type, *value, *traceback;
+    if (it->kind != CACHED_PINNED) {
+        return false;
+    }
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *passed = PyObject_CallFunction(was_passed, "K", it->address);
+    if (passed == NULL) {
+        PyErr_WriteUnraisable(was_passed);
+    }
+    bool belongs = passed != Py_False;
+    Py_XDECREF(passed);
+    PyErr_Restore(type, value, traceback);
+    return belongs;
+}
+
 int cache_is_simple(PyObject *cache) {
     if (!PyObject_TypeCheck(cache, cache_type)) {
         return 0;
@@ -353,7 +374,7 @@ PyObject *take_cached(PyObject *cache, int kind, Py_ssize_t key, PyObject *manag
         return usable < 0 ? NULL : Py_NewRef(Py_None);
     }
     PyObject *made = handle_of(self, it, manager, key);
-    if (made == NULL) {
+    if (made == NULL && !belongs_to_handle(it)) {
         list_item(self, it);
         return NULL;
     }
@@ -362,12 +383,15 @@ PyObject *take_cached(PyObject *cache, int kind, Py_ssize_t key, PyObject *manag
     return made;
 }
 
-/* bind_maker(kind, maker) */
+/* bind_maker(kind, maker, passed=None): `passed` is needed for pinned memory. */
 static PyObject *bind_maker(PyObject *Py_UNUSED(module), PyObject *arguments) {
     int kind;
-    PyObject *maker;
-    if (!PyArg_ParseTuple(arguments, "iO", &kind, &maker)) {
+    PyObject *maker, *passed = NULL;
+    if (!PyArg_ParseTuple(arguments, "iO|O", &kind, &maker, &passed)) {
         return NULL;
+    }
+    if (kind == CACHED_PINNED) {
+        replace(&was_passed, Py_XNewRef(passed));
     }
     if (kind < 0 || kind >= KINDS || (kind != CACHED_PINNED && !PyType_Check(maker))) {
         return PyErr_Format(PyExc_ValueError, "expected a kind and what makes its handles, got %d", kind);

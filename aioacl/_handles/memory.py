@@ -19,6 +19,7 @@ import ctypes
 import sys
 from functools import lru_cache, partial
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl._base.codes import Family, is_of
@@ -314,7 +315,6 @@ class _Allocation:
         self._block = block
         # Gets one item when nothing refers to the memory any more. The call that takes the item frees the memory.
         self._owed: list[bool] = []
-        runtime.keep(self)
 
     def unreferenced(self) -> None:
         """Called by the finalizer. Nothing refers to the memory any more, so it is kept or freed."""
@@ -359,21 +359,31 @@ class _Allocation:
         leave_until_reset(manager, self.free)
 
 
-_allocations: Final[dict[int, _Allocation]] = {}  # by address; an entry is removed once nothing refers to it
+_numbers: Final = count(1)
+# By the number that is the value of the owner; it is no address. An entry is removed once nothing refers to the memory.
+_allocations: Final[dict[int, _Allocation]] = {}
 
 
-def _unreferenced(address: CData) -> None:
-    if not lib.aio_forked() and not sys.is_finalizing():
-        _allocations.pop(pointer(address)).unreferenced()
+def _unreferenced(number: CData) -> None:
+    if lib.aio_forked() or sys.is_finalizing():
+        return
+    allocation = _allocations.pop(pointer(number), None)
+    if allocation is not None:  # otherwise Ctrl-C has interrupted the making of the buffer
+        allocation.unreferenced()
 
 
 _own: Final = owner(_unreferenced)
 
 
+def _was_passed(address: int) -> bool:
+    """Whether cached memory belongs to a PinnedBuffer. Called if the making of the buffer raised an exception."""
+    return any(allocation._address == address for allocation in tuple(_allocations.values()))
+
+
 class _Bytes:
     """The array of a pinned buffer's bytes: the only object that views of the bytes keep alive."""
 
-    address: CData  # owns the bytes
+    owner: CData  # owns the bytes
 
 
 @lru_cache(maxsize=256)
@@ -402,10 +412,12 @@ class PinnedBuffer(Buffer, _Exporter):
         if not size:
             self._bytes = _array_of(0)()
             return
-        self._allocation = _Allocation(manager, address, block)
+        number = next(_numbers)
+        self._allocation = allocation = _Allocation(manager, address, block)
         self._bytes = _array_of(size).from_address(address)
-        _allocations[address] = self._allocation
-        self._bytes.address = _own(ffi.cast("char *", address))
+        self._bytes.owner = _own(ffi.cast("char *", number))
+        _allocations[number] = allocation  # from here on, the finalizer of the bytes gives the memory back
+        runtime.keep(allocation)
 
     def _be_view(self, base: Buffer, address: int, size: int) -> None:
         super()._be_view(base, address, size)
@@ -530,4 +542,4 @@ def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
 
 
 bind_maker(DEVICE_MEMORY, DeviceBuffer)
-bind_maker(PINNED_MEMORY, PinnedBuffer._make)
+bind_maker(PINNED_MEMORY, PinnedBuffer._make, _was_passed)

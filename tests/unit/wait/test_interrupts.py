@@ -128,6 +128,42 @@ def works(device: aioacl.Device) -> None:
     assert device.run(int).result(PATIENCE_SECONDS) == 0
 
 
+SIZES: Final = (512, 1024, 2048)  # three size classes
+
+
+@pytest.mark.thorough
+def test_request_for_cached_memory_that_is_interrupted_loses_and_doubles_no_block(
+    open_device: OpenDevice,
+) -> None:
+    device = open_device().result()
+
+    def take() -> list[aioacl.PinnedBuffer]:
+        return [device.pinned(size).result() for size in SIZES]
+
+    def give(buffers: list[aioacl.PinnedBuffer]) -> None:
+        for buffer in buffers:
+            buffer.close().result()
+
+    def operation() -> None:
+        made.append(device.pinned(SIZES[0]).result())
+
+    def check() -> None:
+        give(made)
+        made.clear()
+        buffers = take() + take()
+        assert len({buffer.address for buffer in buffers}) == len(buffers)
+        give(buffers)
+        assert simulator.stats().host_blocks == before + 2 * len(SIZES)
+
+    made: list[aioacl.PinnedBuffer] = []
+    before = simulator.stats().host_blocks
+    give(take() + take())
+    assert walk(operation, check) > 20
+    give(made)
+    device.close().result()
+    assert simulator.stats().host_blocks == 0
+
+
 @pytest.mark.thorough
 def test_reset_that_is_interrupted_leaves_the_device_working(device: aioacl.Device) -> None:
     assert walk(lambda: device.force_reset(grace=0).result(), lambda: works(device)) > 50
