@@ -35,6 +35,8 @@ def keep_if_done(core: StreamCore) -> bool:
     if lib.aio_stream_known(handle, lib.aio_stream_tail(handle)) < 0:
         return False
     code = _release(core, cache)
+    if code >= 0:
+        core.release_done()  # the maintenance thread no longer does so
     if code == 0:  # no task has failed, so there is nothing to warn of
         core.gone = True
         core.manager.streams.discard(core)

@@ -263,6 +263,21 @@ async def test_busy_stream_is_cached_when_its_work_is_done(open_device: OpenDevi
         await until(lambda: counts(device)[limits.STREAMS] == 1)
 
 
+async def test_finished_work_of_a_kept_stream_refers_to_nothing(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        stream = await device.create_stream()
+        target = bytearray(64)
+        ticket = stream.copy(target, memory)
+        core, tail = stream._core, lib.aio_stream_tail(stream._core.handle)
+        while lib.aio_stream_query(core.handle, tail) != 1 or lib.aio_stream_known(core.handle, tail) < 0:
+            await anyio.lowlevel.checkpoint()
+        await stream.close()
+        assert counts(device)[limits.STREAMS] == 1
+        assert core.oldest() == 0
+        target.clear()  # raises BufferError while the copy refers to the bytearray
+        await ticket
+
+
 # --- when the cache is emptied ----------------------------------------------------------------------------------------
 
 
