@@ -133,8 +133,11 @@ class StreamCore(Core):
         return f"stream {self.number}{' (destroyed)' if self.gone else ''}"
 
     def dispose(self) -> None:
-        """Destroys the idle native stream (aclrtDestroyStream), which no Stream uses. For the cache."""
-        code = lib.aio_stream_destroy(self.handle)
+        """Destroys the idle native stream (aclrtDestroyStream), which no Stream uses. For the cache.
+
+        After a device fault it calls nothing, because a reset frees the stream.
+        """
+        code = 0 if self.manager.failures.last_fault else lib.aio_stream_destroy(self.handle)
         self.gone = True
         self.manager.streams.discard(self)
         if code > 0 and not self.manager.admission.found_reset(self.generation, code):

@@ -392,6 +392,17 @@ async def test_nothing_is_taken_or_given_after_a_device_fault(open_device: OpenD
         assert counts(device) == (0, 0, 1)
 
 
+async def test_cached_stream_is_not_destroyed_after_a_device_fault(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        await fill_cache(device)
+        with simulator.fault("aclrtMallocHost", rc=FAULT), pytest.raises(aioacl.DeviceFault):
+            await device.pinned(1 << 20)
+        assert await device.empty_cache() == 3
+        assert (simulator.calls("aclrtDestroyStream"), simulator.calls("aclrtFree")) == (0, 0)
+        assert (await device.force_reset()).ok
+        assert simulator.stats().streams == 0
+
+
 # --- counting -------------------------------------------------------------------------------------------------------
 
 
