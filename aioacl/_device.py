@@ -228,7 +228,7 @@ class Device(Made):
         """
         return Opening._of_cache(self, PINNED_MEMORY, size_of(nbytes, "nbytes"), wait, timeout)
 
-    async def _make_new(self, kind: int, key: int, site: Site, wait: bool, timeout: Seconds | None) -> Any:
+    async def _make_new(self, kind: int, key: int, site: Site, wait: bool, deadline: float | None) -> Any:
         """Makes a new stream, or a buffer of new memory, because the cache has none that fits."""
         manager = self._manager
 
@@ -238,7 +238,7 @@ class Device(Made):
             return (make_device if kind == DEVICE_MEMORY else make_pinned)(manager, generation, key)
 
         undo: Any = discard_stream if kind == STREAMS else discard
-        return await manager.make(work, discard=undo, wait=wait, deadline=deadline_of(timeout))
+        return await manager.make(work, discard=undo, wait=wait, deadline=deadline)
 
     def wrap_memory(
         self, address: SupportsIndex, nbytes: SupportsIndex, *, owner: object = None

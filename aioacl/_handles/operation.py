@@ -192,13 +192,14 @@ class Opening(Operation[C]):
         device = self._device
         device._check()
         deadline = deadline_of(self._timeout)
-        await device._manager.admission.until_open(wait=self._wait, deadline=deadline)
-        # This comes before the object is made, because a cancellation would lose the object.
+        # This comes before the object is made, because a cancellation would lose the object. It also comes before the
+        # admission, because a lease may be revoked meanwhile.
         await current_port().breathe()
+        await device._manager.admission.until_open(wait=self._wait, deadline=deadline)
         cached: C | None = self._from_cache()
         if cached is not None:
             return cached
-        made: C = await device._make_new(self._kind, self._key, self._site, self._wait, self._timeout)
+        made: C = await device._make_new(self._kind, self._key, self._site, self._wait, deadline)
         return made
 
     async def __aenter__(self) -> C:
