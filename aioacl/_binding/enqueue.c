@@ -300,7 +300,9 @@ static PyObject *enqueue_record(PyObject *Py_UNUSED(module), PyObject *const *ar
     }
     if (arguments[1] == Py_None) {
         handle_object *event = new_event(stream);
-        PyObject *made = event ? record_on(stream, event) : NULL;
+        /* A finalizer may have run during the allocation, and may have let another thread close the stream. */
+        bool usable = event != NULL && usable_stream(arguments[0]) != NULL;
+        PyObject *made = usable ? record_on(stream, event) : event ? Py_NewRef(Py_None) : NULL;
         Py_XDECREF((PyObject *)event);
         return made;
     }

@@ -75,13 +75,24 @@ class Stream(Handle, Awaitable):
 
     # --- waiting ---------------------------------------------------------------------------------------------
 
-    async def _wait(self, timeout: Seconds | None) -> None:
+    def _live(self) -> StreamCore:
+        """Returns the StreamCore of a stream that is neither closed nor stale.
+
+        The caller's reference keeps the cache from giving the StreamCore to another Stream.
+        """
+        core: StreamCore | EndedCore = self._core
         self._check()
-        await self._core.arrive(lib.aio_stream_tail(self._core.handle), deadline=deadline_of(timeout))
+        if isinstance(core, EndedCore):
+            raise self._was_closed()
+        return core
+
+    async def _wait(self, timeout: Seconds | None) -> None:
+        core = self._live()
+        await core.arrive(lib.aio_stream_tail(core.handle), deadline=deadline_of(timeout))
 
     def _target(self) -> tuple[StreamCore, int, str]:
-        self._check()
-        return self._core, lib.aio_stream_tail(self._core.handle), ""
+        core = self._live()
+        return core, lib.aio_stream_tail(core.handle), ""
 
     def _await_in_python(self) -> Generator[Any, Any, None]:
         return (yield from begun(lambda: self._wait(None)))
@@ -141,11 +152,11 @@ class Stream(Handle, Awaitable):
             DeviceResetting: the device is being reset.
             AclError: the query failed. The code selects the subclass of AclError.
         """
-        self._check()
-        answer = lib.aio_stream_query(self._core.handle, lib.aio_stream_tail(self._core.handle))
+        core = self._live()
+        answer = lib.aio_stream_query(core.handle, lib.aio_stream_tail(core.handle))
         if answer not in (0, 1):
             raise self._error(answer, "aclrtStreamQuery")
-        self._core.release_done()
+        core.release_done()
         return answer == 1
 
     # --- enqueueing ------------------------------------------------------------------------------------------
@@ -232,7 +243,7 @@ class Stream(Handle, Awaitable):
             return ticket
         self._check()
         to, of = operand_of(target, self._manager, writable=True), operand_of(source, self._manager)
-        core, size, kind = self._core, copy_size(to, of, nbytes), copy_kind(to, of)
+        core, size, kind = self._live(), copy_size(to, of, nbytes), copy_kind(to, of)
         must_not_overlap(to, of, size)
         if size == 0:
             return self._at_tail(core)
@@ -308,7 +319,7 @@ class Stream(Handle, Awaitable):
             raise ParameterError(
                 f"byte must be an int from 0 to 255, got {repr_of(byte)}", hint="Pass an int in this range."
             )
-        core, size = self._core, fill_size(to, nbytes)
+        core, size = self._live(), fill_size(to, nbytes)
         if size == 0:
             return self._at_tail(core)
         arguments = (to.address, to.size, value, size)
@@ -349,7 +360,7 @@ class Stream(Handle, Awaitable):
                 hint="Make the event from the stream's device.",
             )
         native = ffi.new("aio_event **")
-        core = self._core
+        core = self._live()
         position = self._enqueue(core, "aclrtRecordEvent", lib.aio_record, event.timing, native)
         record_version(event, core, pointer(native[0]), position)
         return event
@@ -387,7 +398,7 @@ class Stream(Handle, Awaitable):
         arguments = (native, version.core.handle, version.position)
         try:
             return self._ticket(
-                self._core, (), version, "aclrtStreamWaitEvent", lib.aio_wait_event, *arguments
+                self._live(), (), version, "aclrtStreamWaitEvent", lib.aio_wait_event, *arguments
             )
         except AclError as error:
             failed = version.core.error_at(version.position) if error.code == lib.AIO_EVENT_FAILED else None
@@ -503,13 +514,14 @@ class Stream(Handle, Awaitable):
         return Operation("stream.renew()", lambda: self._renew(deadline_of(timeout), abort=abort), self)
 
     async def _renew(self, deadline: float | None, *, abort: bool) -> None:
-        self._check()
-        core = self._core
+        core = self._live()
         if abort:
             await self._abort()
         while not await core.settle(deadline):
             await self._abort()
         made = await self._manager.make(self._made_again, discard=_destroy_if_made, deadline=deadline)
+        if made is None and not self.stale:
+            raise self._was_closed()
         if made is None:
             raise self._error(lib.AIO_WAS_RESET, "aclrtCreateStream")
         if self._closed or self._core is not core:  # another task has just closed or renewed the stream
@@ -517,6 +529,10 @@ class Stream(Handle, Awaitable):
             self._check()
             return
         self._core, failed = made, core.uncollected()
+        if (
+            not self._owed
+        ):  # another thread has closed the stream, and has perhaps not seen the new native stream
+            self._manager.deferred.leave_note(lambda: destroy(made))
         await clean_up_on(self._manager.maintenance, partial(destroy, core))
         if failed is not None:
             warn(failed, "its stream was renewed")
@@ -527,9 +543,9 @@ class Stream(Handle, Awaitable):
         Returns None if the device was reset before this call. An error would not end `Manager.make`, which repeats work
         that a reset interrupted.
         """
-        if generation != self._generation:
+        old: StreamCore | EndedCore = self._core
+        if generation != self._generation or isinstance(old, EndedCore):
             return None
-        old = self._core
         return make_core(self._manager, generation, old.priority, old.on_failure, old.made)
 
     # --- closing ---------------------------------------------------------------------------------------------
@@ -540,7 +556,10 @@ class Stream(Handle, Awaitable):
         self._closed = True
         if self._manager.cache.keep_idle(self, EndedCore(self._core.number)):
             return True
-        return keep_if_done(self._core) and (self._claim() or True)
+        core: StreamCore | EndedCore = self._core
+        if isinstance(core, EndedCore):  # another thread has just closed the stream
+            return True
+        return keep_if_done(core) and (self._claim() or True)
 
     async def _close(self) -> None:
         if self._close_now():
@@ -553,8 +572,8 @@ class Stream(Handle, Awaitable):
                 warn(failed, "its stream was closed")
 
     async def _abort(self) -> None:
-        self._check()
-        code = await call_on(self._manager.maintenance, lambda: lib.aio_stream_abort(self._core.handle))
+        core = self._live()  # the thread must not abort the work of the next Stream
+        code = await call_on(self._manager.maintenance, lambda: lib.aio_stream_abort(core.handle))
         if code:
             raise self._error(code, "aclrtStreamAbort", "")
 

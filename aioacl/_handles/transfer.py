@@ -30,10 +30,7 @@ class TransferStream(Protocol):
     @property
     def _manager(self) -> Manager: ...
 
-    @property
-    def _core(self) -> StreamCore: ...
-
-    def _check(self) -> None: ...
+    def _live(self) -> StreamCore: ...
 
     def _copy_staged(
         self, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, uses: tuple[Buffer, ...]
@@ -58,13 +55,12 @@ async def pump(
     stream: TransferStream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
 ) -> None:
     """Copies in chunks, to the device or from it. The buffers count as used until the whole transfer is done."""
-    stream._check()
+    core = stream._live()
     to, of = operand_of(target, stream._manager, writable=True), operand_of(source, stream._manager)
     if to.device is not up or of.device is up:
         raise _wrong_ends(target, source, to, of, up=up)
     size, kind = copy_size(to, of, nbytes), copy_kind(to, of)
     buffers = (to.owner, of.owner) if not (to.pageable or of.pageable) else (to.owner if up else of.owner,)
-    core = stream._core
     # A pageable source needs no reference: this coroutine refers to it, and each enqueue takes the bytes of its chunk.
     reference = InFlight(core, buffers, to.owner)
     try:
@@ -134,8 +130,7 @@ async def _chunk(
 async def room(stream: TransferStream) -> None:
     """Waits until there is room in the stream's queue and in the staging memory."""
     while True:
-        stream._check()
-        core = stream._core
+        core = stream._live()
         if lib.aio_stream_room(core.handle) < 2:
             await _half_empty(core)
         elif not await _staging(stream):

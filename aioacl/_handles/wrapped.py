@@ -285,7 +285,8 @@ def _capsule_after(manager: Manager, thing: Producer, stream: Stream) -> object:
             f"expected a stream of device {manager.index}, got one of device {stream._manager.index}",
             hint="Pass a stream of the device whose from_dlpack you call.",
         )
-    core = stream._core
+    core = stream._live()
+    core.reusable = False  # the producer may keep the pointer
     lib.aio_stream_doubt(core.handle)  # the runtime does not report a failure of the producer's wait
     before = lib.aio_last_task()
     try:

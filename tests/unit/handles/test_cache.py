@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,10 +19,11 @@ from aioacl._base.ffi import lib
 from aioacl._lifecycle import cache as limits
 from aioacl._lifecycle.manager import manager_of
 from aioacl.testing import snapshot
-from tests.kit import FAULT, TASK_FAULT, no_call, until
+from tests.kit import FAULT, TASK_FAULT, in_thread, no_call, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from tests.kit import OpenDevice
 
@@ -515,6 +518,69 @@ def test_threads_that_allocate_and_close_share_no_memory(open_device: OpenDevice
     assert twice == []
     assert simulator.stats().device_blocks == counts(device)[limits.DEVICE_MEMORY] <= 12
     device.close().result()
+
+
+class AtStep:
+    """Runs `act` on another thread at the nth line of stream.py that this thread runs."""
+
+    def __init__(self, step: int, act: Callable[[], object]) -> None:
+        self.left = step
+        self._act = act
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> AtStep | None:
+        if not frame.f_code.co_filename.endswith("_handles/stream.py"):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                in_thread(self._act)
+        return self
+
+
+def close_stream(stream: aioacl.Stream) -> None:
+    stream.close().result()
+
+
+USES: dict[str, Callable[[aioacl.Stream, aioacl.DeviceBuffer, aioacl.Event], object]] = {
+    "query": lambda stream, _memory, _event: stream.query(),
+    "result": lambda stream, _memory, _event: stream.result(),
+    "synchronize": lambda stream, _memory, _event: stream.synchronize().result(),
+    "error": lambda stream, _memory, _event: stream.error,
+    "repr": lambda stream, _memory, _event: repr(stream),
+    "copy": lambda stream, memory, _event: stream.copy(memory, bytes(64)).result(),
+    "fill": lambda stream, memory, _event: stream.fill(memory, 1, nbytes=0),
+    "wait_event": lambda stream, _memory, event: stream.wait_event(event).result(),
+    "upload": lambda stream, memory, _event: stream.upload(memory, bytes(64)).result(),
+    "ready": lambda stream, _memory, _event: stream.ready().result(),
+    "renew": lambda stream, _memory, _event: stream.renew().result(),
+    "abort": lambda stream, _memory, _event: stream.abort().result(),
+    "close": lambda stream, _memory, _event: stream.close().result(),
+}
+
+
+@pytest.mark.parametrize("how", USES)
+def test_stream_that_another_thread_closes_at_any_step_raises_that_it_is_closed(
+    open_device: OpenDevice, how: str
+) -> None:
+    with open_device() as device, device.allocate(64) as memory, device.create_stream() as other:
+        event = other.record()
+        event.result()
+        steps = AtStep(0, int)
+        for step in range(1, 200):
+            stream = device.create_stream().result()
+            steps = AtStep(step, partial(close_stream, stream))
+            before = sys.gettrace()
+            sys.settrace(steps)
+            try:
+                with suppress(aioacl.ParameterError):
+                    USES[how](stream, memory, event)
+            finally:
+                sys.settrace(before)
+            stream.close().result()
+            if steps.left > 0:
+                break
+        assert steps.left > 0
+    assert simulator.violations() == []
 
 
 def test_cached_allocation_gives_way_to_other_tasks() -> None:
