@@ -230,6 +230,7 @@ async def test_journal_after_calls_has_them_in_order_with_arguments_and_codes(
     assert simulator.calls("aclrtMalloc") == 0
 
 
+@pytest.mark.uncached
 @pytest.mark.anyio
 async def test_stats_count_live_objects(open_device: OpenDevice) -> None:
     async with open_device() as device:

@@ -245,6 +245,7 @@ async def test_probe_after_a_reset_that_falsely_succeeds_finds_the_fault(open_de
         assert simulator.calls("aclrtResetDeviceForce") == 2
 
 
+@pytest.mark.uncached
 @pytest.mark.thorough
 @pytest.mark.anyio
 async def test_call_during_a_foreign_reset_is_repeated(open_device: OpenDevice) -> None:

@@ -90,6 +90,7 @@ async def test_kernel_that_raises_fails_the_task_and_keeps_the_error(open_device
         assert [str(error) for error in kernel.errors] == ["of the test"]
 
 
+@pytest.mark.uncached
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("offset", "size"), [(-1, 4), (0, 9), (8, 1), (1 << 40, 8), (0, -1), (-(1 << 70), 4)]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 
+@pytest.mark.uncached
 def test_write_after_a_pinned_buffer_is_reported_once(open_device: OpenDevice) -> None:
     with opened(open_device()) as device, opened(device.pinned(100)) as buffer:
         assert simulator.check_memory() == 0
@@ -26,6 +27,7 @@ def test_write_after_a_pinned_buffer_is_reported_once(open_device: OpenDevice) -
     assert simulator.violations() == []
 
 
+@pytest.mark.uncached
 @pytest.mark.parametrize("offset", [-64, -1, 8, 9, 40, 63, 71])
 def test_write_outside_a_small_device_block_is_reported(open_device: OpenDevice, offset: int) -> None:
     with opened(open_device()) as device, opened(device.allocate(8)) as block:
