@@ -195,10 +195,10 @@ class Opening(Operation[C]):
         # This comes before the object is made, because a cancellation would lose the object. It also comes before the
         # admission, because a lease may be revoked meanwhile.
         await current_port().breathe()
-        await device._manager.admission.until_open(wait=self._wait, deadline=deadline)
-        cached: C | None = self._from_cache()
-        if cached is not None:
-            return cached
+        if device._manager.admission.admits_now():
+            cached: C | None = self._from_cache()
+            if cached is not None:
+                return cached
         made: C = await device._make_new(self._kind, self._key, self._site, self._wait, deadline)
         return made
 

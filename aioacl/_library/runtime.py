@@ -38,6 +38,7 @@ _busy: list[object] = []
 _owner = False
 _debt = 0  # the number of finalizes that failed: ACL still counts these initialisations
 _watching = False
+_told_of_resets = False
 _kept: set[object] = set()  # pinned memory; no lock guards it, because finalizers remove members
 
 
@@ -53,11 +54,11 @@ def of_parent() -> str:
 
 
 def _load() -> None:
-    global _watching  # noqa: PLW0603 - there is one library in a process
+    global _watching, _told_of_resets  # noqa: PLW0603 - there is one library in a process
     ensure_loaded()
     if not _watching:
         lib.aio_exit_install(int(EXIT_GRACE_SECONDS * 1e6))
-        lib.aio_watch_foreign()
+        _told_of_resets = lib.aio_watch_foreign() == 0
         _watching = True
 
 
@@ -118,6 +119,11 @@ def _finalize() -> int:
         code = lib.aio_u_aclFinalizeReference(ffi.NULL)
         _debt = 0 if code in (REPEAT_FINALIZE, lib.AIO_ABSENT) else _debt - (code == 0)
     return code
+
+
+def is_told_of_resets() -> bool:
+    """Whether the library reports resets by other code (aclrtRegDeviceStateCallback)."""
+    return _told_of_resets
 
 
 def keep(memory: object) -> None:

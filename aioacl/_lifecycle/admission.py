@@ -223,6 +223,11 @@ class Admission:
             generation=self.generation,
         )
 
+    def admits_now(self) -> bool:
+        """Whether the current task or thread may start an operation without waiting. Raises what `may_pass` raises."""
+        with self.changed:
+            return self.may_pass(current_holder())
+
     async def until_open(
         self, place: Waiter | None = None, *, wait: bool = True, deadline: float | None = None
     ) -> None:

@@ -17,6 +17,7 @@ from aioacl._base.codes import DEVICE_ACTIONS
 from aioacl._base.errors import AclError, AclWarning, DeviceFault
 from aioacl._base.ffi import Cache, ffi, lib, make_pass
 from aioacl._base.states import State
+from aioacl._library.runtime import is_told_of_resets
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
@@ -120,8 +121,12 @@ class HandleCache(Cache):
 
     @property
     def accepts(self) -> bool:
-        """Whether the cache takes memory and streams now."""
-        return self.enabled and self.usable and self._host.maintenance.running
+        """Whether the cache takes memory and streams now.
+
+        If the library does not report resets by other code, it takes nothing, because a request could not notice that
+        such a reset has ended what was kept.
+        """
+        return self.enabled and self.usable and self._host.maintenance.running and is_told_of_resets()
 
     def takes(self, block: int) -> bool:
         """Whether the cache takes a block of this size now. It takes only blocks of the whole size of a class."""

@@ -82,6 +82,7 @@ SPARE: dict[str, Callable[[aioacl.Device], Any]] = {
     "stream": lambda device: device.create_stream(),
     "event": lambda device: device.create_event(),
     "buffer": lambda device: device.allocate(64),
+    "block": lambda device: device.allocate(512),  # of the whole size of a class
     "pinned buffer": lambda device: device.pinned(64),
 }
 
@@ -251,7 +252,7 @@ def emptied(prepared: Setup) -> Any:
     """Closes the spare buffer with a cache in use, and then empties the cache."""
     cache = manager_of(0).cache
     cache.enabled = True
-    prepared.spare["buffer"]._closing()
+    prepared.spare["block"]._closing()
     cache.enabled = False
     return prepared.device.empty_cache()
 
@@ -295,7 +296,7 @@ AWAITS = {
         hangs("aclrtResetDeviceForce"),
         spare="device",
     ),
-    "empty_cache": Await(emptied, hang("aclrtFree"), hangs("aclrtFree"), spare="buffer"),
+    "empty_cache": Await(emptied, hang("aclrtFree"), hangs("aclrtFree"), spare="block"),
     "device.close": closing("device", "aclrtResetDevice"),
     "stream.close": closing("stream", "aclrtDestroyStream"),
     "event.close": closing("event"),
