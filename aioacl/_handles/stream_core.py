@@ -91,7 +91,7 @@ class StreamCore(Core):
         self._take(record, manager, generation, native, lib.aio_stream_id(record) if record else 0)
         self.made = made  # the line that made the stream
         self.priority = priority
-        self.on_failure = on_failure
+        self.on_failure: OnFailure = on_failure
         self.reusable = (
             on_failure == "continue"
         )  # whether the native stream may be used again after the close

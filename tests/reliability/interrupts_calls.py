@@ -20,7 +20,7 @@ class Bench:
     """An open device with a stream and memory, which are used between the interrupts."""
 
     def __init__(self) -> None:
-        self.device = aioacl.open_device(0).result()
+        self.device = aioacl.open_device(0, cache=False).result()  # so that each request is a call
         self.renew()
 
     def renew(self) -> None:
