@@ -54,8 +54,10 @@ class Bench:
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
         for index in range(WATCHED):
-            self.devices.append(await self._stack.enter_async_context(aioacl.open_device(index)))
-        self.threaded = await self._stack.enter_async_context(aioacl.open_device(WATCHED, "thread"))
+            self.devices.append(await self._stack.enter_async_context(aioacl.open_device(index, cache=False)))
+        self.threaded = await self._stack.enter_async_context(
+            aioacl.open_device(WATCHED, "thread", cache=False)
+        )
         self.narrow, self.wide = self.devices[1], self.devices[2]
         self.narrow.executor._limit, self.wide.executor._limit = 1, JOBS_AT_ONCE
         for device in (*self.devices, self.threaded):
@@ -114,7 +116,7 @@ class Bench:
 
     async def _try(self, index: int, where: str) -> None:
         if index in SPARE:
-            async with aioacl.open_device(index) as device:
+            async with aioacl.open_device(index, cache=False) as device:
                 works = await self.works(device)
         else:
             works = await self.works([*self.devices, self.threaded][index])

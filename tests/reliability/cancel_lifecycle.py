@@ -134,7 +134,7 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Setup]:
 
 @phase("in the last close", most=len(SPARE))
 async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Setup]:
-    devices = [await aioacl.open_device(index) for index in SPARE[:count]]
+    devices = [await aioacl.open_device(index, cache=False) for index in SPARE[:count]]
     bench.touched = list(SPARE[:count])
 
     async def finish() -> None:
