@@ -7,20 +7,17 @@ simulator.
 
 from __future__ import annotations
 
-import inspect
-import itertools
 import operator
 import struct
-import threading
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, SupportsIndex
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi
 from aioacl._base.unique import record
 from aioacl.simulator._control import control_function
-from aioacl.simulator._names import c_text
+from aioacl.simulator._registration import Registration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,11 +25,9 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 FAILED: Final = 507015
-CODES: Final = 1 << 31
 READS: Final = 1
 WRITES: Final = 2
 ADDRESS_MOST: Final = (1 << 64) - 1
-EXPLAINED_BYTES: Final = 150
 LAYOUT: Final = struct.Struct("@PPN7IxxxxNixxxxPP")  # aclsim_launch_t
 
 
@@ -94,7 +89,7 @@ class Launch:
         return view if access & WRITES else view.toreadonly()
 
 
-class Kernel:
+class Kernel(Registration[Launch]):
     """A registration of a kernel. It ends with `close()`, or at the end of its `with` block.
 
     Attributes:
@@ -102,66 +97,18 @@ class Kernel:
         errors: the exceptions that launches of the function have raised, oldest first.
     """
 
-    __slots__ = ("__weakref__", "_function", "_key", "errors", "name")
-
-    def __init__(self, name: str, function: Callable[[Launch], SupportsIndex | None]) -> None:
-        self.name: Final = name
-        self.errors: Final[list[BaseException]] = []
-        self._function = function
-        self._key = next(_keys)
+    __slots__ = ()
+    _noun = "kernel"
+    _failed = FAILED
+    _control = "aclsim_register_kernel"
+    _registered: ClassVar = {}
 
     def close(self) -> None:
         """Ends the registration. Launches that are still queued fail.
 
         A second close does nothing. If a newer registration has replaced this one, the close does nothing either.
         """
-        with _lock:
-            mine = _registered.pop(self._key, None)
-            newest = not any(kernel.name == self.name for kernel in _registered.values())
-            if mine is not None and newest:
-                control_function("aclsim_register_kernel", _REGISTER)(
-                    c_text("the name of a kernel", self.name), ffi.NULL, ffi.NULL
-                )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def _run(self, launch: Launch) -> int:
-        try:
-            return code_of(self._function(launch))
-        except BaseException as error:  # noqa: BLE001 - `errors` reports it; the device's thread must not end
-            self.errors.append(error)
-            explain(error)
-            return FAILED
-
-
-def code_of(answer: object) -> int:
-    """The code that a kernel, or a function in place of a model, has returned."""
-    if answer is None:
-        return 0
-    if inspect.iscoroutine(answer):
-        answer.close()
-    try:
-        code = int(operator.index(cast("SupportsIndex", answer)))
-    except TypeError:
-        text = (
-            f"expected the function to return None, 0 or an error code, got {answer!r}; return one of these"
-        )
-        raise TypeError(text) from None
-    if not -CODES <= code < CODES:
-        raise OverflowError(
-            f"expected the function to return a code of 32 bits, got {code}; return an error code of ACL"
-        )
-    return code
-
-
-_REGISTER: Final = "int (*)(const char *, void *, void *)"
-_lock: Final = threading.Lock()
-_keys: Final = itertools.count(1)
-_registered: Final[dict[int, Kernel]] = {}
+        self._end()
 
 
 def register_kernel(
@@ -189,19 +136,9 @@ def register_kernel(
     """
     if not name:
         raise ParameterError("expected the name of a kernel, got ''", hint="Pass the name that launches use.")
-    if inspect.iscoroutinefunction(function):
-        raise ParameterError(
-            f"expected a plain function as the kernel {name!r}, got a coroutine function",
-            hint="Pass a plain function: it runs on the simulated device's thread, without an event loop.",
-        )
-    c_name = c_text("the name of a kernel", name)
+    c_name = Kernel._c_name(name, function)
     kernel = Kernel(name, function)
-    with _lock:
-        _registered[kernel._key] = kernel
-        user = ffi.cast("void *", kernel._key)
-        control_function("aclsim_register_kernel", _REGISTER)(c_name, _trampoline(), user)
-        for key in [key for key, other in _registered.items() if other.name == name and other is not kernel]:
-            del _registered[key]
+    kernel._begin(c_name, _trampoline())
     if parameters is not None:
         _describe(c_name, parameters)
     return kernel
@@ -223,13 +160,6 @@ def _reach(device: int, address: int, size: int) -> int:
     return int(reach(device, ffi.cast("void *", address), size))
 
 
-def explain(error: BaseException) -> None:
-    """Adds the exception to the error text of the task's failure."""
-    text = " ".join(f"{type(error).__name__}: {error}".split()).replace("\0", "")
-    cut = text.encode("utf-8", "replace")[:EXPLAINED_BYTES].decode("utf-8", "ignore")
-    control_function("aclsim_explain", "void (*)(const char *)")(c_text("a text", cut))
-
-
 @cache
 def _trampoline() -> CData:
     """The C function of all kernels. It is never freed."""
@@ -239,7 +169,7 @@ def _trampoline() -> CData:
 def _launched(info: CData) -> int:
     fields = LAYOUT.unpack(bytes(ffi.buffer(ffi.cast("char *", info), LAYOUT.size)))
     name, args, size, blocks, *shape, dynamic_bytes, device, stream, key = fields
-    kernel = _registered.get(key)
+    kernel = Kernel._registered.get(key)
     if kernel is None:
         return FAILED
     x, y, z, *block = shape

@@ -6,20 +6,15 @@ the function must not wait with the GIL held for a thread that needs the GIL. Th
 
 from __future__ import annotations
 
-import inspect
-import itertools
 import struct
-import threading
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi
 from aioacl._base.unique import record
-from aioacl.simulator._control import control_function
-from aioacl.simulator._kernels import code_of, explain
-from aioacl.simulator._names import c_text
+from aioacl.simulator._registration import Registration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +26,6 @@ FAILED: Final = 507011
 NAME_BYTES: Final = 32
 TENSOR: Final = struct.Struct("@PNixxxxPN")  # aclsim_tensor_t
 EXECUTION: Final = struct.Struct("@PIiPPNPNP")  # aclsim_execution_t
-REGISTER: Final = "int (*)(const char *, void *, void *)"
 
 
 @record
@@ -73,7 +67,7 @@ class Execution:
     outputs: tuple[ModelTensor, ...]
 
 
-class ModelFunction:
+class ModelFunction(Registration[Execution]):
     """A registration of a function in place of a model. It ends with `close()`, or at the end of its `with` block.
 
     Attributes:
@@ -81,46 +75,18 @@ class ModelFunction:
         errors: the exceptions that executions of the function have raised, oldest first.
     """
 
-    __slots__ = ("__weakref__", "_function", "_key", "errors", "name")
-
-    def __init__(self, name: str, function: Callable[[Execution], SupportsIndex | None]) -> None:
-        self.name: Final = name
-        self.errors: Final[list[BaseException]] = []
-        self._function = function
-        self._key = next(_keys)
+    __slots__ = ()
+    _noun = "model"
+    _failed = FAILED
+    _control = "aclsim_register_model"
+    _registered: ClassVar = {}
 
     def close(self) -> None:
         """Ends the registration. Executions that are still queued use the model's ONNX model, or fail if it has none.
 
         A second close does nothing. If a newer registration has replaced this one, the close does nothing either.
         """
-        with _lock:
-            mine = _registered.pop(self._key, None)
-            if mine is not None and all(other.name != self.name for other in _registered.values()):
-                _control()(c_text("the name of a model", self.name), ffi.NULL, ffi.NULL)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def _run(self, execution: Execution) -> int:
-        try:
-            return code_of(self._function(execution))
-        except BaseException as error:  # noqa: BLE001 - `errors` reports it; the model's thread must not end
-            self.errors.append(error)
-            explain(error)
-            return FAILED
-
-
-_lock: Final = threading.Lock()
-_keys: Final = itertools.count(1)
-_registered: Final[dict[int, ModelFunction]] = {}
-
-
-def _control() -> CData:
-    return control_function("aclsim_register_model", REGISTER)
+        self._end()
 
 
 def register_model(name: str, function: Callable[[Execution], SupportsIndex | None]) -> ModelFunction:
@@ -141,22 +107,13 @@ def register_model(name: str, function: Callable[[Execution], SupportsIndex | No
     Raises:
         ParameterError: `name` is empty, too long or contains a null character, or `function` is a coroutine function.
     """
-    if inspect.iscoroutinefunction(function):
-        raise ParameterError(
-            f"expected a plain function as the model {name!r}, got a coroutine function",
-            hint="Pass a plain function: it runs on a thread of the simulator, without an event loop.",
-        )
-    c_name = c_text("the name of a model", name)
+    c_name = ModelFunction._c_name(name, function)
     made = ModelFunction(name, function)
-    with _lock:
-        if _control()(c_name, _trampoline(), ffi.cast("void *", made._key)) < 0:
-            raise ParameterError(
-                f"expected a name of 1 to {NAME_BYTES} bytes, got {name!r}",
-                hint="Pass the name in the header of the model's file.",
-            )
-        _registered[made._key] = made
-        for key in [key for key, other in _registered.items() if other.name == name and other is not made]:
-            del _registered[key]
+    if not made._begin(c_name, _trampoline()):
+        raise ParameterError(
+            f"expected a name of 1 to {NAME_BYTES} bytes, got {name!r}",
+            hint="Pass the name in the header of the model's file.",
+        )
     return made
 
 
@@ -183,7 +140,7 @@ def _tensors(address: int, count: int, *, writable: bool) -> tuple[ModelTensor, 
 def _executed(info: CData) -> int:
     fields = EXECUTION.unpack(bytes(ffi.buffer(ffi.cast("char *", info), EXECUTION.size)))
     name, model, device, stream, inputs, input_count, outputs, output_count, key = fields
-    function = _registered.get(key)
+    function = ModelFunction._registered.get(key)
     if function is None:
         return FAILED
     execution = Execution(
