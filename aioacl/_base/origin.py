@@ -20,7 +20,6 @@ from aioacl._base.ffi import site as _native_site
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable, Coroutine
-    from types import FrameType
 
 
 T = TypeVar("T")
@@ -38,18 +37,6 @@ def line_of(made: Site) -> tuple[str, int, str]:
     code, offset, module = made
     lines = (line for begin, end, line in code.co_lines() if line is not None and begin <= offset < end)
     return code.co_filename, next(lines, code.co_firstlineno), module
-
-
-def caller() -> FrameType:
-    """Returns the innermost frame on the stack that does not belong to aioacl."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _module_of(frame).partition(".")[0] == "aioacl":
-        frame = frame.f_back
-    return frame
-
-
-def _module_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
 
 
 def warn(sentence: str, made: Site | None, depth: int) -> None:

@@ -162,6 +162,9 @@ int add_enqueue(PyObject *module);
 int add_awaits(PyObject *module);
 int add_dlpack(PyObject *module);
 int add_cache(PyObject *module);
+int add_site(PyObject *module);
+/* Returns a new reference to the site of the caller's code that called aioacl; see site.c. */
+PyObject *calling_site(void);
 /* Whether a request need not check the leases of its caller. Returns -1 with an exception. */
 int cache_is_simple(PyObject *cache);
 /* Takes memory or a stream from a cache, and returns a new handle, or None if nothing fits. `key` is the size

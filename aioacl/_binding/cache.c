@@ -52,10 +52,6 @@ static PyObject *was_passed; /* whether the finalizer of pinned memory will give
 
 /* --- size classes ---------------------------------------------------------------------------------------- */
 
-static int log2_of(size_t value) {
-    return 63 - __builtin_clzll(value);
-}
-
 /* The number of the size class, or -1 for a size that is not kept. */
 static int class_of(Py_ssize_t size) {
     if (size <= 0 || size > (Py_ssize_t)1 << MOST_BITS) {
@@ -65,7 +61,7 @@ static int class_of(Py_ssize_t size) {
         return 0;
     }
     size_t last = (size_t)size - 1;
-    int bits = log2_of(last);
+    int bits = 63 - __builtin_clzll(last); /* of the power of two below */
     int step = (int)(last >> (bits - STEP_BITS)) & ((1 << STEP_BITS) - 1);
     return ((bits - LEAST_BITS) << STEP_BITS) + step + 1;
 }
@@ -173,6 +169,15 @@ static PyObject *cache_block_size(PyObject *object, PyObject *asked) {
     return PyLong_FromSsize_t(class < 0 ? size : class_size(class));
 }
 
+/* Whether a block of that size can be kept. */
+static PyObject *cache_fits(PyObject *object, PyObject *block) {
+    Py_ssize_t size = PyLong_AsSsize_t(block);
+    if (size == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    return PyBool_FromLong(((cache_object *)object)->enabled && class_of_block(size) >= 0);
+}
+
 /* Keeps memory that is no longer used. Returns False if the caller has to free it. */
 static PyObject *cache_give(PyObject *object, PyObject *arguments) {
     cache_object *self = (cache_object *)object;
@@ -269,8 +274,7 @@ static PyObject *cache_give_idle(PyObject *object, PyObject *arguments) {
     Py_RETURN_TRUE;
 }
 
-/* --- new handles -------------------------------------------------------------------------------------------
- */
+/* --- new handles ----------------------------------------------------------------------------------------- */
 
 /* Returns a new handle, to which the item passes. */
 static handle_object *new_handle(PyObject *type, PyObject *manager, const cache_object *self, const item *it) {
@@ -474,6 +478,7 @@ static void cache_dealloc(PyObject *object) {
 
 static PyMethodDef cache_methods[] = {
     {"block_size", cache_block_size, METH_O, NULL},
+    {"fits", cache_fits, METH_O, NULL},
     {"give", cache_give, METH_VARARGS, NULL},
     {"give_buffer", cache_give_buffer, METH_O, NULL},
     {"give_idle", cache_give_idle, METH_VARARGS, NULL},

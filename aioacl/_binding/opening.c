@@ -21,60 +21,7 @@ typedef struct {
 } operation_object;
 
 static PyTypeObject *operation_type;
-static PyObject *not_started, *done, *get_frame, *prefix;
-
-/* --- where an object is made ------------------------------------------------------------------------------ */
-
-static bool is_ours(PyObject *module) {
-    if (module == NULL || !PyUnicode_Check(module)) {
-        return false;
-    }
-    return PyUnicode_CompareWithASCIIString(module, "aioacl") == 0 ||
-           PyUnicode_Tailmatch(module, prefix, 0, PY_SSIZE_T_MAX, -1) == 1;
-}
-
-static PyObject *module_of(PyObject *frame) {
-    PyObject *globals = PyObject_GetAttr(frame, names.f_globals);
-    PyObject *module = globals ? PyObject_GetItem(globals, names.__name__) : NULL;
-    Py_XDECREF(globals);
-    if (module == NULL) {
-        PyErr_Clear();
-        return Py_NewRef(names.nothing);
-    }
-    return module;
-}
-
-/* Returns the innermost frame that does not belong to aioacl, and its module. */
-static PyObject *caller(PyObject **module) {
-    PyObject *frame = PyObject_CallNoArgs(get_frame);
-    *module = frame ? module_of(frame) : NULL;
-    while (frame != NULL && is_ours(*module)) {
-        PyObject *back = PyObject_GetAttr(frame, names.f_back);
-        if (back == NULL || back == Py_None) {
-            Py_XDECREF(back);
-            break;
-        }
-        Py_DECREF(frame);
-        Py_DECREF(*module);
-        frame = back;
-        *module = module_of(frame);
-    }
-    return frame;
-}
-
-/* Returns the instruction of the caller's code that called aioacl: a tuple of its code object, its offset and
- * its module. To find the line of an instruction takes longer, so only a warning does so. */
-static PyObject *site(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
-    PyObject *module = NULL, *frame = caller(&module);
-    PyObject *code = frame ? PyObject_GetAttr(frame, names.f_code) : NULL;
-    PyObject *offset = code ? PyObject_GetAttr(frame, names.f_lasti) : NULL;
-    PyObject *made = offset ? PyTuple_Pack(3, code, offset, module) : NULL;
-    Py_XDECREF(offset);
-    Py_XDECREF(code);
-    Py_XDECREF(frame);
-    Py_XDECREF(module);
-    return made;
-}
+static PyObject *not_started, *done;
 
 /* --- the quick way ---------------------------------------------------------------------------------------- */
 
@@ -132,8 +79,7 @@ static PyObject *operation_await(PyObject *object) {
     return ready(made);
 }
 
-/* --- the type ----------------------------------------------------------------------------------------------
- */
+/* --- the type -------------------------------------------------------------------------------------------- */
 
 static PyObject *operation_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments),
                                PyObject *Py_UNUSED(keywords)) {
@@ -217,7 +163,7 @@ static PyType_Spec operation_spec = {
 };
 
 /* open_cached(type, device, kind, key, wait, timeout): an Opening. */
-static PyObject *open_cached(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+static PyObject *open_cached(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
     if (count != 6 || !PyType_Check(arguments[0]) ||
         !PyType_IsSubtype((PyTypeObject *)arguments[0], operation_type)) {
         return PyErr_Format(PyExc_TypeError, "expected the type of an Opening and five values");
@@ -239,7 +185,7 @@ static PyObject *open_cached(PyObject *module, PyObject *const *arguments, Py_ss
     self->of = Py_NewRef(arguments[1]);
     self->device = Py_NewRef(arguments[1]);
     self->timeout = Py_NewRef(arguments[5]);
-    self->site = site(module, NULL);
+    self->site = calling_site();
     if (self->site == NULL) {
         Py_DECREF((PyObject *)self);
         return NULL;
@@ -249,16 +195,13 @@ static PyObject *open_cached(PyObject *module, PyObject *const *arguments, Py_ss
 
 static PyMethodDef functions[] = {
     {"open_cached", (PyCFunction)(void (*)(void))open_cached, METH_FASTCALL, NULL},
-    {"site", site, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 int add_openings(PyObject *module) {
     not_started = PyUnicode_InternFromString("not started");
     done = PyUnicode_InternFromString("done");
-    prefix = PyUnicode_InternFromString("aioacl.");
-    get_frame = not_started && done && prefix ? attribute_of("sys", "_getframe") : NULL;
-    operation_type = get_frame ? add_type(module, "OperationBase", &operation_spec) : NULL;
+    operation_type = not_started && done ? add_type(module, "OperationBase", &operation_spec) : NULL;
     if (operation_type == NULL || PyModule_AddObjectRef(module, "NOT_STARTED", not_started) < 0 ||
         PyModule_AddObjectRef(module, "DONE", done) < 0) {
         return -1;

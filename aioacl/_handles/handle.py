@@ -18,7 +18,7 @@ from aioacl._base.options import repr_of, whole_of
 from aioacl._base.states import State
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
-from aioacl._lifecycle.cache import concerns_device
+from aioacl._lifecycle.failures import concerns_device
 from aioacl._lifecycle.gate import error_of
 from aioacl._wait.workers import CleanUp, clean_up_on
 

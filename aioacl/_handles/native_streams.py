@@ -8,7 +8,8 @@ from aioacl._base.codes import Family, is_of
 from aioacl._base.ffi import ffi, lib, make_pass, text_of
 from aioacl._handles.handle import error_on
 from aioacl._handles.stream_core import STREAM_ABORTED, StreamCore
-from aioacl._lifecycle.cache import STREAMS, warn_of_failure
+from aioacl._lifecycle.cache import STREAMS
+from aioacl._lifecycle.failures import warn_of_failure
 from aioacl._lifecycle.gate import error_of, failed_call
 
 if TYPE_CHECKING:

@@ -30,8 +30,15 @@ from aioacl._base.states import State
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.in_flight import UNKNOWN, deferred, free_deferred
 from aioacl._library.runtime import must_not_be_forked
-from aioacl._lifecycle.cache import warn_of_failure
-from aioacl._lifecycle.failures import CALL, LAST, Failed, name_of, name_of_stream, warn
+from aioacl._lifecycle.failures import (
+    CALL,
+    LAST,
+    Failed,
+    name_of,
+    name_of_stream,
+    warn,
+    warn_of_failure,
+)
 from aioacl._lifecycle.manager import manager_of
 from aioacl._wait.current import current_port
 from aioacl._wait.port import TIMED_OUT
@@ -92,9 +99,7 @@ class StreamCore(Core):
         self.made = made  # the line that made the stream
         self.priority = priority
         self.on_failure: OnFailure = on_failure
-        self.reusable = (
-            on_failure == "continue"
-        )  # whether the native stream may be used again after the close
+        self.reusable = on_failure == "continue"  # whether the cache may keep the native stream
 
     @classmethod
     def again(cls, released: StreamCore) -> StreamCore:

@@ -10,15 +10,12 @@ allocation fails for lack of memory. A reset and the last close free everything.
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Final, Protocol
 
-from aioacl._base.codes import DEVICE_ACTIONS
-from aioacl._base.errors import AclError, AclWarning, DeviceFault
 from aioacl._base.ffi import Cache, ffi, lib, make_pass
 from aioacl._base.states import State
 from aioacl._library.runtime import is_told_of_resets
-from aioacl._lifecycle.gate import error_of
+from aioacl._lifecycle.failures import warn_of_failure
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import Core, HandleBase
@@ -30,9 +27,8 @@ if TYPE_CHECKING:
 STREAMS: Final = 0  # the kinds of items, as in cache.c
 DEVICE_MEMORY: Final = 1
 PINNED_MEMORY: Final = 2
-MOST_STREAMS: Final = 256
-MOST_BYTES: Final = {DEVICE_MEMORY: 256 << 20, PINNED_MEMORY: 256 << 20}
-LARGEST: Final = 64 << 20  # the largest block that is kept; see cache.c
+# The limits: the number of streams, and the bytes of each kind of memory.
+MOST: Final = {STREAMS: 256, DEVICE_MEMORY: 256 << 20, PINNED_MEMORY: 256 << 20}
 NAMES: Final = {DEVICE_MEMORY: "device_blocks", PINNED_MEMORY: "host_blocks", STREAMS: "streams"}
 
 
@@ -49,21 +45,6 @@ class Host(Protocol):
     def generation(self) -> int:
         """The generation in the gate."""
         ...
-
-
-def concerns_device(error: AclError) -> bool:
-    """Returns True for a fault of the device, which only a reset ends; False for the failure of one task."""
-    return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
-
-
-def warn_of_failure(host: Host, call: str, code: int, what: str) -> None:
-    """Emits an AclWarning for a failed clean-up, because no caller can get an exception. Stores a device fault."""
-    error = error_of(code, call, host.index, host.generation)
-    # Without the maintenance thread, a finalizer may run this function on a thread that holds the lock.
-    if concerns_device(error) and host.maintenance.running:
-        host.failures.note_fault(error)
-    sentence = f"{call} returned {code} on device {host.index}: {what} is not freed until a reset"
-    warnings.warn(sentence, AclWarning, stacklevel=3)
 
 
 def free_device(host: Host, generation: int, address: int) -> None:
@@ -115,34 +96,19 @@ class HandleCache(Cache):
         self.enabled = not self._forbidden
 
     @property
-    def usable(self) -> bool:
-        """Whether memory and streams may be given and taken. After a device fault, the reset frees the objects."""
-        return self._host.failures.last_fault is None
-
-    @property
     def accepts(self) -> bool:
         """Whether the cache takes memory and streams now.
 
-        If the library does not report resets by other code, it takes nothing, because a request could not notice that
-        such a reset has ended what was kept.
+        After a device fault, the reset frees the objects. If the library does not report resets by other code, a
+        request could not notice that such a reset has ended what was kept.
         """
-        return self.enabled and self.usable and self._host.maintenance.running and is_told_of_resets()
+        host = self._host
+        usable = host.failures.last_fault is None and host.maintenance.running
+        return self.enabled and usable and is_told_of_resets()
 
     def takes(self, block: int) -> bool:
         """Whether the cache takes a block of this size now. It takes only blocks of the whole size of a class."""
-        return 0 < block <= LARGEST and self.accepts and self.block_size(block) == block
-
-    def keep_buffer(self, buffer: HandleBase) -> bool:
-        """Keeps the memory of a closed device buffer that no work uses.
-
-        Returns False if the caller has to free it, or if DLPack tensors refer to it.
-        """
-        return self.accepts and self.give_buffer(buffer) and self._kept(DEVICE_MEMORY)
-
-    def _kept(self, kind: int) -> bool:
-        if self.sizes[kind] > MOST_BYTES[kind]:
-            self._host.deferred.leave_note(self._trim)
-        return True
+        return self.accepts and self.fits(block)
 
     def keep_memory(self, kind: int, generation: int, address: int, block: int) -> bool:
         """Keeps a block of memory that nothing uses any more. Returns False if the caller has to free it.
@@ -151,32 +117,37 @@ class HandleCache(Cache):
         """
         return self.accepts and self.give(kind, generation, address, block) and self._kept(kind)
 
+    def keep_buffer(self, buffer: HandleBase) -> bool:
+        """Keeps the memory of a closed device buffer that no work uses.
+
+        Returns False if the caller has to free it, or if DLPack tensors refer to it.
+        """
+        return self.accepts and self.give_buffer(buffer) and self._kept(DEVICE_MEMORY)
+
     def keep_idle(self, stream: HandleBase, ended: object) -> bool:
         """Keeps the record of a closed stream, if its work has succeeded and no other object needs the record.
 
         `ended` takes the place of the stream's StreamCore.
         """
-        if not (self.accepts and self.give_idle(stream, ended)):
-            return False
-        if self.counts[STREAMS] > MOST_STREAMS:
-            self._host.deferred.leave_note(self._trim)
-        return True
+        return self.accepts and self.give_idle(stream, ended) and self._kept(STREAMS)
 
     def keep_stream(self, generation: int, priority: int, core: Core) -> bool:
         """Keeps an idle native stream. Returns False if the caller has to destroy it."""
-        if not self.give_stream(generation, priority, core):
-            return False
-        if self.counts[STREAMS] > MOST_STREAMS:
+        return self.give_stream(generation, priority, core) and self._kept(STREAMS)
+
+    def _kept(self, kind: int) -> bool:
+        if self._exceeds(kind):
             self._host.deferred.leave_note(self._trim)
         return True
 
+    def _exceeds(self, kind: int) -> bool:
+        return (self.counts if kind == STREAMS else self.sizes)[kind] > MOST[kind]
+
     def _trim(self) -> None:
         """Frees what was given first, down to the limits. Runs on the maintenance thread."""
-        for kind, most in MOST_BYTES.items():
-            while self.sizes[kind] > most and self._free_oldest(kind):
+        for kind in NAMES:
+            while self._exceeds(kind) and self._free_oldest(kind):
                 pass
-        while self.counts[STREAMS] > MOST_STREAMS and self._free_oldest(STREAMS):
-            pass
 
     def empty(self, *kinds: int) -> int:
         """Frees all items of the kinds, or of all kinds, and returns their number.

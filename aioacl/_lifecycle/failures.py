@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioacl._base import origin, sync
 from aioacl._base.codes import DEVICE_ACTIONS, lookup
-from aioacl._base.errors import AclWarning, of_device
+from aioacl._base.errors import AclWarning, DeviceFault, of_device
 from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._library.detection import detection
 from aioacl._lifecycle.gate import error_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
     from aioacl._base.origin import Site
     from aioacl._lifecycle.admission import Admission
+    from aioacl._wait.workers import WorkerThread
 
 CALL: Final = "aclrtSynchronizeStream"  # the function that would have returned the code
 TASKS: Final = {  # by the ACL function that enqueues them
@@ -99,6 +100,19 @@ def warn(failed: Failed, what: str, made: Site | None = None) -> None:
     """
     sentence = f"a task failed, no await raised the error, and {what}: {failed.sentence}"
     warnings.warn_explicit(sentence, AclWarning, *origin.line_of(made or origin.site()), registry={})
+
+
+class Host(Protocol):
+    """The parts of a device's manager that a failed clean-up needs."""
+
+    index: int
+    failures: Failures
+    maintenance: WorkerThread
+
+    @property
+    def generation(self) -> int:
+        """The generation in the gate."""
+        ...
 
 
 class TrackedStream(Protocol):
@@ -205,3 +219,18 @@ class Failures:
             sync.report(other)
         if errors:
             raise errors[0]
+
+
+def concerns_device(error: AclError) -> bool:
+    """Returns True for a fault of the device, which only a reset ends; False for the failure of one task."""
+    return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
+
+
+def warn_of_failure(host: Host, call: str, code: int, what: str) -> None:
+    """Emits an AclWarning for a failed clean-up, because no caller can get an exception. Stores a device fault."""
+    error = error_of(code, call, host.index, host.generation)
+    # Without the maintenance thread, a finalizer may run this function on a thread that holds the lock.
+    if concerns_device(error) and host.maintenance.running:
+        host.failures.note_fault(error)
+    sentence = f"{call} returned {code} on device {host.index}: {what} is not freed until a reset"
+    warnings.warn(sentence, AclWarning, stacklevel=3)

@@ -356,7 +356,7 @@ async def test_allocation_without_enough_memory_frees_the_cache_and_tries_again(
 async def test_memory_above_the_limit_is_freed_oldest_first(
     open_device: OpenDevice, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(limits.MOST_BYTES, NUMBERS[kind], 8192)
+    monkeypatch.setitem(limits.MOST, NUMBERS[kind], 8192)
     async with open_device() as device:
         make: Callable[[int], Any] = getattr(device, kind)
         buffers = [await make(4096) for _ in range(3)]
@@ -374,7 +374,7 @@ async def test_memory_above_the_limit_is_freed_oldest_first(
 async def test_streams_above_the_limit_are_destroyed(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MOST_STREAMS", 2)
+    monkeypatch.setitem(limits.MOST, limits.STREAMS, 2)
     async with open_device() as device:
         streams = [await device.create_stream() for _ in range(4)]
         for stream in streams:
