@@ -33,8 +33,9 @@ from aioacl._base.records import DeviceEvent, DeviceInfo, Health, MemoryInfo, Re
 from aioacl._base.states import State
 from aioacl._device import Device, list_devices, open_device
 from aioacl._handles.event import Event, Ticket
-from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Opening, Operation
+from aioacl._handles.pinned import PinnedBuffer
 from aioacl._handles.stream import Stream
 from aioacl._library.load import LibraryInfo, MissingSymbol, library_info, use_library
 from aioacl._lifecycle.executor import DeviceExecutor

@@ -21,15 +21,10 @@ from aioacl._base.records import DeviceInfo, Health, MemoryInfo, ResetReport
 from aioacl._base.states import State
 from aioacl._handles.event import Event
 from aioacl._handles.handle import Made, error_on, size_of
-from aioacl._handles.memory import (
-    DeviceBuffer,
-    PinnedBuffer,
-    discard,
-    make_device,
-    make_pinned,
-)
+from aioacl._handles.memory import DeviceBuffer, discard, make_device
 from aioacl._handles.native_streams import SYNC_TIMEOUT, synchronize_device
 from aioacl._handles.operation import Opening, Operation
+from aioacl._handles.pinned import PinnedBuffer, make_pinned
 from aioacl._handles.stream import Stream, discard_stream, make_stream
 from aioacl._handles.stream_core import STREAM_ABORTED, streams_of
 from aioacl._handles.wrapped import from_dlpack, wrap

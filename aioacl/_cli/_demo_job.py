@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aioacl._cli._demo_input import Source
     from aioacl._device import Device
     from aioacl._handles.event import Ticket
-    from aioacl._handles.memory import PinnedBuffer
+    from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream import Stream
 
 T = TypeVar("T")

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from aioacl._cli._demo_input import Source
     from aioacl._device import Device
-    from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+    from aioacl._handles.memory import DeviceBuffer
+    from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream import Stream
 
 RUNS: Final = 3

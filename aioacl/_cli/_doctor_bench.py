@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
     from aioacl._device import Device
     from aioacl._handles.event import Event
-    from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+    from aioacl._handles.memory import DeviceBuffer
+    from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream import Stream
 
 LIMIT_MS: Final = 1000  # the limit of one wait

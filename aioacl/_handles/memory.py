@@ -1,38 +1,31 @@
-"""Device memory, and pinned host memory.
+"""Device memory, and the base of all buffers.
 
 A slice of a buffer is a view: a buffer object without memory of its own. It shares the dict of uses with its buffer, so
 work that uses a view counts as a use of the buffer, and it is closed when its buffer is closed.
 
-A buffer has references to the work that uses it. If the buffer is closed while copies run, the maintenance thread frees
-the memory when the copies are done. If another thread is enqueueing a copy when the buffer is closed, the end of the
-enqueue passes the buffer to the maintenance thread. The end of an upload or download does so too. No memory is freed
-twice: `_claim` returns True only once, and the list `_owed` of pinned memory has only one item to take.
+A buffer has references to the work that uses it. If the buffer is closed while copies run, the maintenance thread gives
+its memory back when the copies are done: to the cache of the device, or to the runtime. If another thread is enqueueing
+a copy when the buffer is closed, the end of the enqueue passes the buffer to the maintenance thread. The end of an
+upload or download does so too. No memory is given back twice, because `_claim` returns True only once.
 
-A reset frees the memory of its device. Pinned memory belongs to the host and outlives a reset. A ctypes array owns the
-pinned memory. The buffer refers to the array until the buffer is closed, and each view and DLPack tensor refers to the
-array while it exists. The memory is freed when the last of these references is gone.
+A reset frees the memory of its device.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
-from functools import lru_cache, partial
-from importlib import import_module
-from itertools import count
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl._base.codes import Family, is_of
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import InFlight, bind_maker, ffi, lib, make_pass, owner, pointer
+from aioacl._base.ffi import InFlight, bind_maker, ffi, lib, make_pass, pointer
 from aioacl._base.origin import warn_of_drop
-from aioacl._base.states import State
-from aioacl._handles.dlpack import ASCEND, CPU, EXTENSION, Exportable, end_lending, keeper_of
+from aioacl._handles.dlpack import ASCEND, EXTENSION, Exportable, end_lending, keeper_of
 from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
 from aioacl._handles.operation import Operation
 from aioacl._handles.slices import bounds_of
-from aioacl._library import runtime
-from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, free_device, free_pinned
+from aioacl._lifecycle.cache import DEVICE_MEMORY, free_device
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
@@ -230,14 +223,14 @@ class Buffer(Exportable):
             )
 
 
-if TYPE_CHECKING:
+# The C type whose buffer is the `_exported` of the object; see exporter.h.
+exporter: Final[Any] = ctypes.cast(pointer(lib.aio_exporter()), ctypes.py_object).value
 
-    class _Exporter:
-        def __buffer__(self, flags: int, /) -> memoryview: ...
+if TYPE_CHECKING:
 
     class _Refuser: ...
 else:
-    _Exporter = _Refuser = ctypes.cast(pointer(lib.aio_exporter()), ctypes.py_object).value
+    _Refuser = exporter
 
 
 class DeviceBuffer(Buffer, _Refuser):
@@ -306,196 +299,6 @@ def _free_or_keep(manager: Manager, generation: int, address: int, block: int) -
         free_device(manager, generation, address)
 
 
-class _Allocation:
-    """Pinned memory, from aclrtMallocHost to aclrtFreeHost."""
-
-    def __init__(self, manager: Manager, address: int, block: int) -> None:
-        self._manager = manager
-        self._address = address
-        self._block = block
-        # Gets one item when nothing refers to the memory any more. The call that takes the item frees the memory.
-        self._owed: list[bool] = []
-
-    def unreferenced(self) -> None:
-        """Called by the finalizer. Nothing refers to the memory any more, so it is kept or freed."""
-        self._owed.append(True)
-        if self._keep():
-            return
-        self._manager.deferred.leave_note(self.free)
-        if not self._manager.maintenance.running:  # the device is closed, so no thread reads notes
-            self.free()
-
-    def _keep(self) -> bool:
-        """Gives the memory to the cache. Returns False if it must be freed, or if another thread frees it."""
-        if not self._taken():
-            return False
-        if self._manager.cache.keep_memory(PINNED_MEMORY, 0, self._address, self._block):
-            runtime.let_go(self)
-            return True
-        self._owed.append(True)
-        return False
-
-    def _taken(self) -> bool:
-        try:
-            return self._owed.pop()
-        except IndexError:
-            return False
-
-    def free(self) -> None:
-        """Keeps or frees the memory if nothing refers to it and no other thread frees it.
-
-        After a device fault, the memory is freed only after the next reset.
-        """
-        manager = self._manager
-        if manager.failures.last_fault is not None and manager.admission.state is not State.CLOSED:
-            leave_until_reset(manager, self.free)
-            return
-        if self._keep() or not self._taken():
-            return
-        if free_pinned(manager, self._address):
-            runtime.let_go(self)
-            return
-        self._owed.append(True)
-        leave_until_reset(manager, self.free)
-
-
-_numbers: Final = count(1)
-# By the number that is the value of the owner; it is no address. An entry is removed once nothing refers to the memory.
-_allocations: Final[dict[int, _Allocation]] = {}
-
-
-def _unreferenced(number: CData) -> None:
-    if lib.aio_forked() or sys.is_finalizing():
-        return
-    allocation = _allocations.pop(pointer(number), None)
-    if allocation is not None:  # otherwise Ctrl-C has interrupted the making of the buffer
-        allocation.unreferenced()
-
-
-_own: Final = owner(_unreferenced)
-
-
-def _was_passed(address: int) -> bool:
-    """Whether cached memory belongs to a PinnedBuffer. Called if the making of the buffer raised an exception."""
-    return any(allocation._address == address for allocation in tuple(_allocations.values()))
-
-
-class _Bytes:
-    """The array of a pinned buffer's bytes: the only object that views of the bytes keep alive."""
-
-    owner: CData  # owns the bytes
-
-
-@lru_cache(maxsize=256)
-def _array_of(size: int) -> Any:
-    """The ctypes array type for pinned buffers of that size."""
-    return type("PinnedBytes", (_Bytes, ctypes.Array), {"_type_": ctypes.c_ubyte, "_length_": size})
-
-
-class PinnedBuffer(Buffer, _Exporter):
-    """Pinned host memory, made by `device.pinned(nbytes)` (aclrtMallocHost). Copies of any size need no staging memory.
-
-    `numpy.frombuffer(pinned)` works, and `pinned.view` is a memoryview of the bytes. The buffer outlives a reset of its
-    device. A closed buffer refuses further copies and views. Closing frees the memory (aclrtFreeHost). If views of the
-    buffer exist, the memory is freed when the last view is gone, because a view cannot be invalidated.
-    """
-
-    __slots__ = ("_allocation", "_bytes")
-    noun = "pinned buffer"
-    _memory = 2
-    factory = "device.pinned(nbytes)"
-
-    def __init__(self, manager: Manager, generation: int, address: int, size: int, block: int) -> None:
-        super().__init__(manager, generation, address, size)
-        self._allocation: _Allocation | None = None
-        self._bytes: Any = None
-        if not size:
-            self._bytes = _array_of(0)()
-            return
-        number = next(_numbers)
-        self._allocation = allocation = _Allocation(manager, address, block)
-        self._bytes = _array_of(size).from_address(address)
-        self._bytes.owner = _own(ffi.cast("char *", number))
-        _allocations[number] = allocation  # from here on, the finalizer of the bytes gives the memory back
-        runtime.keep(allocation)
-
-    def _be_view(self, base: Buffer, address: int, size: int) -> None:
-        super()._be_view(base, address, size)
-        self._allocation, self._bytes = None, None
-
-    @property
-    def _exported(self) -> object:
-        """The object that views of the buffer keep alive; see exporter.h."""
-        self._check()
-        base = self._base
-        whole = (base or self)._bytes
-        if whole is None:  # another thread has closed the buffer
-            raise self._was_closed()
-        if base is None or not base._size:  # a memoryview of 0 bytes cannot be cast
-            return whole
-        first = self._address - base._address
-        return memoryview(whole).cast("B")[first : first + self._size]
-
-    @property
-    def view(self) -> memoryview:
-        """A writable memoryview of the bytes: `pinned.view[:5] = b"hello"`. Calls no ACL function.
-
-        The memory stays valid while the view exists.
-
-        Raises:
-            ParameterError: the buffer is closed.
-        """
-        whole = memoryview(self)
-        if not self._size:  # a memoryview of 0 bytes cannot be cast
-            return memoryview(bytearray())
-        # ctypes gives single bytes a byte order ("<B"), and a memoryview of that format cannot be indexed.
-        return whole.cast("B")
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Called by NumPy if it gets no buffer. Without this, NumPy would make an array that holds this object."""
-        self._check()
-        numpy = import_module("numpy")  # the caller has imported it; aioacl does not need it
-        return numpy.array(memoryview(self), dtype=dtype, copy=copy)
-
-    @property
-    def stale(self) -> bool:
-        """Always False: pinned memory belongs to the host and outlives a reset."""
-        return False
-
-    def _keeper(self) -> object:
-        return self._exported
-
-    def _tensor_devices(self) -> tuple[tuple[int, int], ...]:
-        return ((CPU, 0),)
-
-    def _can_be_freed(self) -> bool:
-        return True
-
-    def _give_back(self) -> bool:
-        allocation = self._allocation
-        if allocation is None or not (self._unused() and self._manager.cache.takes(allocation._block)):
-            return False
-        if self._claim():
-            self._free()
-        return True
-
-    def _free(self) -> None:
-        """Drops the reference to the bytes; if no view refers to them, they are freed. Runs when no copy uses them."""
-        for reference in tuple(self._uses):
-            reference.core.release_done()
-        self._bytes = None
-        if self._allocation is not None:
-            self._allocation.free()
-            runtime.settle()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_bytes") and not lib.aio_forked() and not sys.is_finalizing():
-            self._warn_if_open()  # the bytes are freed with this object or with the last view
-
-    def __repr__(self) -> str:
-        return f"<PinnedBuffer of {self._shown_size()}, {self._state()}>"
-
-
 # --- allocating -------------------------------------------------------------------------------------------------------
 
 
@@ -506,21 +309,11 @@ def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
         shown = make_pass(manager.index, generation)
         return lib.aio_g_aclrtMalloc(shown, target, whole, lib.ACL_MEM_MALLOC_HUGE_FIRST)
 
-    address, block = _allocated(manager, generation, size, DEVICE_MEMORY, "aclrtMalloc", allocate)
+    address, block = allocated(manager, generation, size, DEVICE_MEMORY, "aclrtMalloc", allocate)
     return DeviceBuffer._make(manager, generation, address, size, block)
 
 
-def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
-    """Allocates pinned memory (aclrtMallocHost). Runs on the maintenance thread. 0 bytes need no memory."""
-
-    def allocate(target: CData, whole: int) -> int:
-        return lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, whole)
-
-    address, block = _allocated(manager, generation, size, PINNED_MEMORY, "aclrtMallocHost", allocate)
-    return PinnedBuffer._make(manager, generation, address, size, block)
-
-
-def _allocated(
+def allocated(
     manager: Manager, generation: int, size: int, kind: int, call: str, allocate: Callable[[CData, int], int]
 ) -> tuple[int, int]:
     """Returns the address and the size of new memory. If there is too little, frees the cache and tries again."""
@@ -535,11 +328,10 @@ def _allocated(
     return pointer(target[0]), block
 
 
-def discard(buffer: DeviceBuffer | PinnedBuffer) -> None:
+def discard(buffer: Buffer) -> None:
     """Closes a buffer that was made for a caller that no longer waits."""
     buffer._closed = True
     buffer._free_once()
 
 
 bind_maker(DEVICE_MEMORY, DeviceBuffer)
-bind_maker(PINNED_MEMORY, PinnedBuffer._make, _was_passed)

@@ -9,7 +9,8 @@ from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib, pointer
 from aioacl._base.options import repr_of, whole_of
 from aioacl._handles.formats import view_of
-from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+from aioacl._handles.memory import DeviceBuffer
+from aioacl._handles.pinned import PinnedBuffer
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # for type checkers; in collections.abc since Python 3.12

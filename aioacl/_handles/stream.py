@@ -50,8 +50,9 @@ if TYPE_CHECKING:
 
     from aioacl._base.options import OnFailure, Seconds
     from aioacl._base.origin import Site
-    from aioacl._handles.memory import Buffer, DeviceBuffer, PinnedBuffer
+    from aioacl._handles.memory import Buffer, DeviceBuffer
     from aioacl._handles.operand import HostMemory, Memory
+    from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 

@@ -19,7 +19,8 @@ from aioacl._base.errors import AclError, NotSupported, ParameterError, error_fo
 from aioacl._base.ffi import ffi, lib, make_pass, text_of
 from aioacl._handles.event import Event, native_event
 from aioacl._handles.handle import Handle, error_on
-from aioacl._handles.memory import Buffer, PinnedBuffer
+from aioacl._handles.memory import Buffer
+from aioacl._handles.pinned import PinnedBuffer
 from aioacl._handles.stream import Stream
 from aioacl._library import runtime
 from aioacl._lifecycle.gate import absent
@@ -85,9 +86,8 @@ def handle(thing: Stream | Event | Buffer) -> CData:
         thing._check()
         if isinstance(thing, Buffer):
             return thing._pointer
-        thing._core.reusable = (
-            False  # other code may keep the pointer, so the native stream is not used again
-        )
+        # Other code may keep the pointer, so the cache must not keep the native stream.
+        thing._core.reusable = False
         native: CData = thing._core.native
         return native
     raise ParameterError(

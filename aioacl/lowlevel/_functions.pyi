@@ -4,7 +4,8 @@ from typing import TypeAlias
 
 from aioacl._base.ffi import CData
 from aioacl._handles.event import Event
-from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+from aioacl._handles.memory import DeviceBuffer
+from aioacl._handles.pinned import PinnedBuffer
 from aioacl._handles.stream import Stream
 from aioacl.lowlevel._calls import Place
 

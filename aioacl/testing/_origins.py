@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base import origin as _origin
 from aioacl._base.origin import Frame, Origin
 from aioacl._device import Device
-from aioacl._handles.memory import DeviceBuffer, PinnedBuffer
+from aioacl._handles.memory import DeviceBuffer
+from aioacl._handles.pinned import PinnedBuffer
 from aioacl._handles.stream import Stream
 from aioacl._lifecycle.lease import Lease
 
