@@ -94,6 +94,7 @@ typedef struct {
     X(aclrtMemsetAsync)                                                                                        \
     X(aclrtRecordEvent)                                                                                        \
     X(aclrtStreamWaitEvent)                                                                                    \
+    X(again)                                                                                                   \
     X(cache)                                                                                                   \
     X(call_soon)                                                                                               \
     X(create_future)                                                                                           \

@@ -9,7 +9,7 @@
  * An item belongs to a generation. A reset ends device memory and streams, so items of an older generation are
  * dropped without a call of ACL. Memory is taken only while the device is open.
  *
- * The GIL is held, and no function here runs Python code while the lists change. So no lock is needed, and a
+ * No function here runs Python code or releases the GIL while the lists change. So no lock is needed, and a
  * finalizer may give an item at any time.
  */
 #include <stdlib.h>
@@ -221,19 +221,6 @@ static PyObject *cache_give_buffer(PyObject *object, PyObject *buffer) {
 
 /* --- streams --------------------------------------------------------------------------------------------- */
 
-/* Keeps the StreamCore of an idle native stream. Returns False if the caller has to destroy the stream. */
-static PyObject *cache_give_stream(PyObject *object, PyObject *arguments) {
-    cache_object *self = (cache_object *)object;
-    item made = {.kind = CACHED_STREAM};
-    if (!PyArg_ParseTuple(arguments, "IiO!", &made.generation, &made.class, core_type, &made.core)) {
-        return NULL;
-    }
-    if (!self->enabled || made.class < 0 || made.class >= PRIORITIES) {
-        Py_RETURN_FALSE;
-    }
-    return PyBool_FromLong(give_item(self, &made));
-}
-
 /* Whether nothing but the Stream refers to its StreamCore. Tickets, events, awaits and in-flight references
  * refer to the StreamCore too. */
 static bool is_alone(const core_object *core) {
@@ -274,6 +261,35 @@ static PyObject *cache_give_idle(PyObject *object, PyObject *arguments) {
     Py_RETURN_TRUE;
 }
 
+/* Ends the record of an idle stream, and keeps the native stream if it can be used again. Other objects may
+ * still refer to the StreamCore, so the next Stream gets a new record (`again`). Returns the code of
+ * aio_stream_release. One call does both steps, because after a Ctrl-C between them nothing would refer to the
+ * native stream. */
+static PyObject *cache_release(PyObject *object, PyObject *released) {
+    cache_object *self = (cache_object *)object;
+    core_object *core = (core_object *)released;
+    bool usable = PyObject_TypeCheck(released, core_type) && core->stream != NULL;
+    long priority = usable ? priority_of(released) : -1;
+    item *it = priority >= 0 && priority < PRIORITIES ? malloc(sizeof *it) : NULL;
+    if (it == NULL) {
+        return PyErr_Occurred() ? NULL
+                                : PyErr_Format(PyExc_ValueError, "expected a stream that may be used again");
+    }
+    int kept = 0;
+    PyThreadState *thread = PyEval_SaveThread();
+    int code = aio_stream_release(core->stream, &kept);
+    PyEval_RestoreThread(thread);
+    if (kept) {
+        *it = (item){.kind = CACHED_STREAM, .class = (int)priority, .core = Py_NewRef(released)};
+        it->generation = core->stream->generation;
+        core->gone = 1;
+        list_item(self, it);
+    } else {
+        free(it);
+    }
+    return PyLong_FromLong(code);
+}
+
 /* --- new handles ----------------------------------------------------------------------------------------- */
 
 /* Returns a new handle, to which the item passes. */
@@ -307,11 +323,15 @@ static PyObject *new_buffer(const cache_object *self, const item *it, PyObject *
 }
 
 static PyObject *new_stream(const cache_object *self, const item *it, PyObject *manager) {
-    handle_object *handle = new_handle(makers[CACHED_STREAM], manager, self, it);
-    if (handle != NULL) {
-        handle->core = Py_NewRef(it->core);
-        handle->owed = 1;
+    bool released = ((core_object *)it->core)->gone;
+    PyObject *core = released ? PyObject_CallMethodObjArgs(it->core, names.again, NULL) : Py_NewRef(it->core);
+    handle_object *handle = core ? new_handle(makers[CACHED_STREAM], manager, self, it) : NULL;
+    if (handle == NULL) {
+        Py_XDECREF(core);
+        return NULL;
     }
+    handle->core = core;
+    handle->owed = 1;
     return (PyObject *)handle;
 }
 
@@ -482,8 +502,9 @@ static PyMethodDef cache_methods[] = {
     {"give", cache_give, METH_VARARGS, NULL},
     {"give_buffer", cache_give_buffer, METH_O, NULL},
     {"give_idle", cache_give_idle, METH_VARARGS, NULL},
-    {"give_stream", cache_give_stream, METH_VARARGS, NULL},
+
     {"oldest", cache_oldest, METH_O, NULL},
+    {"release", cache_release, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -71,13 +71,7 @@ def _release(core: StreamCore, cache: HandleCache) -> int:
     """Ends the engine's record of the stream, if the stream is idle. Keeps or destroys the native stream."""
     if not core.reusable or not cache.accepts:
         return lib.aio_stream_destroy(core.handle)
-    kept = ffi.new("int *")
-    code = lib.aio_stream_release(core.handle, kept)
-    if kept[0]:  # the old record keeps the outcomes of the earlier work, so the native stream gets a new one
-        again = StreamCore.again(core)
-        if not cache.keep_stream(core.generation, core.priority, again):
-            again.dispose()
-    return code
+    return cache.end_stream(core)
 
 
 def _ended(core: StreamCore, code: int, *, left: bool) -> None:

@@ -101,15 +101,14 @@ class StreamCore(Core):
         self.on_failure: OnFailure = on_failure
         self.reusable = on_failure == "continue"  # whether the cache may keep the native stream
 
-    @classmethod
-    def again(cls, released: StreamCore) -> StreamCore:
-        """A new record of the native stream of a record that the engine has released."""
-        core = cls.__new__(cls)
-        record = lib.aio_stream_again(released.handle, released.number)
-        core._take(record, released.manager, released.generation, released.native, released.number)
+    def again(self) -> StreamCore:
+        """Returns a new record of the native stream. The engine has released this record; see cache.c."""
+        core = StreamCore.__new__(StreamCore)
+        record = lib.aio_stream_again(self.handle, self.number)
+        core._take(record, self.manager, self.generation, self.native, self.number)
         core.made = None
-        core.priority = released.priority
-        core.on_failure = released.on_failure
+        core.priority = self.priority
+        core.on_failure = self.on_failure
         core.reusable = True
         return core
 
@@ -142,9 +141,10 @@ class StreamCore(Core):
 
         After a device fault it calls nothing, because a reset frees the stream.
         """
-        code = 0 if self.manager.failures.last_fault else lib.aio_stream_destroy(self.handle)
-        self.gone = True
-        self.manager.streams.discard(self)
+        core = self.again() if self.gone else self
+        code = 0 if self.manager.failures.last_fault else lib.aio_stream_destroy(core.handle)
+        core.gone = True
+        self.manager.streams.discard(core)
         if code > 0 and not self.manager.admission.found_reset(self.generation, code):
             warn_of_failure(self.manager, "aclrtDestroyStream", code, "the stream")
 

@@ -131,9 +131,14 @@ class HandleCache(Cache):
         """
         return self.accepts and self.give_idle(stream, ended) and self._kept(STREAMS)
 
-    def keep_stream(self, generation: int, priority: int, core: Core) -> bool:
-        """Keeps an idle native stream. Returns False if the caller has to destroy it."""
-        return self.give_stream(generation, priority, core) and self._kept(STREAMS)
+    def end_stream(self, core: Core) -> int:
+        """Ends the record of a stream that may be used again, if the stream is idle, and keeps the native stream.
+
+        Returns the code of aio_stream_release.
+        """
+        code = self.release(core)
+        self._kept(STREAMS)
+        return code
 
     def _kept(self, kind: int) -> bool:
         if self._exceeds(kind):

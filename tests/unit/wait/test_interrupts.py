@@ -28,7 +28,7 @@ from aioacl._handles.stream_core import StreamCore
 from aioacl._lifecycle import executor
 from aioacl._lifecycle.manager import manager_of
 from aioacl._wait.current import run_blocking
-from tests.kit import PATIENCE_SECONDS, Raised, until, until_now, wait_for
+from tests.kit import PATIENCE_SECONDS, Raised, live_streams, until, until_now, wait_for
 from tests.support.steps import beginnings
 
 if TYPE_CHECKING:
@@ -162,6 +162,31 @@ def test_request_for_cached_memory_that_is_interrupted_loses_and_doubles_no_bloc
     give(made)
     device.close().result()
     assert simulator.stats().host_blocks == 0
+
+
+@pytest.mark.thorough
+def test_close_of_a_stream_with_a_ticket_that_is_interrupted_loses_no_native_stream(
+    device: aioacl.Device, memory: aioacl.DeviceBuffer
+) -> None:
+    def prepare() -> None:
+        stream = device.create_stream().result()
+        tickets.append(stream.fill(memory, 1))  # it refers to the record of the stream after the close
+        tickets[-1].result()
+        streams.append(stream)
+
+    def operation() -> None:
+        streams[-1].close().result()
+
+    def check() -> None:
+        streams[-1].close().result()
+        assert live_streams() == manager_of(0).cache.counts[0]
+        prepare()
+
+    streams: list[aioacl.Stream] = []
+    tickets: list[aioacl.Ticket] = []
+    prepare()
+    assert walk(operation, check) > 20
+    streams[-1].close().result()
 
 
 @pytest.mark.thorough
