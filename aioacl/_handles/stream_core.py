@@ -133,8 +133,8 @@ class StreamCore(Core):
 
     @property
     def shown(self) -> str:
-        """The stream's number, for a repr. The runtime reuses the number of a destroyed stream."""
-        return f"stream {self.number}{' (destroyed)' if self.gone else ''}"
+        """The stream's number, for a repr. A new stream may have the number of an ended one."""
+        return f"stream {self.number}{' (ended)' if self.gone else ''}"
 
     def dispose(self) -> None:
         """Destroys the idle native stream (aclrtDestroyStream), which no Stream uses. For the cache.

@@ -185,7 +185,7 @@ async def test_handle_that_is_closed_and_stale_shows_both(open_device: OpenDevic
             assert f"device 0, generation {generation}, stale, closed" in shown(thing)
 
 
-async def test_ticket_of_a_destroyed_stream_shows_that_the_stream_is_destroyed(
+async def test_ticket_of_a_closed_or_renewed_stream_shows_that_the_stream_has_ended(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
@@ -194,12 +194,12 @@ async def test_ticket_of_a_destroyed_stream_shows_that_the_stream_is_destroyed(
             await event
             number = stream._core.number
             assert f" of stream {number}, device 0" in shown(ticket)
-        assert f" of stream {number} (destroyed), device 0" in shown(ticket)
-        assert f" of stream {number} (destroyed), device 0" in shown(event)
+        assert f" of stream {number} (ended), device 0" in shown(ticket)
+        assert f" of stream {number} (ended), device 0" in shown(event)
         async with device.create_stream() as stream:
             ticket, number = stream.fill(memory, 1), stream._core.number
             await stream.renew()
-            assert f" of stream {number} (destroyed), device 0" in shown(ticket)
+            assert f" of stream {number} (ended), device 0" in shown(ticket)
 
 
 async def test_executor_shows_its_device_threads_and_jobs(open_device: OpenDevice) -> None:
