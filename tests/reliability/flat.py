@@ -104,6 +104,8 @@ async def _campaign(outcome: Outcome, failures: int, seed: int) -> list[str]:
         memory = used = 0
         for stage, count in enumerate(counts):
             await asyncio.gather(*(worker.fail(round(count / len(workers))) for worker in workers))
+            await first.empty_cache()
+            await second.empty_cache()
             await asyncio.to_thread(until_now, lambda: live_streams() == 0)
             now = live_streams(), simulator.stats().events, _threads(), descriptors()
             used = _memory()

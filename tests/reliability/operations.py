@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     Operation = Callable[[Member, Device], Awaitable[object]]
 
 LARGE_BYTES: Final = 3 << 19  # larger than the staging memory of one copy
-INJECTED_BYTES: Final = 54321  # no other buffer has that size, so the rules below match no other call
+INJECTED_BYTES: Final = 54321  # no other buffer has that size, so the first rule below matches no other call
+REFUSED_BYTES: Final = 61440  # a whole size class of the cache, and no other buffer is of that class
 OUT_OF_MEMORY: Final = 207001
 TASK_FAILS: Final = 107020
 RULES: Final = (
     f"aclrtMemsetAsync:size>={INJECTED_BYTES}:size<={INJECTED_BYTES}:async-error={TASK_FAILS}",
-    f"aclrtMalloc:size>={INJECTED_BYTES + 1}:size<={INJECTED_BYTES + 1}:rc={OUT_OF_MEMORY}",
+    f"aclrtMalloc:size>={REFUSED_BYTES}:size<={REFUSED_BYTES}:rc={OUT_OF_MEMORY}",
     "copy:p=0.03:at=during:latency=1+-1",  # makes some copies slow, so that resets interrupt them
 )
 
@@ -280,7 +281,7 @@ async def injected(member: Member, device: Device) -> None:
 async def refused(member: Member, device: Device) -> None:
     """Makes an allocation that fails, because a rule fires for allocations of that size."""
     member.expects(OUT_OF_MEMORY)
-    async with device.allocate(INJECTED_BYTES + 1):
+    async with device.allocate(REFUSED_BYTES):
         raise Wrong("expected an allocation with an injected fault to fail, but it succeeded")
 
 

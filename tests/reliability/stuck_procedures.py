@@ -88,7 +88,7 @@ class Control:
 
 async def quarantine_and_recover(bench: Bench, case: Case) -> float:
     """Runs a case: resets fail while a call is stuck, and a later reset succeeds. Returns the first report's delay."""
-    async with aioacl.open_device(0, bench.waits) as device:
+    async with aioacl.open_device(0, bench.waits, cache=False) as device:  # so that each request is a call
         held, spare = await device.create_stream(), await device.create_stream()
         setup = Setup(device, held, spare, (await device.allocate(64), await device.allocate(64)))
         procedures = Procedures(bench, case, setup)
