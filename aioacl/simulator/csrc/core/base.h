@@ -196,6 +196,7 @@ struct thread {
     atomic_bool waiting;     /* the call is blocked */
     atomic_bool used;
     int callback_depth; /* above 0 inside a report callback or host function */
+    bool reporting;     /* inside a callback of aclrtProcessReport */
     context_t *current; /* the explicit binding; takes precedence over the slot */
     int slot;           /* the device to whose primary context the thread is bound, -1: none */
     aclError last_error;

@@ -63,7 +63,7 @@ static bool call_enter(frame_t *frame, function_t function, const uint64_t *word
         *code = RT_INTERNAL_ERROR;
         return true;
     }
-    if (thread->callback_depth > 0 && !exception_may_call(function)) {
+    if (thread->callback_depth > 0 && !exception_may_call(function) && !report_may_call(function)) {
         usage_note("calls ACL inside a callback");
     }
     call_kind_t kind = function_info[function].kind;

@@ -283,6 +283,8 @@ void job_run(job_t *job);
 void job_forget(job_queue_t *queue, const stream_t *stream);
 void host_submit(stream_t *stream, job_t *job);
 void report_submit(stream_t *stream, job_t *job);
+/* Whether the thread is in a callback that may call the function. */
+bool report_may_call(function_t function);
 void report_unsubscribe(stream_t *stream);
 void report_forget(stream_t *stream);
 void calls_forget(stream_t *stream);

@@ -69,6 +69,7 @@ static thread_t *thread_enter(void) {
     atomic_store(&thread->function, -1);
     thread->tid = (pid_t)syscall(SYS_gettid);
     thread->callback_depth = 0;
+    thread->reporting = false;
     thread->current = NULL;
     thread->slot = -1;
     thread->capture_mode = 0;

@@ -142,6 +142,30 @@ aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
     return rc;
 }
 
+/* The vendor forbids callbacks that allocate, free, synchronize or enqueue, because they may deadlock. But the
+ * vendor's sample of asynchronous inference reads its results in the callback: it allocates pinned memory,
+ * copies to it and frees it. A function of kind FREE uses only memory of the host. */
+bool report_may_call(function_t function) {
+    if (!thread_self()->reporting) {
+        return false;
+    }
+    switch (function) {
+    case FN_aclrtMemcpy:
+    case FN_aclrtMallocHost:
+    case FN_aclrtFreeHost:
+        return true;
+    default:
+        return function_info[function].kind == CALL_FREE;
+    }
+}
+
+static void run_job(job_t *job) {
+    thread_t *thread = thread_self();
+    thread->reporting = true;
+    job_run(job);
+    thread->reporting = false;
+}
+
 /* Runs the callbacks that have been reported so far. Callbacks that are reported while this function runs are
  * left for the next call. */
 static void run_reported(report_group_t *group) {
@@ -151,7 +175,7 @@ static void run_reported(report_group_t *group) {
         job = job_pop(&group->queue);
         bool more = job != NULL && job != last;
         if (job != NULL) {
-            job_run(job);
+            run_job(job);
         }
         job = more ? group->queue.first : NULL;
     } while (job != NULL);
