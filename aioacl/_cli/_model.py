@@ -9,6 +9,8 @@ from aioacl._cli._screen import BOLD
 from aioacl.simulator._dtypes import format_name, type_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aioacl._cli._screen import Screen
     from aioacl.simulator._om import Description, Model, Tensor
 
@@ -62,7 +64,7 @@ def _gears(found: Description) -> dict[str, Any] | None:
 
 def show(model: Model, nbytes: int, screen: Screen) -> None:
     """Writes the contents as a table."""
-    screen.heading(_printable(model.name) or "(no name)")
+    screen.heading(printable(model.name) or "(no name)")
     made = "simulated: onnxruntime runs it" if model.simulated else "genuine: the simulator cannot execute it"
     rows = [("made for", made), ("file", f"{nbytes} bytes")]
     if model.onnx is not None and model.sha256 is not None:
@@ -93,14 +95,19 @@ def _table(found: Description, screen: Screen) -> None:
             rows.append(
                 (
                     f"{what} {place}",
-                    _printable(each.name),
+                    printable(each.name),
                     shape,
                     type_name(each.dtype),
                     format_name(each.format),
                     str(each.nbytes),
                 )
             )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    aligned(rows, screen)
+
+
+def aligned(rows: Sequence[tuple[str, ...]], screen: Screen) -> None:
+    """Writes a table. The first row has the headings, and the last column has numbers."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
         cells = [
             cell.rjust(width) if column == len(row) - 1 else cell.ljust(width)
@@ -109,6 +116,6 @@ def _table(found: Description, screen: Screen) -> None:
         screen.line(screen.paint(f"  {'   '.join(cells)}", *([] if number else [BOLD])))
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """Returns a name without control characters, which would change a terminal: a file may come from anywhere."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)

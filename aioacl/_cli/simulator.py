@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import __version__
-from aioacl._cli import UserError, atc, conformance, inspect
+from aioacl._cli import UserError, atc, conformance, inspect, models
 from aioacl._cli._screen import Screen, put, put_json
 from aioacl.simulator import include_dir, library_path
 from aioacl.simulator._releases import NEWEST, RELEASES, functions, newer_than, runtime_path
@@ -74,14 +74,12 @@ def add(commands: Any) -> None:
     folder.set_defaults(run=run, parser=folder)
     for action in (conformance, atc, inspect):
         action.add(actions)
+    models.add(actions, lambda: _folder(NEWEST))
 
 
 def run(arguments: Namespace) -> int:
     """Finds or makes the folder, and prints its path."""
-    try:
-        folder = make_folder(arguments.cann, _cache())
-    except OSError as error:
-        raise UserError(f"{error.filename or 'the cache'}: {error.strerror or error}") from error
+    folder = _folder(arguments.cann)
     if arguments.json:
         put_json({"folder": str(folder), "library": LIBRARY, "links": LINKS, **_extent(arguments.cann)})
         return 0
@@ -89,6 +87,13 @@ def run(arguments: Namespace) -> int:
         Screen().line("The folder for the LD_LIBRARY_PATH of any ACL program:")
     put(f"{folder}\n")
     return 0
+
+
+def _folder(cann: Release) -> Path:
+    try:
+        return make_folder(cann, _cache())
+    except OSError as error:
+        raise UserError(f"{error.filename or 'the cache'}: {error.strerror or error}") from error
 
 
 def _extent(cann: Release) -> dict[str, object]:

@@ -58,7 +58,7 @@ from aioacl.simulator._faults import (
 )
 from aioacl.simulator._kernels import Kernel, Launch, register_kernel
 from aioacl.simulator._model_functions import Execution, ModelFunction, ModelTensor, register_model
-from aioacl.simulator._models import set_model_cost, set_onnxruntime
+from aioacl.simulator._models import LoadedModel, LoadedTensor, models, set_model_cost, set_onnxruntime
 from aioacl.simulator._releases import include_dir, library_path
 
 __all__ = [
@@ -66,6 +66,8 @@ __all__ = [
     "Fault",
     "Kernel",
     "Launch",
+    "LoadedModel",
+    "LoadedTensor",
     "ModelFunction",
     "ModelTensor",
     "Stats",
@@ -86,6 +88,7 @@ __all__ = [
     "include_dir",
     "journal",
     "library_path",
+    "models",
     "pending",
     "register_kernel",
     "register_model",

@@ -1,20 +1,106 @@
-"""Controls for offline models: the library that executes them, and the time that they take."""
+"""Controls for offline models: which are loaded, the library that executes them, and the time that they take."""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi
 from aioacl._base.options import bound_of
+from aioacl._base.unique import record
 from aioacl._library import onnxruntime
 from aioacl.simulator._control import control_function
+from aioacl.simulator._dtypes import type_name
 
 if TYPE_CHECKING:
     from aioacl._base.options import Seconds
 
 TIME_MOST: Final = 1 << 60
+TEXT_BYTES: Final = 1 << 14
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class LoadedTensor:
+    """One input or output of a loaded model.
+
+    Attributes:
+        name: the name.
+        shape: the dimensions; -1 is a dimension that a gear or an execution determines.
+        dtype: the name of the data type, for example "float32".
+        nbytes: the size in bytes; 0 if it is not known.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """An offline model that is loaded in the simulator.
+
+    Attributes:
+        id: the id that the load returned.
+        device: the index of the device.
+        name: the name in the header of the file; "" for an ONNX file.
+        path: the path that the load was called with; None if the model was loaded from memory.
+        inputs: the inputs, with the input that selects the gear.
+        outputs: the outputs.
+        computed_by: "onnxruntime"; "function" if a function is registered in place of the model; "none" if the model
+            cannot be executed.
+        executions: the number of executions that have succeeded.
+        nbytes: the bytes of device memory that the model needs: work and weights.
+        state: "loaded"; "stale" if the context of the load has ended; "unloaded" in the output of `simulator models`.
+    """
+
+    id: int
+    device: int
+    name: str
+    path: str | None
+    inputs: tuple[LoadedTensor, ...]
+    outputs: tuple[LoadedTensor, ...]
+    computed_by: str
+    executions: int
+    nbytes: int
+    state: str
+
+
+def models() -> tuple[LoadedModel, ...]:
+    """Returns the offline models that are loaded in this process, by their ids.
+
+    Another process cannot ask for them. `python -m aioacl simulator models -- PROGRAM` runs a program, and lists the
+    models that it has loaded.
+    """
+    control = control_function("aclsim_models", "int64_t (*)(char *, size_t)")
+    room = TEXT_BYTES
+    while True:
+        text = ffi.new("char[]", room)
+        length = control(text, room)
+        if length < 0:
+            raise MemoryError
+        if length < room:
+            break
+        room = 2 * length
+    listed = json.loads(os.fsdecode(bytes(ffi.buffer(text, length))))
+    return tuple(sorted(map(loaded_model, listed), key=lambda model: model.id))
+
+
+def loaded_model(entry: dict[str, Any]) -> LoadedModel:
+    """Returns the record of an object in the simulator's JSON."""
+    inputs, outputs = (
+        tuple(
+            LoadedTensor(each["name"], tuple(each["shape"]), type_name(each["dtype"]), each["nbytes"])
+            for each in entry[side]
+        )
+        for side in ("inputs", "outputs")
+    )
+    return LoadedModel(**{**entry, "inputs": inputs, "outputs": outputs})
 
 
 def set_onnxruntime(path: str | os.PathLike[str] | None = None) -> None:

@@ -191,8 +191,9 @@ void aclsim_clear(void);
  *
  * These environment variables have the same effect as the controls: AIOACL_SIM_FAULTS (rules and seed=N,
  * separated by semicolons), AIOACL_SIM_SEED, AIOACL_SIM_LIMITS, AIOACL_SIM_CLOCK (real or virtual) and
- * AIOACL_SIM_TRACE (a file for the journal and for every injected fault). The simulator reads them once, and a
- * mistake in them ends the process.
+ * AIOACL_SIM_TRACE (a file for the journal and for every injected fault). AIOACL_SIM_MODELS names a file, to
+ * which each model is written as JSON when it is unloaded or when the process exits. The simulator reads the
+ * variables once, and a mistake in them ends the process.
  */
 int aclsim_fault_add(const char *rule, uint32_t *id);
 /* Copies a text about the last refused rule or limit. The text describes the mistake and its place. Returns the
@@ -303,6 +304,11 @@ typedef struct {
  * the registration.
  */
 int aclsim_register_model(const char *name, int (*function)(const aclsim_execution_t *execution), void *user);
+
+/* Copies a JSON array with an object for each loaded model, the last load first, and returns its length. If
+ * the length is not less than `size`, the text was cut off. Returns -1 if no memory is left. An object has the
+ * keys of simulator.LoadedModel, with ACL's numbers of data types. */
+int64_t aclsim_models(char *text, size_t size);
 
 /* Memory. */
 /* Returns the number of live blocks that have been written outside their bounds. Each such block is reported as

@@ -134,7 +134,10 @@ bool limit_reached(object_kind_t kind, const device_t *device);
 /* Returns the memory of the device in bytes; for NULL, the memory of the host. */
 uint64_t limit_memory(const device_t *device);
 
-/* trace.c: the journal, written to the file of AIOACL_SIM_TRACE. */
+/* trace.c: files of lines, and the journal, written to the file of AIOACL_SIM_TRACE. */
+/* Opens the file that the variable names, to append to it. -1: the variable is not set. */
+int lines_open(const char *variable);
+void lines_write(int file, const char *text, size_t length);
 extern int trace_file; /* -1: none */
 void trace_read_environment(void);
 void trace_write(const char *text, size_t length);

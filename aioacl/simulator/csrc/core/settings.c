@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "sim.h"
+#include "models.h"
 
 extern char **environ;
 
@@ -22,7 +22,7 @@ static const char *const known_variables[] = {"AIOACL_SIM_DEVICES",       "AIOAC
                                               "AIOACL_SIM_LIMITS",        "AIOACL_SIM_SEED",
                                               "AIOACL_SIM_TRACE",         "AIOACL_SIM_CANN",
                                               "AIOACL_SIM_UNINIT",        "AIOACL_SIM_DRIVER",
-                                              "AIOACL_SIM_ONNXRUNTIME"};
+                                              "AIOACL_SIM_ONNXRUNTIME",   "AIOACL_SIM_MODELS"};
 
 static _Noreturn void refuse(const char *name, const char *value, const char *want) {
     fprintf(stderr, "aclsim: %s=%s: %s\n", name, value, want);
@@ -164,6 +164,7 @@ static void start(void) {
     clock_set_virtual(read_choice("AIOACL_SIM_CLOCK", "real", "virtual"));
     limits_read_environment();
     trace_read_environment();
+    models_read_environment();
     fault_read_environment();
     thread_pin_library();
     fork_watch();

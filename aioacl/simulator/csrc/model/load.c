@@ -1,6 +1,7 @@
 /* Loading and unloading models: their ids, memory and inner streams. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model.h"
 
@@ -25,6 +26,10 @@ uint64_t model_count(void) {
         count++;
     }
     return count;
+}
+
+const model_t *model_next(const model_t *model) {
+    return model != NULL ? model->next : models;
 }
 
 aclError model_find(uint32_t id, model_t **model) {
@@ -79,6 +84,7 @@ void models_bury(void) {
         model_t *next = dead->next;
         session_close(dead->session);
         pthread_cond_destroy(&dead->cond);
+        free(dead->path);
         free(dead);
         dead = next;
     }
@@ -175,15 +181,20 @@ static aclError settle(model_t *model, const load_t *load) {
     return ACL_SUCCESS;
 }
 
-static model_t *model_new(model_info_t *info, session_t *session) {
+static model_t *model_new(model_info_t *info, session_t *session, const char *path) {
     model_t *model = calloc(1, sizeof *model);
-    if (model != NULL) {
-        cond_init(&model->cond);
-        model->refs = 1;
-        model->info = info;
-        model->session = session;
-        model->gear = SIZE_MAX;
+    char *copy = path != NULL ? strdup(path) : NULL;
+    if (model == NULL || (path != NULL && copy == NULL)) {
+        free(model);
+        free(copy);
+        return NULL;
     }
+    cond_init(&model->cond);
+    model->refs = 1;
+    model->info = info;
+    model->session = session;
+    model->path = copy;
+    model->gear = SIZE_MAX;
     return model;
 }
 
@@ -198,7 +209,7 @@ aclError model_load(const load_t *load, uint32_t *id) {
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    model_t *model = model_new(info, session);
+    model_t *model = model_new(info, session, load->path);
     if (model == NULL) {
         model_info_release(info);
         session_close(session);
@@ -261,6 +272,7 @@ static aclError unload(uint32_t id) {
     if (model->pending > 0) {
         usage_note("unloads model %u while %u of its executions have not ended", id, model->pending);
     }
+    model_report_end(model);
     unlink_model(model);
     model->ended = true;
     if (!model->stale) {

@@ -54,6 +54,7 @@ struct model {
     uint32_t refs; /* the id, each execution, and the thread */
     model_info_t *info;
     session_t *session; /* NULL: the model cannot be executed */
+    char *path;         /* owned, the path of the load; NULL: loaded from memory */
     context_t *context;
     device_t *device;
     stream_t *stream; /* the inner stream; NULL after the end of the context */
@@ -64,6 +65,7 @@ struct model {
     uint32_t priority;
     execute_mode_t mode;
     size_t gear;          /* the gear that was set last; SIZE_MAX: none */
+    uint64_t executions;  /* executions that have been computed without a failure */
     uint32_t pending;     /* executions that have not ended */
     const stream_t *user; /* the stream of these executions; only compared */
     uint32_t callers;     /* threads inside an execution that waits */
@@ -103,6 +105,12 @@ void model_release(model_t *model);
 /* Called without sim.lock: frees the models that have no references left. */
 void models_bury(void);
 uint64_t model_count(void);
+
+/* The loaded model after this one; NULL: the first model. Later loads come first. */
+const model_t *model_next(const model_t *model);
+
+/* modellist.c: called with sim.lock held. Writes the model to the file of AIOACL_SIM_MODELS, if it is set. */
+void model_report_end(const model_t *model);
 
 /* modelthread.c: called with sim.lock held. */
 bool model_thread_submit(model_run_t *run);

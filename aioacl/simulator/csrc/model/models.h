@@ -14,5 +14,7 @@ bool model_is_run(const task_t *task);
 const char *model_why(const task_t *task);
 /* Stores the ids that the exception callbacks get. False: the task does not execute a model. */
 bool model_inner_ids(const task_t *task, uint32_t *stream, uint32_t *id);
+/* modellist.c: called without sim.lock, when the simulator starts. */
+void models_read_environment(void);
 
 #endif

@@ -188,6 +188,7 @@ static bool step(stream_t *stream, task_t *task) {
     }
     stream->device->busy_ns += now_ns() - run->began_ns;
     task->code = run->code;
+    run->model->executions += run->code == 0 ? 1 : 0;
     return true;
 }
 
