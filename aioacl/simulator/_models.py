@@ -100,7 +100,8 @@ def loaded_model(entry: dict[str, Any]) -> LoadedModel:
         )
         for side in ("inputs", "outputs")
     )
-    return LoadedModel(**{**entry, "inputs": inputs, "outputs": outputs})
+    attributes: dict[str, Any] = entry | {"inputs": inputs, "outputs": outputs}
+    return LoadedModel(**attributes)
 
 
 def set_onnxruntime(path: str | os.PathLike[str] | None = None) -> None:

@@ -137,7 +137,7 @@ def _describe(model: int) -> None:
 
 def load_alone(number: int, seed: int) -> None:
     """Loads one file with onnxruntime, without the simulator."""
-    import onnxruntime
+    import onnxruntime  # pyright: ignore[reportMissingTypeStubs] - it has no types
 
     content = damaged(number, seed, originals())
     options = onnxruntime.SessionOptions()
