@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from aioacl._base.dtypes import format_name, type_name
 from aioacl._cli._screen import BOLD
-from aioacl.simulator._dtypes import format_name, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

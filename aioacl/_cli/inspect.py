@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aioacl._base.container import HEADER_BYTES, MAGIC_BYTES
 from aioacl._cli import UserError
 from aioacl._cli._model import described, show
 from aioacl._cli._screen import Screen, put_json
-from aioacl.simulator._om import HEADER_BYTES, MAGIC_BYTES, BadModel, read
+from aioacl.simulator._om import BadModel, read
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from aioacl.simulator._dtypes import INT64, NCDHW, NCHW, ND, size_of
+from aioacl._base.container import SHAPE_DATA
+from aioacl._base.dtypes import INT64, NCDHW, NCHW, ND, size_of
 from aioacl.simulator._gears import largest, parse_gears, parse_shapes, shape_of
-from aioacl.simulator._om import SHAPE_DATA, BadModel, Description, Tensor, write
+from aioacl.simulator._om import BadModel, Description, Tensor, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

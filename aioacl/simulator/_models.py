@@ -7,13 +7,13 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from aioacl._base.dtypes import type_name
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi
 from aioacl._base.options import bound_of
 from aioacl._base.unique import record
 from aioacl._library import onnxruntime
 from aioacl.simulator._control import control_function
-from aioacl.simulator._dtypes import type_name
 
 if TYPE_CHECKING:
     from aioacl._base.options import Seconds

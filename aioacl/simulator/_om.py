@@ -32,18 +32,15 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-MAGIC_BYTES: Final = b"IMOD"
+from aioacl._base.container import HEADER_BYTES, MAGIC_BYTES, MARKER, MARKER_AT
+
 MAGIC: Final = int.from_bytes(MAGIC_BYTES, "little")
-HEADER_BYTES: Final = 256
 VERSION: Final = 0x10000000
-MARKER: Final = b"AIOACL-SIMULATED"
-MARKER_AT: Final = 208
 NAME_AT, NAME_BYTES = 84, 32
 DYNAMIC_AT: Final = 193
 DESCRIPTION: Final = 8
 ONNX: Final = 0x41494F00
 ONNX_VERSION: Final = 1
-SHAPE_DATA: Final = "ascend_mbatch_shape_data"
 
 _INPUTS, _OUTPUTS, _BATCH_SIZES, _IMAGE_SIZES, _DIMS, _OUTPUT_SHAPES, _ORDER = range(7)
 _TENSOR: Final = struct.Struct("<QiiIIII")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import onnx
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 
-from aioacl.simulator._dtypes import FROM_ONNX
+from aioacl._base.dtypes import FROM_ONNX
 from aioacl.simulator._om import BadModel
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioacl._base.container import SHAPE_DATA
+from aioacl._base.dtypes import FROM_ONNX, size_of, type_name
 from aioacl.simulator._atc import Options, convert
-from aioacl.simulator._dtypes import FROM_ONNX, size_of, type_name
-from aioacl.simulator._om import SHAPE_DATA, BadModel, Description, Model, Tensor, read
+from aioacl.simulator._om import BadModel, Description, Model, Tensor, read
 
 pytest.importorskip("onnx", reason="atc needs the package onnx: pip install 'aioacl[onnx]'")
 

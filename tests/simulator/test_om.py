@@ -8,13 +8,10 @@ import struct
 
 import pytest
 
+from aioacl._base.container import HEADER_BYTES, MARKER, MARKER_AT, SHAPE_DATA
 from aioacl.simulator._om import (
     DESCRIPTION,
-    HEADER_BYTES,
-    MARKER,
-    MARKER_AT,
     ONNX,
-    SHAPE_DATA,
     BadModel,
     Description,
     Model,

@@ -38,6 +38,25 @@ FROM_ONNX: Final = {
 # fmt: on
 """ACL's number of each data type of ONNX that ACL has, except strings, which are not memory."""
 
+_ITEMS: Final = {
+    "float32": "f",
+    "float16": "e",
+    "int8": "b",
+    "int32": "i",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "uint32": "IL",
+    "int64": "lq",
+    "uint64": "LQ",
+    "float64": "d",
+    "bool": "?",
+    "complex64": "Zf",
+    "complex128": "Zd",
+    "bfloat16": "H",
+}
+"""The formats of the buffer protocol that hold each data type. NumPy has no bfloat16, so it travels as uint16."""
+
 NCHW, ND, NCDHW = 0, 2, 30
 FORMATS: Final = {
     NCHW: "NCHW",
@@ -53,6 +72,29 @@ FORMATS: Final = {
 def type_name(dtype: int) -> str:
     """Returns the name of a data type; the number itself if a genuine file has a type that is not in the table."""
     return _TYPES[dtype][0] if dtype in _TYPES else str(dtype)
+
+
+def holds(item: str, itemsize: int, dtype: str) -> bool:
+    """Whether items of a buffer, with a native format of the buffer protocol, have the data type of that name."""
+    formats = _ITEMS.get(dtype, "")
+    known = item == formats if formats.startswith("Z") else len(item) == 1 and item in formats
+    return known and itemsize == itemsize_of(dtype)
+
+
+def item_name(item: str, itemsize: int) -> str:
+    """Returns the name of the data type of a buffer's items, for messages; the format itself if it has none."""
+    return next((name for name in _ITEMS if holds(item, itemsize, name)), f"items of format {item!r}")
+
+
+def array_dtype(dtype: str) -> str | None:
+    """Returns NumPy's name of the type that holds a data type; None if it has none."""
+    return {"bfloat16": "uint16"}.get(dtype, dtype if dtype in _ITEMS else None)
+
+
+def itemsize_of(dtype: str) -> int:
+    """Returns the bytes of one element; 0 if an element is not a whole number of bytes."""
+    bits = next((bits for name, bits in _TYPES.values() if name == dtype), 0)
+    return bits // 8 if bits % 8 == 0 else 0
 
 
 def format_name(number: int) -> str:
