@@ -5,6 +5,10 @@
  * A report contains the id of the failed task. The report may come before the enqueuer has read the id of this
  * task. Then the stream stores the id in `pending_task`; of several such ids, it stores the lowest. After the
  * enqueuer has counted its entry, it compares the stored id with the id of the entry (aio_failures_counted).
+ *
+ * The report of a failed execution of a model has the ids of a stream of the runtime. Only its thread is
+ * known: the one that enqueued the execution. So the first unfinished execution that this thread has enqueued
+ * on a stream counts as failed.
  */
 #include "internal.h"
 
@@ -113,6 +117,42 @@ static void fail_device(int device, uint32_t generation, int32_t code) {
     }
 }
 
+/* Returns the first unfinished position that is an execution enqueued by the thread; 0 if there is none. */
+static uint64_t execution_of(const aio_stream *stream, uint32_t thread) {
+    const _Atomic uint32_t *runners = atomic_load(&stream->runners);
+    uint64_t tail = atomic_load(&stream->tail);
+    for (uint64_t at = atomic_load(&stream->finished) + 1; runners && at <= tail; at++) {
+        if (atomic_load(&runners[at % AIO_RING]) == thread) {
+            return at;
+        }
+    }
+    return 0;
+}
+
+/* Returns whether the thread has an unfinished execution on the stream, which then counts as failed. */
+static bool attribute_execution(aio_stream *stream, const aio_report *report) {
+    uint64_t position = execution_of(stream, report->thread);
+    if (position) {
+        aio_failure_record(stream, position, report->code, NULL);
+        return true;
+    }
+    if (stream->runner == report->thread) {
+        stream->early_code = report->code;
+        return true;
+    }
+    return false;
+}
+
+static bool attribute_by_thread(const aio_report *report) {
+    bool found = false;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(report->device, stream));) {
+        if (stream->generation == report->generation && attribute_execution(stream, report)) {
+            found = true;
+        }
+    }
+    return found;
+}
+
 static void attribute(const aio_report *report) {
     bool found = false;
     if (report->stream == UINT32_MAX) {
@@ -126,7 +166,7 @@ static void attribute(const aio_report *report) {
         attribute_to(stream, report);
         found = true;
     }
-    if (!found) {
+    if (!found && !attribute_by_thread(report)) {
         atomic_fetch_add(&aio_devices[report->device].unattributed, 1);
     }
 }
@@ -164,6 +204,25 @@ void aio_failures_unlocked(aio_stream *stream) {
         settle_manual(stream);
     }
     aio_failures_propagate();
+    aio_failures_unlock();
+}
+
+void aio_failures_running(aio_stream *stream, uint32_t thread) {
+    aio_failures_lock();
+    stream->runner = thread;
+    stream->early_code = 0;
+    aio_failures_unlock();
+}
+
+/* If the call has failed, no entry was counted, and the failure of an earlier entry is known already. */
+void aio_failures_ran(aio_stream *stream) {
+    uint64_t tail = atomic_load(&stream->tail);
+    aio_failures_lock();
+    if (stream->early_code) {
+        aio_failure_record(stream, tail, stream->early_code, NULL);
+        aio_failures_propagate();
+    }
+    stream->runner = 0;
     aio_failures_unlock();
 }
 

@@ -303,6 +303,11 @@ aio_result aio_fill(aio_stream *stream, int held, void *target, size_t room, int
 aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **event);
 /* Makes the stream wait for the event, which `source` recorded at the position `at`. */
 aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_stream *source, uint64_t at);
+/* Enqueues an execution of a loaded model. The runtime reports a failed execution only by the thread that
+ * enqueued it. So if this thread has several unfinished executions, the first one of each stream counts as
+ * failed. */
+aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmdlDataset *input,
+                       aclmdlDataset *output);
 int aio_stream_abort(aio_stream *stream);
 /* To be called after this thread has enqueued on the stream by direct ACL calls. `before` is the id of the
  * thread's last task before these calls. A later entry that submits no task covers the work of these calls. */

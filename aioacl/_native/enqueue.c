@@ -12,6 +12,8 @@
  * still returns the id of the task that the thread enqueued before, perhaps on another stream. So after a call
  * that may submit nothing, this thread uses the id only if the id has changed.
  */
+#include <stdlib.h>
+
 #include "internal.h"
 
 static int lock_enqueue(aio_stream *stream) {
@@ -114,7 +116,11 @@ void aio_stream_refer(aio_stream *stream, uint64_t position) {
  * also read after the entry is counted. So a report that came before the count is attributed now. */
 static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     uint64_t position = atomic_load(&stream->tail) + 1;
+    _Atomic uint32_t *runners = atomic_load_explicit(&stream->runners, memory_order_relaxed);
     number(stream, position, id, submitted);
+    if (runners) {
+        atomic_store(&runners[position % AIO_RING], stream->runner);
+    }
     atomic_store(&stream->tail, position);
     if (atomic_load(&stream->aborts) != stream->aborts_seen) {
         aio_stream_note_abort(stream, position - 1, position);
@@ -268,6 +274,38 @@ aio_result aio_fill(aio_stream *stream, int held, void *target, size_t space, in
     }
     code = aio_acl.aclrtMemsetAsync(target, space, value, size, stream->handle);
     return aio_enqueue_end(stream, &frame, code);
+}
+
+/* The caller owns the stream. */
+static bool can_execute(aio_stream *stream) {
+    if (!atomic_load(&stream->runners)) {
+        atomic_store(&stream->runners, calloc(AIO_RING, sizeof(_Atomic uint32_t)));
+    }
+    return atomic_load(&stream->runners) != NULL;
+}
+
+aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmdlDataset *input,
+                       aclmdlDataset *output) {
+    aio_frame frame;
+    int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclmdlExecuteAsync);
+    if (code) {
+        return aio_failed(code);
+    }
+    if (!can_execute(stream)) {
+        refuse(stream, &frame);
+        return aio_failed(AIO_NO_MEMORY);
+    }
+    aio_failures_running(stream, (uint32_t)atomic_load_explicit(&aio_self()->id, memory_order_relaxed));
+    code = aio_acl.aclmdlExecuteAsync(model, input, output, stream->handle);
+    aio_result result = aio_failed(code);
+    if (code == 0) {
+        result = (aio_result)count(stream);
+        atomic_store(&stream->wanted, (uint64_t)result);
+    }
+    aio_failures_ran(stream);
+    unlock_enqueue(stream);
+    aio_end(&frame, code);
+    return result;
 }
 
 /* A call that submits nothing does not change the id of the thread's last task. */

@@ -198,6 +198,9 @@ struct aio_stream {
     _Atomic uint32_t last_task; /* also read by an abort that does not own the stream */
     _Atomic uint64_t numbered;  /* the first position whose id is known; 0: none */
     _Atomic uint32_t ids[AIO_RING];
+    /* Owned. For each position, the thread that enqueued an execution of a model, else 0. NULL: no execution
+     * was enqueued. Only the owner of the stream writes it. */
+    _Atomic(_Atomic uint32_t *) runners;
     /* Under the lock of failure.c. */
     int32_t id;      /* as aclrtStreamGetId; -1: not known */
     bool identified; /* its id and those of its tasks are known; set once */
@@ -208,6 +211,8 @@ struct aio_stream {
     _Atomic bool pending;      /* a task that is not counted yet has failed */
     uint32_t pending_task;
     int32_t pending_code;
+    uint32_t runner;     /* the thread that is inside aclmdlExecuteAsync, else 0. Only the owner changes it. */
+    int32_t early_code;  /* the code of an execution that has failed and is not counted yet, else 0 */
     uint64_t aborted_to; /* the newest entry that an abort has dropped, and its task; 0: none */
     uint32_t aborted_task;
     /* Used by the watcher only. */

@@ -80,6 +80,7 @@ void aio_stream_unhold(aio_stream *stream) {
 
 void aio_stream_free(aio_stream *stream) {
     aio_stream_empty(stream);
+    free(atomic_load(&stream->runners));
     free(stream);
 }
 
