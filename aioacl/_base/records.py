@@ -78,6 +78,8 @@ EventKind = Literal[
     "foreign reset",
     "fault",
     "revoked",
+    "model_loading",
+    "model_loaded",
 ]
 
 
@@ -89,19 +91,21 @@ class DeviceEvent:
     Attributes:
         kind: "opened", "draining", "resetting", "reopened" (a reset has ended), "quarantined" (a reset, open
             or close failed), "closed", "foreign reset" (code outside aioacl reset the device), "fault" (a task or the
-            device failed), or "revoked" (leases were revoked by a reset after its grace time, by a foreign reset or by
-            the last close).
+            device failed), "revoked" (leases were revoked by a reset after its grace time, by a foreign reset or by
+            the last close), "model_loading" (a model begins to load), or "model_loaded".
         device: the device's index.
         state: the device's state after the event.
         generation: the device's generation after the event; for a failed task, the generation in which the task was
             enqueued.
         at: the time of the event, in seconds of `time.monotonic()`.
         report: the report of the reset that ended with this event; None for other events and for foreign resets.
-        text: the fault, the reason for the quarantine, or the number of revoked leases.
+        text: the fault, the reason for the quarantine, the number of revoked leases, or the name of the model.
         missed: the number of events before this one that were dropped because they were not read in time.
         stream: for a failed task, the number of its stream (aclrtStreamGetId); -1 if the runtime did not name it.
         position: for a failed task, the position of its entry in the stream's queue.
         code: for a failed task, ACL's code; 0 for every other event.
+        seconds: for a model that was loaded, how long the load took.
+        nbytes: for a model that was loaded, the bytes of device memory that all its instances and slots use.
     """
 
     kind: EventKind
@@ -115,6 +119,8 @@ class DeviceEvent:
     stream: int = -1
     position: int = 0
     code: int = 0
+    seconds: float = 0.0
+    nbytes: int = 0
 
     def after(self, missed: int) -> "DeviceEvent":
         """Returns this event for a listener that missed `missed` events before it."""
@@ -140,6 +146,8 @@ class Health:
             each stream counts.
         last_failure: the code and place of the newest failed task, or "".
         unknown_failures: the number of reports of failed tasks that aioacl did not enqueue.
+        abandoned_models: the number of models that a reset or close ended without unloading them, because the device
+            had a fault or their work was not done. The runtime keeps some memory of the host for each of them.
     """
 
     status: Literal["ok", "poisoned", "stuck"]
@@ -153,6 +161,7 @@ class Health:
     failed_tasks: int = 0
     last_failure: str = ""
     unknown_failures: int = 0
+    abandoned_models: int = 0
 
     @property
     def ready(self) -> bool:

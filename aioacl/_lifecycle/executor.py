@@ -16,7 +16,7 @@ import inspect
 import os
 from collections import deque
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
@@ -111,9 +111,16 @@ class DeviceExecutor(Unique, Executor):
     noun = "device executor"
 
     def __init__(
-        self, index: int, enter: Callable[[object, Waits], JobScope], max_workers: int | None = None
+        self,
+        index: int,
+        enter: Callable[[object, Waits], JobScope],
+        max_workers: int | None = None,
+        kind: str = "run",
+        in_order: bool = False,
     ) -> None:
         self._index = index
+        self._kind = kind  # a part of the names of the threads
+        self._in_order = in_order  # a waiting job does not let another job begin
         self._enter = enter
         self._limit = max_workers or default_workers()
         self._items: deque[_Item] = deque()
@@ -193,7 +200,7 @@ class DeviceExecutor(Unique, Executor):
         thread = object()
         try:
             self._threads.add(thread)
-            sync.spawn(f"aioacl-run-{self._index}", partial(self._run, thread))
+            sync.spawn(f"aioacl-{self._kind}-{self._index}", partial(self._run, thread))
         except BaseException:
             self._threads.discard(thread)
             raise
@@ -240,7 +247,7 @@ class DeviceExecutor(Unique, Executor):
     def _do(self, item: _Item) -> None:
         """Runs a job. The job begins when it is inside the device. Until then it can be cancelled."""
         try:
-            scope = self._enter(item.holder, self.one_waits)
+            scope = self._enter(item.holder, nullcontext if self._in_order else self.one_waits)
         except BaseException as error:  # noqa: BLE001 - the future gets the exception
             item.future.fail(error)
             return

@@ -58,6 +58,7 @@ def health_of(manager: Manager) -> Health:
             problem=manager.admission.problem,
             failed_tasks=manager.failures.count,
             last_failure=manager.failures.last_task,
+            abandoned_models=manager.models.abandoned,
             unknown_failures=lib.aio_device_unattributed(manager.index),
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
         )

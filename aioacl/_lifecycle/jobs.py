@@ -38,6 +38,7 @@ class Jobs:
         self._admission = admission
         self._meet_foreign = meet_foreign
         self._executors: list[DeviceExecutor] = []  # the first one that has not ended is used
+        self._of_models: list[DeviceExecutor] = []
         self.outside = 0  # jobs that have begun and now wait through aioacl
         self.named = Named(admission)  # streams of other libraries that a reset may abort
 
@@ -55,6 +56,25 @@ class Jobs:
                         self._executors.remove(executor)
                 # A signal handler on this thread may also append an executor. Then both use the handler's executor.
                 self._executors.append(DeviceExecutor(self.index, self.enter_job))
+
+    def model_executor(self) -> DeviceExecutor:
+        """Makes an executor for an instance of a model. It runs its jobs in order. `let_go` or the last close ends it.
+
+        Raises:
+            ParameterError: the device is closed.
+        """
+        with self._admission.changed:
+            if not self._admission.opens:
+                raise self._admission.closed()
+            executor = DeviceExecutor(self.index, self.enter_job, 1, "model", in_order=True)
+            self._of_models.append(executor)
+            return executor
+
+    def let_go(self, executor: DeviceExecutor) -> None:
+        """Ends the executor of a model. Jobs that are in its queue still run."""
+        with self._admission.changed, suppress(ValueError):
+            self._of_models.remove(executor)
+        executor.shutdown(wait=False)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
         """Queues a job. If the current executor was just shut down, the job goes to the next executor.
@@ -82,7 +102,7 @@ class Jobs:
     def end_executor(self) -> None:
         """Shuts the executor down: it refuses new jobs, and its threads end on their own."""
         with self._admission.changed:
-            executors, self._executors = self._executors, []
+            executors, self._executors, self._of_models = self._executors + self._of_models, [], []
         for executor in executors:
             executor.shutdown(wait=False, cancel_futures=True)
 

@@ -32,6 +32,7 @@ from aioacl._lifecycle.deferred import Deferred
 from aioacl._lifecycle.failures import Failures, TrackedStream
 from aioacl._lifecycle.gate import error_of
 from aioacl._lifecycle.jobs import Jobs
+from aioacl._lifecycle.models import Models
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.close import CloseProcedure
 from aioacl._lifecycle.procedures.foreign import ForeignProcedure
@@ -60,6 +61,7 @@ class Manager:
         failures: faults and failed tasks.
         deferred: work that is left to the maintenance thread.
         cache: the closed memory and streams that are used again.
+        models: the models that are loaded.
         streams: the streams whose native streams are not destroyed yet.
         control: the control thread, which keeps ACL's per-thread state.
         maintenance: the maintenance thread, which creates and destroys native objects.
@@ -80,6 +82,7 @@ class Manager:
         self.streams: sync.WeakSet[TrackedStream] = sync.WeakSet()
         self.failures = Failures(self.admission, self.streams)
         self.cache = HandleCache(self)
+        self.models = Models(index)
 
     @property
     def generation(self) -> int:

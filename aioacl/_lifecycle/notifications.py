@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from aioacl._base import sync
 from aioacl._base.records import DeviceEvent, EventKind
@@ -135,12 +135,12 @@ class Listeners:
         *,
         report: ResetReport | None = None,
         text: str = "",
-        **task: int,
+        **details: Any,
     ) -> None:
         """Sends an event to all listeners. Call it with the lock held.
 
-        `task` has the stream, position and code of a failed task.
+        `details` has the stream, position and code of a failed task, or the seconds and bytes of a load.
         """
-        event = DeviceEvent(kind, self._index, state, generation, sync.monotonic(), report, text, **task)
+        event = DeviceEvent(kind, self._index, state, generation, sync.monotonic(), report, text, **details)
         for listener in tuple(self._all):
             listener._put(event)

@@ -114,8 +114,8 @@ class JobFuture(Future[T]):
         run_blocking(self.ended, limit)
         return 0
 
-    async def ended(self) -> bool:
-        """Waits until the job has ended. Returns False if a deadline of the caller comes first."""
+    async def ended(self, deadline: float | None = None) -> bool:
+        """Waits until the job has ended. Returns False if the deadline, or one of the caller, comes first."""
         port, keys = current_port(), list[int]()
 
         def start(_: CData, key: int) -> int:
@@ -126,7 +126,7 @@ class JobFuture(Future[T]):
             return 0
 
         try:
-            return await port.wait(start) != TIMED_OUT
+            return await port.wait(start, deadline=deadline) != TIMED_OUT
         finally:
             for key in keys:
                 self._listeners.pop((port, key), None)

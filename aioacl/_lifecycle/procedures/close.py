@@ -37,6 +37,7 @@ class CloseProcedure(Procedure):
         if not self._hopeless:
             self._empty_cache(patience)
             self._ask_streams(patience)
+        self._end_models(patience)
         with admission.changed:
             admission.revoke_leases()  # otherwise they would delay resets after the next open
             admission.apply(Trigger.SEIZE)
@@ -55,6 +56,15 @@ class CloseProcedure(Procedure):
         if any(self.host.cache.counts):
             with suppress(WorkerStuck):
                 self.host.control.call(self.host.cache.empty, seconds)
+
+    def _end_models(self, seconds: float) -> None:
+        """Unloads the idle models. If another library has set the device too, aclrtResetDevice does not do so."""
+        models = self.host.models
+        if models.ids:
+            models.choose()
+            healthy = not self._hopeless and self.host.failures.last_fault is None
+            with suppress(WorkerStuck):
+                self.host.control.call(lambda: models.end_all(healthy=healthy), seconds)
 
     def _ask_streams(self, seconds: float) -> None:
         """Finds out which streams are done and which have failed, while the gate still admits queries.

@@ -17,6 +17,7 @@ class ForeignProcedure(Procedure):
 
     def run(self) -> None:
         lib.aio_device_flush(self.index)
+        self.host.models.end_all(healthy=False)
         # The set makes the primary context valid again, at the same address. If a call entered before the reset and is
         # still inside, it could then create an object that no handle owns. The wait for such calls has a limit.
         self._all_leave_within(limits.CLOSE_SECONDS, limits.HOPELESS_SECONDS)

@@ -10,6 +10,7 @@ from typing import Final
 SETS_TRIED: Final = 3  # the highest number of sets, if a foreign reset follows each set
 LEAVE_SECONDS: Final = 0.5
 EVENTS_SECONDS: Final = 5.0  # to destroy the native events before a reset
+MODELS_SECONDS: Final = 10.0  # to unload the models before a reset
 RESET_SECONDS: Final = 5.0
 DROP_SECONDS: Final = 3.5  # to drop the work of one stream; the runtime drops one stream after the other
 OPEN_SECONDS: Final = 60.0  # for each step of an open, because the driver may have to start the card

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.counts import SetCounts
     from aioacl._lifecycle.failures import Failures
     from aioacl._lifecycle.jobs import Jobs
+    from aioacl._lifecycle.models import Models
     from aioacl._wait.workers import WorkerThread
 
 _ENQUEUE = 1 << lib.AIO_ENQUEUE
@@ -69,6 +70,11 @@ class Host(Protocol):
     @property
     def cache(self) -> HandleCache:
         """The closed memory and streams that are used again."""
+        ...
+
+    @property
+    def models(self) -> Models:
+        """The models that are loaded."""
         ...
 
     @property

@@ -5,6 +5,8 @@ The steps of a reset. Each has a time limit:
     turns     still OPEN: operations that waited for the previous reset may start, for at most a second
     drain     DRAINING: wait for leases, calls and work, at most `grace`; turns and drain take at most half of `timeout`
     abort     RESETTING: abort the work that still runs, all streams in parallel
+    models    which models are idle is noted before the abort; these are unloaded after the barrier, if no fault has
+              occurred. The others are abandoned
     barrier   wait until no call and no job is inside the device, for at most 10 seconds, or 5 if the last close waits.
               If one is still inside then, no reset is attempted: QUARANTINED
     reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control thread, at most three times
@@ -112,6 +114,7 @@ class ResetProcedure(Procedure):
         with self.admission.changed:
             self.admission.revoke_leases()
             self.admission.apply(Trigger.SEIZE)
+        self.host.models.choose()
         with self._stage("abort"):
             self._abort()
         with self._stage("barrier"):
@@ -120,11 +123,18 @@ class ResetProcedure(Procedure):
 
     def _bring_back(self) -> None:
         self._call("aclrtDestroyEvent", self._destroy_events, limits.EVENTS_SECONDS)
+        if self.host.models.ids:
+            self._call("aclmdlUnload", self._end_models, limits.MODELS_SECONDS)
         while not self._attempt():
             if self._attempts == limits.RESETS_TRIED:
                 found = (f"{call} returned {code}" if code else call for call, code in self._codes)
                 failed = ", ".join(dict.fromkeys(found))
                 raise _Failed(f"the reset failed in all {limits.RESETS_TRIED} attempts: {failed}")
+
+    def _end_models(self) -> int:
+        """Unloads the idle models. After an earlier procedure has reset the device, their ids are not used."""
+        was_reset = self.host.counts.ended_generation == self.admission.generation
+        return self.host.models.end_all(healthy=not was_reset and self.host.failures.last_fault is None)
 
     def _finish(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
         admission = self.admission

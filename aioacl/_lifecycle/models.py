@@ -1,0 +1,75 @@
+"""The models that are loaded on a device, and what happens to them at a reset and at the last close.
+
+After a reset, the runtime keeps the ids of the models that were loaded, with handles that no longer exist. So a model
+whose work is done is unloaded before a reset (aclmdlUnload). A model whose work is not done, or any model after a fault
+of the device, is *abandoned*: its id is never used again, and the runtime keeps a part of the host's memory until the
+process ends. `device.health` counts these models.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioacl._base.ffi import lib, make_pass
+from aioacl._lifecycle.gate import error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Models:
+    """The ids of the loaded models of one device. The code that takes an id out of `_loaded` unloads or
+    abandons the model.
+
+    Attributes:
+        abandoned: how many models were abandoned since the first open.
+    """
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._loaded: dict[int, Callable[[], bool]] = {}
+        self._idle: list[int] = []
+        self.abandoned = 0
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the models that are loaded now."""
+        return [*self._loaded]
+
+    def add(self, model: int, is_idle: Callable[[], bool]) -> None:
+        """Adds a loaded model. `is_idle` returns whether all its work is known to be done; it calls no ACL function."""
+        self._loaded[model] = is_idle
+
+    def unload(self, model: int, generation: int) -> None:
+        """Unloads a model of that generation, unless a reset has done so (aclmdlUnload). Its work must be done."""
+        if self._loaded.pop(model, None) is None:
+            return
+        code = lib.aio_g_aclmdlUnload(make_pass(self._index, generation), model)
+        if code:
+            self.abandoned += 1
+            raise error_of(code, "aclmdlUnload", self._index, generation)
+
+    def abandon(self, model: int) -> None:
+        """Gives up a model that cannot be unloaded."""
+        if self._loaded.pop(model, None) is not None:
+            self.abandoned += 1
+
+    def choose(self) -> None:
+        """Notes which models are idle, before a procedure aborts the work that still runs."""
+        self._idle = [model for model, is_idle in tuple(self._loaded.items()) if is_idle()]
+
+    def end_all(self, *, healthy: bool) -> int:
+        """Unloads the models that `choose` has noted, if the device is healthy, and abandons the others.
+
+        For a procedure, when no call is inside the gate. Returns the first code of a call that failed, or 0.
+        """
+        first = 0
+        idle, self._idle = self._idle, []
+        for model in idle if healthy else ():
+            if self._loaded.pop(model, None) is not None:
+                code = lib.aio_u_aclmdlUnload(model)
+                self.abandoned += bool(code)
+                first = first or code
+        for model in tuple(self._loaded):
+            self.abandon(model)
+        return first
