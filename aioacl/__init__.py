@@ -41,6 +41,9 @@ from aioacl._library.load import LibraryInfo, MissingSymbol, library_info, use_l
 from aioacl._lifecycle.executor import DeviceExecutor
 from aioacl._lifecycle.lease import Lease, SharedLease
 from aioacl._lifecycle.notifications import DeviceEvents
+from aioacl._models.description import ModelMemory, TensorInfo
+from aioacl._models.model import Model
+from aioacl._models.results import ModelResults
 
 __version__ = "0.1.0"
 
@@ -69,6 +72,9 @@ __all__ = [
     "LibraryNotFound",
     "MemoryInfo",
     "MissingSymbol",
+    "Model",
+    "ModelMemory",
+    "ModelResults",
     "NotSupported",
     "Opening",
     "Operation",
@@ -85,6 +91,7 @@ __all__ = [
     "StreamAborted",
     "Stuck",
     "TaskTimeout",
+    "TensorInfo",
     "Ticket",
     "library_info",
     "list_devices",

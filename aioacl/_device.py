@@ -37,12 +37,16 @@ from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.notifications import DeviceEvents
+from aioacl._models.model import Model, load, new_model
 from aioacl._wait.current import current_port
 from aioacl._wait.workers import call_on
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+
+    from typing_extensions import Buffer
 
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
@@ -291,6 +295,51 @@ class Device(Made):
         """
         self._check()
         return from_dlpack(self._manager, x, stream)
+
+    def load_model(
+        self,
+        model: str | os.PathLike[str] | Buffer,
+        *,
+        slots: SupportsIndex = 3,
+        instances: SupportsIndex = 1,
+        reload: bool = True,
+        wait: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Opening[Model]:
+        """Loads an offline model (aclmdlLoadFromFileWithMem, aclmdlLoadFromMemWithMem), on a thread of its own.
+
+        Args:
+            model: the path of an `.om` file, or its bytes.
+            slots: how many calls each instance may have in progress, an int from 1 to 64. Each slot has memory for the
+                inputs and outputs. With 2 or 3 slots, uploads, executions and downloads overlap.
+            instances: how often the model is loaded, an int from 1 to 64. Each instance has its own work memory; the
+                weights are shared. Each executes one call at a time.
+            reload: whether the first call after a reset loads the model again, from the path or from the bytes. If
+                False, this call raises StaleHandleError.
+            wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
+            timeout: the longest wait in seconds; None waits without a limit.
+
+        Returns:
+            An Opening of a Model: await it, or enter it with `async with`.
+
+        Raises:
+            ParameterError: the file cannot be read or is not a model, an argument is out of its range, or the device is
+                closed.
+            OutOfMemoryError: the device does not have enough free memory. The message has the sizes.
+            NotSupported: the model was made for the simulator and the library is another one; or its shapes are known
+                only when it runs.
+            DeviceResetting: the device is draining or being reset, and `wait` is False.
+            DeviceQuarantined: the device is quarantined.
+            DeviceTimeout: the model was not loaded within `timeout` seconds.
+        """
+        self._check()
+        made = new_model(self._manager, self, model, slots, instances, reload=reload)
+
+        async def make() -> Model:
+            self._check()
+            return await load(made, wait=wait, deadline=deadline_of(timeout))
+
+        return Opening(f"load_model({made.name!r})", make, self)
 
     def create_event(
         self, *, timing: bool = False, wait: bool = True, timeout: Seconds | None = None

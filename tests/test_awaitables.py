@@ -60,7 +60,10 @@ def awaitables() -> dict[str, str]:
 
 
 AWAITABLES = awaitables()
-ENQUEUES = {name for name, kind in AWAITABLES.items() if kind in ("Ticket", "Event")}
+# Model.enqueue has its own tests, because it needs a loaded model.
+ENQUEUES = {
+    name for name, kind in AWAITABLES.items() if kind in ("Ticket", "Event") and not name.startswith("model.")
+}
 
 
 def uses(tree: ast.AST) -> Iterator[str]:

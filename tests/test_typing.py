@@ -104,6 +104,7 @@ AWAITABLES = {
     "device.create_event()": ("Opening[Event]", "Event"),
     "device.allocate(4)": ("Opening[DeviceBuffer]", "DeviceBuffer"),
     "device.pinned(4)": ("Opening[PinnedBuffer]", "PinnedBuffer"),
+    "device.load_model('digits.om')": ("Opening[Model]", "Model"),
     "device.run(divide, 1, by=2)": ("Operation[float]", "float"),
     "device.force_reset()": ("Operation[ResetReport]", "ResetReport"),
     "device.empty_cache()": ("Operation[int]", "int"),
@@ -126,19 +127,22 @@ AWAITABLES = {
     "event.close()": ("Operation[None]", "None"),
     "memory.close()": ("Operation[None]", "None"),
     "pinned.close()": ("Operation[None]", "None"),
+    "model.enqueue(memory, memory)": ("Ticket", "None"),
+    "model.close()": ("Operation[None]", "None"),
 }
 # The first lines of a program with the awaitables.
 USE = """
 from typing import assert_type
 
-from aioacl import Device, DeviceBuffer, Event, MemoryInfo, Opening, Operation, PinnedBuffer, ResetReport, Stream
-from aioacl import Ticket, open_device
+from aioacl import Device, DeviceBuffer, Event, MemoryInfo, Model, Opening, Operation, PinnedBuffer, ResetReport
+from aioacl import Stream, Ticket, open_device
 
 def divide(number: int, *, by: int) -> float:
     return number / by
 
 async def use(
-    device: Device, stream: Stream, event: Event, memory: DeviceBuffer, pinned: PinnedBuffer
+    device: Device, stream: Stream, event: Event, memory: DeviceBuffer, pinned: PinnedBuffer,
+    model: Model
 ) -> None:
 """
 

@@ -1,0 +1,1 @@
+"""Offline models: loading, calls, and what follows a reset."""

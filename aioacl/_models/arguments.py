@@ -1,0 +1,263 @@
+"""The arguments of a call of a model, checked before C, and its results as arrays.
+
+An argument is any object with a C-contiguous buffer of the right type and shape. Nothing is converted: a conversion
+would copy, and would hide a mistake. The arguments are read on the model's thread, so they must not be changed until
+the call has ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
+
+from aioacl._base.dtypes import array_dtype, holds, item_name, itemsize_of
+from aioacl._base.errors import NotSupported, ParameterError
+from aioacl._base.ffi import ffi, pointer
+from aioacl._base.options import repr_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioacl._models.description import Description, Gear, TensorInfo
+
+CHUNK_BYTES: Final = 1 << 20  # what a thread copies in about 0.2 ms
+
+
+class Argument:
+    """The memory of one argument.
+
+    Attributes:
+        shape: the dimensions.
+        nbytes: the size in bytes.
+        address: the address of the first byte.
+    """
+
+    __slots__ = ("_kept", "address", "nbytes", "shape")
+
+    def __init__(self, value: Any, shape: tuple[int, ...], nbytes: int, *, writable: bool = False) -> None:
+        self._kept: Any = ffi.from_buffer("char[]", value, writable) if nbytes else value
+        self.address = pointer(self._kept) if nbytes else 0
+        self.shape = shape
+        self.nbytes = nbytes
+
+
+class Call:
+    """The checked arguments of one call, and the gear in which it runs.
+
+    Attributes:
+        arguments: the memory of each input.
+        gear: the gear.
+        rows: the number of rows that the caller passed, which is at most the batch of the gear; None without batches.
+    """
+
+    __slots__ = ("arguments", "gear", "rows")
+
+    def __init__(self, arguments: tuple[Argument, ...], gear: Gear, rows: int | None) -> None:
+        self.arguments = arguments
+        self.gear = gear
+        self.rows = rows
+
+    def output_shapes(self, description: Description) -> list[tuple[int, ...]]:
+        """Returns the shape of each result. Padding is not part of a result."""
+        return [
+            (self.rows, *shape[1:]) if batched and self.rows is not None else shape
+            for shape, batched in zip(self.gear.outputs, description.batched, strict=True)
+        ]
+
+
+def check_call(description: Description, given: Any) -> Call:
+    """Checks the arguments of a call. Raises ParameterError, which names the input and both shapes."""
+    inputs = description.inputs
+    values = in_order(inputs, given, "input")
+    arguments = tuple(_argument(info, value) for info, value in zip(inputs, values, strict=True))
+    gear, rows = _gear_for(description, arguments)
+    return Call(arguments, gear, rows)
+
+
+def in_order(tensors: Sequence[TensorInfo], given: Any, noun: str) -> Sequence[Any]:
+    """Returns one value for each tensor, in the order of the model."""
+    names = [info.name for info in tensors]
+    if _is_mapping(given):
+        if {*given} != {*names}:
+            raise ParameterError(
+                f"expected {noun}s named {', '.join(map(repr, names))}, got {', '.join(map(repr_of, given)) or 'none'}",
+                hint=f"Pass one array for each name, and nothing else; the model lists them in `model.{noun}s`.",
+            )
+        return [given[name] for name in names]
+    values = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else (given,)
+    if len(values) != len(names):
+        raise ParameterError(
+            f"expected {_counted(len(names), noun)} ({', '.join(map(repr, names))}), got {len(values)}",
+            hint="Pass an array, a list or tuple with one array for each, or a dict of arrays by name. "
+            "`numpy.asarray(values, dtype)` makes an array of a list of numbers.",
+        )
+    return values
+
+
+def _is_mapping(given: Any) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(given, Mapping)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _argument(info: TensorInfo, value: Any) -> Argument:
+    """Checks the type of an argument; `_gear_for` checks its shape."""
+    view = _view(info, value, "input")
+    shape = view.shape or ()
+    nbytes, view_bytes = itemsize_of(info.dtype) * prod(shape), view.nbytes
+    assert nbytes == view_bytes, "the items have the size of the data type"
+    return Argument(value, shape, nbytes)
+
+
+def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
+    where = f"{noun} {info.name!r}: expected {_wanted(info)}"
+    try:
+        view = memoryview(value)
+    except (TypeError, ValueError, BufferError) as error:
+        raise ParameterError(
+            f"{where}, got {_kind_of(value)}",
+            hint="Pass an array of NumPy, or another object with a contiguous buffer.",
+        ) from error
+    got = f"{item_name(view.format.lstrip('@'), view.itemsize)} {_shape(view.shape or ())}"
+    if not holds(view.format.lstrip("@"), view.itemsize, info.dtype):
+        raise ParameterError(
+            f"{where}, got {got}",
+            hint=f"Convert it first, for example with `x.astype({array_dtype(info.dtype)!r})`.",
+        )
+    if not view.c_contiguous:
+        raise ParameterError(
+            f"{where}, got {got}, which is not contiguous", hint="Pass `numpy.ascontiguousarray(x)`."
+        )
+    return view
+
+
+def _kind_of(value: Any) -> str:
+    return "a list" if isinstance(value, list) else "a tuple" if isinstance(value, tuple) else repr_of(value)
+
+
+def _wanted(info: TensorInfo) -> str:
+    carrier = array_dtype(info.dtype)
+    via = f" (as {carrier})" if carrier != info.dtype else ""
+    return f"{info.dtype}{via} {_shape(info.shape)}"
+
+
+def _shape(shape: Sequence[int | None]) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
+
+
+# --- gears --------------------------------------------------------------------------------------------------------
+
+
+def _gear_for(description: Description, arguments: Sequence[Argument]) -> tuple[Gear, int | None]:
+    """Returns the gear for the shapes of the arguments, and the number of rows of a batch."""
+    for info, argument in zip(description.inputs, arguments, strict=True):
+        fits = len(info.shape) == len(argument.shape) and all(
+            wanted in (None, got) for wanted, got in zip(info.shape, argument.shape, strict=True)
+        )
+        if not fits:
+            raise ParameterError(
+                f"input {info.name!r}: expected the shape {_shape(info.shape)}, got {_shape(argument.shape)}",
+                hint=f"The shape in the model is {_shape(info.shape)}; ? is any size that its gears have."
+                if None in info.shape
+                else "Reshape the array, or convert the model for that shape.",
+            )
+    if description.kind == "batch":
+        return _gear_for_batch(description, arguments)
+    shapes = tuple(argument.shape for argument in arguments)
+    for gear in description.gears:
+        if gear.inputs == shapes:
+            return gear, None
+    raise ParameterError(
+        f"expected shapes of one of the model's gears, got {', '.join(map(_shape, shapes))}; the gears are "
+        + "; ".join(", ".join(map(_shape, gear.inputs)) for gear in description.gears),
+        hint="Resize the arrays to a gear; only batches are padded.",
+    )
+
+
+def _gear_for_batch(description: Description, arguments: Sequence[Argument]) -> tuple[Gear, int]:
+    rows = {
+        info.name: argument.shape[0]
+        for info, argument in zip(description.inputs, arguments, strict=True)
+        if None in info.shape
+    }
+    if len({*rows.values()}) > 1:
+        raise ParameterError(
+            f"expected the same number of rows in all inputs, got {', '.join(f'{n!r} {c}' for n, c in rows.items())}",
+            hint="Pass the same batch in each input.",
+        )
+    count = next(iter(rows.values()), 1)
+    fitting = [gear for gear in description.gears if _batch(gear) >= count]
+    if not fitting or not count:
+        raise ParameterError(
+            f"expected a batch of 1 to {max(map(_batch, description.gears))} rows, got {count}; "
+            f"the gears are {', '.join(str(_batch(gear)) for gear in description.gears)}",
+            hint="Split the batch, or convert the model with a larger --dynamic_batch_size."
+            if count
+            else "Pass at least one row.",
+        )
+    return min(fitting, key=_batch), count
+
+
+def _batch(gear: Gear) -> int:
+    assert isinstance(gear.value, int), "a gear of the kind batch is a number"
+    return gear.value
+
+
+# --- results ------------------------------------------------------------------------------------------------------
+
+
+def check_out(description: Description, call: Call, out: Any) -> list[Argument]:
+    """Checks the arrays that a caller passes for the results."""
+    targets = list[Argument]()
+    shapes = call.output_shapes(description)
+    for info, value, shape in zip(
+        description.outputs, in_order(description.outputs, out, "output"), shapes, strict=True
+    ):
+        view = _view(info, value, "output")
+        if view.readonly:
+            raise ParameterError(f"output {info.name!r}: expected a writable array, got a read-only one")
+        if (view.shape or ()) != shape:
+            raise ParameterError(
+                f"output {info.name!r}: expected the shape {_shape(shape)}, got {_shape(view.shape or ())}"
+            )
+        targets.append(Argument(value, shape, view.nbytes, writable=True))
+    return targets
+
+
+def new_arrays(description: Description, call: Call) -> list[Any]:
+    """Makes an array of NumPy for each result."""
+    try:
+        import numpy as np  # noqa: PLC0415 - NumPy is optional
+    except ImportError as error:
+        raise NotSupported(
+            "expected NumPy for the results of a model, but it cannot be imported",
+            hint="Install NumPy, or pass `out=` with an object that has a writable buffer.",
+        ) from error
+    shapes = call.output_shapes(description)
+    return [
+        np.empty(shape, array_dtype(info.dtype))
+        for info, shape in zip(description.outputs, shapes, strict=True)
+    ]
+
+
+def as_result(description: Description, arrays: Sequence[Any]) -> Any:
+    """Returns the array of a model with one output; else a dict of the arrays by name."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return {info.name: array for info, array in zip(description.outputs, arrays, strict=True)}
+
+
+def copy_memory(target: int, source: int, nbytes: int) -> None:
+    """Copies memory of the host. Other threads run Python meanwhile."""
+    if nbytes:
+        ctypes.memmove(target, source, nbytes)
+
+
+def clear_memory(target: int, nbytes: int) -> None:
+    """Fills memory of the host with zeros."""
+    if nbytes:
+        ctypes.memset(target, 0, nbytes)

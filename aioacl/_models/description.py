@@ -1,0 +1,216 @@
+"""What a model takes and returns, as the runtime describes it (aclmdlDesc)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from aioacl._base.container import SHAPE_DATA
+from aioacl._base.dtypes import format_name, itemsize_of, type_name
+from aioacl._base.errors import NotSupported
+from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._base.unique import record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+ALL_INPUTS: Final = (1 << 64) - 1  # the index that selects the gears of dims
+
+GearKind = Literal["batch", "image", "dims"]
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One input or output of a model.
+
+    Attributes:
+        name: the name.
+        shape: the dimensions. None is a dimension that depends on the gear.
+        dtype: the name of the data type, for example "float32".
+        format: the name of the format, for example "ND" or "NCHW".
+        nbytes: the size in bytes; with gears, the size for the largest gear.
+    """
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    format: str
+    nbytes: int
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class ModelMemory:
+    """The device memory that a model needs (aclmdlQuerySize).
+
+    Attributes:
+        workspace: the bytes of work memory of each instance.
+        weights: the bytes of the weights, which all instances share.
+    """
+
+    workspace: int
+    weights: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gear:
+    """One set of shapes for which the model was compiled. A model without gears has one, whose value is None.
+
+    Attributes:
+        value: a batch size, a height and width, or all dimensions of all inputs.
+        inputs: the shape of each input.
+        outputs: the shape of each output.
+    """
+
+    value: int | tuple[int, ...] | None
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The inputs, outputs and gears of a loaded model.
+
+    Attributes:
+        inputs: the inputs that a caller passes.
+        outputs: the outputs.
+        kind: the kind of the gears; None if the model has none.
+        gears: the gears, in the order of the model.
+        selector: the index of the input that selects the gear, or None.
+        selector_bytes: the size of that input.
+        batched: for each output, whether its first dimension is the batch.
+    """
+
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    kind: GearKind | None
+    gears: tuple[Gear, ...]
+    selector: int | None
+    selector_bytes: int
+    batched: tuple[bool, ...]
+
+
+class Desc:
+    """The runtime's description of a model. Use it as a context manager."""
+
+    def __init__(self, model: int) -> None:
+        self.handle = lib.aio_u_aclmdlCreateDesc()
+        if not self.handle:
+            raise MemoryError
+        code = lib.aio_u_aclmdlGetDesc(self.handle, model)
+        if code:
+            lib.aio_u_aclmdlDestroyDesc(self.handle)
+            raise LookupError(code)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        lib.aio_u_aclmdlDestroyDesc(self.handle)
+
+    def dims(self, function: Callable[..., int], index: int) -> tuple[int, ...]:
+        """Returns the dimensions that a function gives for one input or output."""
+        dims: Any = ffi.new("aclmdlIODims *")
+        return (
+            tuple(dims.dims[at] for at in range(dims.dimCount))
+            if not function(self.handle, index, dims)
+            else ()
+        )
+
+
+def read_tensors(desc: Desc) -> tuple[list[TensorInfo], list[TensorInfo]]:
+    """Returns the inputs, with the one that selects the gear, and the outputs."""
+    handle = desc.handle
+    inputs = [
+        TensorInfo(
+            text_of(lib.aio_u_aclmdlGetInputNameByIndex(handle, index)),
+            _shown(desc.dims(lib.aio_u_aclmdlGetInputDims, index)),
+            type_name(lib.aio_u_aclmdlGetInputDataType(handle, index)),
+            format_name(lib.aio_u_aclmdlGetInputFormat(handle, index)),
+            lib.aio_u_aclmdlGetInputSizeByIndex(handle, index),
+        )
+        for index in range(lib.aio_u_aclmdlGetNumInputs(handle))
+    ]
+    outputs = [
+        TensorInfo(
+            text_of(lib.aio_u_aclmdlGetOutputNameByIndex(handle, index)),
+            _shown(desc.dims(lib.aio_u_aclmdlGetOutputDims, index)),
+            type_name(lib.aio_u_aclmdlGetOutputDataType(handle, index)),
+            format_name(lib.aio_u_aclmdlGetOutputFormat(handle, index)),
+            lib.aio_u_aclmdlGetOutputSizeByIndex(handle, index),
+        )
+        for index in range(lib.aio_u_aclmdlGetNumOutputs(handle))
+    ]
+    return inputs, outputs
+
+
+def _shown(dims: Sequence[int]) -> tuple[int | None, ...]:
+    return tuple(None if size < 0 else size for size in dims)
+
+
+def read_gears(desc: Desc, inputs: Sequence[TensorInfo]) -> tuple[GearKind | None, list[Any]]:
+    """Returns the kind of the gears and the value of each gear, in the order of the model."""
+    batch: Any = ffi.new("aclmdlBatch *")
+    if not lib.aio_u_aclmdlGetDynamicBatch(desc.handle, batch) and batch.batchCount:
+        return "batch", [batch.batch[at] for at in range(batch.batchCount)]
+    image: Any = ffi.new("aclmdlHW *")
+    if not lib.aio_u_aclmdlGetDynamicHW(desc.handle, ALL_INPUTS, image) and image.hwCount:
+        return "image", [tuple(image.hw[at]) for at in range(image.hwCount)]
+    count: Any = ffi.new("size_t *")
+    if lib.aio_u_aclmdlGetInputDynamicGearCount(desc.handle, ALL_INPUTS, count) or not count[0]:
+        return None, []
+    dims: Any = ffi.new("aclmdlIODims[]", count[0])
+    if lib.aio_u_aclmdlGetInputDynamicDims(desc.handle, ALL_INPUTS, dims, count[0]):
+        return None, []
+    rank = sum(len(each.shape) for each in inputs)
+    return "dims", [tuple(each.dims[at] for at in range(rank)) for each in dims]
+
+
+def shapes_of(kind: GearKind | None, value: Any, inputs: Sequence[TensorInfo]) -> tuple[tuple[int, ...], ...]:
+    """Returns the shape of each input in a gear."""
+    if kind == "dims":
+        ends = [0]
+        for each in inputs:
+            ends.append(ends[-1] + len(each.shape))
+        return tuple(tuple(value[begin:end]) for begin, end in itertools.pairwise(ends))
+    shapes = list[tuple[int, ...]]()
+    for each in inputs:
+        sizes = iter([value] if kind == "batch" else value or ())
+        shapes.append(tuple(next(sizes) if size is None else size for size in each.shape))
+    return tuple(shapes)
+
+
+def must_be_runnable(
+    inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], kind: GearKind | None
+) -> None:
+    """Raises NotSupported if calls of aioacl cannot pass the tensors of the model."""
+    for each in (*inputs, *outputs):
+        if not itemsize_of(each.dtype):
+            raise NotSupported(
+                f"expected tensors with elements of whole bytes, got {each.name!r} of {each.dtype}",
+                hint="Cast the tensor inside the model, or call the model through `aioacl.lowlevel`.",
+            )
+    # With gears, the shapes of the outputs are those of the largest gear.
+    if kind is None and any(None in each.shape for each in (*inputs, *outputs)):
+        raise NotSupported(
+            "expected a model with fixed shapes or with gears, got one whose shapes are known only when it runs",
+            hint="Convert the model with --dynamic_batch_size, --dynamic_image_size or --dynamic_dims.",
+        )
+
+
+def caller_inputs(inputs: Sequence[TensorInfo]) -> tuple[tuple[TensorInfo, ...], int | None]:
+    """Separates the input that selects the gear, which is the last one if there is one."""
+    if inputs and inputs[-1].name == SHAPE_DATA:
+        return tuple(inputs[:-1]), len(inputs) - 1
+    return tuple(inputs), None
+
+
+def batched_outputs(kind: GearKind | None, gears: Sequence[Gear], count: int) -> tuple[bool, ...]:
+    """Returns for each output whether its first dimension is the batch of every gear."""
+    return tuple(
+        kind == "batch" and all(gear.outputs[at][:1] == (gear.value,) for gear in gears)
+        for at in range(count)
+    )

@@ -1,0 +1,48 @@
+"""One id of the runtime for a model, and the executions on it; `loading` explains instances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioacl._base import sync
+from aioacl._base.ffi import ffi, lib
+
+if TYPE_CHECKING:
+    from aioacl._base.ffi import CData
+    from aioacl._handles.event import Ticket
+    from aioacl._lifecycle.executor import DeviceExecutor
+    from aioacl._models.description import Gear, GearKind
+
+
+class Instance:
+    """One id of the runtime, and the executions on it.
+
+    Attributes:
+        model: the id.
+        executor: runs the jobs of the instance in order.
+        last: the end of the newest execution.
+    """
+
+    def __init__(self, model: int, executor: DeviceExecutor) -> None:
+        self.model = model
+        self.executor = executor
+        self.last: Ticket | None = None
+        self.lock = sync.lock()  # held while an execution is enqueued
+
+    def set_gear(
+        self, shown: int, slot_data: CData, kind: GearKind | None, gear: Gear, selector: int
+    ) -> tuple[str, int]:
+        """Selects the gear of the next execution. Returns the ACL function that was called, and its code."""
+        value: Any = gear.value
+        if kind == "batch":
+            call = "aclmdlSetDynamicBatchSize"
+            return call, lib.aio_g_aclmdlSetDynamicBatchSize(shown, self.model, slot_data, selector, value)
+        if kind == "image":
+            call = "aclmdlSetDynamicHWSize"
+            return call, lib.aio_g_aclmdlSetDynamicHWSize(shown, self.model, slot_data, selector, *value)
+        dims: Any = ffi.new("aclmdlIODims *")
+        dims.dimCount = len(value)
+        dims.dims[0 : len(value)] = list(value)
+        return "aclmdlSetInputDynamicDims", lib.aio_g_aclmdlSetInputDynamicDims(
+            shown, self.model, slot_data, selector, dims
+        )

@@ -1,0 +1,301 @@
+"""One load of a model: its ids, its memory and its slots. A load lasts until a reset, or until the model is closed.
+
+Theory of operation. A model has one or more instances. Each instance has an id of the runtime and an executor, whose
+jobs run one after another. A job of the first instance makes a load. A call of the model is a job that enqueues the
+upload, the execution and the download on the stream of a slot, and returns the ticket of the download. Before it
+enqueues the execution, the job waits until the previous execution of the instance is done. So
+
+- the upload of the next call and the download of the previous one run while an execution runs;
+- one id is on one stream at a time, as the runtime requires;
+- at most one execution of a thread is unfinished. The runtime reports a failed execution only by its thread, so the
+  failure belongs to exactly one call;
+- a failed call has failed its own stream only, and the next call in that slot renews the stream.
+
+A job is inside the gate, so a reset waits for it. A job that begins in a later generation than its load does nothing,
+and the call is repeated with the next load. A call that has begun is never repeated.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aioacl._base.codes import Family, is_of
+from aioacl._base.errors import (
+    AclError,
+    OutOfMemoryError,
+    ParameterError,
+)
+from aioacl._base.ffi import ffi, lib, make_pass
+from aioacl._handles.handle import error_on
+from aioacl._handles.stream_core import StreamCore
+from aioacl._lifecycle.gate import error_of
+from aioacl._models.description import (
+    ALL_INPUTS,
+    Desc,
+    Description,
+    Gear,
+    ModelMemory,
+    batched_outputs,
+    caller_inputs,
+    must_be_runnable,
+    read_gears,
+    read_tensors,
+    shapes_of,
+)
+from aioacl._models.instance import Instance
+from aioacl._models.slots import Slot, Slots, room_for
+from aioacl._wait.current import run_blocking
+from aioacl._wait.job_scope import current_job_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioacl._base.ffi import CData
+    from aioacl._handles.memory import DeviceBuffer
+    from aioacl._handles.operation import Opening
+    from aioacl._handles.pinned import PinnedBuffer
+    from aioacl._handles.stream import Stream
+    from aioacl._lifecycle.executor import DeviceExecutor
+    from aioacl._lifecycle.manager import Manager
+    from aioacl._models.description import GearKind, TensorInfo
+    from aioacl._models.source import Source
+
+
+class Resources(Protocol):
+    """What a load takes from its device."""
+
+    def allocate(self, nbytes: int, /) -> Opening[DeviceBuffer]:
+        """Allocates device memory."""
+        ...
+
+    def pinned(self, nbytes: int, /) -> Opening[PinnedBuffer]:
+        """Allocates pinned memory."""
+        ...
+
+    def create_stream(self) -> Opening[Stream]:
+        """Makes a stream."""
+        ...
+
+
+class Load:
+    """The result of one load.
+
+    Attributes:
+        manager: the manager of the device.
+        generation: the generation of the device.
+        instances: the instances.
+        description: the inputs, outputs and gears.
+        memory: the device memory that the model needs.
+        slots: the slots.
+        stream: the stream of `model.enqueue`.
+        nbytes: the bytes of device memory that the load uses.
+    """
+
+    description: Description
+    slots: Slots
+    stream: Stream
+
+    def __init__(self, manager: Manager, resources: Resources) -> None:
+        self.manager = manager
+        self._resources = resources
+        self.generation = manager.generation
+        self.instances: list[Instance] = []
+        self.memory = ModelMemory(0, 0)
+        self.nbytes = 0
+        self._held: list[DeviceBuffer | PinnedBuffer | Stream] = []
+        self._streams: list[Stream] = []
+
+    @property
+    def stale(self) -> bool:
+        """Whether the device was reset or closed after the load."""
+        return self.generation != self.manager.generation
+
+    # --- loading ----------------------------------------------------------------------------------------------------
+
+    def make(self, source: Source, executors: Sequence[DeviceExecutor], slots: int) -> None:
+        """Loads the model. A job of the first instance. If it fails, it takes back what it has made."""
+        try:
+            with _outside():
+                source.must_be_unchanged()
+            self._load(source, executors)
+            self._describe(slots)
+        except BaseException:
+            with suppress(AclError):
+                self.end()
+            raise
+
+    def _load(self, source: Source, executors: Sequence[DeviceExecutor]) -> None:
+        code, work, weights = source.sizes()
+        if code:
+            raise self._refused(code, "aclmdlQuerySize", source)
+        self.memory = ModelMemory(work, weights)
+        try:
+            shared = self._allocate(weights)
+            for executor in executors:
+                own = self._allocate(work)
+                self._load_one(source, executor, (own, work, shared, weights))
+        except OutOfMemoryError as error:
+            raise self._too_little(source, len(executors), error) from error
+
+    def _load_one(
+        self, source: Source, executor: DeviceExecutor, memory: tuple[CData, int, CData, int]
+    ) -> None:
+        place: Any = ffi.new("uint32_t *")
+        code = source.load(self.shown, place, memory)
+        if code:
+            raise self._refused(code, source.call, source)
+        self.instances.append(Instance(place[0], executor))
+        self.manager.models.add(place[0], self.is_idle)
+
+    @property
+    def shown(self) -> int:
+        """What a call of this load shows to the gate."""
+        return make_pass(self.manager.index, self.generation)
+
+    def _allocate(self, nbytes: int) -> CData:
+        """Allocates device memory; a model without weights needs none, but ACL takes no null pointer."""
+        buffer = self._resources.allocate(max(nbytes, 1)).result()
+        self._held.append(buffer)
+        self.nbytes += buffer.size
+        return ffi.cast("void *", buffer.address)
+
+    def _refused(self, code: int, call: str, source: Source) -> AclError:
+        if is_of(code, Family.OUT_OF_MEMORY):
+            return OutOfMemoryError(code=code, call=call, device=self.manager.index)
+        error = error_on(self.manager, self.generation, code, call)
+        if isinstance(error, ParameterError):
+            error.message = f"{source.name}: {error.message}" if error.message else source.name
+        return error
+
+    def _too_little(self, source: Source, instances: int, error: AclError) -> OutOfMemoryError:
+        free: Any = ffi.new("size_t *")
+        total: Any = ffi.new("size_t *")
+        known = lib.aio_g_aclrtGetMemInfo(self.shown, lib.ACL_HBM_MEM, free, total) == 0
+        work, weights = self.memory.workspace, self.memory.weights
+        return OutOfMemoryError(
+            f"{source.name} needs {weights + work * instances} bytes of device memory "
+            f"({weights} of weights, {instances} x {work} of work memory), and memory for its slots; "
+            + (f"{free[0]} of {total[0]} bytes are free" if known else "how much is free is not known"),
+            code=error.code,
+            call=error.call,
+            device=self.manager.index,
+            generation=self.generation,
+            hint="Close other models and buffers, load fewer instances or slots, or convert a smaller model.",
+        )
+
+    def _describe(self, slots: int) -> None:
+        """Reads the description, and makes the slots. The shapes of outputs are known only after a gear was set."""
+        with Desc(self.instances[0].model) as desc:
+            everything, outputs = read_tensors(desc)
+            inputs, selector = caller_inputs(everything)
+            kind, values = read_gears(desc, inputs)
+            must_be_runnable(inputs, outputs, kind)
+            selector_bytes = 0 if selector is None else everything[selector].nbytes
+            made = self._make_slots(slots, inputs, outputs, selector_bytes)
+            gears = self._gears(desc, made[0], kind, values or [None], inputs, outputs, selector)
+        self.description = Description(
+            inputs,
+            tuple(outputs),
+            kind,
+            gears,
+            selector,
+            selector_bytes,
+            batched_outputs(kind, gears, len(outputs)),
+        )
+        self.slots = Slots(made, self.manager.index, self.manager.deferred.leave_note)
+
+    def _make_slots(
+        self, count: int, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], selector_bytes: int
+    ) -> list[Slot]:
+        _, size = room_for((*inputs, *outputs), selector_bytes)
+        made = list[Slot]()
+        for _ in range(count):
+            for instance in self.instances:
+                device = self._resources.allocate(size).result()
+                self._held.append(device)
+                self.nbytes += device.size
+                pinned = self._resources.pinned(size).result()
+                self._held.append(pinned)
+                tensors = inputs, outputs
+                made.append(Slot(instance, self._new_stream(), device, pinned, tensors, selector_bytes))
+        self.stream = self._new_stream()
+        return made
+
+    def _new_stream(self) -> Stream:
+        stream = self._resources.create_stream().result()
+        self._held.append(stream)
+        self._streams.append(stream)
+        return stream
+
+    def _gears(
+        self,
+        desc: Desc,
+        slot: Slot,
+        kind: GearKind | None,
+        values: Sequence[Any],
+        inputs: Sequence[TensorInfo],
+        outputs: Sequence[TensorInfo],
+        selector: int | None,
+    ) -> tuple[Gear, ...]:
+        gears = list[Gear]()
+        for value in values:
+            gear = Gear(value, shapes_of(kind, value, inputs), ())
+            if kind is not None:
+                at = ALL_INPUTS if selector is None else selector
+                call, code = slot.instance.set_gear(self.shown, slot.input_data, kind, gear, at)
+                if code:
+                    raise error_of(code, call, self.manager.index, self.generation)
+            shapes = tuple(desc.dims(lib.aio_u_aclmdlGetCurOutputDims, at) for at in range(len(outputs)))
+            gears.append(Gear(value, gear.inputs, shapes))
+        return tuple(gears)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def is_idle(self) -> bool:
+        """Whether all work of the model is known to be done. Calls no ACL function."""
+        cores = [stream._core for stream in self._streams]
+        return all(
+            lib.aio_stream_completed(core.handle) >= lib.aio_stream_tail(core.handle)
+            for core in cores
+            if isinstance(core, StreamCore)
+        )
+
+    def unload(self) -> None:
+        """Unloads the model and frees its memory. A job, after all slots are back."""
+        for stream in self._streams:
+            if not self.stale:
+                with suppress(AclError):
+                    run_blocking(partial(_settle, stream), None)
+        self.end()
+
+    def end(self) -> None:
+        """Unloads the instances, and frees the memory. After a fault of the device, a reset frees the memory."""
+        try:
+            for instance in self.instances:
+                if self.manager.failures.last_fault is not None:
+                    self.manager.models.abandon(instance.model)
+                else:
+                    self.manager.models.unload(instance.model, self.generation)
+        finally:
+            self.instances = []
+            self.free()
+
+    def free(self) -> None:
+        """Closes the buffers and streams, without waiting."""
+        held, self._held = self._held, []
+        for each in reversed(held):
+            each._leave_open()
+
+
+def _outside() -> Any:
+    """The context for a wait that is not a wait of aioacl: inside it, no reset waits for the job."""
+    scope = current_job_scope()
+    assert scope is not None, "a load is a job"
+    return scope.outside()
+
+
+async def _settle(stream: Stream) -> None:
+    core = stream._live()
+    await core.wait(lib.aio_stream_tail(core.handle))

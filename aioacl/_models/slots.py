@@ -1,0 +1,221 @@
+"""The slots of a loaded model: the memory and the stream of one call each, and the queue for a free slot."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from aioacl._base import sync
+from aioacl._base.errors import DeviceTimeout, QueueFull
+from aioacl._base.ffi import ffi, lib, owner
+from aioacl._wait.current import current_port
+from aioacl._wait.port import TIMED_OUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioacl._base.ffi import CData
+    from aioacl._handles.event import Ticket
+    from aioacl._handles.memory import DeviceBuffer
+    from aioacl._handles.pinned import PinnedBuffer
+    from aioacl._handles.stream import Stream
+    from aioacl._models.description import TensorInfo
+    from aioacl._models.instance import Instance
+    from aioacl._wait.port import Port
+
+ALIGNMENT = 64
+
+
+def room_for(tensors: Sequence[TensorInfo], selector_bytes: int = 0) -> tuple[list[int], int]:
+    """Returns the offset of each tensor in the memory of a slot, and the size of that memory."""
+    offsets, end = list[int](), 0
+    for nbytes in (*(info.nbytes for info in tensors), selector_bytes):
+        offsets.append(end)
+        end += -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return offsets, max(end, ALIGNMENT)
+
+
+def _destroy(dataset: Any) -> None:
+    for index in range(lib.aio_u_aclmdlGetDatasetNumBuffers(dataset)):
+        lib.aio_u_aclDestroyDataBuffer(lib.aio_u_aclmdlGetDatasetBuffer(dataset, index))
+    lib.aio_u_aclmdlDestroyDataset(dataset)
+
+
+_owned = owner(_destroy)
+
+
+def new_dataset(parts: Sequence[tuple[int, int]]) -> CData:
+    """Makes a dataset of (address, size) pairs. Python's garbage collector ends it (aclmdlCreateDataset)."""
+    made = lib.aio_u_aclmdlCreateDataset()
+    if not made:
+        raise MemoryError
+    dataset = _owned(made)
+    for address, size in parts:
+        buffer = lib.aio_u_aclCreateDataBuffer(ffi.cast("void *", address), size)
+        if not buffer or lib.aio_u_aclmdlAddDatasetBuffer(dataset, buffer):
+            raise MemoryError
+    return dataset
+
+
+class Slot:
+    """The memory and the stream of one call.
+
+    Attributes:
+        instance: the instance of the model that runs the call.
+        stream: the stream of the call: upload, execution, download.
+        device: the device memory of the inputs and outputs.
+        pinned: the pinned memory of the inputs and outputs, which copies use.
+        inputs, outputs: for each tensor, its device memory and its pinned memory.
+        input_data, output_data: the datasets of the execution.
+        ticket: the end of the newest call.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        stream: Stream,
+        device: DeviceBuffer,
+        pinned: PinnedBuffer,
+        tensors: tuple[Sequence[TensorInfo], Sequence[TensorInfo]],
+        selector_bytes: int,
+    ) -> None:
+        inputs, outputs = tensors
+        offsets, _ = room_for((*inputs, *outputs), selector_bytes)
+        parts = [
+            (device[at : at + info.nbytes], pinned[at : at + info.nbytes])
+            for at, info in zip(offsets, (*inputs, *outputs), strict=False)
+        ]
+        self.instance = instance
+        self.stream = stream
+        self.device = device
+        self.pinned = pinned
+        self.inputs, self.outputs = parts[: len(inputs)], parts[len(inputs) :]
+        taken = [(memory.address, memory.size) for memory, _ in self.inputs]
+        if selector_bytes:
+            taken.append((device.address + offsets[-1], selector_bytes))
+        self.input_data = new_dataset(taken)
+        self.output_data = new_dataset([(memory.address, memory.size) for memory, _ in self.outputs])
+        self.ticket: Ticket | None = None
+
+
+class _Waiter:
+    __slots__ = ("key", "port", "slot")
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.key = 0
+        self.slot: Slot | None = None
+
+
+class Slots:
+    """The slots of one load of a model. Callers get free slots in the order in which they asked.
+
+    Tasks of any loop and threads wait here together. `end` ends all waits, when the model was closed or a reset has
+    ended this load.
+    """
+
+    def __init__(
+        self, slots: Sequence[Slot], device: int, defer: Callable[[Callable[[], object]], object]
+    ) -> None:
+        self._device = device
+        self._defer = defer  # leaves work to the maintenance thread; for finalizers
+        self._changed = sync.condition()
+        self._free = deque(slots)
+        self._waiters: deque[_Waiter] = deque()
+        self._ended = False
+        self._all = len(slots)
+        self._then: Callable[[], object] | None = None
+
+    async def take(self, *, wait: bool, deadline: float | None) -> Slot | None:
+        """Returns a free slot, or None if `end` was called.
+
+        Raises:
+            QueueFull: no slot is free, and `wait` is False.
+            DeviceTimeout: no slot was free before the deadline.
+        """
+        with self._changed:
+            if self._ended:
+                return None
+            if self._free and not self._waiters:
+                return self._free.popleft()
+        if not wait:
+            raise QueueFull(
+                f"all {self._all} slots of the model are in use",
+                device=self._device,
+                hint="Call the model again later, pass wait=True, or load it with more slots.",
+            )
+        return await self._wait(_Waiter(current_port()), deadline)
+
+    async def _wait(self, waiter: _Waiter, deadline: float | None) -> Slot | None:
+        def start(_: CData, key: int) -> int:
+            with self._changed:
+                waiter.key = key
+                self._waiters.append(waiter)
+                self._serve()
+            return 0
+
+        try:
+            result = await waiter.port.wait(start, deadline=deadline)
+        except GeneratorExit:  # a finalizer may run on a thread that holds the lock
+            self._defer(lambda: self._withdraw(waiter))
+            raise
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+        if result == TIMED_OUT:
+            self._withdraw(waiter)
+            raise DeviceTimeout(
+                "no slot of the model was free in time",
+                device=self._device,
+                hint="The call was not begun: try again, pass a longer timeout, or load the model with more slots.",
+            )
+        return waiter.slot
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """Ends a wait that was cancelled, and gives back the slot that it may have got."""
+        with self._changed:
+            waits = waiter in self._waiters
+            if waits:
+                self._waiters.remove(waiter)
+        if waits:
+            waiter.port.refuse(waiter.key)
+        elif waiter.slot is not None:
+            self.give(waiter.slot)
+
+    def _serve(self) -> None:
+        """Gives free slots to waiters. Call it with the lock held."""
+        while self._waiters and (self._free or self._ended):
+            waiter = self._waiters[0]
+            waiter.slot = None if self._ended else self._free.popleft()
+            self._waiters.popleft()
+            lib.aio_port_post(waiter.port.handle, waiter.key, 0)
+
+    def give(self, slot: Slot) -> None:
+        """Takes a slot back whose work on the device is done."""
+        with self._changed:
+            self._free.append(slot)
+            self._serve()
+            then = self._take_then()
+        if then is not None:
+            then()
+
+    def _take_then(self) -> Callable[[], object] | None:
+        if not self._ended or len(self._free) < self._all:
+            return None
+        then, self._then = self._then, None
+        return then
+
+    def end(self, then: Callable[[], object]) -> None:
+        """Ends all waits, and calls `then` once all slots are back. A second call only ends waits."""
+        with self._changed:
+            if not self._ended:
+                self._ended, self._then = True, then
+            self._serve()
+            ready = self._take_then()
+        if ready is not None:
+            ready()
+
+    @property
+    def free(self) -> int:
+        """The number of free slots."""
+        return len(self._free)
