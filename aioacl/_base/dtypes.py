@@ -57,6 +57,8 @@ _ITEMS: Final = {
 }
 """The formats of the buffer protocol that hold each data type. NumPy has no bfloat16, so it travels as uint16."""
 
+_SIZES: Final = {name: bits // 8 for name, bits in _TYPES.values() if bits % 8 == 0}
+
 NCHW, ND, NCDHW = 0, 2, 30
 FORMATS: Final = {
     NCHW: "NCHW",
@@ -93,8 +95,7 @@ def array_dtype(dtype: str) -> str | None:
 
 def itemsize_of(dtype: str) -> int:
     """Returns the bytes of one element; 0 if an element is not a whole number of bytes."""
-    bits = next((bits for name, bits in _TYPES.values() if name == dtype), 0)
-    return bits // 8 if bits % 8 == 0 else 0
+    return _SIZES.get(dtype, 0)
 
 
 def format_name(number: int) -> str:

@@ -157,9 +157,13 @@ class DeviceExecutor(Unique, Executor):
                 "expected an executor of this process, got an executor of the parent process, from before the fork"
             )
         must_be_plain(fn)
-        future: JobFuture[T] = JobFuture()
         context = copy_context()
-        item = _Item(self._index, future, lambda: plain(fn, context.run(fn, *args, **kwargs)))
+        return self._queue(lambda: plain(fn, context.run(fn, *args, **kwargs)))
+
+    def _queue(self, work: Callable[[], T]) -> JobFuture[T]:
+        """Queues a function of aioacl, which runs without a copy of the caller's context. Raises RuntimeError."""
+        future: JobFuture[T] = JobFuture()
+        item = _Item(self._index, future, work)
         with self._changed:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")

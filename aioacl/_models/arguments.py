@@ -114,25 +114,25 @@ def _argument(info: TensorInfo, value: Any) -> Argument:
 
 
 def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
-    where = f"{noun} {info.name!r}: expected {_wanted(info)}"
     try:
         view = memoryview(value)
     except (TypeError, ValueError, BufferError) as error:
         raise ParameterError(
-            f"{where}, got {_kind_of(value)}",
+            f"{noun} {info.name!r}: expected {_wanted(info)}, got {_kind_of(value)}",
             hint="Pass an array of NumPy, or another object with a contiguous buffer.",
         ) from error
+    if view.c_contiguous and holds(view.format.lstrip("@"), view.itemsize, info.dtype):
+        return view
+    where = f"{noun} {info.name!r}: expected {_wanted(info)}"
     got = f"{item_name(view.format.lstrip('@'), view.itemsize)} {_shape(view.shape or ())}"
     if not holds(view.format.lstrip("@"), view.itemsize, info.dtype):
         raise ParameterError(
             f"{where}, got {got}",
             hint=f"Convert it first, for example with `x.astype({array_dtype(info.dtype)!r})`.",
         )
-    if not view.c_contiguous:
-        raise ParameterError(
-            f"{where}, got {got}, which is not contiguous", hint="Pass `numpy.ascontiguousarray(x)`."
-        )
-    return view
+    raise ParameterError(
+        f"{where}, got {got}, which is not contiguous", hint="Pass `numpy.ascontiguousarray(x)`."
+    )
 
 
 def _kind_of(value: Any) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.dtypes import itemsize_of
 from aioacl._base.errors import DeviceResetting, QueueFull, StaleHandleError
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import ffi, lib
 from aioacl._handles.handle import error_on
+from aioacl._lifecycle.failures import LAST
 from aioacl._models.arguments import clear_memory, copy_memory
 from aioacl._models.description import ALL_INPUTS
 from aioacl._wait.current import run_blocking
@@ -39,7 +40,7 @@ def begin(load: Load, slot: Slot, call: Call) -> Ticket | None:
     with suppress(StaleHandleError, DeviceResetting):  # returns None
         if load.stale:
             return None
-        if slot.stream.error is not None:
+        if lib.aio_stream_error(slot.stream._live().handle, LAST, ffi.NULL):
             slot.stream.renew().result()
         return _begin(load, slot, call)
     return None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin, sync
-from aioacl._base.errors import AclError, DeviceFault, DeviceTimeout, ParameterError, StaleHandleError
+from aioacl._base.errors import AclError, DeviceTimeout, ParameterError, StaleHandleError
 from aioacl._base.ffi import lib
 from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._handles.handle import Made
@@ -24,7 +24,7 @@ from aioacl._models.arguments import (
     in_order,
     new_arrays,
 )
-from aioacl._models.executing import begin, enqueue
+from aioacl._models.executing import enqueue
 from aioacl._models.lent import Lent
 from aioacl._models.loading import Load
 from aioacl._models.results import ModelResults
@@ -50,10 +50,6 @@ if TYPE_CHECKING:
     from aioacl._models.slots import Slot
 
 SLOTS_AT_MOST: Final = 64
-FAILED_HINT: Final = "Call the model again. aioacl renews the stream of the slot."
-TIMED_OUT_HINT: Final = (
-    "The call continues on the device, and its slot is free again when it ends. Its result is dropped."
-)
 
 
 class Model(Made):
@@ -223,9 +219,10 @@ class Model(Made):
             slot = await load.slots.take(wait=wait, deadline=deadline)
             if slot is None:  # the model was closed, or a reset has ended this load
                 continue
-            lent = Lent(load, slot, self._manager)
+            lent = Lent(load, slot, call)
             try:
-                result = await self._run(lent, load, slot, call, targets, deadline)
+                done = await lent.run(deadline)
+                result = await self._fetch(slot, call, targets) if done else None
             except GeneratorExit:  # a finalizer may run on a thread that holds the locks
                 self._manager.deferred.leave_note(lent.give)
                 raise
@@ -233,29 +230,11 @@ class Model(Made):
                 lent.give()
                 raise
             lent.give()
-            if result is not None:
+            if result is not None:  # else a reset came before the call began
                 return out if out is not None else as_result(self._described, result)
 
-    async def _run(
-        self,
-        lent: Lent,
-        load: Load,
-        slot: Slot,
-        call: Call,
-        targets: list[Argument] | None,
-        deadline: float | None,
-    ) -> list[Any] | None:
-        """Runs the call in a slot. Returns the arrays; None if a reset came before the call began."""
-        ticket = await lent.run(lambda: begin(load, slot, call), deadline)
-        if ticket is None:
-            return None
-        try:
-            await ticket._core.arrive(ticket.position, deadline, ticket._call)
-        except (DeviceFault, DeviceTimeout) as error:
-            if isinstance(error, DeviceTimeout) or error.action == "new_stream":
-                error.hint = TIMED_OUT_HINT if isinstance(error, DeviceTimeout) else FAILED_HINT
-            raise
-        lent.done = True  # the slot is in use until this method returns
+    async def _fetch(self, slot: Slot, call: Call, targets: list[Argument] | None) -> list[Any]:
+        """Copies the results to the targets of the caller, or to new arrays, which it returns."""
         if targets is not None:
             for part in _parts(slot, targets):
                 copy_memory(*part)
