@@ -20,6 +20,8 @@ from aioacl._wait.current import current_port
 from aioacl._wait.port import TIMED_OUT
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from aioacl._base.ffi import CData
     from aioacl._handles.event import Ticket
     from aioacl._lifecycle.manager import Manager
@@ -103,7 +105,7 @@ class Lent:
         if ticket is None or code:
             lib.aio_port_post(port.handle, key, failure(code) if code else 0)
 
-    def _dropped(self, job: JobFuture[None], port: Port, key: int) -> None:
+    def _dropped(self, job: Future[None], port: Port, key: int) -> None:
         """Ends the wait for a job that could not begin: the device is quarantined, or was closed."""
         if not self._began:
             closed = self._manager.admission.closed()
