@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.unique import Unique
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
 
     from anyio.abc import TaskGroup
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 OnError = Literal["raise", "return"]
 
 
-async def _each(xs: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
+async def _each(xs: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
     if isinstance(xs, AsyncIterable):
         async for x in xs:
             yield x
@@ -50,9 +51,10 @@ class ModelResults(Unique):
         self._ordered = ordered
         self._errors = errors
         self._group: TaskGroup | None = None
-        self._outcomes: dict[int, tuple[Any, Exception | None]] = {}
+        self._outcomes: dict[int, tuple[Any, Exception | None]] = {}  # known, and not taken yet
         self._ready: deque[int] = deque()  # the items whose outcome is known, if they are not taken in order
         self._started = self._taken = 0
+        self._source_error: Exception | None = None
         self._read_all = self._over = False
 
     async def __aenter__(self) -> Self:
@@ -93,6 +95,9 @@ class ModelResults(Unique):
             if number is not None:
                 return self._take(number)
             if self._read_all and self._taken == self._started:
+                self._over = True
+                if self._source_error is not None:
+                    raise self._source_error
                 break
             self._news = self._new_event()
             await self._news.wait()
@@ -119,19 +124,14 @@ class ModelResults(Unique):
         """Reads the items. An error of `xs` itself comes after the results of the items before it."""
         assert self._group is not None, "the block was entered"
         try:
-            items = _each(self._xs)
-            while True:
+            async with aclosing(_each(self._xs)) as items:
                 await self._room.acquire()
-                try:
-                    x = await anext(items)
-                except StopAsyncIteration:
-                    return
-                self._started += 1
-                self._group.start_soon(self._one, self._started - 1, x)
+                async for x in items:
+                    self._started += 1
+                    self._group.start_soon(self._one, self._started - 1, x)
+                    await self._room.acquire()
         except Exception as error:  # noqa: BLE001 - the iteration raises it
-            self._started += 1
-            self._errors = "raise"
-            self._end(self._started - 1, None, error)
+            self._source_error = error
         finally:
             self._read_all = True
             self._news.set()
@@ -144,5 +144,6 @@ class ModelResults(Unique):
 
     def _end(self, number: int, result: Any, error: Exception | None) -> None:
         self._outcomes[number] = result, error
-        self._ready.append(number)
+        if not self._ordered:
+            self._ready.append(number)
         self._news.set()
