@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin, sync
-from aioacl._base.errors import AclError, DeviceTimeout, ParameterError, StaleHandleError
+from aioacl._base.errors import AclError, DeviceQuarantined, DeviceTimeout, ParameterError, StaleHandleError
 from aioacl._base.ffi import lib
 from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._handles.handle import Made
@@ -371,6 +371,7 @@ class Model(Made):
     def _load_once(self) -> JobFuture[None]:
         """Begins a load, or returns the one that runs. All callers share it."""
         with self._lock:
+            self._check()
             if self._loading is None or self._loading.done():
                 self._loading = self._executors[0].submit(self._load_now)
             return self._loading
@@ -382,12 +383,9 @@ class Model(Made):
         load.make(self._source, self._executors, self._slots)
         with self._lock:
             old, self._load, self._description = self._load, load, load.description
-            closed = self._closed
         self._tell("model_loaded", seconds=sync.monotonic() - began, nbytes=load.nbytes)
         if old is not None:
             old.slots.end(old.free)
-        if closed:
-            load.slots.end(lambda: self._unload(load))
 
     def _tell(self, kind: EventKind, **details: Any) -> None:
         admission = self._manager.admission
@@ -410,32 +408,31 @@ class Model(Made):
     async def _close(self) -> None:
         if lib.aio_forked():
             return
-        loading = self._begin_close()
-        if loading is not None:  # if the load fails, or is dropped, there is nothing to unload
-            await loading.ended()
-            if self._load is None:
-                self._finish()
+        self._begin_close()
         await self._over.ended()
         with self._lock:
             unloading, self._unloading = self._unloading, None
-        if unloading is not None and not self._manager.admission.opens:
-            return
-        if unloading is not None:
-            self._manager.jobs.outcome(unloading)
+        if unloading is not None and self._manager.admission.opens:
+            with suppress(DeviceQuarantined):  # a reset frees the memory
+                self._manager.jobs.outcome(unloading)
 
-    def _begin_close(self) -> JobFuture[None] | None:
-        """Refuses new calls, and unloads the model when no call runs any more. Returns the load that runs, if any."""
+    def _begin_close(self) -> None:
+        """Refuses new calls, and unloads the model when no call and no load runs any more. Does not wait."""
         with self._lock:
-            again, self._closed = self._closed, True
-            load, loading = self._load, self._loading
-            running = loading is not None and not loading.done()
-        if running or again:
-            return loading
+            self._closed = True
+            loading = self._loading
+        if loading is None:
+            self._end_load()
+        else:
+            loading.add_done_callback(lambda _: self._end_load())
+
+    def _end_load(self) -> None:
+        """Ends the load of a closed model. May be called several times."""
+        load = self._load
         if load is None:
             self._finish()
         else:
             load.slots.end(lambda: self._unload(load))
-        return None
 
     def _unload(self, load: Load) -> None:
         """Called when all slots are back."""
@@ -478,15 +475,8 @@ class Model(Made):
 
     def __repr__(self) -> str:
         load = self._load
-        state = (
-            "closed"
-            if self._closed
-            else "not loaded"
-            if load is None
-            else "stale"
-            if load.stale
-            else "loaded"
-        )
+        state = "not loaded" if load is None else "stale" if load.stale else "loaded"
+        state = "closed" if self._closed else state
         return f"<Model {self.name!r}, device {self._manager.index}, {state}{of_parent()}>"
 
 
