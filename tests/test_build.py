@@ -52,6 +52,7 @@ def test_command_of_a_free_threaded_python_ends_with_one_message(
         "pyproject.toml",
         "README.md",
         "LICENSE",
+        "NOTICE",
     ):
         (tmp_path / name).symlink_to(ROOT / name)
     done = subprocess.run(

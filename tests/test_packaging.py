@@ -38,6 +38,12 @@ print(len(devices), device.generation)
 device.close().result()
 """
 
+DIGITS = """
+from aioacl import _digits
+
+print(_digits.ONNX, _digits.MODEL, _digits.BATCH_MODEL, sep="\\n")
+"""
+
 
 def _run(*command: str | Path, cwd: Path) -> str:
     """Returns the output of the command."""
@@ -87,7 +93,10 @@ def test_sdist_has_no_built_files(sdist: Path) -> None:
 def test_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {
-        name for name in _tracked() if name.startswith("aioacl/") and name.endswith((".py", ".pyi", ".typed"))
+        name
+        for name in _tracked()
+        if name.startswith("aioacl/data/")
+        or (name.startswith("aioacl/") and name.endswith((".py", ".pyi", ".typed")))
     } | {"pytest_aioacl.py", "aioacl/simulator/csrc/aclsim.h"}
     older = {f"aioacl/simulator/libascendcl-{release}.so" for release in ("8.1", "8.5", "9.0", "9.1")}
     built = {
@@ -97,7 +106,8 @@ def test_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         *older,
     }
     assert {name for name in names if ".dist-info/" not in name} == modules | built
-    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    for licence in ("LICENSE", "NOTICE"):
+        assert any(name.endswith(f".dist-info/licenses/{licence}") for name in names), licence
 
 
 def test_tag_declares_one_wheel_for_all_versions(wheel: Path) -> None:
@@ -119,6 +129,14 @@ def test_installed_wheel_works_without_the_repository(wheel: Path, tmp_path: Pat
     python = tmp_path / "there" / "bin" / "python"
     _run(python, "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
     assert _run(python, "-W", "error", "-c", USE, cwd=tmp_path) == "2 1\n"
+    digits = _run(python, "-W", "error", "-c", DIGITS, cwd=tmp_path).splitlines()
+    assert [path.removeprefix(f"{tmp_path}/there/lib/").partition("/")[2] for path in digits] == [
+        f"site-packages/aioacl/data/digits{name}" for name in (".onnx", ".om", "_batches.om")
+    ]
+    shown = json.loads(
+        _run(python, "-m", "aioacl", "simulator", "inspect", digits[1], "--json", cwd=tmp_path)
+    )
+    assert (shown["simulated"], shown["onnx_bytes"]) == (True, Path(digits[0]).stat().st_size)
     tried = json.loads(
         _run(python, "-m", "aioacl", "selftest", "--library", "simulator", "--json", cwd=tmp_path)
     )
