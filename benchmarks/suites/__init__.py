@@ -13,6 +13,7 @@ from benchmarks.suites import (
     executor,
     import_,
     lag,
+    model,
     reset,
     scale,
     throughput,
@@ -35,5 +36,6 @@ SUITES: Final[dict[str, Suite]] = {
         reset.SUITE,
         import_.SUITE,
         executor.SUITE,
+        model.SUITE,
     )
 }
