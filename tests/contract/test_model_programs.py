@@ -117,7 +117,7 @@ def test_command_models_runs_the_program_and_prints_the_table_of_the_page(
 ) -> None:
     _page_program("gcc", "c", libraries, home)
     printed = _aioacl(home, "models", "--", "./classify", "digits.om", "7")
-    assert printed in (ROOT / "docs" / "models.md").read_text()
+    assert printed in (ROOT / "docs" / "simulated-models.md").read_text()
     command = [
         sys.executable,
         "-m",

@@ -43,7 +43,7 @@ def test_training_writes_the_bytes_of_the_package_and_prints_the_text_of_the_pag
     assert {path.name for path in tmp_path.iterdir()} == {"digits.onnx", "digits_weights.npz"}
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (DATA / path.name).read_bytes(), path.name
-    assert ran.stdout in (ROOT / "docs" / "models.md").read_text()
+    assert ran.stdout in (ROOT / "docs" / "simulated-models.md").read_text()
 
 
 def test_fetch_writes_the_digits_of_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

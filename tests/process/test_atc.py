@@ -23,7 +23,7 @@ from tests.support import onnx_models as made
 if TYPE_CHECKING:
     import subprocess
 
-PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+PAGE = Path(__file__).parents[2] / "docs" / "simulated-models.md"
 BATCHES = ("--input_shape", "x:-1,64", "--dynamic_batch_size=1,2,4,8")
 
 

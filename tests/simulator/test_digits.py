@@ -65,7 +65,8 @@ def test_onnxruntime_computes_the_numbers_of_numpy_for_all_digits() -> None:
 )
 def test_om_file_is_what_atc_makes_of_the_onnx_model(path: Path, options: Options) -> None:
     assert convert(_digits.ONNX, options, path.stem) == path.read_bytes(), (
-        "expected the present output of atc; convert aioacl/data/digits.onnx again, as docs/models.md describes"
+        "expected the present output of atc; convert aioacl/data/digits.onnx again, "
+        "as docs/simulated-models.md describes"
     )
 
 
