@@ -200,7 +200,7 @@ class Model(Made):
             ParameterError: an argument has a wrong type, shape or number, or the model is closed. Raised by the call
                 itself, before it is awaited.
             DeviceFault: the execution failed. Other calls are not concerned. The code may select another subclass.
-            DeviceReset: a reset began while the call was in progress. aioacl does not repeat the call.
+            DeviceReset: a reset or the close of the device ended the work of the call. aioacl does not repeat it.
             QueueFull: all slots are in use, and `wait` is False.
             StaleHandleError: the device was reset, and the model was loaded with reload=False.
             DeviceResetting: the device is draining or being reset, and `wait` is False.
