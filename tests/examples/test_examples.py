@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from aioacl._base.paths import DATA
 from aioacl._library.locate import candidates
 from tests.support import forkserver
 
@@ -26,6 +28,16 @@ OUTPUT = {
     "async_service": (
         r"lifespan.startup.complete 200 b'OPEN'\nreset: 200\nall echoed: True\ngeneration: 2\n"
     ),
+    "classify_digits": (
+        r"<Model '.*digits.om', device 0, loaded>\n([ .:\-=+*#%]*\n){8}"
+        r"found:     4 9 6 9 4 7 8 9 9 6 5 9 1 7 8 2 6 6 8 1\n"
+        r"expected:  4 5 6 9 4 7 8 9 9 6 9 9 1 7 8 2 6 6 8 1\n"
+    ),
+    "dynamic_batch": (
+        r"1 requests in batches of \[1\]: 1 right\n"
+        r"5 requests in batches of \[5\]: 5 right\n"
+        r"40 requests in batches of \[32, 8\]: 38 right\n"
+    ),
     "executor_interop": (
         r"8 digests from loop.run_in_executor\ndevice.run agrees: True\n"
         r"on a thread named aioacl-run-0\nexecutor.map agrees: True\n"
@@ -34,6 +46,7 @@ OUTPUT = {
         r"(device 0: open at generation \d;.*\n){5}[1-9]\d* copies, 0 wrong; \d+ times a worker began again\n"
     ),
     "hello_device": r"<Device 0, OPEN, generation 1>\nHello from the device!\n",
+    "model_map": r"350 of 359 digits are right\n",
     "overlapped_pipeline": r"40 results, in order\n",
     "test_harness": r"(.*\n)*=+ 3 passed in .*\n",
     "timeouts_and_cancellation": (
@@ -44,6 +57,10 @@ OUTPUT = {
 }
 
 
+MODELS = {"classify_digits", "dynamic_batch", "model_map"}
+needs_onnxruntime = pytest.mark.skipif(
+    find_spec("onnxruntime") is None, reason="models need onnxruntime: pip install 'aioacl[onnx]'"
+)
 USES_CONTROLS = {"test_harness", "timeouts_and_cancellation"}  # examples that use the simulator's controls
 
 
@@ -61,7 +78,9 @@ def test_example_is_short(name: str) -> None:
     assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < LINES_AT_MOST
 
 
-@pytest.mark.parametrize("name", OUTPUT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_onnxruntime) if name in MODELS else name for name in OUTPUT]
+)
 def test_example_prints_the_expected_output(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
     environ = _environment(AIOACL_LIBRARY="simulator")
@@ -106,3 +125,24 @@ def test_pipeline_raises_if_the_device_or_all_copies_fail(tmp_path: Path, fault:
     assert ran.returncode == 1
     assert "results" not in ran.stdout
     assert "DeviceFault" in ran.stderr
+
+
+@needs_onnxruntime
+def test_example_of_a_model_takes_the_path_of_another_file(tmp_path: Path) -> None:
+    model = tmp_path / "other.om"
+    model.write_bytes((DATA / "digits.om").read_bytes())
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "classify_digits.py"), str(model)]
+    ran = forkserver.run(command, cwd=tmp_path, env=_environment(AIOACL_LIBRARY="simulator"))
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
+    assert ran.stdout.startswith(f"<Model {str(model)!r}, device 0, loaded>\n")
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_example_of_a_model_with_a_failing_execution_raises(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
+    faults = {"AIOACL_SIM_FAULTS": "aclmdlExecuteAsync:nth=2:async-error=507015"}
+    ran = forkserver.run(command, cwd=tmp_path, env=_environment(AIOACL_LIBRARY="simulator", **faults))
+    assert ran.returncode == 1
+    assert "DeviceFault" in ran.stderr
+    assert len(ran.stdout.splitlines()) <= 1  # each example has printed at most what came before
