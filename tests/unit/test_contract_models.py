@@ -1,0 +1,176 @@
+"""docs/contract.md from promise 35 on: calls of models. Each test has the number of its promise.
+
+A registered function computes the model: the result of `x` is its first ten numbers. So no test needs onnxruntime.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+import numpy as np
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._base.paths import DATA
+from tests.kit import TASK_FAULT, Waiting, until
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+    from numpy.typing import NDArray
+
+    from aioacl.simulator import Execution
+    from tests.kit import OpenDevice
+
+anyio_test = pytest.mark.anyio
+MODEL = DATA / "digits.om"
+EXECUTE = "aclmdlExecuteAsync"
+
+
+def first_ten(execution: Execution) -> None:
+    """Copies the first numbers of the input to the output."""
+    output = execution.outputs[0].memory
+    output[:] = execution.inputs[0].memory[: len(output)]
+
+
+@pytest.fixture(autouse=True)
+def _function() -> Generator[None]:
+    with simulator.register_model("digits", first_ten):
+        yield
+
+
+def numbers(start: float) -> NDArray[np.float32]:
+    """An input of the model."""
+    return np.arange(start, start + 64, dtype=np.float32).reshape(1, 64)
+
+
+def is_result(y: NDArray[np.float32], x: NDArray[np.float32]) -> bool:
+    return np.array_equal(y, x[:, :10])
+
+
+@contextmanager
+def slow_executions() -> Generator[threading.Event]:
+    """Executions do not end until the event is set."""
+    go_on = threading.Event()
+
+    def execute(execution: Execution) -> None:
+        go_on.wait(60)
+        first_ten(execution)
+
+    with simulator.register_model("digits", execute):
+        try:
+            yield go_on
+        finally:
+            go_on.set()
+
+
+# --- 35: success and failure ------------------------------------------------------------------------------------------
+
+
+@anyio_test
+@pytest.mark.parametrize("which", [EXECUTE, "copy"])
+async def test_35_call_with_a_failed_step_raises_and_other_calls_return(
+    which: str, open_device: OpenDevice
+) -> None:
+    async with open_device() as device, device.load_model(MODEL) as model:
+        inputs = [numbers(start) for start in range(6)]
+        outs = [np.full((1, 10), -1, np.float32) for _ in inputs]
+        calls = list[Waiting]()
+        with simulator.fault(which, async_error=TASK_FAULT, nth=3):
+            async with anyio.create_task_group() as group:
+                for x, out in zip(inputs, outs, strict=True):
+                    calls.append(Waiting(group, partial(model, x, out=out)))
+        failed = [call.error for call in calls if call.error is not None]
+        assert [(type(error), getattr(error, "action", "")) for error in failed] == [
+            (aioacl.DeviceFault, "new_stream")
+        ]
+        for call, x, out in zip(calls, inputs, outs, strict=True):
+            if call.error is None:
+                assert call.value is out
+                assert is_result(out, x)
+            else:
+                assert (out == -1).all()
+        for x in inputs:
+            assert is_result(await model(x), x)
+
+
+# --- 36: resets -------------------------------------------------------------------------------------------------------
+
+
+@anyio_test
+@pytest.mark.leaves("offline_models")  # the model whose execution was dropped is abandoned
+async def test_36_call_in_progress_raises_device_reset_and_waiting_calls_run_after_one_load(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.load_model(MODEL, slots=1) as model:
+        loads = simulator.calls("aclmdlLoadFromFileWithMem")
+        # The first execution lasts an hour, so the reset drops it.
+        with simulator.fault(EXECUTE, late_complete=3_600_000, nth=1):
+            async with anyio.create_task_group() as group:
+                running = Waiting(group, lambda: model(numbers(0)))
+                await until(lambda: simulator.calls(EXECUTE) == 1)
+                waiting = [Waiting(group, lambda: model(numbers(5))) for _ in range(3)]
+                await until(lambda: len(model._loaded().slots._waiters) == 3)
+                assert (await device.force_reset(grace=0)).ok
+                with pytest.raises(aioacl.DeviceReset):
+                    await running.outcome()
+                for call in waiting:
+                    assert is_result(await call.outcome(), numbers(5))
+        assert simulator.calls("aclmdlLoadFromFileWithMem") == loads + 1
+        assert simulator.calls(EXECUTE) == 4
+
+
+@anyio_test
+async def test_36_file_that_has_changed_is_not_loaded_after_a_reset(
+    open_device: OpenDevice, tmp_path: Path
+) -> None:
+    path = tmp_path / "digits.om"
+    path.write_bytes(MODEL.read_bytes())
+    async with open_device() as device, device.load_model(path) as model:
+        path.write_bytes((DATA / "digits_batches.om").read_bytes())
+        assert (await device.force_reset(grace=0)).ok
+        for _ in range(2):
+            with pytest.raises(aioacl.ParameterError, match="got a changed"):
+                await model(numbers(0))
+
+
+# --- 37: cancellation and timeouts ------------------------------------------------------------------------------------
+
+
+@anyio_test
+@pytest.mark.parametrize("ends_by", ["cancellation", "timeout"])
+async def test_37_memory_of_a_call_that_ended_early_is_not_used_before_its_work_is_done(
+    ends_by: str, open_device: OpenDevice
+) -> None:
+    async with open_device() as device, device.load_model(MODEL, slots=1) as model:
+        with slow_executions() as go_on:
+            async with anyio.create_task_group() as group:
+                await (cancelled(model, group) if ends_by == "cancellation" else timed_out(model))
+                with pytest.raises(aioacl.QueueFull):
+                    await model(numbers(5), wait=False)
+                later = Waiting(group, lambda: model(numbers(5)))
+                go_on.set()
+                assert is_result(await later.outcome(), numbers(5))
+
+
+async def cancelled(model: aioacl.Model, group: TaskGroup) -> None:
+    """Cancels a call whose execution does not end."""
+    call = Waiting(group, lambda: model(numbers(0)))
+    await until(lambda: simulator.calls(EXECUTE))
+    call.cancel()
+    await until(lambda: call.ended)
+    assert call.cancelled
+
+
+async def timed_out(model: aioacl.Model) -> None:
+    """Lets a call time out whose execution does not end."""
+    while not simulator.calls(EXECUTE):  # a call may time out before its execution is enqueued
+        with pytest.raises(aioacl.DeviceTimeout):
+            await model(numbers(0), timeout=0.01)
