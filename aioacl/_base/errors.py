@@ -141,9 +141,10 @@ class ResourceExhausted(AclError):
 
 
 class QueueFull(AclError):
-    """The queue of a stream or the staging memory is full. Enqueueing never waits for room.
+    """The queue of a stream or the staging memory is full, or all slots of a model are in use.
 
-    Wait for room with `await stream.ready()`, then enqueue again.
+    Enqueueing never waits for room. Wait for room with `await stream.ready()`, then enqueue again. A call of a model
+    raises this error only with `wait=False`; call the model again later.
     """
 
     default_action = "retry"
