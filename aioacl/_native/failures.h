@@ -88,6 +88,10 @@ void aio_failures_resolve(void);
 /* To be called by the enqueuer when `pending` is set: after it has counted an entry, and before it enqueues
  * one. */
 void aio_failures_counted(aio_stream *stream);
+/* Called before aclmdlExecuteAsync, and after its entry was counted. A report of this thread may come between.
+ */
+void aio_failures_running(aio_stream *stream, uint32_t thread);
+void aio_failures_ran(aio_stream *stream);
 void aio_failures_unlocked(aio_stream *stream);
 void aio_stream_number(aio_stream *stream, int32_t id);
 void aio_stream_unnumber(aio_stream *stream);
