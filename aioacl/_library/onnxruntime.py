@@ -17,6 +17,11 @@ def installed() -> str | None:
     return None
 
 
+def is_available() -> bool:
+    """Return whether the simulator can execute models: with the installed package, or with AIOACL_SIM_ONNXRUNTIME."""
+    return bool(os.environ.get("AIOACL_SIM_ONNXRUNTIME") or installed())
+
+
 def offer() -> None:
     """Pass the path of the installed library to the simulator that this process has loaded."""
     # Not imported at the top: load.py, which imports this file, must work without the compiled module.
