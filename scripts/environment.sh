@@ -154,6 +154,31 @@ install() {
     installation "$1" >"$installed"
 }
 
+# Prints the packages of an extra that .venv lacks.
+missing_packages() {
+    "$python" - "$root/pyproject.toml" "$1" <<'PYTHON'
+import re, sys, tomllib
+from importlib import metadata
+def is_installed(requirement):
+    try:
+        return metadata.version(re.match(r"[\w.-]+", requirement)[0]) is not None
+    except metadata.PackageNotFoundError:
+        return False
+with open(sys.argv[1], "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+print(*(each for each in extras[sys.argv[2]] if not is_installed(each)))
+PYTHON
+}
+
+# Installs the packages of an extra, if that is possible. Without a network, the caller continues without them.
+try_to_add() {
+    missing=$(missing_packages "$1")
+    [ -n "$missing" ] || return 0
+    echo "installing the packages of aioacl[$1] into .venv: $missing" >&2
+    pip --retries 1 --timeout 15 $missing 2>"$root/build/$1.log" ||
+        echo "They could not be installed: build/$1.log has the reason. What needs them is left out." >&2
+}
+
 # setuptools replaces $NAME and {NAME} in paths, venv refuses a colon, and ninja a line break. Each would fail late.
 must_build_in_path() {
     case $root in
@@ -196,8 +221,9 @@ wait_for_lock() {
     attended flock 9
 }
 
-# environment EXTRA: makes sure that .venv has aioacl, built from this tree, and the packages of the extra ("": none).
-# An installation with an extra is also used if no extra is requested. After an edit of C sources only these are built.
+# environment EXTRA [OPTIONAL]: makes sure that .venv has aioacl, built from this tree, and the packages of the extra
+# ("": none). An installation with an extra is also used if no extra is requested. After an edit of C sources only these
+# are built. The packages of the extra OPTIONAL are installed if that is possible.
 environment() {
     must_build_in_path
     must_decode_path
@@ -211,5 +237,6 @@ environment() {
     else
         install "$1"
     fi
+    [ -z "${2-}" ] || try_to_add "$2"
     exec 9>&-
 }

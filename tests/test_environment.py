@@ -197,6 +197,35 @@ def test_signal_ends_the_children_of_a_command_and_the_script(
         assert select.select([child], [], [], PATIENCE_SECONDS)[0], "expected the child to end, it still runs"
 
 
+def try_to_add(folder: Path, package: str) -> subprocess.CompletedProcess[str]:
+    """Adds the packages of an extra without a network, and then writes "continues"."""
+    (folder / "build").mkdir()
+    (folder / "constraints.txt").touch()
+    (folder / "pyproject.toml").write_text(f'[project.optional-dependencies]\nonnx = ["{package}>=1"]\n')
+    program = 'set -eu; root=$1; . "$2/scripts/environment.sh"; python=$3; try_to_add onnx; echo continues'
+    return subprocess.run(
+        ["sh", "-c", program, "sh", folder, ROOT, sys.executable],
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PIP_NO_INDEX": "1"},
+        check=False,
+    )
+
+
+def test_optional_packages_that_cannot_be_installed_are_left_out_with_one_message(tmp_path: Path) -> None:
+    done = try_to_add(tmp_path, "aioacl-no-such-package")
+    assert (done.returncode, done.stdout) == (0, "continues\n")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("installing the packages of aioacl[onnx]")
+    assert "build/onnx.log has the reason" in second
+    assert "No matching distribution" in (tmp_path / "build" / "onnx.log").read_text()
+
+
+def test_optional_packages_that_are_installed_are_not_installed_again(tmp_path: Path) -> None:
+    done = try_to_add(tmp_path, "pytest")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "continues\n", "")
+
+
 def test_free_threaded_python_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     python = tmp_path / "python3.14t"
     program = (
