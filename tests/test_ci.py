@@ -185,3 +185,47 @@ SUMMARY: AddressSanitizer: 984 byte(s) leaked in 18 allocation(s).
 )
 def test_sanitized_run_counts_errors_and_leaks_of_aioacl(report: str, count: int) -> None:
     assert len(loaded("sanitized").ours(report)) == count
+
+
+INFERENCE: dict[str, Any] = {
+    "digits": 1797,
+    "results": 1797,
+    "held_out": 359,
+    "accuracy": 0.975,
+    "lost": 0,
+    "duplicates": 0,
+    "wrong": 0,
+    "resets": 1,
+    "failures": [],
+    "overlap": 1.7,
+    "share_of_bound": 0.93,
+}
+
+
+def test_good_figures_of_the_inference_are_accepted() -> None:
+    assert all(loaded("check_demo").of_inference(INFERENCE).values())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"results": 1796},
+        {"digits": 60, "results": 60},
+        {"accuracy": 0.94},
+        {"lost": 1},
+        {"duplicates": 1},
+        {"wrong": 1},
+        {"resets": 0},
+        {"failures": ["one"]},
+        {"overlap": 1.59},
+        {"share_of_bound": 0.89},
+    ],
+    ids=repr,
+)
+def test_each_bad_figure_of_the_inference_is_refused(changed: dict[str, Any]) -> None:
+    promises = loaded("check_demo").of_inference({**INFERENCE, **changed})
+    assert list(promises.values()).count(False) == 1
+
+
+def test_missing_inference_is_refused() -> None:
+    assert loaded("check_demo").of_inference(None) == {"the digits were classified": False}

@@ -1,16 +1,20 @@
-"""The report at the end of the demo: a summary of five rows, or one JSON object."""
+"""The report at the end of the demo, or of one of its parts: a summary of some rows, or one JSON object."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
+from aioacl._cli._demo_digits import SLOTS
 from aioacl._cli._demo_lag import RUNS, TICK_SECONDS
 from aioacl._cli._library import described
 from aioacl._cli._screen import BOLD, GREEN, RED, Screen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioacl._cli._demo_digits import Inference
     from aioacl._cli._demo_job import Tally
     from aioacl._cli._demo_lag import Comparison
     from aioacl._library.load import LibraryInfo
@@ -28,6 +32,8 @@ class Outcome:
     tally: Tally
     lag: Comparison | None  # None if the job failed
     seconds: float  # from opening the device to closing it, including the measurement of the lag
+    inference: Inference | None
+    skipped: str | None  # why `inference` is None
 
     @property
     def mismatches(self) -> int:
@@ -36,9 +42,10 @@ class Outcome:
 
     @property
     def well(self) -> bool:
-        """Whether every task finished, every reset succeeded, and every file came back unchanged."""
+        """Whether every task finished, every reset succeeded, and all results are right."""
         tally = self.tally
-        return self.mismatches == 0 and tally.finished == self.tasks and not tally.failures
+        moved = self.mismatches == 0 and tally.finished == self.tasks and not tally.failures
+        return moved and (self.inference is None or self.inference.well)
 
 
 def as_json(outcome: Outcome) -> str:
@@ -62,8 +69,44 @@ def as_json(outcome: Outcome) -> str:
         "seconds": round(outcome.seconds, 3),
         "finished": tally.finished,
         "failures": tally.failures,
+        "inference": None if outcome.inference is None else _digits_fields(outcome.inference),
+        "inference_skipped": outcome.skipped,
     }
     return json.dumps(found)
+
+
+def digits_as_json(library: LibraryInfo, found: Inference) -> str:
+    """Returns the results of `demo inference` as one JSON object on one line."""
+    return json.dumps({"backend": library.backend, **_digits_fields(found)})
+
+
+def _digits_fields(found: Inference) -> dict[str, Any]:
+    rates = found.rates
+    times = rates.times if rates else None
+    return {
+        "digits": found.digits,
+        "results": found.results,
+        "wrong": found.wrong,
+        "duplicates": found.duplicates,
+        "lost": found.lost,
+        "held_out": found.held_out,
+        "accuracy": round(found.accuracy, 4),
+        "resets": found.resets,
+        "repeated": found.repeated,
+        "seconds": round(found.seconds, 3),
+        "slots": SLOTS,
+        "alone_per_s": _rounded(rates and rates.alone, 1),
+        "together_per_s": _rounded(rates and rates.together, 1),
+        "overlap": _rounded(rates and rates.overlap, 3),
+        "bound_per_s": _rounded(rates and rates.bound, 1),
+        "share_of_bound": _rounded(rates and rates.share, 3),
+        "simulated_ms": times and {name: round(value * 1000, 3) for name, value in asdict(times).items()},
+        "failures": found.failures,
+    }
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 def _lag_fields(lag: Comparison | None) -> dict[str, float | None]:
@@ -76,11 +119,25 @@ def _lag_fields(lag: Comparison | None) -> dict[str, float | None]:
 
 
 def show(outcome: Outcome, screen: Screen) -> None:
-    """Prints the outcome in five rows, and a line for each failure."""
+    """Prints the outcome in some rows, and a line for each failure."""
     dot = "·" if screen.drawing else "-"
     screen.heading(f"aioacl demo {dot} {described(outcome.library, 'was')}")
     screen.rows(_rows(outcome))
-    for failure in outcome.tally.failures:
+    _show_failures(outcome.tally.failures, screen)
+    if outcome.inference is not None:
+        _show_failures(outcome.inference.failures, screen)
+
+
+def show_digits(library: LibraryInfo, found: Inference, screen: Screen) -> None:
+    """Prints the results of `demo inference` in some rows, and a line for each failure."""
+    dot = "·" if screen.drawing else "-"
+    screen.heading(f"aioacl demo inference {dot} {described(library, 'was')}")
+    screen.rows([*_digits_rows(found, None), ("result", *_digits_result(found))])
+    _show_failures(found.failures, screen)
+
+
+def _show_failures(failures: Sequence[str], screen: Screen) -> None:
+    for failure in failures:
         screen.wrapped("  failed: ", failure, RED, body=[RED])
 
 
@@ -92,7 +149,8 @@ def _rows(outcome: Outcome) -> list[tuple[str, str, *tuple[str, ...]]]:
     )
     work = (
         f"{tally.finished:,} of {outcome.tasks:,} tasks finished, after {tally.awaits:,} awaits on "
-        f"{outcome.streams:,} streams; the whole demo took {outcome.seconds:.1f} s"
+        f"{outcome.streams:,} streams; this and the measurement of the loop lag took "
+        f"{outcome.seconds:.1f} s"
     )
     repeated = tally.stale_refused + tally.resetting_refused + tally.interrupted
     resets = (
@@ -105,6 +163,7 @@ def _rows(outcome: Outcome) -> list[tuple[str, str, *tuple[str, ...]]]:
         ("work", work),
         ("resets", resets),
         ("loop lag", _lag(outcome.lag)),
+        *_digits_rows(outcome.inference, outcome.skipped),
         ("result", *_result(outcome)),
     ]
 
@@ -120,8 +179,45 @@ def _lag(lag: Comparison | None) -> str:
     )
 
 
+def _digits_rows(found: Inference | None, skipped: str | None) -> list[tuple[str, str]]:
+    if found is None:
+        return [("digits", f"skipped: {skipped}")]
+    digits = (
+        f"{found.results:,} results for {found.digits:,} digits, all classified at the same time, in "
+        f"{found.seconds:.1f} s: {found.duplicates:,} came twice, {found.lost:,} are lost, {found.wrong:,} differ from "
+        f"NumPy's. {found.accuracy:.1%} of the {found.held_out:,} held-out digits were recognized. {found.resets} of 1 "
+        f"resets succeeded meanwhile. The demo repeated the {found.repeated:,} calls that the reset ended."
+    )
+    return [("digits", digits), ("rate", _rate(found))]
+
+
+def _rate(found: Inference) -> str:
+    rates = found.rates
+    if rates is None:
+        return "not measured, because a call failed"
+    text = (
+        f"{rates.alone:.0f} digits per second one at a time, and {rates.together:.0f} with {SLOTS} slots, which is "
+        f"{rates.overlap:.2f} times as many"
+    )
+    if rates.times is None or rates.bound is None or rates.share is None:
+        return f"{text}."
+    upload, run, download = (value * 1000 for value in astuple(rates.times))
+    return (
+        f"{text} and {rates.share:.0%} of the most that the slowest stage allows, {rates.bound:.0f}. These are the "
+        f"simulator's times, not those of a card: an upload takes {upload:g} ms, a run {run:g} ms, a download "
+        f"{download:g} ms."
+    )
+
+
+def _digits_result(found: Inference) -> tuple[str, str, str]:
+    """The text, and its styles."""
+    if found.well:
+        return "every digit has one result, and every result is that of NumPy", GREEN, BOLD
+    return "FAILED: a call or the reset failed, or a result is missing or wrong", RED, BOLD
+
+
 def _result(outcome: Outcome) -> tuple[str, str, str]:
     """The text, and its styles."""
     if outcome.well:
-        return "every task finished, and every file came back unchanged", GREEN, BOLD
-    return "FAILED: a task or a reset failed, or a file came back changed", RED, BOLD
+        return "every task finished, and all results are right", GREEN, BOLD
+    return "FAILED: a task or a reset failed, a file came back changed, or a result is wrong", RED, BOLD

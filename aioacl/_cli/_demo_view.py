@@ -11,6 +11,7 @@ from aioacl._cli._screen import BOLD, DIM, YELLOW, Screen, put, removed_by_signa
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from aioacl._cli._demo_digits import Progress
     from aioacl._cli._demo_job import Job
     from aioacl._cli._demo_lag import Comparison
 
@@ -45,6 +46,9 @@ class View(Protocol):
 
     def measuring(self, done: int, total: int, so_far: Comparison | None) -> None:
         """Shows the progress of the comparison of the loop's lag, and the result of the runs so far."""
+
+    def classifying(self, progress: Progress) -> None:
+        """Shows how many digits are classified; called about ten times a second."""
 
 
 class Live:
@@ -101,6 +105,18 @@ class Live:
                 rows.append(self._row(f"  {name:<9}", round(1000 * lag.p99), round(1000 * longest), late))
         self._draw(rows)
 
+    def classifying(self, progress: Progress) -> None:
+        """See View."""
+        self._columns, self._lines = self._screen.size()
+        done = f" {progress.done:,} of {progress.total:,}"
+        self._draw(
+            [
+                (progress.stage, BOLD),
+                self._row("  digits   ", progress.done, progress.total, done),
+                *((f"  {event}", YELLOW) for event in progress.events[-EVENTS:]),
+            ]
+        )
+
     def _streams(self, counts: list[int], pieces: int) -> list[Row]:
         """A bar for each stream. Each piece goes through two streams."""
         expected = max(1, 2 * pieces // len(counts))
@@ -147,13 +163,14 @@ class Live:
 
 
 class Lines:
-    """Progress for a log: a line at the start, at each quarter of the job, and for each reset."""
+    """Progress for a log: a line for each stage, each quarter of the files, and each reset."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._quarter = -1
         self._events = 0
         self._measuring = False
+        self._stage = ""
 
     def __enter__(self) -> Self:
         return self
@@ -164,9 +181,7 @@ class Lines:
     def moving(self, job: Job, lag_ms: float) -> None:  # noqa: ARG002 - the summary shows the lag
         """See View."""
         tally = job.tally
-        for event in tally.events[self._events :]:
-            self._line(event)
-        self._events = len(tally.events)
+        self._show_events(tally.events)
         quarter = QUARTERS * tally.pieces // max(job.pieces, 1)
         if quarter > self._quarter:
             self._quarter = quarter
@@ -180,6 +195,18 @@ class Lines:
             self._line(
                 f"measuring how late timers of the event loop fire: {each} runs with awaits, {each} with blocking calls"
             )
+
+    def classifying(self, progress: Progress) -> None:
+        """See View."""
+        if progress.stage != self._stage:
+            self._stage, self._events = progress.stage, 0
+            self._line(f"{progress.stage}: {progress.total:,} digits")
+        self._show_events(progress.events)
+
+    def _show_events(self, events: list[str]) -> None:
+        for event in events[self._events :]:
+            self._line(event)
+        self._events = len(events)
 
     def _line(self, text: str) -> None:
         put(f"{text}\n", self._screen.stream, flush=True)
@@ -198,6 +225,9 @@ class Silent:
         """See View."""
 
     def measuring(self, done: int, total: int, so_far: Comparison | None) -> None:
+        """See View."""
+
+    def classifying(self, progress: Progress) -> None:
         """See View."""
 
 

@@ -1,11 +1,10 @@
 """`demo`: many tasks copy real files through a device while the device is force-reset twice.
 
-Then the demo measures the lag of the event loop.
+Then the demo measures the lag of the event loop, and classifies handwritten digits with a model.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from argparse import ArgumentTypeError
@@ -14,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from aioacl._base.errors import AclError
-from aioacl._cli import UserError
+from aioacl._cli import inference
+from aioacl._cli._demo_digits import Classifier, refusal
 from aioacl._cli._demo_input import find_input
 from aioacl._cli._demo_job import Job
 from aioacl._cli._demo_lag import compare
+from aioacl._cli._demo_library import load, unwrapped
 from aioacl._cli._demo_report import Outcome, as_json, show
 from aioacl._cli._demo_view import REFRESH_SECONDS, view_for
-from aioacl._cli._library import add_option, load_or_explain
-from aioacl._cli._screen import OutputError, Screen, put
+from aioacl._cli._library import add_option
+from aioacl._cli._screen import Screen, put
 from aioacl._device import open_device
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ TASKS: Final = 64
 MOST_TASKS: Final = 1024
 STREAMS: Final = 16
 MOST_STREAMS: Final = 256
-LATENCY: Final = "AIOACL_SIM_COPY_LATENCY_US"
-LATENCY_US: Final = 1000  # about the duration of a small copy on a busy card, from call to completion
 
 
 def add(commands: Any) -> None:
@@ -49,8 +47,9 @@ def add(commands: Any) -> None:
         "demo",
         help="copy real files to a device and back, reset the device during the copies, and verify every byte",
         description="Copy real files to a device and back, reset the device twice during the copies, and verify every "
-        "byte. Then measure how late timers of the event loop fire, with awaits and with blocking calls. The exit "
-        "status is 1 if a task or a reset fails, or if a file comes back changed.",
+        "byte. Then measure how late timers of the event loop fire, with awaits and with blocking calls. At the end, "
+        "classify handwritten digits with a model. The exit status is 1 if a task or a reset fails, if a file comes "
+        "back changed, or if a digit has no result or a wrong one.",
     )
     parser.add_argument("--input", metavar="PATH", help="a file or a folder (default: Python's own library)")
     parser.add_argument(
@@ -64,8 +63,10 @@ def add(commands: Any) -> None:
         help="number of streams (default: 16)",
     )
     add_option(parser, default="simulator", otherwise="simulator")
+    inference.add_model(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object on a line at the end")
     parser.set_defaults(run=run, parser=parser)
+    inference.add(parser.add_subparsers(title="parts", metavar="PART"))
 
 
 def _at_most(most: int) -> Callable[[str], int]:
@@ -85,45 +86,20 @@ class Plan:
     source: Input
     tasks: int
     streams: int
+    model: str | None
 
 
 def run(arguments: Namespace) -> int:
-    """Runs the demo and prints its report. Returns 0 if nothing failed and every file came back unchanged."""
+    """Runs the demo and prints its report. Returns 0 if nothing failed and every result is right."""
     source = find_input(arguments.input)
-    plan = Plan(_load(arguments.library), source, arguments.tasks, arguments.streams)
+    plan = Plan(load(arguments.library), source, arguments.tasks, arguments.streams, arguments.model)
     with view_for(Screen(sys.stderr), Screen(), json=arguments.json) as view:
-        outcome = _unwrapped(lambda: anyio.run(_demonstrate, plan, view))
+        outcome = unwrapped(lambda: anyio.run(_demonstrate, plan, view))
     if arguments.json:
         put(f"{as_json(outcome)}\n")
     else:
         show(outcome, Screen())
     return 0 if outcome.well else 1
-
-
-def _load(choice: str) -> LibraryInfo:
-    """Loads the library. Sets the duration of a copy in the simulator, unless the environment has set it."""
-    was_set = LATENCY in os.environ
-    os.environ.setdefault(LATENCY, str(LATENCY_US))
-    info = load_or_explain(choice)
-    if info.backend != "simulator" and not was_set:
-        del os.environ[LATENCY]
-    return info
-
-
-def _unwrapped(work: Callable[[], Outcome]) -> Outcome:
-    """Runs `work`. If one line can report an error of an exception group, raises that error without the group."""
-    try:
-        return work()
-    except BaseExceptionGroup as group:
-        raise _first_reportable(group) or group from None
-
-
-def _first_reportable(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    found: BaseException | None = group.subgroup((UserError, AclError, OutputError))
-    while isinstance(found, BaseExceptionGroup):
-        inner: tuple[BaseException, ...] = found.exceptions
-        found = inner[0]
-    return found
 
 
 async def _demonstrate(plan: Plan, view: View) -> Outcome:
@@ -138,8 +114,19 @@ async def _demonstrate(plan: Plan, view: View) -> Outcome:
         lag = await _compare(device, plan, view) if not job.tally.failures else None
         generation = device.generation
     seconds = time.monotonic() - begun
+    skipped = "the job failed" if job.tally.failures else refusal(plan.library, plan.model)
+    found = None if skipped else await inference.classify(Classifier(plan.library, plan.model), view)
     return Outcome(
-        plan.library, plan.source.name, plan.tasks, plan.streams, generation, job.tally, lag, seconds
+        plan.library,
+        plan.source.name,
+        plan.tasks,
+        plan.streams,
+        generation,
+        job.tally,
+        lag,
+        seconds,
+        found,
+        skipped,
     )
 
 

@@ -34,12 +34,18 @@ KEYS = {
     "blocking_loop_lag_p99_ms",
     "seconds",
     "finished",
+    "inference",
+    "inference_skipped",
 }
 WARNINGS_ARE_ERRORS = [sys.executable, "-W", "error"]
 COMPARED = 16
-FEW_COMPARED = f"""
-from aioacl._cli import _demo_lag
+CLASSIFIED = 60
+FEW = f"""
+from aioacl._cli import _demo_digits, _demo_lag
 _demo_lag.FILES = {COMPARED}
+_demo_digits.DIGITS = {CLASSIFIED}
+_demo_digits.MEASURED = 4
+_demo_digits.LEAST_ACCURACY = 0.8  # a larger share of the first digits is difficult
 """
 MAIN = """
 import sys
@@ -72,8 +78,8 @@ def _environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def demo(*arguments: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Runs a short demo: copies take almost no time, and few of them are compared with blocking copies."""
-    return process("-c", FEW_COMPARED + MAIN, "demo", *map(str, arguments), **QUICK, **environ)
+    """Runs a short demo: copies take almost no time, and few of them are compared. Few digits are classified."""
+    return process("-c", FEW + MAIN, "demo", *map(str, arguments), **QUICK, **environ)
 
 
 def found(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
@@ -109,6 +115,8 @@ def test_demo_with_defaults_verifies_each_file_and_keeps_the_loop_free() -> None
     assert result["stale_refused"] + result["resetting_refused"] + result["interrupted"] > 0
     assert result["awaits"] >= 3 * result["files"]
     assert result["loop_lag_p99_ms"] <= result["blocking_loop_lag_p99_ms"] / 2
+    assert (result["inference"]["digits"], result["inference"]["results"]) == (1797, 1797)
+    assert result["inference"]["accuracy"] >= 0.95
 
 
 def test_demo_of_a_folder_verifies_files_of_all_sizes(folder: Path) -> None:
@@ -167,9 +175,9 @@ def test_missing_library_is_refused_in_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"aioacl: {tmp_path / 'libascendcl.so'}: no such file\n"
 
 
-def test_output_without_a_terminal_is_plain_lines_and_a_summary_of_five_lines(folder: Path) -> None:
-    arguments = ("--input", str(folder), "--tasks", "2")
-    done = real_process("-m", "aioacl", "demo", *arguments, **QUICK, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+def test_output_without_a_terminal_is_plain_lines_and_a_summary_of_seven_rows(folder: Path) -> None:
+    arguments = ("demo", "--input", str(folder), "--tasks", "2")
+    done = real_process("-c", FEW + MAIN, *arguments, **QUICK, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.isascii()
@@ -184,16 +192,20 @@ def test_output_without_a_terminal_is_plain_lines_and_a_summary_of_five_lines(fo
         "work",
         "resets",
         "loop",
+        "digits",
+        "rate",
         "result",
     ]
     assert lines[0].startswith("moved 0 of 7 files")
-    assert [line.split(":")[0] for line in lines if line.startswith("reset")] == ["reset 1 of 2"] * 2 + [
-        "reset 2 of 2"
-    ] * 2
+    assert [line.split(":")[0] for line in lines if line.startswith("reset")] == [
+        *["reset 1 of 2"] * 2,
+        *["reset 2 of 2"] * 2,
+        *["reset"] * 2,
+    ]
 
 
 def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: Path) -> None:
-    arguments = ("-m", "aioacl", "demo", "--json", "--input", str(folder), "--tasks", "2", "--streams", "2")
+    arguments = ("-c", FEW + MAIN, "demo", "--json", "--input", str(folder), "--tasks", "2", "--streams", "2")
     terminal, end = pty.openpty()
     with subprocess.Popen(
         [*WARNINGS_ARE_ERRORS, *arguments],
@@ -214,11 +226,12 @@ def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: P
     assert re.search(r"  stream      1 [█░]{16} +\d+\r\n\S*  stream      2 [█░]{16}", text)
     assert "reset 2 of 2: done after" in text
     assert re.search(r"  blocking [█░]{40} 99% at most", text)
+    assert re.search(r"classifying all digits at the same time.*\r\n.*  digits   █{40} 60 of 60", text)
 
 
 def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     """Runs the demo in a process, after the preparation."""
-    program = f"""{FEW_COMPARED}
+    program = f"""{FEW}
 import sys
 from aioacl import simulator, use_library
 from aioacl.__main__ import main
@@ -234,6 +247,7 @@ def test_task_that_fails_is_counted_and_reported(folder: Path) -> None:
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["finished"] < 4
+    assert (result["inference"], result["inference_skipped"]) == (None, "the job failed")
     assert any("207001" in failure for failure in result["failures"])
     assert result["loop_lag_p99_ms"] is None
 

@@ -15,6 +15,7 @@ from typing import TextIO
 
 import pytest
 
+from aioacl._cli._demo_digits import Progress
 from aioacl._cli._demo_lag import Comparison, Lag
 from aioacl._cli._demo_view import ENTER, LEAVE, Live
 from aioacl._cli._screen import Bar, Screen
@@ -91,6 +92,18 @@ def test_live_view_fits_in_the_width_that_the_terminal_has_at_each_redraw(termin
             assert ("30.50 ms late" in frame) == (columns > 40)
 
 
+def test_bar_of_digits_fits_in_the_width_and_shows_the_newest_events(terminal: Terminal) -> None:
+    events = [f"reset: event {number}" for number in range(3)]
+    with Live(Screen(terminal.output)) as view:
+        for columns in (100, 40, 12):
+            terminal.resize(columns)
+            view.classifying(Progress("classifying all digits at the same time", 900, 1797, events))
+            frame = terminal.written()
+            assert widest(frame) < columns
+            assert ("900 of 1,797" in frame) == (columns > 12)
+            assert ("event 0" in frame, "event 2" in frame) == (False, columns > 12)
+
+
 def test_redraw_replaces_the_whole_screen_because_a_resize_may_have_moved_the_lines(
     terminal: Terminal,
 ) -> None:
@@ -147,17 +160,27 @@ def test_row_in_a_style_is_wrapped_without_counting_the_style(terminal: Terminal
     assert second == f"           \033[32;1m{('word ' * 4).rstrip()}\033[0m"
 
 
+FEW_DIGITS = """
+import sys
+from aioacl._cli import _demo_digits
+from aioacl.__main__ import main
+_demo_digits.DIGITS = _demo_digits.MEASURED = 3
+_demo_digits.LEAST_ACCURACY = 0  # none of these digits is held out
+sys.exit(main())
+"""
+
+
 @contextmanager
 def demo(terminal: Terminal, folder: Path, latency_us: int) -> "Generator[subprocess.Popen[bytes]]":
-    """Starts the demo on the terminal, with one small file."""
+    """Starts the demo on the terminal, with one small file and few digits."""
     (folder / "file").write_bytes(b"x" * 5000)
     process = subprocess.Popen(
         [
             sys.executable,
             "-W",
             "error",
-            "-m",
-            "aioacl",
+            "-c",
+            FEW_DIGITS,
             "demo",
             "--tasks",
             "2",
@@ -188,6 +211,7 @@ def test_view_and_summary_of_the_demo_fit_in_the_width(
     assert widest(shown) <= columns
     assert re.search(r"stream +1 [█░]+ +\d+", shown)
     assert "came back" in shown
+    assert re.search(r"digits +[█░]+ 3 of 3", shown)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
