@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentTypeError
 from contextlib import suppress
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import LibraryNotFound
@@ -64,6 +65,11 @@ def add(commands: Any) -> None:
         metavar="SECONDS",
         help=f"an assumption is broken if its check does not return within this time (default: {LIMIT_SECONDS:g})",
     )
+    parser.add_argument(
+        "--model",
+        metavar="FILE.om",
+        help="the model for the checks of offline models (default: the model of the package, on the simulator only)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, parser=parser)
 
@@ -80,7 +86,8 @@ def _seconds(text: str) -> float:
 
 def run(arguments: Namespace) -> int:
     """Runs the chosen checks; returns 1 if an assumption is broken."""
-    request = Request(arguments.library, arguments.device, arguments.reset, arguments.limit)
+    model = _readable(arguments.model)
+    request = Request(arguments.library, arguments.device, arguments.reset, arguments.limit, model)
     families = [each for each in FAMILIES if each.name in (arguments.family or [each.name])]
     library = _identified(request)
     chosen = [each for family in families for each in family.members]
@@ -92,6 +99,17 @@ def run(arguments: Namespace) -> int:
     else:
         _show(library, request, families, verdicts, Screen())
     return 1 if _count(verdicts, "broken") else 0
+
+
+def _readable(model: str | None) -> str | None:
+    """Returns the absolute path of the model, which must be a file that can be read."""
+    if model is None:
+        return None
+    try:
+        with Path(model).open("rb"):
+            return str(Path(model).absolute())
+    except OSError as error:
+        raise UserError(f"{model}: {error.strerror or error}") from error
 
 
 def _identified(request: Request) -> Library:

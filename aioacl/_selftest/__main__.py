@@ -16,6 +16,7 @@ from typing import Any
 
 from aioacl._base.errors import LibraryNotFound
 from aioacl._base.ffi import ffi
+from aioacl._library import onnxruntime
 from aioacl._library.load import LibraryInfo, library_info, use_library
 from aioacl._selftest._bench import Bench, Helper, call, named, patience
 from aioacl._selftest._outcomes import Broken, NotTestable
@@ -32,6 +33,7 @@ class Order:
     device: int
     ids: tuple[str, ...]
     limit_seconds: float  # the time limit of each check
+    model: str | None  # the model to test, or None for the model of the package
 
 
 class Report:
@@ -59,8 +61,13 @@ def devices() -> tuple[int, str]:
     return (0, f"aclrtGetDeviceCount returned {named(code)}") if code else (int(count[0]), "")
 
 
-def cannot(assumption: Assumption, *, simulated: bool) -> str:
+def cannot(assumption: Assumption, order: Order, *, simulated: bool) -> str:
     """Returns why the assumption cannot be tested here, or an empty text if it can."""
+    if Needs.OM_FILE in assumption.needs:
+        if order.model is None and not simulated:
+            return str(Needs.OM_FILE.value)
+        if simulated and not onnxruntime.is_available():
+            return "the package onnxruntime is not installed: pip install 'aioacl[onnx]'"
     for need in (Needs.FAULTS, Needs.NO_CARD, Needs.MODEL):
         if need in assumption.needs and not simulated:
             return str(need.value)
@@ -71,7 +78,7 @@ def cannot(assumption: Assumption, *, simulated: bool) -> str:
 
 def attempt(assumption: Assumption, order: Order, *, simulated: bool) -> None:
     """Runs the check on the calling thread."""
-    bench = Bench(order.device, simulated=simulated)
+    bench = Bench(order.device, simulated=simulated, model=order.model)
     if assumption.begins:
         bench.initialise()
     if not assumption.alone:
@@ -86,7 +93,7 @@ def attempt(assumption: Assumption, order: Order, *, simulated: bool) -> None:
 
 def run(assumption: Assumption, order: Order, *, simulated: bool) -> tuple[str, str]:
     """Returns the outcome of the check, and its detail."""
-    why_not = cannot(assumption, simulated=simulated)
+    why_not = cannot(assumption, order, simulated=simulated)
     if why_not:
         return "not_testable", why_not
     helper = Helper(lambda: attempt(assumption, order, simulated=simulated))
@@ -105,7 +112,7 @@ def main(arguments: list[str]) -> None:
     """Runs the checks of the order."""
     report = Report(int(arguments[0]))
     fields = json.loads(arguments[1])
-    order = Order(fields["library"], fields["device"], tuple(fields["ids"]), fields["limit_seconds"])
+    order = Order(**fields | {"ids": tuple(fields["ids"])})
     patience.fit(order.limit_seconds)
     try:
         info = load(order.library)

@@ -152,9 +152,10 @@ def on_a_thread(work: Callable[[], Any], what: str = "the call") -> Any:
 class Bench:
     """Calls and handles for one check, on the thread that made it."""
 
-    def __init__(self, device: int, *, simulated: bool) -> None:
+    def __init__(self, device: int, *, simulated: bool, model: str | None = None) -> None:
         self.device = device
         self.simulated = simulated
+        self.model = model  # the path of an .om file; None: the model of the package
         self.context = ffi.NULL
         self._cleanup = ExitStack()
 
@@ -216,7 +217,7 @@ class Bench:
 
     # --- handles ----------------------------------------------------------------------------------------------------
 
-    def keep(self, function: str, handle: CData) -> None:
+    def keep(self, function: str, handle: CData | int) -> None:
         """Calls the function with the handle when the check ends."""
         self._cleanup.callback(expect, 0, function, handle)
 

@@ -34,6 +34,7 @@ class Needs(Enum):
     RESET = "it resets the device; pass --reset to allow that"
     FAULTS = "on a card, no task can be made to fail"
     NO_CARD = "on a card, it might crash the process"
+    OM_FILE = "on a card, it needs a model that CANN's atc has made; pass --model FILE.om"
     MODEL = "releases of CANN differ here, and aioacl relies on neither behaviour"
 
 

@@ -52,6 +52,7 @@ class Request:
     device: int
     reset: bool
     limit_seconds: float
+    model: str | None = None  # the path of an .om file; None: the model of the package, on the simulator only
 
 
 class _Child:
@@ -65,6 +66,7 @@ class _Child:
                 "device": request.device,
                 "ids": [*ids],
                 "limit_seconds": request.limit_seconds,
+                "model": request.model,
             }
         )
         command = [sys.executable, "-m", "aioacl._selftest", str(theirs), order]

@@ -10,6 +10,8 @@ from aioacl._selftest.copies import COPIES
 from aioacl._selftest.errors import ERRORS, TEXT
 from aioacl._selftest.events import EVENTS
 from aioacl._selftest.hostfuncs import HOSTFUNCS
+from aioacl._selftest.model_resets import MODEL_RESETS
+from aioacl._selftest.models import MODELS
 from aioacl._selftest.process import PROCESS
 from aioacl._selftest.reports import REPORTS
 from aioacl._selftest.resets import RESETS
@@ -29,7 +31,9 @@ FAMILIES: Final = (
     TEXT,
     ERRORS,
     REPORTS,
+    MODELS,
     STATES,
     RESETS,
+    MODEL_RESETS,
 )
 ASSUMPTIONS: Final = {each.id: each for family in FAMILIES for each in family.members}

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioacl import _digits
 from aioacl._base.ffi import lib, text_of
+from aioacl._selftest.__main__ import Order, cannot
 from aioacl._selftest._records import Needs
 from aioacl._selftest._table import ASSUMPTIONS, FAMILIES
 from aioacl.simulator import library_path
@@ -136,6 +138,56 @@ class TestTheTable:
                 assert Needs.RESET in assumption.needs, assumption.id
 
 
+class TestModels:
+    """The checks of offline models, which need a model."""
+
+    OF_MODELS = tuple(each for each in ASSUMPTIONS.values() if Needs.OM_FILE in each.needs)
+
+    def order(self, model: str | None) -> Order:
+        return Order(None, 0, (), 1.0, model)
+
+    def test_card_without_a_model_is_not_testable(self) -> None:
+        assert len(self.OF_MODELS) > 10
+        for each in self.OF_MODELS:
+            assert "pass --model FILE.om" in cannot(each, self.order(None), simulated=False)
+
+    def test_card_with_a_model_is_testable_unless_a_task_must_fail(self) -> None:
+        testable = {
+            each.id for each in self.OF_MODELS if not cannot(each, self.order("m.om"), simulated=False)
+        }
+        assert testable == {each.id for each in self.OF_MODELS if Needs.FAULTS not in each.needs}
+
+    def test_simulator_without_onnxruntime_is_not_testable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        monkeypatch.delenv("AIOACL_SIM_ONNXRUNTIME", raising=False)
+        for model in (None, "m.om"):
+            reason = cannot(self.OF_MODELS[0], self.order(model), simulated=True)
+            assert reason == "the package onnxruntime is not installed: pip install 'aioacl[onnx]'"
+
+    def test_assumptions_hold_for_a_given_model_with_gears(self) -> None:
+        families = ("--family", "models", "--family", "model-resets", "--reset")
+        result = tried("--library", "simulator", *families, "--model", str(_digits.BATCH_MODEL), status=0)
+        assert broken(result) == {}
+        assert result["held"] == len(self.OF_MODELS)
+
+    def test_gears_of_a_model_without_gears_are_not_testable(self) -> None:
+        result = tried(
+            "--library", "simulator", "--family", "models", "--model", str(_digits.MODEL), status=0
+        )
+        left = {each["id"]: each["detail"] for each in result["assumptions"] if each["verdict"] != "held"}
+        assert left == {"models.gears": "the model of --model has no batch sizes"}
+
+    def test_missing_model_is_refused_in_one_line(self) -> None:
+        done = selftest("--library", "simulator", "--model", "/nowhere/model.om")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "aioacl: /nowhere/model.om: No such file or directory\n"
+
+    def test_file_that_is_no_model_breaks_the_checks(self) -> None:
+        result = tried("--library", "simulator", "--family", "models", "--model", __file__, status=1)
+        assert len(broken(result)) == len(result["assumptions"])
+        assert all("aclmdlQuerySize" in detail for detail in broken(result).values())
+
+
 class TestTheSimulator:
     @pytest.mark.slow
     @pytest.mark.parametrize(("wait", "reset"), [("sleep", False), ("sleep", True), ("spin", True)])
@@ -172,6 +224,8 @@ class TestTheSimulator:
 import sys
 from aioacl import simulator, use_library
 from aioacl._selftest._bench import Bench, Helper
+from aioacl import _digits
+from aioacl._selftest.__main__ import Order, cannot
 from aioacl._selftest._records import Needs
 from aioacl._selftest._table import ASSUMPTIONS
 
@@ -187,7 +241,7 @@ def attempt(assumption):
 WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-destroy"}  # these misuse ACL
 
 for assumption in ASSUMPTIONS.values():
-    if not (assumption.needs or assumption.alone):
+    if not (assumption.needs - {Needs.OM_FILE} or assumption.alone):
         simulator.forget()
         Helper(lambda: attempt(assumption)).answer(assumption.id)
         texts = simulator.violations()
@@ -223,6 +277,13 @@ WRONG_RESULTS = {
     "WRONG_TASK_ID": ("reports", "task-ids"),
     "WRONG_NO_REPORTS": ("reports", "before-the-event before-idle"),
     "WRONG_NO_STATE_CALLBACK": ("states", "name set reset context others abort"),
+    "WRONG_MODEL_WEIGHTS": ("models", "shared-weights"),
+    "WRONG_MODEL_BYTES": ("models", "from-bytes"),
+    "WRONG_MODEL_ORDER": ("models", "order failure-thread after-failure"),
+    "WRONG_MODEL_STREAM": ("models", "next-stream after-failure"),
+    "WRONG_MODEL_THREAD": ("models", "failure-thread"),
+    "WRONG_MODEL_GEAR": ("models", "gears"),
+    "WRONG_MODEL_AFTER_RESET": ("model-resets", "unloaded abandoned"),
     "WRONG_NOT_SET_CODE": ("resets", "counts-r counts-ssfr counts-ssrrr counts-srrsr"),
     "WRONG_NO_RELEASE": (
         "resets",

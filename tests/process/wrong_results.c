@@ -35,6 +35,11 @@ typedef aclError (*of_two)(void *, void *);
 typedef aclError (*of_malloc)(void **, size_t, int);
 typedef aclError (*of_memset)(void *, size_t, int32_t, size_t);
 typedef aclError (*of_fill)(void *, size_t, int32_t, size_t, void *);
+typedef aclError (*of_create)(void **);
+typedef aclError (*of_model)(uint32_t);
+typedef aclError (*of_load)(const char *, uint32_t *, void *, size_t, void *, size_t);
+typedef aclError (*of_execute)(uint32_t, const aclmdlDataset *, aclmdlDataset *, void *);
+typedef aclError (*of_dims)(const aclmdlDesc *, size_t, aclmdlIODims *);
 typedef aclError (*of_copy)(void *, size_t, const void *, size_t, int, void *);
 
 #ifdef WRONG_ZERO_LIMIT
@@ -284,6 +289,114 @@ API aclError aclFinalizeReference(uint64_t *left);
 aclError aclFinalizeReference(uint64_t *left) {
     (void)left;
     return 0;
+}
+#endif
+
+#ifdef WRONG_MODEL_WEIGHTS
+API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
+                                       void *weights, size_t weights_size);
+API aclError aclmdlUnload(uint32_t id);
+
+static void *used;
+
+aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size, void *weights,
+                                   size_t weights_size) {
+    if (weights == used) {
+        return 500002;
+    }
+    used = weights;
+    return SIMULATE(of_load, "aclmdlLoadFromFileWithMem", path, id, work, work_size, weights, weights_size);
+}
+
+aclError aclmdlUnload(uint32_t id) {
+    used = NULL;
+    return SIMULATE(of_model, "aclmdlUnload", id);
+}
+#endif
+
+#ifdef WRONG_MODEL_BYTES
+API aclError aclmdlLoadFromMemWithMem(const void *model, size_t size, uint32_t *id, void *work,
+                                      size_t work_size, void *weights, size_t weights_size);
+
+aclError aclmdlLoadFromMemWithMem(const void *model, size_t size, uint32_t *id, void *work, size_t work_size,
+                                  void *weights, size_t weights_size) {
+    (void)model, (void)size, (void)id, (void)work, (void)work_size, (void)weights, (void)weights_size;
+    return 145006;
+}
+#endif
+
+#ifdef WRONG_MODEL_ORDER
+API aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
+                                aclrtStream stream);
+
+/* Executes the model at once, and not in the order of the stream. */
+aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
+                            aclrtStream stream) {
+    aclrtStream other = NULL;
+    (void)stream;
+    aclError code = SIMULATE(of_create, "aclrtCreateStream", &other);
+    code = code != 0 ? code : SIMULATE(of_execute, "aclmdlExecuteAsync", id, input, output, other);
+    code = code != 0 ? code : SIMULATE(of_pointer, "aclrtSynchronizeStream", other);
+    return code != 0 ? code : SIMULATE(of_pointer, "aclrtDestroyStream", other);
+}
+#endif
+
+#ifdef WRONG_MODEL_STREAM
+API aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
+                                aclrtStream stream);
+API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
+                                       void *weights, size_t weights_size);
+
+static aclrtStream first;
+
+/* A model runs on one stream only. */
+aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
+                            aclrtStream stream) {
+    first = first != NULL ? first : stream;
+    if (stream != first) {
+        return 500002;
+    }
+    return SIMULATE(of_execute, "aclmdlExecuteAsync", id, input, output, stream);
+}
+
+aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size, void *weights,
+                                   size_t weights_size) {
+    first = NULL;
+    return SIMULATE(of_load, "aclmdlLoadFromFileWithMem", path, id, work, work_size, weights, weights_size);
+}
+#endif
+
+#ifdef WRONG_MODEL_THREAD
+API uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info) {
+    (void)info;
+    return 1;
+}
+#endif
+
+#ifdef WRONG_MODEL_GEAR
+API aclError aclmdlGetCurOutputDims(const aclmdlDesc *desc, size_t index, aclmdlIODims *dims);
+
+/* The description has the shapes of the largest gear only. */
+aclError aclmdlGetCurOutputDims(const aclmdlDesc *desc, size_t index, aclmdlIODims *dims) {
+    return SIMULATE(of_dims, "aclmdlGetOutputDims", desc, index, dims);
+}
+#endif
+
+#ifdef WRONG_MODEL_AFTER_RESET
+API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
+                                       void *weights, size_t weights_size);
+
+/* The graph engine of the process works once only. */
+aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size, void *weights,
+                                   size_t weights_size) {
+    static bool loaded;
+    if (loaded) {
+        return 500002;
+    }
+    loaded = true;
+    return SIMULATE(of_load, "aclmdlLoadFromFileWithMem", path, id, work, work_size, weights, weights_size);
 }
 #endif
 
