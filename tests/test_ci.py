@@ -217,8 +217,8 @@ def test_good_figures_of_the_inference_are_accepted() -> None:
         {"wrong": 1},
         {"resets": 0},
         {"failures": ["one"]},
-        {"overlap": 1.59},
-        {"share_of_bound": 0.89},
+        {"overlap": 1.29},
+        {"share_of_bound": 0.49},
     ],
     ids=repr,
 )
