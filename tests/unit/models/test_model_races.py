@@ -1,0 +1,86 @@
+"""Calls, loads, closes and resets of models that meet: nothing hangs, and no model is lost."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+
+pytest.importorskip(
+    "onnx", reason="the models of these tests need the package onnx: pip install 'aioacl[onnx]'"
+)
+pytest.importorskip("onnxruntime", reason="executing a model needs onnxruntime: pip install 'aioacl[onnx]'")
+
+import anyio
+import numpy as np
+from onnx import helper
+
+from aioacl._models.executing import enqueue
+from aioacl.simulator._atc import Options, convert
+from tests.kit import Raised, Waiting, hanging, in_thread, until, until_now
+from tests.support.onnx_models import model as onnx_model
+from tests.support.onnx_models import value
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tests.kit import OpenDevice
+
+LOAD = "aclmdlLoadFromMemWithMem"
+X = np.arange(4, dtype=np.float32)
+OUT_OF_MEMORY = 207001
+
+
+@cache
+def negation() -> bytes:
+    """The .om file of y = -x, for x of [4]."""
+    source = onnx_model([helper.make_node("Neg", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.onnx"
+        path.write_bytes(source.SerializeToString())
+        return convert(path, Options(), "m")
+
+
+def loaded() -> int:
+    """The number of models that are loaded in the simulator."""
+    return len(simulator.models())
+
+
+def is_negation(y: Any) -> bool:
+    return bool((y == -X).all())
+
+
+@pytest.fixture
+def model(device: aioacl.Device) -> Generator[aioacl.Model]:
+    made = device.load_model(negation(), slots=2).result()
+    yield made
+    made.close().result()
+
+
+class TestMap:
+    @pytest.mark.anyio
+    async def test_block_that_is_left_early_closes_its_iterator(self, open_device: OpenDevice) -> None:
+        async with open_device() as device, device.load_model(negation()) as model:
+            async with model.map([X] * 9, limit=1) as results:
+                assert is_negation(await anext(results))
+            del results
+            gc.collect()  # trio warns of an async generator that was not closed
+
+    @pytest.mark.anyio
+    async def test_results_in_order_keep_nothing_of_the_items_that_were_taken(
+        self, open_device: OpenDevice
+    ) -> None:
+        async with open_device() as device, device.load_model(negation()) as model:
+            async with model.map([X] * 9) as results:
+                assert [is_negation(y) async for y in results] == [True] * 9
+            assert (len(results._ready), len(results._outcomes)) == (0, 0)
+
+
