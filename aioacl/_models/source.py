@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +15,8 @@ from aioacl._base.options import repr_of
 from aioacl._library.load import library_info
 
 if TYPE_CHECKING:
+    from io import BufferedReader
+
     from aioacl._base.ffi import CData
 
 
@@ -46,7 +49,7 @@ class Source:
     def _head(self) -> bytes:
         assert self.path is not None, "only files have a head to read"
         try:
-            with self.path.open("rb") as file:
+            with _opened(self.path) as file:
                 return file.read(HEADER_BYTES)
         except (OSError, ValueError) as error:
             raise self._unreadable(error) from error
@@ -63,7 +66,7 @@ class Source:
         if self.path is None:
             return
         try:
-            with self.path.open("rb") as file:
+            with _opened(self.path) as file:
                 digest = hashlib.file_digest(file, "sha256").digest()
         except (OSError, ValueError) as error:
             raise self._unreadable(error) from error
@@ -98,6 +101,19 @@ class Source:
     def _memory(self) -> tuple[CData, int]:
         assert self._bytes is not None, "a model without a path has bytes"
         return ffi.from_buffer("char[]", self._bytes), len(self._bytes)
+
+
+def _opened(path: Path) -> BufferedReader:
+    """Opens a regular file. Raises OSError for a FIFO or a device, because a read could block or never end."""
+    file = open(path, "rb", opener=_without_blocking)  # noqa: SIM115 - Path.open takes no opener; the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("it is not a regular file")
+    return file
+
+
+def _without_blocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _bytes_of(model: Any) -> bytes:

@@ -84,3 +84,24 @@ class TestMap:
             assert (len(results._ready), len(results._outcomes)) == (0, 0)
 
 
+class TestFiles:
+    def test_fifo_is_refused_at_once(self, device: aioacl.Device, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "m.om")
+        with pytest.raises(aioacl.ParameterError, match=r"m\.om.*regular file"):
+            Raised(lambda: device.load_model(tmp_path / "m.om")).join()
+
+    def test_endless_device_is_refused_at_once(self, device: aioacl.Device) -> None:
+        with pytest.raises(aioacl.ParameterError, match="regular file"):
+            Raised(lambda: device.load_model("/dev/zero")).join()
+
+    def test_fifo_in_place_of_the_file_makes_the_reload_raise(
+        self, device: aioacl.Device, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "m.om"
+        path.write_bytes(negation())
+        with device.load_model(path) as model:
+            path.unlink()
+            os.mkfifo(path)
+            device.force_reset().result()
+            with pytest.raises(aioacl.ParameterError, match="regular file"):
+                Raised(model(X).result).join()
