@@ -13,6 +13,7 @@ from aioacl._handles.handle import error_on
 from aioacl._lifecycle.failures import LAST
 from aioacl._models.arguments import clear_memory, copy_memory
 from aioacl._models.description import ALL_INPUTS
+from aioacl._models.instance import is_closed
 from aioacl._wait.current import run_blocking
 
 if TYPE_CHECKING:
@@ -118,9 +119,12 @@ def enqueue(load: Load, buffers: tuple[DeviceBuffer, ...], inputs: CData, output
 
     Raises:
         QueueFull: a call of the model is running on the same instance.
+        ParameterError: the model is being closed.
     """
     instance = load.instances[-1]
     with instance.lock:
+        if instance.ended:
+            raise is_closed(load.manager.index)
         last = instance.last
         if last is not None and not last.done and last._core is not load.stream._core:
             raise QueueFull(

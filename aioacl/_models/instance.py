@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base import sync
+from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from aioacl._models.description import Gear, GearKind
 
 
+def is_closed(device: int) -> ParameterError:
+    """Returns the error of a call of a closed model."""
+    return ParameterError("the model is closed", device=device, hint="Load it again with load_model().")
+
+
 class Instance:
     """One id of the runtime, and the executions on it.
 
@@ -21,6 +27,7 @@ class Instance:
         model: the id.
         executor: runs the jobs of the instance in order.
         last: the end of the newest execution.
+        ended: whether the instance is being unloaded, so that nothing may be enqueued.
     """
 
     def __init__(self, model: int, executor: DeviceExecutor) -> None:
@@ -28,6 +35,12 @@ class Instance:
         self.executor = executor
         self.last: Ticket | None = None
         self.lock = sync.lock()  # held while an execution is enqueued
+        self.ended = False
+
+    def end(self) -> None:
+        """Refuses later calls of `enqueue`, and waits for those that are inside."""
+        with self.lock:
+            self.ended = True
 
     def set_gear(
         self, shown: int, slot_data: CData, kind: GearKind | None, gear: Gear, selector: int

@@ -106,6 +106,7 @@ class Load:
         self.nbytes = 0
         self._held: list[DeviceBuffer | PinnedBuffer | Stream] = []
         self._streams: list[Stream] = []
+        self._made: list[Slot] = []
 
     @property
     def stale(self) -> bool:
@@ -210,7 +211,7 @@ class Load:
         self, count: int, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], selector_bytes: int
     ) -> list[Slot]:
         _, size = room_for((*inputs, *outputs), selector_bytes)
-        made = list[Slot]()
+        made = self._made
         for _ in range(count):
             for instance in self.instances:
                 device = self._resources.allocate(size).result()
@@ -264,6 +265,8 @@ class Load:
 
     def unload(self) -> None:
         """Unloads the model and frees its memory. A job, after all slots are back."""
+        for instance in self.instances:
+            instance.end()
         for stream in self._streams:
             if not self.stale:
                 with suppress(AclError):
@@ -272,21 +275,29 @@ class Load:
 
     def end(self) -> None:
         """Unloads the instances, and frees the memory. After a fault of the device, a reset frees the memory."""
+        errors = [error for error in map(self._end_one, self.instances) if error is not None]
+        self.free()
+        if errors:
+            raise errors[0]
+
+    def _end_one(self, instance: Instance) -> AclError | None:
+        """Unloads one instance. Returns the error, so that the others are unloaded, too."""
         try:
-            for instance in self.instances:
-                if self.manager.failures.last_fault is not None:
-                    self.manager.models.abandon(instance.model)
-                else:
-                    self.manager.models.unload(instance.model, self.generation)
-        finally:
-            self.instances = []
-            self.free()
+            if self.manager.failures.last_fault is not None:
+                self.manager.models.abandon(instance.model)
+            else:
+                self.manager.models.unload(instance.model, self.generation)
+        except AclError as error:
+            return error
+        return None
 
     def free(self) -> None:
         """Closes the buffers and streams, without waiting."""
         held, self._held = self._held, []
         for each in reversed(held):
-            each._leave_open()
+            each._close_later()
+        for slot in self._made:
+            slot.drop_data()
 
 
 def _outside() -> Any:

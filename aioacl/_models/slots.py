@@ -93,9 +93,13 @@ class Slot:
         taken = [(memory.address, memory.size) for memory, _ in self.inputs]
         if selector_bytes:
             taken.append((device.address + offsets[-1], selector_bytes))
-        self.input_data = new_dataset(taken)
-        self.output_data = new_dataset([(memory.address, memory.size) for memory, _ in self.outputs])
+        self.input_data: Any = new_dataset(taken)
+        self.output_data: Any = new_dataset([(memory.address, memory.size) for memory, _ in self.outputs])
         self.ticket: Ticket | None = None
+
+    def drop_data(self) -> None:
+        """Destroys the datasets, because a program may keep a closed model for long."""
+        self.input_data = self.output_data = None
 
 
 class _Waiter:

@@ -65,6 +65,34 @@ def model(device: aioacl.Device) -> Generator[aioacl.Model]:
     made.close().result()
 
 
+class TestUnload:
+    @pytest.mark.leaves("offline_models")  # one model is not unloaded
+    def test_unload_that_fails_leaves_no_other_instance_loaded(self, device: aioacl.Device) -> None:
+        before = device.health.abandoned_models
+        model = device.load_model(negation(), instances=3).result()
+        with simulator.fault("aclmdlUnload", nth=1, rc=500002), pytest.raises(aioacl.AclError):
+            model.close().result()
+        assert loaded() == 1
+        assert device.health.abandoned_models == before + 1
+        device.force_reset().result()
+
+    def test_enqueue_during_the_unload_is_refused(self, device: aioacl.Device, model: aioacl.Model) -> None:
+        load = model._load
+        assert load is not None
+        memory = device.allocate(16).result()
+        simulator.hang_call("aclmdlUnload")
+        close = Raised(model.close().result)
+        assert until_now(hanging("aclmdlUnload"))
+        try:
+            data = load.slots._free[0]
+            with pytest.raises(aioacl.ParameterError, match="the model is closed"):
+                enqueue(load, (memory,), data.input_data, data.output_data)
+        finally:
+            simulator.unhang("aclmdlUnload")
+            close.join()
+            memory.close().result()
+
+
 class TestMap:
     @pytest.mark.anyio
     async def test_block_that_is_left_early_closes_its_iterator(self, open_device: OpenDevice) -> None:
