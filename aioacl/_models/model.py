@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin, sync
@@ -25,6 +26,7 @@ from aioacl._models.arguments import (
     new_arrays,
 )
 from aioacl._models.executing import enqueue
+from aioacl._models.instance import is_closed
 from aioacl._models.lent import Lent
 from aioacl._models.loading import Load
 from aioacl._models.results import ModelResults
@@ -161,9 +163,7 @@ class Model(Made):
         if lib.aio_forked():
             raise self._manager.admission.closed()
         if self._closed:
-            raise ParameterError(
-                "the model is closed", device=self._manager.index, hint="Load it again with load_model()."
-            )
+            raise is_closed(self._manager.index)
 
     def _was_reset(self) -> StaleHandleError:
         return StaleHandleError(
@@ -357,6 +357,8 @@ class Model(Made):
                 raise self._was_reset()
             await self._manager.admission.until_open(wait=wait, deadline=deadline)
             future = self._load_once()
+            if future is None:
+                continue
             if not await future.ended(deadline):
                 raise DeviceTimeout(
                     "the model was not loaded in time",
@@ -368,13 +370,24 @@ class Model(Made):
             except AclError as error:
                 raise copy.copy(error) from error  # all callers of one load get an object of their own
 
-    def _load_once(self) -> JobFuture[None]:
-        """Begins a load, or returns the one that runs. All callers share it."""
+    def _load_once(self) -> JobFuture[None] | None:
+        """Begins a load, or returns the one that runs, which all callers share. Returns None if none is needed."""
         with self._lock:
-            self._check()
+            self._check()  # a load that begins after the close would never be unloaded
+            if self._load is not None and not self._load.stale:  # another caller was faster
+                return None
             if self._loading is None or self._loading.done():
-                self._loading = self._executors[0].submit(self._load_now)
+                self._loading = self._begin_load()
             return self._loading
+
+    def _begin_load(self) -> JobFuture[None]:
+        executor = self._executors[0]
+        try:
+            return executor.submit(self._load_now)
+        except RuntimeError:
+            if executor.ended:  # by the last close; the device may be open again
+                raise self._manager.admission.closed() from None
+            raise
 
     def _load_now(self) -> None:
         """Loads the model. A job of the first instance."""
@@ -445,6 +458,7 @@ class Model(Made):
 
     def _finish(self) -> None:
         """Ends the close. May be called twice."""
+        self._loading = None  # its callback refers to this object
         if self._load is not None:
             self._load.free()
         for executor in self._executors:
@@ -495,9 +509,17 @@ def _closer(load: Load | None, executors: Sequence[DeviceExecutor], manager: Man
     """Returns what unloads a model that was dropped. It does not refer to the model, whose finalizer runs."""
 
     def end() -> None:
-        if load is not None and not load.stale:
-            with suppress(RuntimeError, AclError):
-                executors[0].submit(load.unload)
+        if load is None:
+            let_go()
+        else:
+            load.slots.end(partial(unload, load))
+
+    def unload(load: Load) -> None:
+        with suppress(RuntimeError, AclError):
+            executors[0].submit(load.unload)
+        let_go()
+
+    def let_go() -> None:
         for executor in executors:
             manager.jobs.let_go(executor)
 

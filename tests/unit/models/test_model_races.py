@@ -65,6 +65,72 @@ def model(device: aioacl.Device) -> Generator[aioacl.Model]:
     made.close().result()
 
 
+class TestCloseDuringALoad:
+    def test_close_just_after_a_reload_ends(self, device: aioacl.Device, model: aioacl.Model) -> None:
+        device.force_reset().result()
+        stale = model._load
+        simulator.hang_call("aclmdlDestroyDesc")
+        call = Raised(model(X).result)
+        assert until_now(hanging("aclmdlDestroyDesc"))
+        with device._manager.admission.changed:  # the load cannot report its end, so its job does not end
+            simulator.unhang("aclmdlDestroyDesc")
+            assert until_now(lambda: model._load is not stale)
+            close = Raised(model.close().result)
+            assert until_now(lambda: model._closed)
+        close.join()
+        with pytest.raises(aioacl.ParameterError, match="the model is closed"):
+            call.join()
+        assert loaded() == 0
+
+    def test_close_during_a_reload_that_fails_ends(self, device: aioacl.Device, model: aioacl.Model) -> None:
+        device.force_reset().result()
+        simulator.hang_call("aclmdlQuerySizeFromMem")
+        with simulator.fault(LOAD, rc=OUT_OF_MEMORY):
+            call = Raised(model(X).result)
+            assert until_now(hanging("aclmdlQuerySizeFromMem"))
+            close = Raised(model.close().result)
+            assert until_now(lambda: model._closed)
+            simulator.unhang("aclmdlQuerySizeFromMem")
+            close.join()
+            with pytest.raises(aioacl.OutOfMemoryError):
+                call.join()
+        assert loaded() == 0
+
+
+class TestReload:
+    @pytest.mark.anyio
+    async def test_late_waiter_for_the_reset_uses_the_load_of_another_call(
+        self, open_device: OpenDevice
+    ) -> None:
+        async with open_device() as device, device.load_model(negation()) as model:
+            await device.force_reset()
+            simulator.hang_call("aclrtResetDeviceForce")
+            async with anyio.create_task_group() as group:
+                reset = Waiting(group, device.force_reset)
+                await until(hanging("aclrtResetDeviceForce"))
+                late = Waiting(group, lambda: model(X))
+                await until(lambda: len(device._manager.admission._subscribers) == 2)
+                simulator.unhang("aclrtResetDeviceForce")
+                # The loop is blocked until the thread's call has loaded the model.
+                assert is_negation(in_thread(lambda: model(X).result()))
+                load = model._load
+                assert is_negation(await late.outcome())
+                await reset.outcome()
+            assert model._load is load
+            assert loaded() == 1
+        assert loaded() == 0
+
+    def test_call_after_the_last_close_raises_although_the_device_is_open_again(
+        self, open_device: OpenDevice
+    ) -> None:
+        device = open_device().result()
+        model = device.load_model(negation()).result()
+        device.close().result()
+        with open_device(), pytest.raises(aioacl.ParameterError, match="closed"):
+            model(X).result()
+        model.close().result()
+
+
 class TestUnload:
     @pytest.mark.leaves("offline_models")  # one model is not unloaded
     def test_unload_that_fails_leaves_no_other_instance_loaded(self, device: aioacl.Device) -> None:
