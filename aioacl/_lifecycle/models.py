@@ -66,7 +66,9 @@ class Models:
         first = 0
         idle, self._idle = self._idle, []
         for model in idle if healthy else ():
-            if self._loaded.pop(model, None) is not None:
+            is_idle = self._loaded.get(model)
+            # A call that was in C at `choose` may have enqueued an execution after the abort.
+            if is_idle is not None and is_idle() and self._loaded.pop(model, None) is not None:
                 code = lib.aio_u_aclmdlUnload(model)
                 self.abandoned += bool(code)
                 first = first or code

@@ -9,6 +9,7 @@ slot is given back when both have ended, so late writes go to the memory of the 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class Lent:
     def __init__(self, load: Load, slot: Slot, call: Call) -> None:
         self._load = load
         self._slot = slot
+        self._taken = [slot]
         self._call = call
         self._manager: Manager = load.manager
         self._job: JobFuture[None] | None = None
@@ -120,7 +122,13 @@ class Lent:
         if self.done or self._job is None or self._job.cancel():
             self._give()
         else:
-            self._job.add_done_callback(lambda _: self._manager.deferred.leave_note(self._reclaim))
+            self._job.add_done_callback(lambda _: self._leave())
+
+    def _leave(self) -> None:
+        """Leaves the rest to the maintenance thread. After the last close there is none, but the work has ended."""
+        self._manager.deferred.leave_note(self._reclaim)
+        if self._load.stale and not self._manager.maintenance.running:
+            self._reclaim()
 
     def _reclaim(self) -> None:
         """Gives the slot back when the device is done with its stream. Runs on the maintenance thread."""
@@ -139,7 +147,9 @@ class Lent:
             leave_until_reset(self._manager, self._give)
 
     def _give(self) -> None:
-        self._load.slots.give(self._slot)
+        """Gives the slot back. A second call does nothing."""
+        with suppress(IndexError):
+            self._load.slots.give(self._taken.pop())
 
     def _is_over(self) -> bool:
         core = self._slot.stream._core

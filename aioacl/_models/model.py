@@ -11,6 +11,7 @@ from aioacl._base import origin, sync
 from aioacl._base.errors import AclError, DeviceQuarantined, DeviceTimeout, ParameterError, StaleHandleError
 from aioacl._base.ffi import lib
 from aioacl._base.options import deadline_of, repr_of, whole_of
+from aioacl._base.states import State
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Operation
@@ -422,6 +423,8 @@ class Model(Made):
         if lib.aio_forked():
             return
         self._begin_close()
+        if self._manager.admission.state is State.CLOSED:  # no thread does the notes of finalizers
+            self._manager.deferred.do_notes()
         await self._over.ended()
         with self._lock:
             unloading, self._unloading = self._unloading, None

@@ -37,15 +37,16 @@ class CloseProcedure(Procedure):
         if not self._hopeless:
             self._empty_cache(patience)
             self._ask_streams(patience)
-        self._end_models(patience)
         with admission.changed:
             admission.revoke_leases()  # otherwise they would delay resets after the next open
             admission.apply(Trigger.SEIZE)
+        self.host.models.choose()
         lib.aio_device_flush(self.index)
         empty = self._barrier_is_clear(patience)
         if not (stopped and empty):
             self._give_up()
             return
+        self._end_models(patience)  # not earlier: a thread could be inside aclmdlExecuteAsync
         self._release()
 
     def _empty_cache(self, seconds: float) -> None:
@@ -61,7 +62,6 @@ class CloseProcedure(Procedure):
         """Unloads the idle models. If another library has set the device too, aclrtResetDevice does not do so."""
         models = self.host.models
         if models.ids:
-            models.choose()
             healthy = not self._hopeless and self.host.failures.last_fault is None
             with suppress(WorkerStuck):
                 self.host.control.call(lambda: models.end_all(healthy=healthy), seconds)

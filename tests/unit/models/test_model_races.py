@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import State, simulator
 
 pytest.importorskip(
     "onnx", reason="the models of these tests need the package onnx: pip install 'aioacl[onnx]'"
@@ -129,6 +129,44 @@ class TestReload:
         with open_device(), pytest.raises(aioacl.ParameterError, match="closed"):
             model(X).result()
         model.close().result()
+
+
+class TestCallInC:
+    """A thread is inside aclmdlExecuteAsync when the device is closed or reset."""
+
+    @pytest.mark.leaves("offline_models")  # the model of the call is abandoned
+    def test_close_of_the_device_unloads_after_the_call_has_returned(self, open_device: OpenDevice) -> None:
+        device = open_device().result()
+        model = device.load_model(negation()).result()
+        simulator.hang_call("aclmdlExecuteAsync")
+        call = Raised(model(X).result)
+        assert until_now(hanging("aclmdlExecuteAsync"))
+        close = Raised(device.close().result)
+        assert until_now(lambda: device._manager.admission.state is not State.OPEN)
+        simulator.unhang("aclmdlExecuteAsync")
+        close.join()
+        with pytest.raises(aioacl.DeviceReset):
+            call.join()
+        model.close().result()
+
+    @pytest.mark.leaves("offline_models")  # the model of the call is abandoned
+    def test_reset_unloads_no_model_whose_call_began_before_and_returned_later(
+        self, device: aioacl.Device
+    ) -> None:
+        before = device.health.abandoned_models
+        with device.load_model(negation(), slots=1) as model:
+            assert model._load is not None
+            simulator.hold(model._load._streams[0])
+            simulator.hang_call("aclmdlExecuteAsync")
+            call = Raised(model(X).result)
+            assert until_now(hanging("aclmdlExecuteAsync"))
+            reset = Raised(device.force_reset(grace=0).result)
+            assert until_now(lambda: simulator.calls("aclrtStreamAbort"))
+            simulator.unhang("aclmdlExecuteAsync")
+            assert reset.join().ok
+            with pytest.raises(aioacl.DeviceReset):
+                call.join()
+        assert device.health.abandoned_models == before + 1
 
 
 class TestUnload:
