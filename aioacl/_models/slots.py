@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,9 @@ class _Waiter:
     __slots__ = ("key", "port", "slot")
 
     def __init__(self, port: Port) -> None:
-        self.port = port
+        # Not a reference, because the port of a loop refers to the tasks. If the loop was closed, they must be
+        # collected, so that the slots of those that have one are given back.
+        self.port = weakref.ref(port)
         self.key = 0
         self.slot: Slot | None = None
 
@@ -148,9 +151,11 @@ class Slots:
                 device=self._device,
                 hint="Call the model again later, pass wait=True, or load it with more slots.",
             )
-        return await self._wait(_Waiter(current_port()), deadline)
+        return await self._wait(current_port(), deadline)
 
-    async def _wait(self, waiter: _Waiter, deadline: float | None) -> Slot | None:
+    async def _wait(self, port: Port, deadline: float | None) -> Slot | None:
+        waiter = _Waiter(port)
+
         def start(_: CData, key: int) -> int:
             with self._changed:
                 waiter.key = key
@@ -159,7 +164,7 @@ class Slots:
             return 0
 
         try:
-            result = await waiter.port.wait(start, deadline=deadline)
+            result = await port.wait(start, deadline=deadline)
         except GeneratorExit:  # a finalizer may run on a thread that holds the lock
             self._defer(lambda: self._withdraw(waiter))
             raise
@@ -181,8 +186,9 @@ class Slots:
             waits = waiter in self._waiters
             if waits:
                 self._waiters.remove(waiter)
-        if waits:
-            waiter.port.refuse(waiter.key)
+        port = waiter.port()
+        if waits and port is not None:
+            port.refuse(waiter.key)
         elif waiter.slot is not None:
             self.give(waiter.slot)
 
@@ -190,9 +196,13 @@ class Slots:
         """Gives free slots to waiters. Call it with the lock held."""
         while self._waiters and (self._free or self._ended):
             waiter = self._waiters[0]
+            port = waiter.port()
+            if port is None:  # its loop was closed, and its task does not exist any more
+                self._waiters.popleft()
+                continue
             waiter.slot = None if self._ended else self._free.popleft()
             self._waiters.popleft()
-            lib.aio_port_post(waiter.port.handle, waiter.key, 0)
+            lib.aio_port_post(port.handle, waiter.key, 0)
 
     def give(self, slot: Slot) -> None:
         """Takes a slot back whose work on the device is done."""

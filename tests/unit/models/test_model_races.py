@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import tempfile
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,6 +169,34 @@ class TestCallInC:
             with pytest.raises(aioacl.DeviceReset):
                 call.join()
         assert device.health.abandoned_models == before + 1
+
+
+class TestLoopThatIsClosed:
+    def test_calls_of_a_loop_that_is_closed_give_their_slots_back(
+        self, device: aioacl.Device, model: aioacl.Model
+    ) -> None:
+        async def call() -> None:
+            await model(X)
+
+        hold = [simulator.held(stream) for stream in model._load._streams] if model._load else []
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda *_: None)  # asyncio reports each task that was dropped
+        with ExitStack() as stack:
+            for each in hold:
+                stack.enter_context(each)
+            tasks = [loop.create_task(call()) for _ in range(4)]
+            while not (model._load and len(model._load.slots._waiters) == 2):
+                loop.run_until_complete(asyncio.sleep(0))
+            loop.close()
+            del tasks, loop
+            gc.collect()
+        load = model._load
+
+        def all_free() -> bool:
+            gc.collect()  # a job that waited for the held stream referred to its loop
+            return load is not None and load.slots.free == 2
+
+        assert until_now(all_free, 5)
 
 
 class TestUnload:
