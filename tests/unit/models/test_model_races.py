@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aioacl
-from aioacl import State, simulator
+from aioacl import simulator
 
 pytest.importorskip(
     "onnx", reason="the models of these tests need the package onnx: pip install 'aioacl[onnx]'"
@@ -52,8 +52,8 @@ def negation() -> bytes:
 
 
 def loaded() -> int:
-    """The number of models that are loaded in the simulator."""
-    return len(simulator.models())
+    """The number of models that are loaded in the simulator, without abandoned models of other tests."""
+    return sum(each.state == "loaded" for each in simulator.models())
 
 
 def is_negation(y: Any) -> bool:
@@ -106,6 +106,7 @@ class TestReload:
     ) -> None:
         async with open_device() as device, device.load_model(negation()) as model:
             await device.force_reset()
+            load = None
             simulator.hang_call("aclrtResetDeviceForce")
             async with anyio.create_task_group() as group:
                 reset = Waiting(group, device.force_reset)
@@ -144,7 +145,8 @@ class TestCallInC:
         call = Raised(model(X).result)
         assert until_now(hanging("aclmdlExecuteAsync"))
         close = Raised(device.close().result)
-        assert until_now(lambda: device._manager.admission.state is not State.OPEN)
+        models = device._manager.models
+        assert until_now(lambda: models._idle or not models.ids)  # the gate refuses further calls
         simulator.unhang("aclmdlExecuteAsync")
         close.join()
         with pytest.raises(aioacl.DeviceReset):
@@ -172,29 +174,27 @@ class TestCallInC:
 
 
 class TestLoopThatIsClosed:
-    def test_calls_of_a_loop_that_is_closed_give_their_slots_back(
-        self, device: aioacl.Device, model: aioacl.Model
-    ) -> None:
+    def test_calls_of_a_loop_that_is_closed_give_their_slots_back(self, model: aioacl.Model) -> None:
         async def call() -> None:
             await model(X)
 
-        hold = [simulator.held(stream) for stream in model._load._streams] if model._load else []
+        load = model._load
+        assert load is not None
         loop = asyncio.new_event_loop()
         loop.set_exception_handler(lambda *_: None)  # asyncio reports each task that was dropped
         with ExitStack() as stack:
-            for each in hold:
-                stack.enter_context(each)
+            for stream in load._streams:
+                stack.enter_context(simulator.held(stream))
             tasks = [loop.create_task(call()) for _ in range(4)]
-            while not (model._load and len(model._load.slots._waiters) == 2):
+            while len(load.slots._waiters) < 2:
                 loop.run_until_complete(asyncio.sleep(0))
             loop.close()
             del tasks, loop
             gc.collect()
-        load = model._load
 
         def all_free() -> bool:
             gc.collect()  # a job that waited for the held stream referred to its loop
-            return load is not None and load.slots.free == 2
+            return load.slots.free == 2
 
         assert until_now(all_free, 5)
 
