@@ -16,6 +16,7 @@ PARTS: Final[tuple[str, ...]] = (
     "truth",
     "flat",
     "model",
+    "models",
     "schedules",
     "chaos",
     "endings",
