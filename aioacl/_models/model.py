@@ -156,9 +156,10 @@ class Model(Made):
         return self._description
 
     def _loaded(self) -> Load:
+        load = self._load  # before the check, because a close drops it
         self._check()
-        assert self._load is not None, "the model was loaded"
-        return self._load
+        assert load is not None, "the model was loaded"
+        return load
 
     def _check(self) -> None:
         if lib.aio_forked():
@@ -167,6 +168,12 @@ class Model(Made):
             raise is_closed(self._manager.index)
 
     def _was_reset(self) -> StaleHandleError:
+        if self._executors[0].ended:
+            return StaleHandleError(
+                "the device was closed after the model was loaded",
+                device=self._manager.index,
+                hint="Load it again with load_model().",
+            )
         return StaleHandleError(
             "the device was reset after the model was loaded",
             device=self._manager.index,
@@ -203,7 +210,8 @@ class Model(Made):
             DeviceFault: the execution failed. Other calls are not concerned. The code may select another subclass.
             DeviceReset: a reset or the close of the device ended the work of the call. aioacl does not repeat it.
             QueueFull: all slots are in use, and `wait` is False.
-            StaleHandleError: the device was reset, and the model was loaded with reload=False.
+            StaleHandleError: the device was reset, and the model was loaded with reload=False; or the device was closed
+                and opened again.
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceTimeout: the call did not return within `timeout` seconds.
         """
@@ -348,15 +356,16 @@ class Model(Made):
     # --- loading ----------------------------------------------------------------------------------------------------
 
     async def _ready(self, wait: bool, deadline: float | None) -> Load:
-        """Returns the load of the present generation. Loads the model if there is none."""
+        """Returns the load of the present generation, once the device is open. Loads the model if there is none."""
         while True:
             self._check()
-            load = self._load
+            await self._manager.admission.until_open(wait=wait, deadline=deadline)
+            load = self._load  # before the check, because a close drops it
+            self._check()
             if load is not None and not load.stale:
                 return load
             if load is not None and not self._reload:
                 raise self._was_reset()
-            await self._manager.admission.until_open(wait=wait, deadline=deadline)
             future = self._load_once()
             if future is None:
                 continue
@@ -387,7 +396,7 @@ class Model(Made):
             return executor.submit(self._load_now)
         except RuntimeError:
             if executor.ended:  # by the last close; the device may be open again
-                raise self._manager.admission.closed() from None
+                raise self._was_reset() from None
             raise
 
     def _load_now(self) -> None:
@@ -412,7 +421,7 @@ class Model(Made):
         """Closes the model: waits for the calls that run, then unloads it (aclmdlUnload) and frees its memory.
 
         New calls raise ParameterError. After a fault of the device the model is not unloaded: see
-        `health.abandoned_models`. A second close is not an error.
+        `health.abandoned_models`. A second close waits for the first one.
 
         Returns:
             An Operation; await it, or call its `result()`.
@@ -425,12 +434,29 @@ class Model(Made):
         self._begin_close()
         if self._manager.admission.state is State.CLOSED:  # no thread does the notes of finalizers
             self._manager.deferred.do_notes()
-        await self._over.ended()
+        await self._until_over()
         with self._lock:
             unloading, self._unloading = self._unloading, None
         if unloading is not None and self._manager.admission.opens:
             with suppress(DeviceQuarantined):  # a reset frees the memory
                 self._manager.jobs.outcome(unloading)
+
+    async def _until_over(self) -> None:
+        """Waits for the end of the close. If the device is quarantined, returns: a call may be stuck inside C."""
+        admission = self._manager.admission
+        while True:
+            with admission.changed:
+                seen, quarantined = admission.version, admission.state is State.QUARANTINED
+            if quarantined or self._over.done():
+                return
+            try:
+                await admission.change(seen, None)
+            except DeviceTimeout:
+                raise DeviceTimeout(
+                    "the model was not closed in time, because its calls have not ended",
+                    device=self._manager.index,
+                    hint="The close continues. A second close waits for it.",
+                ) from None
 
     def _begin_close(self) -> None:
         """Refuses new calls, and unloads the model when no call and no load runs any more. Does not wait."""
@@ -460,14 +486,18 @@ class Model(Made):
         future.add_done_callback(lambda _: self._finish())
 
     def _finish(self) -> None:
-        """Ends the close. May be called twice."""
-        self._loading = None  # its callback refers to this object
-        if self._load is not None:
-            self._load.free()
+        """Ends the close. May be called twice. The load is dropped, because its slots have memory of the runtime."""
+        with self._lock:
+            load, self._load = self._load, None
+            self._loading = None  # its callback refers to this object
+        if load is not None:
+            load.free()
         for executor in self._executors:
             self._manager.jobs.let_go(executor)
         if self._over.claim():
             self._over.finish(lambda: self._over.set_result(None))
+        with self._manager.admission.changed:
+            self._manager.admission.announce()
 
     def _close_now(self) -> bool:
         return False
