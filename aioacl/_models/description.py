@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from aioacl._base.container import SHAPE_DATA
-from aioacl._base.dtypes import format_name, itemsize_of, type_name
+from aioacl._base.dtypes import array_dtype, format_name, type_name
 from aioacl._base.errors import NotSupported
 from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._base.unique import record
@@ -94,16 +94,16 @@ class Description:
 
 
 class Desc:
-    """The runtime's description of a model. Use it as a context manager."""
+    """The runtime's description of a model. Use it as a context manager. `fail` makes the error of a code."""
 
-    def __init__(self, model: int) -> None:
+    def __init__(self, model: int, fail: Callable[[int], Exception]) -> None:
         self.handle = lib.aio_u_aclmdlCreateDesc()
         if not self.handle:
             raise MemoryError
         code = lib.aio_u_aclmdlGetDesc(self.handle, model)
         if code:
             lib.aio_u_aclmdlDestroyDesc(self.handle)
-            raise LookupError(code)
+            raise fail(code)
 
     def __enter__(self) -> Self:
         return self
@@ -188,9 +188,9 @@ def must_be_runnable(
 ) -> None:
     """Raises NotSupported if calls of aioacl cannot pass the tensors of the model."""
     for each in (*inputs, *outputs):
-        if not itemsize_of(each.dtype):
+        if array_dtype(each.dtype) is None:
             raise NotSupported(
-                f"expected tensors with elements of whole bytes, got {each.name!r} of {each.dtype}",
+                f"expected tensors of types that an array can hold, got {each.name!r} of {each.dtype}",
                 hint="Cast the tensor inside the model, or call the model through `aioacl.lowlevel`.",
             )
     # With gears, the shapes of the outputs are those of the largest gear.

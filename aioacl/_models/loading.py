@@ -30,7 +30,6 @@ from aioacl._base.errors import (
 from aioacl._base.ffi import ffi, lib, make_pass
 from aioacl._handles.handle import error_on
 from aioacl._handles.stream_core import StreamCore
-from aioacl._lifecycle.gate import error_of
 from aioacl._models.description import (
     ALL_INPUTS,
     Desc,
@@ -120,25 +119,31 @@ class Load:
         try:
             with _outside():
                 source.must_be_unchanged()
-            self._load(source, executors)
-            self._describe(slots)
+            self._measure(source)
+            try:
+                self._load(source, executors)
+                self._describe(slots)
+            except OutOfMemoryError as error:
+                if error.call == "aclrtMallocHost":  # memory of the host, which the sizes do not explain
+                    raise
+                raise self._too_little(source, len(executors), error) from error
         except BaseException:
             with suppress(AclError):
                 self.end()
             raise
 
-    def _load(self, source: Source, executors: Sequence[DeviceExecutor]) -> None:
+    def _measure(self, source: Source) -> None:
         code, work, weights = source.sizes()
         if code:
-            raise self._refused(code, "aclmdlQuerySize", source)
+            raise self._refused(code, source.size_call, source)
         self.memory = ModelMemory(work, weights)
-        try:
-            shared = self._allocate(weights)
-            for executor in executors:
-                own = self._allocate(work)
-                self._load_one(source, executor, (own, work, shared, weights))
-        except OutOfMemoryError as error:
-            raise self._too_little(source, len(executors), error) from error
+
+    def _load(self, source: Source, executors: Sequence[DeviceExecutor]) -> None:
+        work, weights = self.memory.workspace, self.memory.weights
+        shared = self._allocate(weights)
+        for executor in executors:
+            own = self._allocate(work)
+            self._load_one(source, executor, (own, work, shared, weights))
 
     def _load_one(
         self, source: Source, executor: DeviceExecutor, memory: tuple[CData, int, CData, int]
@@ -162,10 +167,13 @@ class Load:
         self.nbytes += buffer.size
         return ffi.cast("void *", buffer.address)
 
+    def _error(self, code: int, call: str) -> AclError:
+        return error_on(self.manager, self.generation, code, call)
+
     def _refused(self, code: int, call: str, source: Source) -> AclError:
         if is_of(code, Family.OUT_OF_MEMORY):
             return OutOfMemoryError(code=code, call=call, device=self.manager.index)
-        error = error_on(self.manager, self.generation, code, call)
+        error = self._error(code, call)
         if isinstance(error, ParameterError):
             error.message = f"{source.name}: {error.message}" if error.message else source.name
         return error
@@ -188,7 +196,7 @@ class Load:
 
     def _describe(self, slots: int) -> None:
         """Reads the description, and makes the slots. The shapes of outputs are known only after a gear was set."""
-        with Desc(self.instances[0].model) as desc:
+        with Desc(self.instances[0].model, lambda code: self._error(code, "aclmdlGetDesc")) as desc:
             everything, outputs = read_tensors(desc)
             inputs, selector = caller_inputs(everything)
             kind, values = read_gears(desc, inputs)
@@ -247,7 +255,7 @@ class Load:
                 at = ALL_INPUTS if selector is None else selector
                 call, code = slot.instance.set_gear(self.shown, slot.input_data, kind, gear, at)
                 if code:
-                    raise error_of(code, call, self.manager.index, self.generation)
+                    raise self._error(code, call)
             shapes = tuple(desc.dims(lib.aio_u_aclmdlGetCurOutputDims, at) for at in range(len(outputs)))
             gears.append(Gear(value, gear.inputs, shapes))
         return tuple(gears)
@@ -295,7 +303,7 @@ class Load:
         """Closes the buffers and streams, without waiting."""
         held, self._held = self._held, []
         for each in reversed(held):
-            each._close_later()
+            each._close_later()  # not a note, which a closed device does not read
         for slot in self._made:
             slot.drop_data()
 

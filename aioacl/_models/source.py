@@ -98,6 +98,11 @@ class Source:
         """The ACL function that loads the model."""
         return "aclmdlLoadFromMemWithMem" if self.path is None else "aclmdlLoadFromFileWithMem"
 
+    @property
+    def size_call(self) -> str:
+        """The ACL function that returns the sizes."""
+        return "aclmdlQuerySizeFromMem" if self.path is None else "aclmdlQuerySize"
+
     def _memory(self) -> tuple[CData, int]:
         assert self._bytes is not None, "a model without a path has bytes"
         return ffi.from_buffer("char[]", self._bytes), len(self._bytes)
