@@ -16,6 +16,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, fill_queue, in_thread, until, until_now
+from tests.support import offline
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -84,6 +85,7 @@ SPARE: dict[str, Callable[[aioacl.Device], Any]] = {
     "buffer": lambda device: device.allocate(64),
     "block": lambda device: device.allocate(512),  # of the whole size of a class
     "pinned buffer": lambda device: device.pinned(64),
+    "model": lambda device: device.load_model(offline.product()),
 }
 
 
@@ -188,6 +190,18 @@ def synchronized_event(prepared: Setup) -> Any:
     return recorded(prepared).synchronize()
 
 
+def hold_model(prepared: Setup) -> None:
+    """Holds the model's stream, so that each execution waits for one that was enqueued before."""
+    simulator.hold(prepared.spare["model"].stream)
+    enqueued(prepared)
+
+
+def enqueued(prepared: Setup) -> aioacl.Ticket:
+    """An execution with memory of the caller."""
+    ticket: aioacl.Ticket = prepared.spare["model"].enqueue(prepared.memory, prepared.large)
+    return ticket
+
+
 def waited_for(prepared: Setup) -> aioacl.Ticket:
     return prepared.stream.wait_event(recorded(prepared))
 
@@ -268,6 +282,9 @@ AWAITS = {
     ),
     "allocate": calling("aclrtMalloc", 207001, lambda s: s.device.allocate(64)),
     "pinned": calling("aclrtMallocHost", 207001, lambda s: s.device.pinned(64)),
+    "load_model": calling(
+        "aclmdlLoadFromMemWithMem", 145006, lambda s: s.device.load_model(offline.product())
+    ),
     "memory_info": calling("aclrtGetMemInfo", FAULT, lambda s: s.device.memory_info()),
     "abort": calling("aclrtStreamAbort", FAULT, lambda s: s.stream.abort()),
     "await stream": watching(Streamed),
@@ -289,6 +306,15 @@ AWAITS = {
     "run": Await(
         lambda s: s.device.run(s.job), hold_jobs, lambda s: s.started.is_set(), fail_job, TASK_FAULT
     ),
+    "model()": Await(
+        lambda s: s.spare["model"](offline.rows()),
+        hold_model,
+        waits,
+        fail("aclmdlExecuteAsync", 145003),
+        145003,
+        spare="model",
+    ),
+    "model.enqueue": Await(enqueued, hold_model, waits, spare="model"),
     "lease": Await(Leased, begin_a_reset_that_hangs, waits_for_the_reset, spare="device"),
     "force_reset": Await(
         lambda s: s.spare["device"].force_reset(grace=0),
@@ -302,6 +328,7 @@ AWAITS = {
     "event.close": closing("event"),
     "buffer.close": closing("buffer", "aclrtFree"),
     "pinned buffer.close": closing("pinned buffer", "aclrtFreeHost"),
+    "model.close": closing("model", "aclmdlUnload"),
 }
 STALLING = {name: entry for name, entry in AWAITS.items() if entry.stalled}
 FAILING = {name: entry for name, entry in AWAITS.items() if entry.code}
@@ -314,6 +341,8 @@ every_failing = pytest.mark.parametrize("entry", FAILING.values(), ids=FAILING)
 ELSEWHERE = {
     "DeviceEvents.__anext__": "test_notifications.py",
     "SharedLease.__aenter__": "test_lease.py; it never waits",
+    "ModelResults.__aenter__": "models/test_map.py; it never waits",
+    "ModelResults.__anext__": "models/test_map.py",
     "DeviceExecutor.submit": "test_executor.py; its result is a concurrent.futures.Future",
 }
 ENTRY_OF = {
@@ -324,6 +353,7 @@ ENTRY_OF = {
     "Device.create_stream": "create_stream",
     "Device.empty_cache": "empty_cache",
     "Device.force_reset": "force_reset",
+    "Device.load_model": "load_model",
     "Device.memory_info": "memory_info",
     "Device.pinned": "pinned",
     "Device.run": "run",
@@ -334,6 +364,8 @@ ENTRY_OF = {
     "Event.record": "await event",
     "Event.synchronize": "event.synchronize",
     "Lease.__aenter__": "lease",
+    "Model.close": "model.close",
+    "Model.enqueue": "model.enqueue",
     "Opening.__aenter__": "async with",
     "Opening.__await__": "create_stream",
     "Operation.__await__": "stream.synchronize",
