@@ -15,7 +15,7 @@ from aioacl._base.states import State
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Operation
-from aioacl._library.runtime import of_parent
+from aioacl._library.runtime import must_not_be_forked, of_parent
 from aioacl._models.arguments import (
     CHUNK_BYTES,
     Argument,
@@ -162,8 +162,7 @@ class Model(Made):
         return load
 
     def _check(self) -> None:
-        if lib.aio_forked():
-            raise self._manager.admission.closed()
+        must_not_be_forked()
         if self._closed:
             raise is_closed(self._manager.index)
 

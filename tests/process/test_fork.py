@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.process.child import run
+from tests.simulator import modelfiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,6 +128,41 @@ with open_device(0, os.environ["TEST_WAITS"]) as device, device.create_stream() 
 say("closed", simulator.violations())
 """
     assert run(program) == (0, "child 7\nclosed []\n", "")
+
+
+def test_model_of_the_parent_is_refused_in_a_forked_child_and_works_on_in_the_parent() -> None:
+    program = f"""
+import gc, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+use_library("simulator")
+def refused(use):
+    try:
+        use()
+    except ForkedProcessError:
+        return True
+    say("not refused", use)
+with open_device(0, os.environ["TEST_WAITS"]) as device:
+    with device.load_model({modelfiles.genuine()!r}) as model:
+        pid = os.fork()
+        if pid == 0:
+            uses = [
+                lambda: model(bytes(24)),
+                lambda: model.map([]),
+                lambda: model.enqueue(1, 2),
+                lambda: model.stream,
+                lambda: device.load_model("m.om").result(),
+            ]
+            say("refused", sum(bool(refused(use)) for use in uses), "of", len(uses))
+            say("of the parent process" in repr(model), model.close().result())
+            del model
+            gc.collect()
+            os._exit(0)
+        say("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        say("loaded", len(simulator.models()), model.stream.query())
+say("closed", simulator.models(), simulator.violations())
+"""
+    expected = "refused 5 of 5\nTrue None\nchild 0\nloaded 1 True\nclosed () []\n"
+    assert run(program) == (0, expected, "")
 
 
 def test_repr_in_a_forked_child_names_the_fork_and_does_not_raise() -> None:
