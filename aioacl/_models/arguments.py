@@ -37,8 +37,9 @@ class Argument:
     __slots__ = ("_kept", "address", "nbytes", "shape")
 
     def __init__(self, value: Any, shape: tuple[int, ...], nbytes: int, *, writable: bool = False) -> None:
-        self._kept: Any = ffi.from_buffer("char[]", value, writable) if nbytes else value
-        self.address = pointer(self._kept) if nbytes else 0
+        # CPython crashes when it collects a cycle in which an object of `from_buffer` refers to a memoryview.
+        self._kept = memoryview(value)
+        self.address = pointer(ffi.from_buffer("char[]", self._kept, writable)) if nbytes else 0
         self.shape = shape
         self.nbytes = nbytes
 

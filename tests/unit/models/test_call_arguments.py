@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
+from aioacl._models.arguments import Argument
 from tests.kit import no_call
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
@@ -351,6 +354,17 @@ def test_out_may_be_a_memoryview(product: aioacl.Model) -> None:
     memory = bytearray(32)
     product(X, out=memoryview(memory).cast("f", (2, 4))).result()
     assert np.array_equal(np.frombuffer(memory, F32).reshape(2, 4), X @ WEIGHTS)
+
+
+def test_arguments_in_a_cycle_with_their_memoryview_are_collected() -> None:
+    for _ in range(3):
+        view = memoryview(bytearray(24))
+        cycle: list[Any] = [view, Argument(view, (2, 3), 24, writable=True)]
+        cycle.append(cycle)
+        alive = weakref.ref(view)
+        del view, cycle
+        gc.collect()
+        assert alive() is None
 
 
 def test_call_with_an_invalid_timeout_is_refused(product: aioacl.Model) -> None:
