@@ -34,7 +34,6 @@ from aioacl._models.results import ModelResults
 from aioacl._models.slots import new_dataset
 from aioacl._models.source import Source
 from aioacl._wait.current import current_port
-from aioacl._wait.job_future import JobFuture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Iterable, Sequence
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from aioacl._models.loading import Resources
     from aioacl._models.results import OnError
     from aioacl._models.slots import Slot
+    from aioacl._wait.job_future import JobFuture
 
 SLOTS_AT_MOST: Final = 64
 
@@ -105,7 +105,7 @@ class Model(Made):
         self._load: Load | None = None
         self._loading: JobFuture[None] | None = None
         self._unloading: JobFuture[None] | None = None
-        self._over: JobFuture[None] = JobFuture()  # ends when the model is closed
+        self._over = False  # whether the close has ended
         self._closed = self._handed_out = False
         self._description: Description | None = None
         self._executors += [manager.jobs.model_executor() for _ in range(instances)]
@@ -446,7 +446,7 @@ class Model(Made):
         while True:
             with admission.changed:
                 seen, quarantined = admission.version, admission.state is State.QUARANTINED
-            if quarantined or self._over.done():
+            if quarantined or self._over:
                 return
             try:
                 await admission.change(seen, None)
@@ -489,14 +489,14 @@ class Model(Made):
         with self._lock:
             load, self._load = self._load, None
             self._loading = None  # its callback refers to this object
+            first, self._over = not self._over, True
         if load is not None:
             load.free()
         for executor in self._executors:
             self._manager.jobs.let_go(executor)
-        if self._over.claim():
-            self._over.finish(lambda: self._over.set_result(None))
-        with self._manager.admission.changed:
-            self._manager.admission.announce()
+        if first:
+            with self._manager.admission.changed:
+                self._manager.admission.announce()
 
     def _close_now(self) -> bool:
         return False

@@ -129,7 +129,7 @@ class TestReload:
         device = open_device().result()
         model = device.load_model(negation()).result()
         device.close().result()
-        with open_device(), pytest.raises(aioacl.ParameterError, match="closed"):
+        with open_device(), pytest.raises(aioacl.StaleHandleError, match="closed"):
             model(X).result()
         model.close().result()
 
@@ -146,7 +146,7 @@ class TestCallInC:
         assert until_now(hanging("aclmdlExecuteAsync"))
         close = Raised(device.close().result)
         models = device._manager.models
-        assert until_now(lambda: models._idle or not models.ids)  # the gate refuses further calls
+        assert until_now(lambda: device.state is aioacl.State.RESETTING)  # the gate refuses further calls
         simulator.unhang("aclmdlExecuteAsync")
         close.join()
         with pytest.raises(aioacl.DeviceReset):
