@@ -139,7 +139,15 @@ def enqueue(load: Load, buffers: tuple[DeviceBuffer, ...], inputs: CData, output
 
 
 def _wait_for(ticket: Ticket | None) -> None:
-    """Waits for the end of an execution, whose failure belongs to its own call."""
-    if ticket is not None and not ticket.done:
-        core, position = ticket._core, ticket.position
-        run_blocking(lambda: core.wait(position), None)
+    """Waits for the end of an execution. If it has failed, that failure belongs to its own call.
+
+    Raises:
+        DeviceResetting, DeviceReset: a reset began, so the end of the execution is not known. A job that waited again
+            would be refused again at once, and the reset would wait for the job.
+    """
+    if ticket is None or ticket.done:
+        return
+    core, position = ticket._core, ticket.position
+    result = run_blocking(lambda: core.wait(position), None)
+    if result < 0 and not ticket.done:
+        raise core.failure(result, position, EXECUTE)

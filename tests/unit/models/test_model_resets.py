@@ -1,0 +1,50 @@
+"""Calls of a model that a reset meets between two of their steps."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+import numpy as np
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._base.paths import DATA
+from tests.kit import Waiting, hanging, until
+
+if TYPE_CHECKING:
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+MODEL = DATA / "digits.om"
+EXECUTE, COPY = "aclmdlExecuteAsync", "aclrtMemcpyAsync"
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.leaves("offline_models")  # the model whose execution was dropped is abandoned
+async def test_call_that_waits_for_another_execution_in_a_reset_is_ended_and_the_reset_succeeds(
+    open_device: OpenDevice,
+) -> None:
+    """The first execution lasts an hour. The reset begins while the second call uploads, before it waits for it."""
+    x = np.zeros((1, 64), np.float32)
+    with simulator.register_model("digits", lambda _: None):
+        async with open_device() as device, device.load_model(MODEL, slots=2) as model:
+            async with anyio.create_task_group() as group:
+                with simulator.fault(EXECUTE, late_complete=HOUR_MS, nth=1):
+                    first = Waiting(group, partial(model, x))
+                    await until(
+                        lambda: simulator.calls(COPY) == 2
+                    )  # its upload and its download are enqueued
+                simulator.hang_call(COPY)
+                second = Waiting(group, partial(model, x))
+                await until(hanging(COPY))
+                reset = Waiting(group, partial(device.force_reset, grace=0))
+                await until(lambda: device.state.name == "RESETTING")
+                simulator.unhang(COPY)
+                assert (await reset.outcome()).ok
+                for call in (first, second):
+                    with pytest.raises(aioacl.DeviceReset):
+                        await call.outcome()
+            assert (await model(x)).shape == (1, 10)
