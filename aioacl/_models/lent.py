@@ -13,10 +13,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aioacl._base.errors import DeviceFault, DeviceTimeout
+from aioacl._base.errors import DeviceFault, DeviceResetting, DeviceTimeout
 from aioacl._base.ffi import failure, lib
 from aioacl._handles.in_flight import leave_until_reset
-from aioacl._models.executing import begin
+from aioacl._models.executing import EXECUTE, begin
 from aioacl._wait.current import current_port
 from aioacl._wait.port import TIMED_OUT
 
@@ -91,6 +91,8 @@ class Lent:
 
     def _failure(self, ticket: Ticket, result: int) -> Exception:
         error = ticket._core.failure(result, ticket.position, ticket._call)
+        if isinstance(error, DeviceResetting):  # the wait began in the reset, but the call began before it
+            return self._manager.admission.was_ended(self._load.generation, EXECUTE)
         if isinstance(error, DeviceFault) and error.action == "new_stream":
             error.hint = FAILED_HINT
         return error

@@ -48,3 +48,24 @@ async def test_call_that_waits_for_another_execution_in_a_reset_is_ended_and_the
                     with pytest.raises(aioacl.DeviceReset):
                         await call.outcome()
             assert (await model(x)).shape == (1, 10)
+
+
+@pytest.mark.leaves("offline_models")  # the end of its execution was not known at the reset
+async def test_call_that_begins_to_wait_for_its_results_in_a_reset_raises_device_reset(
+    open_device: OpenDevice,
+) -> None:
+    """The reset begins while the call enqueues its download, its last step before the wait."""
+    x = np.zeros((1, 64), np.float32)
+    with simulator.register_model("digits", lambda _: None):
+        async with open_device() as device, device.load_model(MODEL, slots=1) as model:
+            async with anyio.create_task_group() as group:
+                with simulator.fault(COPY, nth=2, hang="download") as download:
+                    call = Waiting(group, partial(model, x))
+                    await until(lambda: download.hits)
+                    reset = Waiting(group, partial(device.force_reset, grace=0))
+                    await until(lambda: device.state.name == "RESETTING")
+                    simulator.release_key("download")
+                    assert (await reset.outcome()).ok
+                    with pytest.raises(aioacl.DeviceReset):
+                        await call.outcome()
+            assert (await model(x)).shape == (1, 10)
