@@ -136,10 +136,11 @@ def refusal(library: LibraryInfo, model: str | None) -> str | None:
 
 def _takes_digits(model: Model) -> bool:
     """Whether a call takes one digit and returns a number for each class. A gear may have more digits."""
-    inputs = [(each.dtype, each.shape) for each in model.inputs]
-    outputs = [(each.dtype, each.shape[1:]) for each in model.outputs]
-    one = inputs in ([("float32", (rows, _digits.PIXELS))] for rows in (1, None))
-    return one and outputs == [("float32", (_digits.CLASSES,))]
+    tensors = (*model.inputs, *model.outputs)
+    if (len(model.inputs), len(model.outputs)) != (1, 1) or any(each.dtype != "float32" for each in tensors):
+        return False
+    x, y = (each.shape for each in tensors)
+    return x[:1] in ((1,), (None,)) and x[1:] == (_digits.PIXELS,) and y[1:] == (_digits.CLASSES,)
 
 
 @contextmanager
@@ -174,22 +175,22 @@ class Classifier:
         self._held_out: list[int] = [each for each in found.held_out.tolist() if each < len(images)]
         self._found: list[tuple[int, int]] = []  # each result: the index of the digit, and its class
         self._resets = self._repeated = 0
+        self._rates: Rates | None = None
+        self._seconds = 0.0
         self._failures: list[str] = []
 
-    async def run(self) -> Inference:
-        """Measures the rates, classifies all digits with a reset, and returns the results."""
-        rates, seconds = None, 0.0
+    async def run(self) -> None:
+        """Measures the rates, and classifies all digits with a reset."""
         try:
             async with AsyncExitStack() as stack:
                 device = await stack.enter_async_context(open_device(0))
                 model = await self._load(stack, device)
-                rates = await self._measure(model)
+                self._rates = await self._measure(model)
                 begun = time.monotonic()
                 await self._classify_all(device, model)
-                seconds = time.monotonic() - begun
+                self._seconds = time.monotonic() - begun
         except AclError as error:
             self._failed(error)
-        return self._result(rates, seconds)
 
     async def _load(self, stack: AsyncExitStack, device: Device) -> Model:
         try:
@@ -279,7 +280,8 @@ class Classifier:
         if not report.ok:
             self._failed(report)
 
-    def _result(self, rates: Rates | None, seconds: float) -> Inference:
+    def result(self) -> Inference:
+        """Returns the results, after `run`."""
         times = Counter(number for number, _ in self._found)
         classes = dict(self._found)
         right = sum(classes.get(number) == self._labels[number] for number in self._held_out)
@@ -293,7 +295,7 @@ class Classifier:
             accuracy=right / max(1, len(self._held_out)),
             resets=self._resets,
             repeated=self._repeated,
-            seconds=seconds,
-            rates=rates,
+            seconds=self._seconds,
+            rates=self._rates,
             failures=tuple(self._failures),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from aioacl._cli._demo_digits import SLOTS
@@ -14,7 +14,7 @@ from aioacl._cli._screen import BOLD, GREEN, RED, Screen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aioacl._cli._demo_digits import Inference
+    from aioacl._cli._demo_digits import Inference, Rates, Times
     from aioacl._cli._demo_job import Tally
     from aioacl._cli._demo_lag import Comparison
     from aioacl._library.load import LibraryInfo
@@ -81,8 +81,6 @@ def digits_as_json(library: LibraryInfo, found: Inference) -> str:
 
 
 def _digits_fields(found: Inference) -> dict[str, Any]:
-    rates = found.rates
-    times = rates.times if rates else None
     return {
         "digits": found.digits,
         "results": found.results,
@@ -95,18 +93,25 @@ def _digits_fields(found: Inference) -> dict[str, Any]:
         "repeated": found.repeated,
         "seconds": round(found.seconds, 3),
         "slots": SLOTS,
-        "alone_per_s": _rounded(rates and rates.alone, 1),
-        "together_per_s": _rounded(rates and rates.together, 1),
-        "overlap": _rounded(rates and rates.overlap, 3),
-        "bound_per_s": _rounded(rates and rates.bound, 1),
-        "share_of_bound": _rounded(rates and rates.share, 3),
-        "simulated_ms": times and {name: round(value * 1000, 3) for name, value in asdict(times).items()},
+        **_rate_fields(found.rates),
         "failures": found.failures,
     }
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+def _rate_fields(rates: Rates | None) -> dict[str, Any]:
+    times = rates.times if rates else None
+    return {
+        "alone_per_s": round(rates.alone, 1) if rates else None,
+        "together_per_s": round(rates.together, 1) if rates else None,
+        "overlap": round(rates.overlap, 3) if rates else None,
+        "bound_per_s": round(rates.bound, 1) if rates and rates.bound else None,
+        "share_of_bound": round(rates.share, 3) if rates and rates.share else None,
+        "simulated_ms": _milliseconds(times) if times else None,
+    }
+
+
+def _milliseconds(times: Times) -> dict[str, float]:
+    return {name: round(seconds * 1000, 3) for name, seconds in asdict(times).items()}
 
 
 def _lag_fields(lag: Comparison | None) -> dict[str, float | None]:
@@ -201,7 +206,7 @@ def _rate(found: Inference) -> str:
     )
     if rates.times is None or rates.bound is None or rates.share is None:
         return f"{text}."
-    upload, run, download = (value * 1000 for value in astuple(rates.times))
+    upload, run, download = _milliseconds(rates.times).values()
     return (
         f"{text} and {rates.share:.0%} of the most that the slowest stage allows, {rates.bound:.0f}. These are the "
         f"simulator's times, not those of a card: an upload takes {upload:g} ms, a run {run:g} ms, a download "

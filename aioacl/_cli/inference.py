@@ -73,10 +73,10 @@ async def classify(classifier: Classifier, view: View) -> Inference:
     """Runs this part, and shows its progress."""
     async with anyio.create_task_group() as group:
         group.start_soon(_watch, classifier, view)
-        found = await classifier.run()
+        await classifier.run()
         group.cancel_scope.cancel()
     view.classifying(classifier.progress)
-    return found
+    return classifier.result()
 
 
 async def _watch(classifier: Classifier, view: View) -> None:
