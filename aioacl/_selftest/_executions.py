@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import _digits
+from aioacl._base.codes import lookup
 from aioacl._base.ffi import ffi
 from aioacl._models.description import Desc, caller_inputs, read_gears, read_tensors
 from aioacl._models.slots import new_dataset
 from aioacl._selftest._bench import Bench, call, download, expect, require, require_code
-from aioacl._selftest._outcomes import NotTestable
+from aioacl._selftest._outcomes import Broken, NotTestable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,11 @@ def room(bench: Bench, nbytes: int) -> CData:
     return bench.memory(max(nbytes, 1))
 
 
+def described(model: int) -> Desc:
+    """Returns the description of a loaded model. A failed aclmdlGetDesc breaks the check."""
+    return Desc(model, lambda code: Broken(f"aclmdlGetDesc returned {code} {lookup(code).name}"))
+
+
 def load(path: Path, sizes: Sizes, work: CData, weights: CData) -> int:
     """Loads the model into that memory, and returns its id."""
     place = ffi.new("uint32_t *")
@@ -83,7 +89,7 @@ class Execution:
     """
 
     def __init__(self, bench: Bench, model: int) -> None:
-        with Desc(model) as desc:
+        with described(model) as desc:
             everything, outputs = read_tensors(desc)
             inputs, selector = caller_inputs(everything)
             kind, values = read_gears(desc, inputs)

@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi, lib
-from aioacl._models.description import Desc
 from aioacl._selftest._bench import (
     MOMENT_SECONDS,
     Bench,
@@ -22,6 +21,7 @@ from aioacl._selftest._bench import (
 from aioacl._selftest._executions import (
     BEFORE,
     Execution,
+    described,
     load,
     loaded,
     om_file,
@@ -199,7 +199,7 @@ def _(bench: Bench) -> None:
     small, large = min(execution.gears), max(execution.gears)
     for batch in (small, large, small, large):
         execution.select(batch)
-        with Desc(model) as desc:
+        with described(model) as desc:
             shapes = [desc.dims(lib.aio_u_aclmdlGetCurOutputDims, at) for at in range(len(execution.outputs))]
         require(
             any(shape[:1] == (batch,) for shape in shapes),

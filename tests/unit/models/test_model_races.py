@@ -145,7 +145,6 @@ class TestCallInC:
         call = Raised(model(X).result)
         assert until_now(hanging("aclmdlExecuteAsync"))
         close = Raised(device.close().result)
-        models = device._manager.models
         assert until_now(lambda: device.state is aioacl.State.RESETTING)  # the gate refuses further calls
         simulator.unhang("aclmdlExecuteAsync")
         close.join()
