@@ -69,14 +69,17 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
             hint="Pass a buffer of the values that the pointers refer to, for instance array.astype(float).",
         )
     try:
-        held = ffi.from_buffer("char[]", source, writable)
+        memory = ffi.from_buffer("char[]", source, writable)
     except (TypeError, ValueError, BufferError) as error:
         raise ParameterError(
             f"expected memory that can be {'written to' if writable else 'copied from'}, got "
             f"{type(thing).__name__}: {error}",
             hint=_WRITABLE if writable else _READABLE,
         ) from error
-    return CopyOperand(held, len(held), held, pageable=True)
+    # CPython crashes when it collects a cycle in which an object of `from_buffer` refers to a memoryview. Another view
+    # also keeps the memory.
+    held = memoryview(source) if isinstance(source, memoryview) else memory
+    return CopyOperand(ffi.cast("char *", memory), len(memory), held, pageable=True)
 
 
 def fill_target(thing: object, manager: Manager) -> CopyOperand:

@@ -53,7 +53,10 @@ def new_dataset(parts: Sequence[tuple[int, int]]) -> CData:
     dataset = _owned(made)
     for address, size in parts:
         buffer = lib.aio_u_aclCreateDataBuffer(ffi.cast("void *", address), size)
-        if not buffer or lib.aio_u_aclmdlAddDatasetBuffer(dataset, buffer):
+        if not buffer:
+            raise MemoryError
+        if lib.aio_u_aclmdlAddDatasetBuffer(dataset, buffer):
+            lib.aio_u_aclDestroyDataBuffer(buffer)
             raise MemoryError
     return dataset
 

@@ -15,6 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import ffi, lib, owner, pointer
 from aioacl._base.states import State
+from aioacl._handles.operand import operand_of
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures import limits
 from tests.kit import (
@@ -298,3 +299,14 @@ def test_pinned_memory_that_is_garbage_after_the_last_close_is_freed_without_oth
     assert done == [True]
     assert simulator.stats().host_blocks == 1
     assert lib.aio_u_aclrtFreeHost(address) == 0  # freed here, because other tests count all blocks
+
+
+def test_operand_in_a_cycle_with_its_memoryview_is_collected(device: aioacl.Device) -> None:
+    for writable in (True, False):
+        view = memoryview(bytearray(24))
+        cycle: list[Any] = [view, operand_of(view, device._manager, writable=writable)]
+        cycle.append(cycle)
+        alive = weakref.ref(view)
+        del view, cycle
+        gc.collect()
+        assert alive() is None
