@@ -88,7 +88,10 @@ class Device(Made):
 
     @property
     def state(self) -> State:
-        """The State of the device: CLOSED, OPEN, DRAINING, RESETTING or QUARANTINED. Calls no ACL function."""
+        """The State of the device: CLOSED, OPEN, DRAINING, RESETTING or QUARANTINED. Calls no ACL function.
+
+        Compare it with `aioacl.State.OPEN`, not with a str: State is an IntEnum.
+        """
         return self._manager.admission.shown
 
     @property

@@ -360,7 +360,7 @@ def members(found: griffe.Class) -> list[griffe.Function | griffe.Attribute]:
     for each in own + inherited:
         if (
             isinstance(each, (griffe.Function, griffe.Attribute))
-            and not each.name.startswith("_")
+            and (not each.name.startswith("_") or each.name == "__call__")
             and each.name not in HIDDEN | INTERNAL.get(found.name, set())
             and each.path.startswith("aioacl.")
         ):

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from aioacl._models.description import Description, Gear, TensorInfo
 
+_CONTIGUOUS: Final = {
+    "input": "Pass `numpy.ascontiguousarray(x)`.",
+    "output": "Pass a contiguous array, for example one of `numpy.empty`.",
+}
 CHUNK_BYTES: Final = 1 << 20  # what a thread copies in about 0.2 ms
 
 
@@ -129,11 +133,18 @@ def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
     if not holds(view.format.lstrip("@"), view.itemsize, info.dtype):
         raise ParameterError(
             f"{where}, got {got}",
-            hint=f"Convert it first, for example with `x.astype({array_dtype(info.dtype)!r})`.",
+            hint=_conversion(info, value, noun),
         )
-    raise ParameterError(
-        f"{where}, got {got}, which is not contiguous", hint="Pass `numpy.ascontiguousarray(x)`."
-    )
+    raise ParameterError(f"{where}, got {got}, which is not contiguous", hint=_CONTIGUOUS[noun])
+
+
+def _conversion(info: TensorInfo, value: Any, noun: str) -> str:
+    dtype = array_dtype(info.dtype)
+    if noun == "output":
+        return f"Make the array with `numpy.empty(shape, {dtype!r})`."
+    if hasattr(value, "astype"):
+        return f"Convert it first, for example with `x.astype({dtype!r})`."
+    return f"Make an array of it first, for example with `numpy.frombuffer(x, {dtype!r}).reshape(shape)`."
 
 
 def _kind_of(value: Any) -> str:
@@ -220,10 +231,14 @@ def check_out(description: Description, call: Call, out: Any) -> list[Argument]:
     ):
         view = _view(info, value, "output")
         if view.readonly:
-            raise ParameterError(f"output {info.name!r}: expected a writable array, got a read-only one")
+            raise ParameterError(
+                f"output {info.name!r}: expected a writable array, got a read-only one",
+                hint="Pass an array that can be written to, for example one of `numpy.empty`.",
+            )
         if (view.shape or ()) != shape:
             raise ParameterError(
-                f"output {info.name!r}: expected the shape {_shape(shape)}, got {_shape(view.shape or ())}"
+                f"output {info.name!r}: expected the shape {_shape(shape)}, got {_shape(view.shape or ())}",
+                hint=f"Make the array with `numpy.empty({shape}, {array_dtype(info.dtype)!r})`.",
             )
         targets.append(Argument(value, shape, view.nbytes, writable=True))
     return targets

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin, sync
-from aioacl._base.errors import AclError, DeviceQuarantined, DeviceTimeout, ParameterError, StaleHandleError
+from aioacl._base.errors import (
+    AclError,
+    AclWarning,
+    DeviceQuarantined,
+    DeviceTimeout,
+    ParameterError,
+    StaleHandleError,
+)
 from aioacl._base.ffi import lib
 from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._base.states import State
@@ -16,6 +24,7 @@ from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Operation
 from aioacl._library.runtime import must_not_be_forked, of_parent
+from aioacl._lifecycle.health import health_of
 from aioacl._models.arguments import (
     CHUNK_BYTES,
     Argument,
@@ -53,6 +62,8 @@ if TYPE_CHECKING:
     from aioacl._wait.job_future import JobFuture
 
 SLOTS_AT_MOST: Final = 64
+LOOK_SECONDS: Final = 1.0  # how often a close looks for calls that are stuck
+STUCK_SECONDS: Final = 10.0
 
 
 class Model(Made):
@@ -413,14 +424,16 @@ class Model(Made):
         admission = self._manager.admission
         with admission.changed:
             admission.listeners.tell(kind, admission.shown, admission.generation, text=self.name, **details)
+            admission.announce()
 
     # --- closing ----------------------------------------------------------------------------------------------------
 
     def close(self) -> Operation[None]:
         """Closes the model: waits for the calls that run, then unloads it (aclmdlUnload) and frees its memory.
 
-        New calls raise ParameterError. After a fault of the device the model is not unloaded: see
-        `health.abandoned_models`. A second close waits for the first one.
+        New calls raise ParameterError. If a call of the device has been inside C for more than 10 seconds, the close
+        emits an AclWarning and returns; the model is unloaded when the call has returned. After a fault of the device
+        the model is not unloaded: see `health.abandoned_models`. A second close is not an error.
 
         Returns:
             An Operation; await it, or call its `result()`.
@@ -441,21 +454,28 @@ class Model(Made):
                 self._manager.jobs.outcome(unloading)
 
     async def _until_over(self) -> None:
-        """Waits for the end of the close. If the device is quarantined, returns: a call may be stuck inside C."""
+        """Waits for the end of the close. Returns earlier if the device is quarantined, or if a call is stuck in C."""
         admission = self._manager.admission
         while True:
             with admission.changed:
                 seen, quarantined = admission.version, admission.state is State.QUARANTINED
             if quarantined or self._over:
                 return
+            look = sync.monotonic() + LOOK_SECONDS
             try:
-                await admission.change(seen, None)
+                await admission.change(seen, look)
             except DeviceTimeout:
-                raise DeviceTimeout(
-                    "the model was not closed in time, because its calls have not ended",
-                    device=self._manager.index,
-                    hint="The close continues. A second close waits for it.",
-                ) from None
+                if sync.monotonic() < look:  # the deadline of the caller
+                    raise DeviceTimeout(
+                        "the model was not closed in time, because its calls have not ended",
+                        device=self._manager.index,
+                        hint="The close continues. A second close waits for it.",
+                    ) from None
+            stuck = health_of(self._manager).stuck_for
+            if stuck > STUCK_SECONDS:
+                sentence = f"the close of a model waits for a call that has been inside C for {stuck:.0f} s"
+                warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
+                return
 
     def _begin_close(self) -> None:
         """Refuses new calls, and unloads the model when no call and no load runs any more. Does not wait."""

@@ -26,7 +26,6 @@ FORMS_HINT = (
     "Pass an array, a list or tuple with one array for each, or a dict of arrays by name. "
     "`numpy.asarray(values, dtype)` makes an array of a list of numbers."
 )
-CHECK_HINT = "Check the arguments of the call."
 CONTIGUOUS_HINT = "Pass `numpy.ascontiguousarray(x)`."
 FIXED_HINT = "Reshape the array, or convert the model for that shape."
 
@@ -63,7 +62,7 @@ ROWS: dict[str, tuple[Callable[[], bytes], Callable[[aioacl.Model], object], str
         offline.product,
         called(bytes(24)),
         "input 'x': expected float32 [2, 3], got uint8 [24]",
-        "Convert it first, for example with `x.astype('float32')`.",
+        "Make an array of it first, for example with `numpy.frombuffer(x, 'float32').reshape(shape)`.",
     ),
     "structured array": (
         offline.product,
@@ -246,37 +245,37 @@ ROWS: dict[str, tuple[Callable[[], bytes], Callable[[aioacl.Model], object], str
         offline.product,
         called(zeros(2, 3), out=read_only(2, 4)),
         "output 'y': expected a writable array, got a read-only one",
-        CHECK_HINT,
+        "Pass an array that can be written to, for example one of `numpy.empty`.",
     ),
     "out: bytes": (
         lambda: offline.identity(2),
         called(zeros(4, dtype=np.uint8), out=bytes(4)),
         "output 'y': expected a writable array, got a read-only one",
-        CHECK_HINT,
+        "Pass an array that can be written to, for example one of `numpy.empty`.",
     ),
     "out: wrong shape": (
         offline.product,
         called(zeros(2, 3), out=zeros(2, 3)),
         "output 'y': expected the shape [2, 4], got [2, 3]",
-        CHECK_HINT,
+        "Make the array with `numpy.empty((2, 4), 'float32')`.",
     ),
     "out: the shape of the gear instead of the rows": (
         lambda: offline.product("4,8"),
         called(zeros(3, 3), out=zeros(4, 4)),
         "output 'y': expected the shape [3, 4], got [4, 4]",
-        CHECK_HINT,
+        "Make the array with `numpy.empty((3, 4), 'float32')`.",
     ),
     "out: wrong dtype": (
         offline.product,
         called(zeros(2, 3), out=zeros(2, 4, dtype=np.float64)),
         "output 'y': expected float32 [2, 4], got float64 [2, 4]",
-        "Convert it first, for example with `x.astype('float32')`.",
+        "Make the array with `numpy.empty(shape, 'float32')`.",
     ),
     "out: not contiguous": (
         offline.product,
         called(zeros(2, 3), out=zeros(4, 2).T),
         "output 'y': expected float32 [2, 4], got float32 [2, 4], which is not contiguous",
-        CONTIGUOUS_HINT,
+        "Pass a contiguous array, for example one of `numpy.empty`.",
     ),
     "out: a list": (
         offline.product,
