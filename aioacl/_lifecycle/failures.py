@@ -26,6 +26,7 @@ TASKS: Final = {  # by the ACL function that enqueues them
     "aclrtMemcpyAsync": "a copy",
     "aclrtMemsetAsync": "a fill",
     "aclrtStreamWaitEvent": "a wait for an event",
+    "aclmdlExecuteAsync": "an execution of a model",
 }
 LAST: Final = (1 << 64) - 1  # a position after all others
 

@@ -235,14 +235,20 @@ int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int functi
     return code;
 }
 
-/* `before`: for a call that may submit nothing, the id of the thread's last task before the call; else NULL. */
-static aio_result end_counted(aio_stream *stream, aio_frame *frame, int code, const uint32_t *before) {
+/* Counts the entry if the call has succeeded. `before`: for a call that may submit nothing, the id of the
+ * thread's last task before the call; else NULL. */
+static aio_result count_result(aio_stream *stream, int code, const uint32_t *before) {
     aio_result result = aio_failed(code);
     if (code == 0) {
         uint32_t id = aio_last_task();
         result = (aio_result)count_as(stream, id, before == NULL || id != *before);
         atomic_store(&stream->wanted, (uint64_t)result);
     }
+    return result;
+}
+
+static aio_result end_counted(aio_stream *stream, aio_frame *frame, int code, const uint32_t *before) {
+    aio_result result = count_result(stream, code, before);
     unlock_enqueue(stream);
     aio_end(frame, code);
     return result;
@@ -297,11 +303,7 @@ aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmd
     }
     aio_failures_running(stream, (uint32_t)atomic_load_explicit(&aio_self()->id, memory_order_relaxed));
     code = aio_acl.aclmdlExecuteAsync(model, input, output, stream->handle);
-    aio_result result = aio_failed(code);
-    if (code == 0) {
-        result = (aio_result)count(stream);
-        atomic_store(&stream->wanted, (uint64_t)result);
-    }
+    aio_result result = count_result(stream, code, NULL);
     aio_failures_ran(stream);
     unlock_enqueue(stream);
     aio_end(&frame, code);

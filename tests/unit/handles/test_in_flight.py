@@ -62,7 +62,7 @@ async def test_operation_whose_buffers_are_closed_between_chunks_keeps_them_unti
     open_device: OpenDevice, direction: str, host: str
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, anyio.create_task_group() as group:
-        before, size = blocks(), 8 * CHUNK
+        size = 8 * CHUNK
         memory: Any = await device.allocate(size)
         other: Any = await device.pinned(size) if host == "pinned" else bytearray(size)
         closed = [thing for thing in (memory, other) if not isinstance(thing, bytearray)]
@@ -77,10 +77,11 @@ async def test_operation_whose_buffers_are_closed_between_chunks_keeps_them_unti
         simulator.release(stream)
         # This blocks the event loop, so the operation is between its fourth and its fifth chunk.
         maintenance_is_idle(device)
-        assert blocks() == held
+        kept = blocks()  # the staging memory may have grown
+        assert kept >= held
         await operation.outcome()
         assert simulator.calls("aclrtMemcpyAsync") == 8
-        await until(lambda: blocks() <= before + held - before - len(closed))
+        await until(lambda: blocks() <= kept - len(closed))
 
 
 @pytest.mark.anyio

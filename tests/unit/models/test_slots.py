@@ -173,7 +173,7 @@ class TestClose:
 
         def grown() -> dict[str, tuple[int, int]]:
             device.empty_cache().result()  # the maintenance thread may give the memory to the cache after the close
-            return testing.snapshot().more_than(before, "threads", "native_threads")
+            return testing.snapshot().more_than(before, "threads", "native_threads", "events")
 
         assert until_now(lambda: grown() == {}), grown()
         assert "closed" in repr(model)
