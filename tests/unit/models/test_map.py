@@ -208,7 +208,7 @@ async def test_leaving_the_block_early_cancels_the_calls_and_waits_for_them(open
         offline.hold(model)
         xs = Counted(20)
         async with model.map(xs) as results:
-            await until(lambda: offline.load_of(model).slots.free == 0)
+            await until(lambda: offline.load_of(model).slots.free == 0 and xs.read == 4)
         assert xs.read == 4
         assert [y async for y in results] == []
         offline.release(model)
