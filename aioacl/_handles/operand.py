@@ -78,7 +78,8 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
         ) from error
     # CPython crashes when it collects a cycle in which an object of `from_buffer` refers to a memoryview. Another view
     # also keeps the memory.
-    held = memoryview(source) if isinstance(source, memoryview) else memory
+    exporter: Any = source
+    held = memoryview(exporter) if isinstance(source, memoryview) else memory
     return CopyOperand(ffi.cast("char *", memory), len(memory), held, pageable=True)
 
 
