@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
-from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._base import origin, sync
+from aioacl._base import origin
 from aioacl._base.errors import (
-    AclError,
-    AclWarning,
-    DeviceQuarantined,
-    DeviceTimeout,
     ParameterError,
-    StaleHandleError,
 )
 from aioacl._base.ffi import lib
 from aioacl._base.options import deadline_of, repr_of, whole_of
-from aioacl._base.states import State
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Operation
-from aioacl._library.runtime import must_not_be_forked, of_parent
-from aioacl._lifecycle.health import health_of
+from aioacl._library.runtime import of_parent
 from aioacl._models.arguments import (
     CHUNK_BYTES,
     Argument,
@@ -36,34 +25,28 @@ from aioacl._models.arguments import (
     new_arrays,
 )
 from aioacl._models.executing import enqueue
-from aioacl._models.instance import is_closed
 from aioacl._models.lent import Lent
-from aioacl._models.loading import Load
+from aioacl._models.lifetime import Lifetime
 from aioacl._models.results import ModelResults
 from aioacl._models.slots import new_dataset
 from aioacl._models.source import Source
 from aioacl._wait.current import current_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterable, Iterable, Sequence
 
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
-    from aioacl._base.records import EventKind
     from aioacl._handles.event import Ticket
     from aioacl._handles.stream import Stream
-    from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.manager import Manager
     from aioacl._models.arguments import Call
     from aioacl._models.description import Description, ModelMemory, TensorInfo
-    from aioacl._models.loading import Resources
+    from aioacl._models.loading import Load, Resources
     from aioacl._models.results import OnError
     from aioacl._models.slots import Slot
-    from aioacl._wait.job_future import JobFuture
 
 SLOTS_AT_MOST: Final = 64
-LOOK_SECONDS: Final = 1.0  # how often a close looks for calls that are stuck
-STUCK_SECONDS: Final = 10.0
 
 
 class Model(Made):
@@ -73,60 +56,22 @@ class Model(Made):
     for one if there is none. After a reset, the next call loads the model again.
     """
 
-    __slots__ = (
-        "_born",
-        "_closed",
-        "_description",
-        "_executors",
-        "_handed_out",
-        "_load",
-        "_loading",
-        "_lock",
-        "_manager",
-        "_over",
-        "_reload",
-        "_resources",
-        "_site",
-        "_slots",
-        "_source",
-        "_unloading",
-    )
+    __slots__ = ("_born", "_handed_out", "_life", "_site")
     factory = "device.load_model(path)"
     noun = "model"
 
-    def __init__(
-        self,
-        manager: Manager,
-        resources: Resources,
-        source: Source,
-        *,
-        slots: int,
-        instances: int,
-        reload: bool,
-    ) -> None:
+    def __init__(self, life: Lifetime) -> None:
         self._born: Origin | None = None
         self._site: Site | None = None
-        self._manager = manager
-        self._resources = resources
-        self._source = source
-        self._slots = slots
-        self._reload = reload
-        self._executors: list[DeviceExecutor] = []
-        self._lock = sync.lock()
-        self._load: Load | None = None
-        self._loading: JobFuture[None] | None = None
-        self._unloading: JobFuture[None] | None = None
-        self._over = False  # whether the close has ended
-        self._closed = self._handed_out = False
-        self._description: Description | None = None
-        self._executors += [manager.jobs.model_executor() for _ in range(instances)]
+        self._handed_out = False
+        self._life = life
 
     # --- properties -------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
         """The path of the model, or "a model of N bytes"."""
-        return self._source.name
+        return self._life.source.name
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -158,37 +103,20 @@ class Model(Made):
         """
         load = self._loaded()
         if load.stale:
-            raise self._was_reset()
+            raise self._life.was_reset()
         return load.stream
 
     @property
     def _described(self) -> Description:
-        assert self._description is not None, "a model is described when it is loaded"
-        return self._description
+        description = self._life.description
+        assert description is not None, "a model is described when it is loaded"
+        return description
 
     def _loaded(self) -> Load:
-        load = self._load  # before the check, because a close drops it
-        self._check()
+        load = self._life.load  # before the check, because a close drops it
+        self._life.check()
         assert load is not None, "the model was loaded"
         return load
-
-    def _check(self) -> None:
-        must_not_be_forked()
-        if self._closed:
-            raise is_closed(self._manager.index)
-
-    def _was_reset(self) -> StaleHandleError:
-        if self._executors[0].ended:
-            return StaleHandleError(
-                "the device was closed after the model was loaded",
-                device=self._manager.index,
-                hint="Load it again with load_model().",
-            )
-        return StaleHandleError(
-            "the device was reset after the model was loaded",
-            device=self._manager.index,
-            hint="Call the model, which loads it again, unless it was loaded with reload=False; then load a new one.",
-        )
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -225,7 +153,7 @@ class Model(Made):
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceTimeout: the call did not return within `timeout` seconds.
         """
-        self._check()
+        self._life.check()
         call = check_call(self._described, x)
         targets = None if out is None else check_out(self._described, call, out)
         return Operation("model()", lambda: self._call(call, out, targets, wait, deadline_of(timeout)), self)
@@ -234,7 +162,7 @@ class Model(Made):
         self, call: Call, out: Any, targets: list[Argument] | None, wait: bool, deadline: float | None
     ) -> Any:
         while True:
-            load = await self._ready(wait, deadline)
+            load = await self._life.ready(wait, deadline)
             slot = await load.slots.take(wait=wait, deadline=deadline)
             if slot is None:  # the model was closed, or a reset has ended this load
                 continue
@@ -243,7 +171,7 @@ class Model(Made):
                 done = await lent.run(deadline)
                 result = await self._fetch(slot, call, targets) if done else None
             except GeneratorExit:  # a finalizer may run on a thread that holds the locks
-                self._manager.deferred.leave_note(lent.give)
+                self._life.manager.deferred.leave_note(lent.give)
                 raise
             except BaseException:
                 lent.give()
@@ -294,8 +222,8 @@ class Model(Made):
         Raises:
             ParameterError: `limit` is not an int of at least 1, or another argument has a wrong value.
         """
-        self._check()
-        most = 2 * self._slots * len(self._executors) if limit is None else whole_of(limit)
+        self._life.check()
+        most = 2 * self._life.slots if limit is None else whole_of(limit)
         if most is None or most < 1:
             raise ParameterError(
                 f"limit must be an int, at least 1, or None, got {repr_of(limit)}", hint="Omit limit."
@@ -332,11 +260,11 @@ class Model(Made):
         """
         load = self._loaded()
         if load.stale:
-            raise self._was_reset()
+            raise self._life.was_reset()
         if self._described.kind is not None:
             raise ParameterError(
                 "expected a model with fixed shapes, got one with gears",
-                device=self._manager.index,
+                device=self._life.manager.index,
                 hint="Call the model instead: `await model(x)` selects the gear.",
             )
         taken = self._buffers(self._described.inputs, inputs, "input")
@@ -345,86 +273,23 @@ class Model(Made):
         return enqueue(load, (*taken, *given), of, into)
 
     def _buffers(self, tensors: Sequence[TensorInfo], given: Any, noun: str) -> Sequence[DeviceBuffer]:
-        buffers = in_order(tensors, given, noun)
+        buffers, manager = in_order(tensors, given, noun), self._life.manager
         shown = ", ".join(f"{info.name!r} of {info.nbytes} bytes" for info in tensors)
         if not all(isinstance(each, DeviceBuffer) for each in buffers):
             raise ParameterError(
                 f"expected a DeviceBuffer for each {noun} ({shown}), got {_kinds(buffers)}",
-                device=self._manager.index,
+                device=manager.index,
                 hint="Allocate them with device.allocate(), and upload to them; or call the model with arrays.",
             )
         for info, buffer in zip(tensors, buffers, strict=True):
             buffer._check()
-            if buffer._manager is not self._manager or buffer.size < info.nbytes:
+            if buffer._manager is not manager or buffer.size < info.nbytes:
                 raise ParameterError(
-                    f"{noun} {info.name!r}: expected at least {info.nbytes} bytes on device {self._manager.index}, "
+                    f"{noun} {info.name!r}: expected at least {info.nbytes} bytes on device {manager.index}, "
                     f"got {buffer.size} bytes on device {buffer._manager.index}",
                     hint="Allocate the buffer on the device of the model, with the size in `model.inputs`.",
                 )
         return buffers
-
-    # --- loading ----------------------------------------------------------------------------------------------------
-
-    async def _ready(self, wait: bool, deadline: float | None) -> Load:
-        """Returns the load of the present generation, once the device is open. Loads the model if there is none."""
-        while True:
-            self._check()
-            await self._manager.admission.until_open(wait=wait, deadline=deadline)
-            load = self._load  # before the check, because a close drops it
-            self._check()
-            if load is not None and not load.stale:
-                return load
-            if load is not None and not self._reload:
-                raise self._was_reset()
-            future = self._load_once()
-            if future is None:
-                continue
-            if not await future.ended(deadline):
-                raise DeviceTimeout(
-                    "the model was not loaded in time",
-                    device=self._manager.index,
-                    hint="The load continues, and a later call uses it: try again, or pass a longer timeout.",
-                )
-            try:
-                self._manager.jobs.outcome(future)
-            except AclError as error:
-                raise copy.copy(error) from error  # all callers of one load get an object of their own
-
-    def _load_once(self) -> JobFuture[None] | None:
-        """Begins a load, or returns the one that runs, which all callers share. Returns None if none is needed."""
-        with self._lock:
-            self._check()  # a load that begins after the close would never be unloaded
-            if self._load is not None and not self._load.stale:  # another caller was faster
-                return None
-            if self._loading is None or self._loading.done():
-                self._loading = self._begin_load()
-            return self._loading
-
-    def _begin_load(self) -> JobFuture[None]:
-        executor = self._executors[0]
-        try:
-            return executor.submit(self._load_now)
-        except RuntimeError:
-            if executor.ended:  # by the last close; the device may be open again
-                raise self._was_reset() from None
-            raise
-
-    def _load_now(self) -> None:
-        """Loads the model. A job of the first instance."""
-        load, began = Load(self._manager, self._resources), sync.monotonic()
-        self._tell("model_loading")
-        load.make(self._source, self._executors, self._slots)
-        with self._lock:
-            old, self._load, self._description = self._load, load, load.description
-        self._tell("model_loaded", seconds=sync.monotonic() - began, nbytes=load.nbytes)
-        if old is not None:
-            old.slots.end(old.free)
-
-    def _tell(self, kind: EventKind, **details: Any) -> None:
-        admission = self._manager.admission
-        with admission.changed:
-            admission.listeners.tell(kind, admission.shown, admission.generation, text=self.name, **details)
-            admission.announce()
 
     # --- closing ----------------------------------------------------------------------------------------------------
 
@@ -438,112 +303,34 @@ class Model(Made):
         Returns:
             An Operation; await it, or call its `result()`.
         """
-        return Operation("model.close()", self._close, self)
-
-    async def _close(self) -> None:
-        if lib.aio_forked():
-            return
-        self._begin_close()
-        if self._manager.admission.state is State.CLOSED:  # no thread does the notes of finalizers
-            self._manager.deferred.do_notes()
-        await self._until_over()
-        with self._lock:
-            unloading, self._unloading = self._unloading, None
-        if unloading is not None and self._manager.admission.opens:
-            with suppress(DeviceQuarantined):  # a reset frees the memory
-                self._manager.jobs.outcome(unloading)
-
-    async def _until_over(self) -> None:
-        """Waits for the end of the close. Returns earlier if the device is quarantined, or if a call is stuck in C."""
-        admission = self._manager.admission
-        while True:
-            with admission.changed:
-                seen, quarantined = admission.version, admission.state is State.QUARANTINED
-            if quarantined or self._over:
-                return
-            look = sync.monotonic() + LOOK_SECONDS
-            try:
-                await admission.change(seen, look)
-            except DeviceTimeout:
-                if sync.monotonic() < look:  # the deadline of the caller
-                    raise DeviceTimeout(
-                        "the model was not closed in time, because its calls have not ended",
-                        device=self._manager.index,
-                        hint="The close continues. A second close waits for it.",
-                    ) from None
-            stuck = health_of(self._manager).stuck_for
-            if stuck > STUCK_SECONDS:
-                sentence = f"the close of a model waits for a call that has been inside C for {stuck:.0f} s"
-                warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
-                return
-
-    def _begin_close(self) -> None:
-        """Refuses new calls, and unloads the model when no call and no load runs any more. Does not wait."""
-        with self._lock:
-            self._closed = True
-            loading = self._loading
-        if loading is None:
-            self._end_load()
-        else:
-            loading.add_done_callback(lambda _: self._end_load())
-
-    def _end_load(self) -> None:
-        """Ends the load of a closed model. May be called several times."""
-        load = self._load
-        if load is None:
-            self._finish()
-        else:
-            load.slots.end(lambda: self._unload(load))
-
-    def _unload(self, load: Load) -> None:
-        """Called when all slots are back."""
-        try:
-            self._unloading = future = self._executors[0].submit(load.unload)
-        except (RuntimeError, AclError):  # the device was closed, which has unloaded the model
-            self._finish()
-            return
-        future.add_done_callback(lambda _: self._finish())
-
-    def _finish(self) -> None:
-        """Ends the close. May be called twice. The load is dropped, because its slots have memory of the runtime."""
-        with self._lock:
-            load, self._load = self._load, None
-            self._loading = None  # its callback refers to this object
-            first, self._over = not self._over, True
-        if load is not None:
-            load.free()
-        for executor in self._executors:
-            self._manager.jobs.let_go(executor)
-        if first:
-            with self._manager.admission.changed:
-                self._manager.admission.announce()
+        return Operation("model.close()", self._life.close, self)
 
     def _close_now(self) -> bool:
         return False
 
     def _close_later(self) -> bool:
-        self._begin_close()
+        self._life.begin_close()
         return True
 
     async def _close_at_end(self) -> None:
         with current_port().shield():
-            await self._close()
+            await self._life.close()
 
     def _leave_open(self) -> None:
-        self._manager.deferred.leave_note(self._begin_close)
+        self._life.manager.deferred.leave_note(self._life.begin_close)
 
     def __del__(self) -> None:
-        if not hasattr(self, "_over") or self._closed or lib.aio_forked():
+        if not hasattr(self, "_life") or self._life.closed or lib.aio_forked():
             return
-        self._manager.deferred.leave_note(_closer(self._load, self._executors, self._manager))
+        self._leave_open()
         if self._handed_out:
             origin.warn_of_drop(self, "a model was not closed: close it, or load it with `async with`")
 
     def __repr__(self) -> str:
-        load = self._load
+        load = self._life.load
         state = "not loaded" if load is None else "stale" if load.stale else "loaded"
-        state = "closed" if self._closed else state
-        return f"<Model {self.name!r}, device {self._manager.index}, {state}{of_parent()}>"
+        state = "closed" if self._life.closed else state
+        return f"<Model {self.name!r}, device {self._life.manager.index}, {state}{of_parent()}>"
 
 
 def _kinds(values: Sequence[Any]) -> str:
@@ -555,27 +342,6 @@ def _parts(slot: Slot, targets: Sequence[Argument]) -> Iterable[tuple[int, int, 
     for (_, pinned), target in zip(slot.outputs, targets, strict=True):
         for at in range(0, target.nbytes, CHUNK_BYTES):
             yield target.address + at, pinned.address + at, min(CHUNK_BYTES, target.nbytes - at)
-
-
-def _closer(load: Load | None, executors: Sequence[DeviceExecutor], manager: Manager) -> Callable[[], object]:
-    """Returns what unloads a model that was dropped. It does not refer to the model, whose finalizer runs."""
-
-    def end() -> None:
-        if load is None:
-            let_go()
-        else:
-            load.slots.end(partial(unload, load))
-
-    def unload(load: Load) -> None:
-        with suppress(RuntimeError, AclError):
-            executors[0].submit(load.unload)
-        let_go()
-
-    def let_go() -> None:
-        for executor in executors:
-            manager.jobs.let_go(executor)
-
-    return end
 
 
 def new_model(
@@ -594,18 +360,19 @@ def new_model(
     if not isinstance(reload, bool):
         raise ParameterError(f"reload must be a bool, got {repr_of(reload)}", hint="Pass True or False.")
     source = Source(model)
-    return Model._make(manager, resources, source, slots=counts[0], instances=counts[1], reload=reload)
+    life = Lifetime(manager, resources, source, slots=counts[0], instances=counts[1], reload=reload)
+    return Model._make(life)
 
 
 async def load(model: Model, *, wait: bool, deadline: float | None) -> Model:
     """Loads a new model. If the load fails or is cancelled, closes the model."""
     try:
-        await model._ready(wait, deadline)
+        await model._life.ready(wait, deadline)
     except GeneratorExit:
         model._leave_open()
         raise
     except BaseException:
-        model._begin_close()
+        model._life.begin_close()
         raise
     model._handed_out = True
     return model

@@ -81,7 +81,7 @@ def _free_slots(shared: Shared) -> list[str]:
     """Waits until no call uses a slot; returns which models still have slots in use."""
 
     def used(model: Any) -> int:
-        slots = model._load.slots
+        slots = model._life.load.slots
         return int(slots._all - slots.free)
 
     return [

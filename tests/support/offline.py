@@ -113,8 +113,8 @@ def dims(gears: str = "2,3;4,5") -> bytes:
 
 def load_of(loaded: aioacl.Model) -> Load:
     """The present load of the model."""
-    assert loaded._load is not None
-    return loaded._load
+    assert loaded._life.load is not None
+    return loaded._life.load
 
 
 def streams_of(loaded: aioacl.Model) -> list[aioacl.Stream]:

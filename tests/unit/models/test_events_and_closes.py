@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._models import model as model_module
+from aioacl._models import lifetime
 from tests.kit import Raised, hanging, in_thread, until, until_now
 from tests.support import offline
 from tests.support.offline import rows
@@ -37,8 +37,8 @@ async def test_load_wakes_a_listener_for_events(open_device: OpenDevice) -> None
 def test_close_does_not_wait_for_a_call_that_is_stuck_in_c(
     device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_module, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(model_module, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(lifetime, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(lifetime, "STUCK_SECONDS", 1.0)
     model = device.load_model(offline.product()).result()
     simulator.hang_call("aclmdlExecuteAsync")
     call = Raised(model(rows(2)).result)

@@ -70,15 +70,15 @@ def model(device: aioacl.Device) -> Generator[aioacl.Model]:
 class TestCloseDuringALoad:
     def test_close_just_after_a_reload_ends(self, device: aioacl.Device, model: aioacl.Model) -> None:
         device.force_reset().result()
-        stale = model._load
+        stale = model._life.load
         simulator.hang_call("aclmdlDestroyDesc")
         call = Raised(model(X).result)
         assert until_now(hanging("aclmdlDestroyDesc"))
         with device._manager.admission.changed:  # the load cannot report its end, so its job does not end
             simulator.unhang("aclmdlDestroyDesc")
-            assert until_now(lambda: model._load is not stale)
+            assert until_now(lambda: model._life.load is not stale)
             close = Raised(model.close().result)
-            assert until_now(lambda: model._closed)
+            assert until_now(lambda: model._life.closed)
         close.join()
         with pytest.raises(aioacl.ParameterError, match="the model is closed"):
             call.join()
@@ -91,7 +91,7 @@ class TestCloseDuringALoad:
             call = Raised(model(X).result)
             assert until_now(hanging("aclmdlQuerySizeFromMem"))
             close = Raised(model.close().result)
-            assert until_now(lambda: model._closed)
+            assert until_now(lambda: model._life.closed)
             simulator.unhang("aclmdlQuerySizeFromMem")
             close.join()
             with pytest.raises(aioacl.OutOfMemoryError):
@@ -116,10 +116,10 @@ class TestReload:
                 simulator.unhang("aclrtResetDeviceForce")
                 # The loop is blocked until the thread's call has loaded the model.
                 assert is_negation(in_thread(lambda: model(X).result()))
-                load = model._load
+                load = model._life.load
                 assert is_negation(await late.outcome())
                 await reset.outcome()
-            assert model._load is load
+            assert model._life.load is load
             assert loaded() == 1
         assert loaded() == 0
 
@@ -158,8 +158,8 @@ class TestCallInC:
     ) -> None:
         before = device.health.abandoned_models
         with device.load_model(negation(), slots=1) as model:
-            assert model._load is not None
-            simulator.hold(model._load._streams[0])
+            assert model._life.load is not None
+            simulator.hold(model._life.load._streams[0])
             simulator.hang_call("aclmdlExecuteAsync")
             call = Raised(model(X).result)
             assert until_now(hanging("aclmdlExecuteAsync"))
@@ -177,7 +177,7 @@ class TestLoopThatIsClosed:
         async def call() -> None:
             await model(X)
 
-        load = model._load
+        load = model._life.load
         assert load is not None
         loop = asyncio.new_event_loop()
         loop.set_exception_handler(lambda *_: None)  # asyncio reports each task that was dropped
@@ -210,7 +210,7 @@ class TestUnload:
         device.force_reset().result()
 
     def test_enqueue_during_the_unload_is_refused(self, device: aioacl.Device, model: aioacl.Model) -> None:
-        load = model._load
+        load = model._life.load
         assert load is not None
         memory = device.allocate(16).result()
         simulator.hang_call("aclmdlUnload")

@@ -1,0 +1,237 @@
+"""The lifetime of a model: its loads, one after each reset, and its close.
+
+This object does not refer to its Model. So the finalizer of a dropped Model leaves the close to the maintenance thread.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._base import sync
+from aioacl._base.errors import AclError, AclWarning, DeviceQuarantined, DeviceTimeout, StaleHandleError
+from aioacl._base.ffi import lib
+from aioacl._base.states import State
+from aioacl._library.runtime import must_not_be_forked
+from aioacl._lifecycle.health import health_of
+from aioacl._models.instance import is_closed
+from aioacl._models.loading import Load
+
+if TYPE_CHECKING:
+    from aioacl._base.records import EventKind
+    from aioacl._lifecycle.executor import DeviceExecutor
+    from aioacl._lifecycle.manager import Manager
+    from aioacl._models.description import Description
+    from aioacl._models.loading import Resources
+    from aioacl._models.source import Source
+    from aioacl._wait.job_future import JobFuture
+
+LOOK_SECONDS: Final = 1.0  # how often a close looks for calls that are stuck
+STUCK_SECONDS: Final = 10.0
+
+
+class Lifetime:
+    """The loads of a model, and its close.
+
+    Attributes:
+        manager: the manager of the device.
+        source: the file, or the bytes.
+        slots: the number of slots of all instances.
+        load: the newest load; None before the first one and after the close.
+        description: the inputs, outputs and gears; None before the first load.
+        closed: whether the model was closed, so that calls are refused.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        resources: Resources,
+        source: Source,
+        *,
+        slots: int,
+        instances: int,
+        reload: bool,
+    ) -> None:
+        self.manager = manager
+        self.source = source
+        self.slots = slots * instances
+        self.load: Load | None = None
+        self.description: Description | None = None
+        self.closed = False
+        self._resources = resources
+        self._slots_each = slots
+        self._reload = reload
+        self._lock = sync.lock()
+        self._loading: JobFuture[None] | None = None
+        self._unloading: JobFuture[None] | None = None
+        self._over = False  # whether the close has ended
+        self._executors: list[DeviceExecutor] = [manager.jobs.model_executor() for _ in range(instances)]
+
+    def check(self) -> None:
+        """Raises an error if the model is closed, or was loaded before a fork."""
+        must_not_be_forked()
+        if self.closed:
+            raise is_closed(self.manager.index)
+
+    def was_reset(self) -> StaleHandleError:
+        """Returns the error of a use of a load from before a reset, or from before the close of the device."""
+        if self._executors[0].ended:
+            return StaleHandleError(
+                "the device was closed after the model was loaded",
+                device=self.manager.index,
+                hint="Load it again with load_model().",
+            )
+        return StaleHandleError(
+            "the device was reset after the model was loaded",
+            device=self.manager.index,
+            hint="Call the model, which loads it again, unless it was loaded with reload=False; then load a new one.",
+        )
+
+    # --- loading ----------------------------------------------------------------------------------------------------
+
+    async def ready(self, wait: bool, deadline: float | None) -> Load:
+        """Returns the load of the present generation, once the device is open. Loads the model if there is none."""
+        while True:
+            self.check()
+            await self.manager.admission.until_open(wait=wait, deadline=deadline)
+            load = self.load  # before the check, because a close drops it
+            self.check()
+            if load is not None and not load.stale:
+                return load
+            if load is not None and not self._reload:
+                raise self.was_reset()
+            future = self._load_once()
+            if future is None:
+                continue
+            if not await future.ended(deadline):
+                raise DeviceTimeout(
+                    "the model was not loaded in time",
+                    device=self.manager.index,
+                    hint="The load continues, and a later call uses it: try again, or pass a longer timeout.",
+                )
+            try:
+                self.manager.jobs.outcome(future)
+            except AclError as error:
+                raise copy.copy(error) from error  # all callers of one load get an object of their own
+
+    def _load_once(self) -> JobFuture[None] | None:
+        """Begins a load, or returns the one that runs, which all callers share. Returns None if none is needed."""
+        with self._lock:
+            self.check()  # a load that begins after the close would never be unloaded
+            if self.load is not None and not self.load.stale:  # another caller was faster
+                return None
+            if self._loading is None or self._loading.done():
+                self._loading = self._begin_load()
+            return self._loading
+
+    def _begin_load(self) -> JobFuture[None]:
+        executor = self._executors[0]
+        try:
+            return executor.submit(self._load_now)
+        except RuntimeError:
+            if executor.ended:  # by the last close; the device may be open again
+                raise self.was_reset() from None
+            raise
+
+    def _load_now(self) -> None:
+        """Loads the model. A job of the first instance."""
+        load, began = Load(self.manager, self._resources), sync.monotonic()
+        self._tell("model_loading")
+        load.make(self.source, self._executors, self._slots_each)
+        with self._lock:
+            old, self.load, self.description = self.load, load, load.description
+        self._tell("model_loaded", seconds=sync.monotonic() - began, nbytes=load.nbytes)
+        if old is not None:
+            old.slots.end(old.free)
+
+    def _tell(self, kind: EventKind, **details: Any) -> None:
+        admission = self.manager.admission
+        with admission.changed:
+            admission.listeners.tell(
+                kind, admission.shown, admission.generation, text=self.source.name, **details
+            )
+            admission.announce()
+
+    # --- closing ----------------------------------------------------------------------------------------------------
+
+    # --- closing ----------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        if lib.aio_forked():
+            return
+        self.begin_close()
+        if self.manager.admission.state is State.CLOSED:  # no thread does the notes of finalizers
+            self.manager.deferred.do_notes()
+        await self._until_over()
+        with self._lock:
+            unloading, self._unloading = self._unloading, None
+        if unloading is not None and self.manager.admission.opens:
+            with suppress(DeviceQuarantined):  # a reset frees the memory
+                self.manager.jobs.outcome(unloading)
+
+    async def _until_over(self) -> None:
+        """Waits for the end of the close. Returns earlier if the device is quarantined, or if a call is stuck in C."""
+        admission = self.manager.admission
+        while True:
+            with admission.changed:
+                seen, quarantined = admission.version, admission.state is State.QUARANTINED
+            if quarantined or self._over:
+                return
+            look = sync.monotonic() + LOOK_SECONDS
+            try:
+                await admission.change(seen, look)
+            except DeviceTimeout:
+                if sync.monotonic() < look:  # the deadline of the caller
+                    raise DeviceTimeout(
+                        "the model was not closed in time, because its calls have not ended",
+                        device=self.manager.index,
+                        hint="The close continues. A second close waits for it.",
+                    ) from None
+            stuck = health_of(self.manager).stuck_for
+            if stuck > STUCK_SECONDS:
+                sentence = f"the close of a model waits for a call that has been inside C for {stuck:.0f} s"
+                warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
+                return
+
+    def begin_close(self) -> None:
+        """Refuses new calls, and unloads the model when no call and no load runs any more. Does not wait."""
+        with self._lock:
+            self.closed = True
+            loading = self._loading
+        if loading is None:
+            self._end_load()
+        else:
+            loading.add_done_callback(lambda _: self._end_load())
+
+    def _end_load(self) -> None:
+        """Ends the load of a closed model. May be called several times."""
+        load = self.load
+        if load is None:
+            self._finish()
+        else:
+            load.slots.end(lambda: self._unload(load))
+
+    def _unload(self, load: Load) -> None:
+        """Called when all slots are back."""
+        try:
+            self._unloading = future = self._executors[0].submit(load.unload)
+        except (RuntimeError, AclError):  # the device was closed, which has unloaded the model
+            self._finish()
+            return
+        future.add_done_callback(lambda _: self._finish())
+
+    def _finish(self) -> None:
+        """Ends the close. May be called twice. The load is dropped, because its slots have memory of the runtime."""
+        with self._lock:
+            load, self.load = self.load, None
+            self._loading = None  # its callback refers to this object
+            first, self._over = not self._over, True
+        if load is not None:
+            load.free()
+        for executor in self._executors:
+            self.manager.jobs.let_go(executor)
+        if first:
+            with self.manager.admission.changed:
+                self.manager.admission.announce()
