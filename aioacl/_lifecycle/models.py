@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """The ids of the loaded models of one device. The code that takes an id out of `_loaded` unloads or
-    abandons the model.
+    """The ids of the loaded models of one device.
+
+    The code that takes an id out of `_loaded` unloads or abandons the model.
 
     Attributes:
         abandoned: how many models were abandoned since the first open.

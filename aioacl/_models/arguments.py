@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
-from aioacl._base.dtypes import array_dtype, holds, item_name, itemsize_of
+from aioacl._base.dtypes import array_dtype, holds, item_name
 from aioacl._base.errors import NotSupported, ParameterError
 from aioacl._base.ffi import ffi, pointer
 from aioacl._base.options import repr_of
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
 
     from aioacl._models.description import Description, Gear, TensorInfo
 
+ARRAYS_HINT: Final = (
+    "Pass an array, a list or tuple with one array for each, or a dict of arrays by name. "
+    "`numpy.asarray(values, dtype)` makes an array of a list of numbers."
+)
 _CONTIGUOUS: Final = {
     "input": "Pass `numpy.ascontiguousarray(x)`.",
     "output": "Pass a contiguous array, for example one of `numpy.empty`.",
@@ -81,8 +84,8 @@ def check_call(description: Description, given: Any) -> Call:
     return Call(arguments, gear, rows)
 
 
-def in_order(tensors: Sequence[TensorInfo], given: Any, noun: str) -> Sequence[Any]:
-    """Returns one value for each tensor, in the order of the model."""
+def in_order(tensors: Sequence[TensorInfo], given: Any, noun: str, hint: str = ARRAYS_HINT) -> Sequence[Any]:
+    """Returns one value for each tensor, in the order of the model. `hint` is that of a wrong number of values."""
     names = [info.name for info in tensors]
     if _is_mapping(given):
         if {*given} != {*names}:
@@ -95,8 +98,7 @@ def in_order(tensors: Sequence[TensorInfo], given: Any, noun: str) -> Sequence[A
     if len(values) != len(names):
         raise ParameterError(
             f"expected {_counted(len(names), noun)} ({', '.join(map(repr, names))}), got {len(values)}",
-            hint="Pass an array, a list or tuple with one array for each, or a dict of arrays by name. "
-            "`numpy.asarray(values, dtype)` makes an array of a list of numbers.",
+            hint=hint,
         )
     return values
 
@@ -112,10 +114,7 @@ def _counted(count: int, noun: str) -> str:
 def _argument(info: TensorInfo, value: Any) -> Argument:
     """Checks the type of an argument; `_gear_for` checks its shape."""
     view = _view(info, value, "input")
-    shape = view.shape or ()
-    nbytes, view_bytes = itemsize_of(info.dtype) * prod(shape), view.nbytes
-    assert nbytes == view_bytes, "the items have the size of the data type"
-    return Argument(value, shape, nbytes)
+    return Argument(value, view.shape or (), view.nbytes)
 
 
 def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:

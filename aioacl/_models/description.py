@@ -79,8 +79,6 @@ class Description:
         outputs: the outputs.
         kind: the kind of the gears; None if the model has none.
         gears: the gears, in the order of the model.
-        selector: the index of the input that selects the gear, or None.
-        selector_bytes: the size of that input.
         batched: for each output, whether its first dimension is the batch.
     """
 
@@ -88,8 +86,6 @@ class Description:
     outputs: tuple[TensorInfo, ...]
     kind: GearKind | None
     gears: tuple[Gear, ...]
-    selector: int | None
-    selector_bytes: int
     batched: tuple[bool, ...]
 
 
@@ -121,30 +117,22 @@ class Desc:
         )
 
 
-def read_tensors(desc: Desc) -> tuple[list[TensorInfo], list[TensorInfo]]:
-    """Returns the inputs, with the one that selects the gear, and the outputs."""
-    handle = desc.handle
-    inputs = [
+def read_tensors(desc: Desc, side: Literal["Input", "Output"]) -> tuple[TensorInfo, ...]:
+    """Returns the inputs, with the one that selects the gear, or the outputs."""
+
+    def get(what: str) -> Any:
+        return getattr(lib, f"aio_u_aclmdlGet{what}")
+
+    return tuple(
         TensorInfo(
-            text_of(lib.aio_u_aclmdlGetInputNameByIndex(handle, index)),
-            _shown(desc.dims(lib.aio_u_aclmdlGetInputDims, index)),
-            type_name(lib.aio_u_aclmdlGetInputDataType(handle, index)),
-            format_name(lib.aio_u_aclmdlGetInputFormat(handle, index)),
-            lib.aio_u_aclmdlGetInputSizeByIndex(handle, index),
+            text_of(get(f"{side}NameByIndex")(desc.handle, index)),
+            _shown(desc.dims(get(f"{side}Dims"), index)),
+            type_name(get(f"{side}DataType")(desc.handle, index)),
+            format_name(get(f"{side}Format")(desc.handle, index)),
+            get(f"{side}SizeByIndex")(desc.handle, index),
         )
-        for index in range(lib.aio_u_aclmdlGetNumInputs(handle))
-    ]
-    outputs = [
-        TensorInfo(
-            text_of(lib.aio_u_aclmdlGetOutputNameByIndex(handle, index)),
-            _shown(desc.dims(lib.aio_u_aclmdlGetOutputDims, index)),
-            type_name(lib.aio_u_aclmdlGetOutputDataType(handle, index)),
-            format_name(lib.aio_u_aclmdlGetOutputFormat(handle, index)),
-            lib.aio_u_aclmdlGetOutputSizeByIndex(handle, index),
-        )
-        for index in range(lib.aio_u_aclmdlGetNumOutputs(handle))
-    ]
-    return inputs, outputs
+        for index in range(get(f"Num{side}s")(desc.handle))
+    )
 
 
 def _shown(dims: Sequence[int]) -> tuple[int | None, ...]:
@@ -201,11 +189,14 @@ def must_be_runnable(
         )
 
 
-def caller_inputs(inputs: Sequence[TensorInfo]) -> tuple[tuple[TensorInfo, ...], int | None]:
-    """Separates the input that selects the gear, which is the last one if there is one."""
+def split_inputs(inputs: Sequence[TensorInfo]) -> tuple[tuple[TensorInfo, ...], int]:
+    """Returns the inputs that a caller passes, and the bytes of the input that selects the gear, or 0.
+
+    The input that selects the gear is the last one, if the model has gears.
+    """
     if inputs and inputs[-1].name == SHAPE_DATA:
-        return tuple(inputs[:-1]), len(inputs) - 1
-    return tuple(inputs), None
+        return tuple(inputs[:-1]), inputs[-1].nbytes
+    return tuple(inputs), 0
 
 
 def batched_outputs(kind: GearKind | None, gears: Sequence[Gear], count: int) -> tuple[bool, ...]:

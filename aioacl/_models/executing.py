@@ -12,7 +12,6 @@ from aioacl._base.ffi import ffi, lib
 from aioacl._handles.handle import error_on
 from aioacl._lifecycle.failures import LAST
 from aioacl._models.arguments import clear_memory, copy_memory
-from aioacl._models.description import ALL_INPUTS
 from aioacl._models.instance import is_closed
 from aioacl._wait.current import run_blocking
 
@@ -50,8 +49,8 @@ def begin(load: Load, slot: Slot, call: Call) -> Ticket | None:
 def _begin(load: Load, slot: Slot, call: Call) -> Ticket:
     try:
         _upload(slot, call)
-        _execute(load, slot, call)
-        return _download(load, slot, call)
+        execution = _execute(load, slot, call)
+        return _download(load, slot, call) or execution
     except (StaleHandleError, DeviceResetting) as error:
         raise load.manager.admission.was_ended(load.generation, EXECUTE) from error
 
@@ -62,10 +61,10 @@ def _upload(slot: Slot, call: Call) -> None:
         nbytes = argument.nbytes * prod(shape) // max(1, prod(argument.shape))
         copy_memory(pinned.address, argument.address, argument.nbytes)
         clear_memory(pinned.address + argument.nbytes, nbytes - argument.nbytes)
-        slot.ticket = slot.stream.copy(device, pinned, nbytes=nbytes)
+        _ = slot.stream.copy(device, pinned, nbytes=nbytes)
 
 
-def _execute(load: Load, slot: Slot, call: Call) -> None:
+def _execute(load: Load, slot: Slot, call: Call) -> Ticket:
     instance = slot.instance
     while True:
         _wait_for(instance.last)
@@ -73,19 +72,14 @@ def _execute(load: Load, slot: Slot, call: Call) -> None:
             if instance.last is not None and not instance.last.done:
                 continue  # `enqueue` came first
             _select(load, slot, call)
-            slot.ticket = instance.last = _enqueue(
+            instance.last = _enqueue(
                 slot.stream, instance, (slot.device,), slot.input_data, slot.output_data, None
             )
-            return
+            return instance.last
 
 
 def _select(load: Load, slot: Slot, call: Call) -> None:
-    kind = load.description.kind
-    if kind is None:
-        return
-    selector = load.description.selector
-    at = ALL_INPUTS if selector is None else selector
-    name, code = slot.instance.set_gear(load.shown, slot.input_data, kind, call.gear, at)
+    name, code = slot.instance.set_gear(load.shown, slot.input_data, load.description.kind, call.gear)
     if code:
         raise error_on(load.manager, load.generation, code, name)
 
@@ -103,14 +97,14 @@ def _enqueue(
     )
 
 
-def _download(load: Load, slot: Slot, call: Call) -> Ticket:
-    assert slot.ticket is not None, "the execution was enqueued"
-    ticket = slot.ticket
+def _download(load: Load, slot: Slot, call: Call) -> Ticket | None:
+    """Enqueues the downloads. Returns the ticket of the last one, or None if the model has no outputs."""
+    ticket: Ticket | None = None
     for (device, pinned), shape, info in zip(
         slot.outputs, call.output_shapes(load.description), load.description.outputs, strict=True
     ):
         nbytes = min(prod(shape) * itemsize_of(info.dtype), info.nbytes)
-        slot.ticket = ticket = slot.stream.copy(pinned, device, nbytes=nbytes)
+        ticket = slot.stream.copy(pinned, device, nbytes=nbytes)
     return ticket
 
 

@@ -42,11 +42,15 @@ class Instance:
         with self.lock:
             self.ended = True
 
-    def set_gear(
-        self, shown: int, slot_data: CData, kind: GearKind | None, gear: Gear, selector: int
-    ) -> tuple[str, int]:
-        """Selects the gear of the next execution. Returns the ACL function that was called, and its code."""
+    def set_gear(self, shown: int, slot_data: CData, kind: GearKind | None, gear: Gear) -> tuple[str, int]:
+        """Selects the gear of the next execution. Returns the ACL function that was called, and its code.
+
+        Without gears, it calls nothing.
+        """
         value: Any = gear.value
+        selector = len(gear.inputs)  # the input that selects the gear comes after the others
+        if kind is None:
+            return "", 0
         if kind == "batch":
             call = "aclmdlSetDynamicBatchSize"
             return call, lib.aio_g_aclmdlSetDynamicBatchSize(shown, self.model, slot_data, selector, value)

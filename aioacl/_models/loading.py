@@ -31,17 +31,16 @@ from aioacl._base.ffi import ffi, lib, make_pass
 from aioacl._handles.handle import error_on
 from aioacl._handles.stream_core import StreamCore
 from aioacl._models.description import (
-    ALL_INPUTS,
     Desc,
     Description,
     Gear,
     ModelMemory,
     batched_outputs,
-    caller_inputs,
     must_be_runnable,
     read_gears,
     read_tensors,
     shapes_of,
+    split_inputs,
 )
 from aioacl._models.instance import Instance
 from aioacl._models.slots import Slot, Slots, room_for
@@ -197,22 +196,14 @@ class Load:
     def _describe(self, slots: int) -> None:
         """Reads the description, and makes the slots. The shapes of outputs are known only after a gear was set."""
         with Desc(self.instances[0].model, lambda code: self._error(code, "aclmdlGetDesc")) as desc:
-            everything, outputs = read_tensors(desc)
-            inputs, selector = caller_inputs(everything)
+            inputs, selector_bytes = split_inputs(read_tensors(desc, "Input"))
+            outputs = read_tensors(desc, "Output")
             kind, values = read_gears(desc, inputs)
             must_be_runnable(inputs, outputs, kind)
-            selector_bytes = 0 if selector is None else everything[selector].nbytes
             made = self._make_slots(slots, inputs, outputs, selector_bytes)
-            gears = self._gears(desc, made[0], kind, values or [None], inputs, outputs, selector)
-        self.description = Description(
-            inputs,
-            tuple(outputs),
-            kind,
-            gears,
-            selector,
-            selector_bytes,
-            batched_outputs(kind, gears, len(outputs)),
-        )
+            gears = self._gears(desc, made[0], kind, values or [None], inputs, len(outputs))
+        batched = batched_outputs(kind, gears, len(outputs))
+        self.description = Description(inputs, outputs, kind, gears, batched)
         self.slots = Slots(made, self.manager.index, self.manager.deferred.leave_note)
 
     def _make_slots(
@@ -245,18 +236,16 @@ class Load:
         kind: GearKind | None,
         values: Sequence[Any],
         inputs: Sequence[TensorInfo],
-        outputs: Sequence[TensorInfo],
-        selector: int | None,
+        outputs: int,
     ) -> tuple[Gear, ...]:
+        """Returns the gears, with the shapes of the `outputs` outputs in each."""
         gears = list[Gear]()
         for value in values:
             gear = Gear(value, shapes_of(kind, value, inputs), ())
-            if kind is not None:
-                at = ALL_INPUTS if selector is None else selector
-                call, code = slot.instance.set_gear(self.shown, slot.input_data, kind, gear, at)
-                if code:
-                    raise self._error(code, call)
-            shapes = tuple(desc.dims(lib.aio_u_aclmdlGetCurOutputDims, at) for at in range(len(outputs)))
+            call, code = slot.instance.set_gear(self.shown, slot.input_data, kind, gear)
+            if code:
+                raise self._error(code, call)
+            shapes = tuple(desc.dims(lib.aio_u_aclmdlGetCurOutputDims, at) for at in range(outputs))
             gears.append(Gear(value, gear.inputs, shapes))
         return tuple(gears)
 

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from aioacl._models.slots import Slot
 
 SLOTS_AT_MOST: Final = 64
+BUFFERS_HINT: Final = (
+    "Allocate them with device.allocate(), and upload to them; or call the model with arrays."
+)
 
 
 class Model(Made):
@@ -273,13 +276,13 @@ class Model(Made):
         return enqueue(load, (*taken, *given), of, into)
 
     def _buffers(self, tensors: Sequence[TensorInfo], given: Any, noun: str) -> Sequence[DeviceBuffer]:
-        buffers, manager = in_order(tensors, given, noun), self._life.manager
+        buffers, manager = in_order(tensors, given, noun, BUFFERS_HINT), self._life.manager
         shown = ", ".join(f"{info.name!r} of {info.nbytes} bytes" for info in tensors)
         if not all(isinstance(each, DeviceBuffer) for each in buffers):
             raise ParameterError(
                 f"expected a DeviceBuffer for each {noun} ({shown}), got {_kinds(buffers)}",
                 device=manager.index,
-                hint="Allocate them with device.allocate(), and upload to them; or call the model with arrays.",
+                hint=BUFFERS_HINT,
             )
         for info, buffer in zip(tensors, buffers, strict=True):
             buffer._check()

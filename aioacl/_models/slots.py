@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioacl._base.ffi import CData
-    from aioacl._handles.event import Ticket
     from aioacl._handles.memory import DeviceBuffer
     from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream import Stream
@@ -71,7 +70,6 @@ class Slot:
         pinned: the pinned memory of the inputs and outputs, which copies use.
         inputs, outputs: for each tensor, its device memory and its pinned memory.
         input_data, output_data: the datasets of the execution.
-        ticket: the end of the newest call.
     """
 
     def __init__(
@@ -99,7 +97,6 @@ class Slot:
             taken.append((device.address + offsets[-1], selector_bytes))
         self.input_data: Any = new_dataset(taken)
         self.output_data: Any = new_dataset([(memory.address, memory.size) for memory, _ in self.outputs])
-        self.ticket: Ticket | None = None
 
     def drop_data(self) -> None:
         """Destroys the datasets, because a program may keep a closed model for long."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl import _digits
 from aioacl._base.codes import lookup
 from aioacl._base.ffi import ffi
-from aioacl._models.description import Desc, caller_inputs, read_gears, read_tensors
+from aioacl._models.description import Desc, read_gears, read_tensors, split_inputs
 from aioacl._models.slots import new_dataset
 from aioacl._selftest._bench import Bench, call, download, expect, require, require_code
 from aioacl._selftest._outcomes import Broken, NotTestable
@@ -90,8 +90,8 @@ class Execution:
 
     def __init__(self, bench: Bench, model: int) -> None:
         with described(model) as desc:
-            everything, outputs = read_tensors(desc)
-            inputs, selector = caller_inputs(everything)
+            everything, outputs = read_tensors(desc, "Input"), read_tensors(desc, "Output")
+            inputs, _ = split_inputs(everything)
             kind, values = read_gears(desc, inputs)
         if kind not in (None, "batch"):
             raise NotTestable(
@@ -101,7 +101,7 @@ class Execution:
         self.outputs = [_memory(bench, each.nbytes) for each in outputs]
         self.inputs = [_memory(bench, each.nbytes) for each in everything]
         self._model = model
-        self._selector = selector
+        self._selector = len(inputs)  # the input that selects the gear comes after the others
         self.input_data, self.output_data = (
             new_dataset(_places(self.inputs)),
             new_dataset(_places(self.outputs)),

@@ -236,10 +236,6 @@ def test_close_of_the_model_waits_for_enqueued_executions(device: aioacl.Device,
 
 ALLOCATE_HINT = "Allocate the buffer on the device of the model, with the size in `model.inputs`."
 KIND_HINT = "Allocate them with device.allocate(), and upload to them; or call the model with arrays."
-BUFFERS_HINT = (
-    "Pass an array, a list or tuple with one array for each, or a dict of arrays by name. "
-    "`numpy.asarray(values, dtype)` makes an array of a list of numbers."
-)
 
 
 class Scene:
@@ -281,8 +277,8 @@ REFUSED: dict[str, tuple[Callable[[Scene], tuple[Any, Any]], str, str]] = {
         "expected a DeviceBuffer for each output ('y' of 32 bytes), got a ndarray",
         KIND_HINT,
     ),
-    "too many": (lambda s: ([s.x, s.x], s.y), "expected 1 input ('x'), got 2", BUFFERS_HINT),
-    "none": (lambda s: ([], s.y), "expected 1 input ('x'), got 0", BUFFERS_HINT),
+    "too many": (lambda s: ([s.x, s.x], s.y), "expected 1 input ('x'), got 2", KIND_HINT),
+    "none": (lambda s: ([], s.y), "expected 1 input ('x'), got 0", KIND_HINT),
     "wrong name": (
         lambda s: ({"x": s.x}, {"z": s.y}),
         "expected outputs named 'y', got 'z'",
