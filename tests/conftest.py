@@ -137,6 +137,8 @@ def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
     kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 5)
     assert testing.snapshot().more_than(before, *allowed) == {}
     assert violations == []
+    if "offline_models" in allowed:
+        kit.drop_abandoned()
 
 
 def _must_be_closed() -> None:

@@ -423,3 +423,16 @@ async def gives_up_in(device: Device, call: str) -> ResetReport:
     """Makes a force reset run out of time while the ACL function hangs. Returns the report of the reset."""
     simulator.hang_call(call)
     return await runs_out_of_time(device, hanging(call))
+
+
+def drop_abandoned() -> None:
+    """Removes abandoned models from the simulator, which keeps them as the runtime does. The device is closed."""
+    assert simulator.violations() == []
+
+    def unload() -> None:
+        with open_device() as device:
+            for each in simulator.models():
+                device.run(lib.aio_u_aclmdlUnload, each.id).result()
+
+    in_thread(unload)
+    simulator.forget()

@@ -12,9 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import lib
 from aioacl.simulator._atc import Options, convert
-from tests.kit import in_thread
 from tests.support.onnx_models import model, value
 
 if TYPE_CHECKING:
@@ -143,16 +141,3 @@ def all_free(loaded: aioacl.Model) -> bool:
 def executions() -> int:
     """The number of executions of all loaded models that have succeeded."""
     return sum(each.executions for each in simulator.models())
-
-
-def drop_abandoned() -> None:
-    """Removes abandoned models from the simulator, which keeps them as the runtime does. The device is closed."""
-    assert simulator.violations() == []
-
-    def unload() -> None:
-        with aioacl.open_device() as device:
-            for each in simulator.models():
-                device.run(lib.aio_u_aclmdlUnload, each.id).result()
-
-    in_thread(unload)
-    simulator.forget()

@@ -13,7 +13,7 @@ pytest.importorskip(
 )
 pytest.importorskip("onnxruntime", reason="executing a model needs onnxruntime: pip install 'aioacl[onnx]'")
 
-from tests.kit import until_now
+from tests.kit import drop_abandoned, until_now
 from tests.support import offline
 
 if TYPE_CHECKING:
@@ -28,12 +28,11 @@ def _no_model_is_left(request: pytest.FixtureRequest) -> Generator[None]:
     """The maintenance thread unloads a model that was dropped, so the fixture waits."""
     yield
     if request.node.get_closest_marker("leaves"):
-        offline.drop_abandoned()
         return
     until_now(lambda: simulator.models() == (), 5)
     left = simulator.models()
     if left:
-        offline.drop_abandoned()
+        drop_abandoned()
     assert left == ()
 
 

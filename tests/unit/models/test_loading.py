@@ -12,7 +12,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._models import source as source_module
-from tests.kit import Raised, Waiting, hanging, no_call, until, until_now
+from tests.kit import Raised, Waiting, drop_abandoned, hanging, no_call, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -235,7 +235,7 @@ def test_fault_of_the_device_during_a_load_is_stored(device: aioacl.Device, step
     assert device.health.status == "poisoned"
     assert device.force_reset().result().ok
     if simulator.models():
-        offline.drop_abandoned()
+        drop_abandoned()
 
 
 @pytest.mark.parametrize("step", ["aclmdlSetDynamicBatchSize", "aclmdlExecuteAsync"])
@@ -260,7 +260,7 @@ def test_unload_that_fails_raises_at_the_close_and_counts_an_abandoned_model(dev
     assert (caught.value.code, caught.value.call) == (500002, "aclmdlUnload")
     assert device.health.abandoned_models == abandoned + 1
     model.close().result()
-    offline.drop_abandoned()
+    drop_abandoned()
 
 
 # --- memory -------------------------------------------------------------------------------------------------------

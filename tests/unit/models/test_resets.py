@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import FAULT, Waiting, hanging, reset_by_other_code, until
+from tests.kit import FAULT, Waiting, drop_abandoned, hanging, reset_by_other_code, until
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -120,7 +120,7 @@ async def test_call_that_a_reset_interrupts_raises_device_reset_and_is_not_repea
         assert await works(model, 1)
         assert offline.executions() == 1
         assert device.health.abandoned_models == abandoned + 1
-    offline.drop_abandoned()
+    drop_abandoned()
 
 
 async def test_call_whose_execution_ends_within_the_grace_returns(open_device: OpenDevice) -> None:
@@ -152,7 +152,7 @@ async def test_calls_that_wait_for_a_slot_during_a_reset_run_after_it(open_devic
                 await first.outcome()
             assert all([await other.outcome() for other in others])
         assert offline.executions() == 4
-    offline.drop_abandoned()
+    drop_abandoned()
 
 
 async def test_map_raises_the_reset_for_the_items_that_ran_and_computes_the_others(
@@ -167,7 +167,7 @@ async def test_map_raises_the_reset_for_the_items_that_ran_and_computes_the_othe
             found = [y async for y in results]
         assert isinstance(found[0], aioacl.DeviceReset)
         assert all(np.array_equal(found[i], rows(i) @ WEIGHTS) for i in (1, 2, 3))
-    offline.drop_abandoned()
+    drop_abandoned()
 
 
 async def test_bytes_that_the_program_changed_after_the_load_are_not_used(open_device: OpenDevice) -> None:
@@ -239,7 +239,7 @@ async def test_models_are_abandoned_by_a_foreign_reset_and_after_a_fault(
         assert device.health.abandoned_models == abandoned + 3
         assert await works(model)
         assert {each.state for each in simulator.models()} == {"stale", "loaded"}
-    offline.drop_abandoned()
+    drop_abandoned()
 
 
 async def test_model_of_a_faulty_device_that_is_closed_is_abandoned(open_device: OpenDevice) -> None:
@@ -251,7 +251,7 @@ async def test_model_of_a_faulty_device_that_is_closed_is_abandoned(open_device:
             await until(lambda: device.health.last_fault)
         assert device.health.abandoned_models == abandoned + 1
         assert (await device.force_reset()).ok
-    offline.drop_abandoned()
+    drop_abandoned()
 
 
 async def test_last_close_unloads_a_model_that_is_open(open_device: OpenDevice) -> None:
@@ -275,7 +275,7 @@ async def test_last_close_ends_a_running_call(open_device: OpenDevice) -> None:
         with pytest.raises(aioacl.AclError):
             await call.outcome()
         await model.close()
-    offline.drop_abandoned()
+    drop_abandoned()
 
 
 async def test_model_from_before_the_last_close_is_refused_on_the_reopened_device(
