@@ -362,13 +362,15 @@ class Manager:
     # --- what follows a transition -------------------------------------------------------------------------------
 
     def _applied(self, event: Trigger, served: bool) -> None:
-        """Called after each transition. After a failure, ends the waits for the maintenance thread.
+        """Called after each transition. After a failure, ends the waits for the maintenance thread and for slots.
 
         After a foreign reset, sets ACL's count to 0, because the state callback may not have reported that reset yet.
         """
         if event is Trigger.FAIL:
             # The maintenance thread may be stuck.
             self.maintenance.fail_all(self.admission.quarantined)
+            for queue in self.models.queues.members():
+                queue.wake()
         unserved = event is Trigger.FOREIGN or (event is Trigger.SEIZE and lib.aio_gate_foreign(self.index))
         if served and unserved:  # from now on no call can find a foreign reset
             self.counts.change(Counts())

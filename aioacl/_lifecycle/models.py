@@ -8,13 +8,22 @@ process ends. `device.health` counts these models.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from aioacl._base import sync
 from aioacl._base.ffi import lib, make_pass
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class Queue(Protocol):
+    """The callers that wait for a slot of a model."""
+
+    def wake(self) -> None:
+        """Ends all waits, so that the callers look at the state of the device again."""
+        ...
 
 
 class Models:
@@ -24,6 +33,7 @@ class Models:
 
     Attributes:
         abandoned: how many models were abandoned since the first open.
+        queues: the callers that wait for slots.
     """
 
     def __init__(self, index: int) -> None:
@@ -31,6 +41,7 @@ class Models:
         self._loaded: dict[int, Callable[[], bool]] = {}
         self._idle: list[int] = []
         self.abandoned = 0
+        self.queues: sync.WeakSet[Queue] = sync.WeakSet()
 
     @property
     def ids(self) -> list[int]:

@@ -204,7 +204,8 @@ class Load:
             gears = self._gears(desc, made[0], kind, values or [None], inputs, len(outputs))
         batched = batched_outputs(kind, gears, len(outputs))
         self.description = Description(inputs, outputs, kind, gears, batched)
-        self.slots = Slots(made, self.manager.index, self.manager.deferred.leave_note)
+        self.slots = Slots(made, self.manager)
+        self.manager.models.queues.add(self.slots)
 
     def _make_slots(
         self, count: int, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], selector_bytes: int

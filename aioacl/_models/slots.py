@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aioacl._base import sync
 from aioacl._base.errors import DeviceTimeout, QueueFull
 from aioacl._base.ffi import ffi, lib, owner
+from aioacl._base.states import State
 from aioacl._wait.current import current_port
 from aioacl._wait.port import TIMED_OUT
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from aioacl._handles.memory import DeviceBuffer
     from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream import Stream
+    from aioacl._lifecycle.manager import Manager
     from aioacl._models.description import TensorInfo
     from aioacl._models.instance import Instance
     from aioacl._wait.port import Port
@@ -118,14 +120,12 @@ class Slots:
     """The slots of one load of a model. Callers get free slots in the order in which they asked.
 
     Tasks of any loop and threads wait here together. `end` ends all waits, when the model was closed or a reset has
-    ended this load.
+    ended this load. `wake` also ends them, when the device is quarantined: until a reset succeeds, a slot whose work
+    may still run is not given back.
     """
 
-    def __init__(
-        self, slots: Sequence[Slot], device: int, defer: Callable[[Callable[[], object]], object]
-    ) -> None:
-        self._device = device
-        self._defer = defer  # leaves work to the maintenance thread; for finalizers
+    def __init__(self, slots: Sequence[Slot], manager: Manager) -> None:
+        self._manager = manager
         self._changed = sync.condition()
         self._free = deque(slots)
         self._waiters: deque[_Waiter] = deque()
@@ -134,7 +134,7 @@ class Slots:
         self._then: Callable[[], object] | None = None
 
     async def take(self, *, wait: bool, deadline: float | None) -> Slot | None:
-        """Returns a free slot, or None if `end` was called.
+        """Returns a free slot, or None if `end` or `wake` has ended the wait.
 
         Raises:
             QueueFull: no slot is free, and `wait` is False.
@@ -148,7 +148,7 @@ class Slots:
         if not wait:
             raise QueueFull(
                 f"all {self._all} slots of the model are in use",
-                device=self._device,
+                device=self._manager.index,
                 hint="Call the model again later, pass wait=True, or load it with more slots.",
             )
         return await self._wait(current_port(), deadline)
@@ -161,12 +161,14 @@ class Slots:
                 waiter.key = key
                 self._waiters.append(waiter)
                 self._serve()
+            if self._manager.admission.state is State.QUARANTINED:  # perhaps `wake` was called before
+                self.wake()
             return 0
 
         try:
             result = await port.wait(start, deadline=deadline)
         except GeneratorExit:  # a finalizer may run on a thread that holds the lock
-            self._defer(lambda: self._withdraw(waiter))
+            self._manager.deferred.leave_note(lambda: self._withdraw(waiter))
             raise
         except BaseException:
             self._withdraw(waiter)
@@ -175,7 +177,7 @@ class Slots:
             self._withdraw(waiter)
             raise DeviceTimeout(
                 "no slot of the model was free in time",
-                device=self._device,
+                device=self._manager.index,
                 hint="The call was not begun: try again, pass a longer timeout, or load the model with more slots.",
             )
         return waiter.slot
@@ -195,14 +197,24 @@ class Slots:
     def _serve(self) -> None:
         """Gives free slots to waiters. Call it with the lock held."""
         while self._waiters and (self._free or self._ended):
-            waiter = self._waiters[0]
-            port = waiter.port()
-            if port is None:  # its loop was closed, and its task does not exist any more
-                self._waiters.popleft()
-                continue
-            waiter.slot = None if self._ended else self._free.popleft()
+            self._end_first(with_slot=not self._ended)
+
+    def _end_first(self, *, with_slot: bool) -> None:
+        """Ends the first wait. Call it with the lock held."""
+        waiter = self._waiters[0]
+        port = waiter.port()
+        if port is None:  # its loop was closed, and its task does not exist any more
             self._waiters.popleft()
-            lib.aio_port_post(port.handle, waiter.key, 0)
+            return
+        waiter.slot = self._free.popleft() if with_slot else None
+        self._waiters.popleft()
+        lib.aio_port_post(port.handle, waiter.key, 0)
+
+    def wake(self) -> None:
+        """Ends all waits, so that the callers look at the state of the device again."""
+        with self._changed:
+            while self._waiters:
+                self._end_first(with_slot=False)
 
     def give(self, slot: Slot) -> None:
         """Takes a slot back whose work on the device is done."""

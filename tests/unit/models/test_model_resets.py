@@ -69,3 +69,29 @@ async def test_call_that_begins_to_wait_for_its_results_in_a_reset_raises_device
                     with pytest.raises(aioacl.DeviceReset):
                         await call.outcome()
             assert (await model(x)).shape == (1, 10)
+
+
+@pytest.mark.leaves("offline_models")  # the model is abandoned
+async def test_call_that_waits_for_a_slot_when_a_reset_fails_raises_device_quarantined(
+    open_device: OpenDevice,
+) -> None:
+    """The slot is not given back, because its work may run until a reset succeeds."""
+    x = np.zeros((1, 64), np.float32)
+    with simulator.register_model("digits", lambda _: None):
+        async with open_device() as device, device.load_model(MODEL, slots=1) as model:
+            async with anyio.create_task_group() as group:
+                with simulator.fault(EXECUTE, late_complete=HOUR_MS, nth=1):
+                    calls = [Waiting(group, partial(model, x)) for _ in range(3)]
+                    await until(lambda: simulator.calls(COPY) == 2)
+                    await until(lambda: len(model._loaded().slots._waiters) == 2)
+                simulator.fail_call("aclrtResetDeviceForce", 507899, -1)
+                report = await device.force_reset(grace=0)
+                assert not report.ok
+                for call in calls:
+                    with pytest.raises(aioacl.DeviceQuarantined):
+                        await call.outcome()
+                with pytest.raises(aioacl.DeviceQuarantined):
+                    await model(x)
+            simulator.fail_call("aclrtResetDeviceForce", 0, 0)
+            assert (await device.force_reset(grace=0)).ok
+            assert (await model(x)).shape == (1, 10)
