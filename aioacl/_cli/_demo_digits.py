@@ -210,9 +210,9 @@ class Classifier:
         y = await model(self._x[number : number + 1])
         return int(y.argmax())
 
-    def _failed(self, problem: object) -> None:
+    def _failed(self, error: AclError) -> None:
         if len(self._failures) < FAILURES_AT_MOST:
-            self._failures.append(str(problem))
+            self._failures.append(str(error))
 
     # --- the rates --------------------------------------------------------------------------------------------------
 
@@ -277,8 +277,8 @@ class Classifier:
         self._resets += report.ok
         spent = (time.monotonic() - begun) * 1000
         self.progress.events.append(f"reset: {'done' if report.ok else 'failed'} after {spent:.0f} ms")
-        if not report.ok:
-            self._failed(report)
+        if not report.ok:  # first, because it is the cause of the failures of the calls
+            self._failures[:] = [str(report), *self._failures][:FAILURES_AT_MOST]
 
     def result(self) -> Inference:
         """Returns the results, after `run`."""
