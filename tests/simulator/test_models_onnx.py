@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [modelfiles.needs_onnxruntime, pytest.mark.usefixtures("models")]
 
 FAILED, BAD_SHAPE = 507011, 145021
+HOUR_MS = 3_600_000
 NUMBERS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 TWICE = [2 * number for number in NUMBERS]
 BYTES = 24
@@ -61,11 +62,12 @@ def test_execute_with_options_waits_on_the_given_stream() -> None:
         inputs.write(0, NUMBERS)
         arguments = (model, inputs.dataset, outputs.dataset, stream)
         assert rc("aclmdlExecuteV2", *arguments, ffi.NULL) == 100000
-        good("aclmdlSetExecConfigOpt", config, 0, ffi.new("int32_t *", 50), 4)
-        assert rc("aclmdlSetExecConfigOpt", config, 0, ffi.new("int32_t *", 50), 8) == 100000
+        good("aclmdlSetExecConfigOpt", config, 0, ffi.new("int32_t *", HOUR_MS), 4)
+        assert rc("aclmdlSetExecConfigOpt", config, 0, ffi.new("int32_t *", HOUR_MS), 8) == 100000
         good("aclmdlExecuteV2", *arguments, config)
         assert outputs.read(0) == TWICE
         simulator.hold(stream)
+        good("aclmdlSetExecConfigOpt", config, 0, ffi.new("int32_t *", 50), 4)
         assert rc("aclmdlExecuteV2", *arguments, config) == 507046
         simulator.release(stream)
         good("aclrtSynchronizeStream", stream)
