@@ -10,6 +10,7 @@ import pytest
 
 from aioacl import ParameterError, simulator
 from aioacl._base.ffi import ffi
+from tests.kit import until_now
 from tests.simulator import modelfiles
 from tests.simulator.modelcalls import data, error_text, execute, execute_on, load_code, loaded
 from tests.simulator.modelfiles import INT64, Tensor
@@ -177,6 +178,23 @@ def test_cost_delays_the_end_of_an_execution() -> None:
             simulator.advance_clock(2)
             good("aclrtSynchronizeStream", stream)
             assert simulator.clock() - began == pytest.approx(2)
+        finally:
+            simulator.set_model_cost()
+            simulator.set_virtual_clock(False)
+        good("aclrtDestroyStream", stream)
+
+
+def test_execution_of_a_queue_begins_when_the_execution_before_it_ends() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        stream = new_stream()
+        simulator.set_virtual_clock(True)
+        simulator.set_model_cost(base=1)
+        try:
+            assert [execute_on(stream, model, inputs, outputs) for _ in range(3)] == [0, 0, 0]
+            simulator.advance_clock(2)
+            assert until_now(lambda: simulator.pending(stream) == 1)
+            simulator.advance_clock(1)
+            good("aclrtSynchronizeStream", stream)
         finally:
             simulator.set_model_cost()
             simulator.set_virtual_clock(False)

@@ -1,12 +1,19 @@
-/* One thread per device runs the tasks of all its streams. */
+/*
+ * One thread per device runs the tasks of all its streams.
+ *
+ * A task that takes a time begins when the device of a card could begin it: when it is enqueued to a stream
+ * without work, or when the task before it is due to end. The executor reaches the task later, and how much
+ * later depends on the host's threads. Without this rule, the delays of all tasks of a queue would add up.
+ */
 #include <sched.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 
 #include "models.h"
 #include "sim.h"
 #include "work.h"
 
-enum { BATCH = 64, TURN = 256 };
+enum { BATCH = 64, TURN = 256, SLACK_NS = 1000 };
 
 typedef struct {
     task_t *task;
@@ -20,11 +27,31 @@ static bool may_run(const stream_t *stream) {
     return well && free && stream->ended < stream->enqueued;
 }
 
+static int64_t latency_of(const task_t *task) {
+    return task->late_ns + (task_moves(task) ? sim.settings.copy_latency_ns : 0);
+}
+
+static void note_free(stream_t *stream) {
+    const task_t *task = stream_head(stream);
+    if (stream->free_ns == 0 && (latency_of(task) != 0 || model_is_run(task))) {
+        stream->free_ns = now_ns();
+    }
+}
+
+int64_t stream_free_ns(const stream_t *stream) {
+    return stream->free_ns != 0 ? stream->free_ns : now_ns();
+}
+
 void stream_kick(stream_t *stream) {
     device_t *device = stream->device;
-    if (stream->ready || stream->running || !may_run(stream)) {
+    if (stream->ready || stream->running) {
         return;
     }
+    if (!may_run(stream)) {
+        stream->free_ns = 0;
+        return;
+    }
+    note_free(stream);
     stream->ready = true;
     stream->ready_next = NULL;
     if (device->ready_last != NULL) {
@@ -57,6 +84,7 @@ void stream_unready(stream_t *stream) {
         device->ready_last = before;
     }
     stream->ready = false;
+    stream->free_ns = 0;
 }
 
 static stream_t *ready_pop(device_t *device) {
@@ -71,21 +99,16 @@ static stream_t *ready_pop(device_t *device) {
     return stream;
 }
 
-static int64_t latency_of(const task_t *task) {
-    return task->late_ns + (task_moves(task) ? sim.settings.copy_latency_ns : 0);
-}
-
-/* Whether the task may end. The latency of the task begins when the stream reaches the task. */
-static bool is_due(task_t *task) {
+/* Whether the task may end. */
+static bool is_due(const stream_t *stream, task_t *task) {
     if (latency_of(task) == 0) {
         return true;
     }
-    int64_t now = now_ns();
     if (!task->started) {
         task->started = true;
-        task->due_ns = now + latency_of(task);
+        task->due_ns = stream_free_ns(stream) + latency_of(task);
     }
-    return task->due_ns <= now;
+    return task->due_ns <= now_ns();
 }
 
 /* Whether the task moves its bytes when the stream reaches it, and ends later. */
@@ -126,7 +149,7 @@ static uint32_t gather(stream_t *stream, step_t *steps) {
         bool late = latency_of(task) != 0;
         bool alone = late || task->kind == TASK_INDIRECT; /* an indirect copy must read its addresses only after
                                                              earlier tasks have ended */
-        if (!task_moves(task) || (count > 0 && alone) || !(is_due(task) || ends_late(task))) {
+        if (!task_moves(task) || (count > 0 && alone) || !(is_due(stream, task) || ends_late(task))) {
             break;
         }
         count++;
@@ -194,7 +217,9 @@ static void run_data(stream_t *stream) {
         last->moved = true;
         return;
     }
+    int64_t end_ns = latency_of(last) != 0 ? last->due_ns : 0;
     stream_end_tasks(stream, code != 0 ? count - 1 : count);
+    stream->free_ns = end_ns;
     if (code != 0) {
         stream_fault(stream, code);
     }
@@ -210,7 +235,7 @@ static bool run_control(stream_t *stream, task_t *task) {
     if (task->node != NULL) {
         task_borrow_again(task);
     }
-    if (task->late_ns != 0 && !is_due(task)) {
+    if (task->late_ns != 0 && !is_due(stream, task)) {
         stream_park(stream, PARK_DUE, NULL, task->due_ns);
         return false;
     }
@@ -257,10 +282,12 @@ static void run_one(stream_t *stream) {
         run_data(stream);
     } else if (run_control(stream, task)) {
         aclError code = task->code;
+        int64_t end_ns = model_end_ns(task);
         if (code != 0) {
             stream_fault(stream, code);
         } else {
             stream_end_tasks(stream, 1);
+            stream->free_ns = end_ns;
         }
     }
 }
@@ -322,7 +349,8 @@ static void make_room(void) {
 
 static void *executor(void *arg) {
     device_t *device = arg;
-    bool fresh = false; /* there was work since the last make_room() */
+    bool fresh = false;                 /* there was work since the last make_room() */
+    prctl(PR_SET_TIMERSLACK, SLACK_NS); /* by default, a sleep may end 50 us late */
     sim_lock();
     while (true) {
         wake_t wake = wake_timed(device);

@@ -175,6 +175,7 @@ struct stream {
     uint64_t end_round;      /* the recycle thread's round in which the last task ended */
     uint64_t enqueued;
     uint64_t ended;
+    int64_t free_ns; /* when the head task could begin; 0: when the executor reaches it (executor.c) */
     uint32_t entries;
     task_t *ring;
     uint64_t sync_target; /* the target of the SynchronizeDevice that holds the context's gate */

@@ -148,6 +148,7 @@ void stream_end_tasks(stream_t *stream, uint64_t count) {
         task_release(task, 0);
     }
     sim.tasks += count;
+    stream->free_ns = 0;
     stream->end_round = recycler_round(stream->device);
     if (stream->waiters.first != NULL) {
         stream_finish_waiters(stream);

@@ -199,6 +199,8 @@ void task_release(task_t *task, aclError rc);
 bool executor_start(device_t *device);
 /* Makes the executor check the stream again, because something has changed for the stream. */
 void stream_kick(stream_t *stream);
+/* When the head task could begin. It is now if that is not known better. */
+int64_t stream_free_ns(const stream_t *stream);
 /* Stops the executor from checking the stream. */
 void stream_unready(stream_t *stream);
 void stream_park(stream_t *stream, park_t park, park_list_t *list, int64_t wake_ns);

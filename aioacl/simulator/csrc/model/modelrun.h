@@ -33,6 +33,7 @@ struct model_run {
     uint32_t inner_task;
     int64_t began_ns;
     int64_t due_ns;
+    bool waited; /* the computation ended before due_ns */
     aclmdlDataset *output;
     size_t input_count; /* without the input that selects the gear */
     size_t output_count;

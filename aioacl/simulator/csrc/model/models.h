@@ -10,6 +10,8 @@ void models_end(context_t *context);
 void model_leave(stream_t *stream);
 /* Whether the task executes a model. */
 bool model_is_run(const task_t *task);
+/* When an execution was due to end, if its computation ended before that; otherwise 0. */
+int64_t model_end_ns(const task_t *task);
 /* The reason why an execution of a model has failed; "" for all other tasks. */
 const char *model_why(const task_t *task);
 /* Stores the ids that the exception callbacks get. False: the task does not execute a model. */

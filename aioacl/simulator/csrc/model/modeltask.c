@@ -153,7 +153,7 @@ static uint64_t all_bytes(const model_run_t *run) {
 static bool begin(stream_t *stream, task_t *task, model_run_t *run) {
     task->code = prepare(run, task);
     if (task->code == 0) {
-        run->began_ns = now_ns();
+        run->began_ns = stream_free_ns(stream);
         run->due_ns = run->began_ns + model_cost_ns(rows_of(run), all_bytes(run));
         run->stream = stream;
         run->state = RUN_COMPUTING;
@@ -183,6 +183,7 @@ static bool step(stream_t *stream, task_t *task) {
         return begin(stream, task, run);
     }
     if (run->code == 0 && run->due_ns > now_ns()) {
+        run->waited = true;
         stream_park(stream, PARK_DUE, NULL, run->due_ns);
         return false;
     }
@@ -205,6 +206,11 @@ const model_run_t *model_run_of(const task_t *task) {
 
 bool model_is_run(const task_t *task) {
     return model_run_of(task) != NULL;
+}
+
+int64_t model_end_ns(const task_t *task) {
+    const model_run_t *run = model_run_of(task);
+    return run != NULL && run->waited ? run->due_ns : 0;
 }
 
 const char *model_why(const task_t *task) {
