@@ -20,10 +20,12 @@
  * after one wait that ended much earlier, the next waits are not predicted. If a query after `around_us` finds
  * the end, both queries are close together. Then `around_us` rises by an eighth of the difference, so that
  * about one wait in nine ends before `around_us`.
+ *
+ * The waits of a stream often alternate between two durations: an execution and its download, or a large copy
+ * and a small one. If a wait differs from the waits before it, while these are not predicted, the waits with
+ * even and with odd numbers are learned separately. If both then have the same duration, they are one again.
  */
 #include "pace.h"
-
-#include <stdbool.h>
 
 enum {
     SPIN_US = 50,           /* a wait that is not predicted is queried without a sleep up to this age */
@@ -51,55 +53,112 @@ static int64_t length_of(aio_took range) {
     return range.until_us - range.after_us;
 }
 
-static int64_t least_step(const aio_pace *pace) {
-    return at_least(LEAST_STEP_US, pace->around_us / 64);
+static int64_t least_step(const aio_habit *habit) {
+    return at_least(LEAST_STEP_US, habit->around_us / 64);
 }
 
-static void predict(aio_pace *pace) {
-    pace->around_us = pace->range.after_us;
-    pace->step_us = least_step(pace);
+static int64_t usual_us(const aio_habit *habit) {
+    return habit->around_us ? habit->around_us + habit->around_us / 4 + 2 * JITTER_US : 0;
+}
+
+static bool fits(const aio_habit *habit, aio_took took) {
+    return took.until_us >= habit->around_us && took.until_us <= usual_us(habit);
 }
 
 /* Forgets the waits before `took`, and also this wait if its duration is not known well enough. */
-static void restart(aio_pace *pace, aio_took took) {
+static void restart(aio_habit *habit, aio_took took) {
     bool known = took.until_us >= PREDICTED_FROM_US && length_of(took) <= took.until_us / 8 + JITTER_US;
-    *pace = (aio_pace){.range = took, .alike = known};
+    *habit = (aio_habit){.range = took, .alike = known};
 }
 
-static void compare(aio_pace *pace, aio_took took) {
-    aio_took both = {at_most(pace->range.after_us, took.after_us),
-                     at_least(pace->range.until_us, took.until_us)};
-    if (!pace->alike || length_of(both) > both.until_us / 4 + JITTER_US) {
-        restart(pace, took);
-        return;
+/* Adds `count` similar waits. Returns false if they are not similar to the waits before. */
+static bool add(aio_habit *habit, aio_took range, int count) {
+    aio_took both = {at_most(habit->range.after_us, range.after_us),
+                     at_least(habit->range.until_us, range.until_us)};
+    if (!habit->alike || !count || length_of(both) > both.until_us / 4 + JITTER_US) {
+        return false;
     }
-    pace->range = both;
-    pace->alike += 1;
-    if (pace->alike == AIO_WAITS_ALIKE) {
-        predict(pace);
+    habit->range = both;
+    habit->alike += count;
+    if (habit->alike >= AIO_WAITS_ALIKE) {
+        habit->around_us = both.after_us;
+        habit->step_us = least_step(habit);
     }
+    return true;
+}
+
+static void correct(aio_habit *habit, aio_took took) {
+    if (took.after_us >= habit->around_us) {
+        int64_t over = took.after_us - habit->around_us;
+        habit->around_us += over / 8;
+        habit->step_us = at_least(least_step(habit), over);
+    } else if (habit->step_us <= habit->around_us / 4) {
+        habit->around_us -= habit->step_us;
+        habit->step_us *= 2;
+    } else {
+        restart(habit, took);
+    }
+}
+
+static void learn(aio_habit *habit, aio_took took) {
+    if (fits(habit, took)) {
+        correct(habit, took);
+    } else if (habit->around_us || !add(habit, took, 1)) {
+        restart(habit, took);
+    }
+}
+
+static void swap(aio_pace *pace) {
+    aio_habit next = pace->other;
+    pace->other = pace->next;
+    pace->next = next;
+}
+
+/* Makes both habits one if their waits take the same time. */
+static void join(aio_pace *pace) {
+    aio_habit *next = &pace->next, *other = &pace->other;
+    if (next->around_us && other->around_us) {
+        const aio_habit *first = next->around_us < other->around_us ? next : other;
+        const aio_habit *second = first == next ? other : next;
+        pace->alternates = second->around_us - first->around_us > first->around_us / 8 + JITTER_US;
+        *next = pace->alternates ? *next : *first;
+    } else if (next->around_us) {
+        pace->alternates = !fits(next, other->range);
+    } else if (other->around_us) {
+        pace->alternates = !fits(other, next->range);
+        *next = pace->alternates ? *next : *other;
+    } else {
+        pace->alternates = !add(next, other->range, other->alike);
+    }
+}
+
+static bool starts_to_alternate(const aio_habit *habit, aio_took took) {
+    aio_habit tried = *habit;
+    return habit->alike && !habit->around_us && !add(&tried, took, 1);
 }
 
 void aio_pace_learn(aio_pace *pace, aio_took took) {
-    int64_t usual = aio_pace_usual_us(pace);
-    if (!usual) {
-        compare(pace, took);
-    } else if (took.until_us > usual || took.until_us < pace->around_us) {
-        restart(pace, took);
-    } else if (took.after_us >= pace->around_us) {
-        int64_t over = took.after_us - pace->around_us;
-        pace->around_us += over / 8;
-        pace->step_us = at_least(least_step(pace), over);
-    } else if (pace->step_us <= pace->around_us / 4) {
-        pace->around_us -= pace->step_us;
-        pace->step_us *= 2;
-    } else {
-        restart(pace, took);
+    if (!pace->alternates) {
+        pace->alternates = starts_to_alternate(&pace->next, took);
+        if (!pace->alternates) {
+            learn(&pace->next, took);
+            return;
+        }
+        restart(&pace->other, took);
+        return;
     }
+    bool again = pace->next.around_us && !fits(&pace->next, took) && fits(&pace->other, took);
+    if (again) { /* two waits of the same duration, one after the other */
+        learn(&pace->other, took);
+    } else {
+        learn(&pace->next, took);
+        swap(pace);
+    }
+    join(pace);
 }
 
 int64_t aio_pace_usual_us(const aio_pace *pace) {
-    return pace->around_us ? pace->around_us + pace->around_us / 4 + 2 * JITTER_US : 0;
+    return usual_us(&pace->next);
 }
 
 int64_t aio_interval_us(int64_t age_us) {
@@ -109,28 +168,29 @@ int64_t aio_interval_us(int64_t age_us) {
 
 /* The age of the next query of a wait younger than `around_us`: an eighth of `around_us`, the half or the
  * whole. The eighth and the half are left out if the wait already has two thirds of that age. */
-static int64_t next_age(const aio_pace *pace, int64_t age_us) {
-    int64_t half = pace->around_us / 2, eighth = pace->around_us / 8;
+static int64_t next_age(const aio_habit *habit, int64_t age_us) {
+    int64_t half = habit->around_us / 2, eighth = habit->around_us / 8;
     if (eighth >= EIGHTH_FROM_US && age_us < eighth * 2 / 3) {
         return eighth;
     }
-    return half >= HALF_FROM_US && age_us < half * 2 / 3 ? half : pace->around_us;
+    return half >= HALF_FROM_US && age_us < half * 2 / 3 ? half : habit->around_us;
 }
 
 int64_t aio_pace_pause_us(const aio_pace *pace, int64_t age_us) {
-    int64_t over = age_us - pace->around_us;
-    if (age_us > aio_pace_usual_us(pace)) {
+    const aio_habit *habit = &pace->next;
+    int64_t over = age_us - habit->around_us;
+    if (age_us > usual_us(habit)) {
         return aio_interval_us(age_us);
     }
     if (over < 0) {
-        return at_most(LONGEST_US, next_age(pace, age_us) - age_us);
+        return at_most(LONGEST_US, next_age(habit, age_us) - age_us);
     }
     if (over < SPIN_US) {
         return 0; /* a sleep would cost about as much, and the end would be noticed later */
     }
-    return at_most(UNPREDICTED_US, at_least(FINEST_US, at_most(FINE_US, pace->around_us / 32)) + over / 8);
+    return at_most(UNPREDICTED_US, at_least(FINEST_US, at_most(FINE_US, habit->around_us / 32)) + over / 8);
 }
 
 int64_t aio_pace_first_us(const aio_pace *pace) {
-    return pace->around_us ? aio_pace_pause_us(pace, 0) : 0;
+    return pace->next.around_us ? aio_pace_pause_us(pace, 0) : 0;
 }

@@ -2,6 +2,7 @@
 #ifndef AIOACL_PACE_H
 #define AIOACL_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The number of similar waits after which the next wait is predicted. */
@@ -13,7 +14,7 @@ typedef struct {
     int64_t after_us, until_us;
 } aio_took;
 
-/* What is known of the duration of a stream's waits. */
+/* What is known of the duration of some waits. */
 typedef struct {
     /* The last waits, if these were similar, and their number. */
     aio_took range;
@@ -21,6 +22,14 @@ typedef struct {
     /* The age at which the next wait is expected to be almost finished; 0: the wait is not predicted. */
     int64_t around_us;
     int64_t step_us; /* by how much `around_us` falls after a wait that ended before it */
+} aio_habit;
+
+/* What is known of the duration of a stream's waits. If they alternate between two durations, `next` is the one
+ * of the next wait. */
+typedef struct {
+    aio_habit next;
+    aio_habit other; /* of the wait after the next one, if `alternates` is set */
+    bool alternates;
 } aio_pace;
 
 void aio_pace_learn(aio_pace *pace, aio_took took);

@@ -63,8 +63,75 @@ static void short_waits_are_not_predicted(void) {
 static void different_waits_are_not_predicted(void) {
     pace = (aio_pace){0};
     for (int i = 0; i < 100; i++) {
-        play(i % 2 ? 1000 : 2000);
+        play(INT64_C(1000) << i % 3);
         CHECK_EQ(aio_pace_usual_us(&pace), 0);
+    }
+}
+
+static void play_alternating(int64_t first, int64_t second) {
+    pace = (aio_pace){0};
+    for (int i = 0; i < 2 * AIO_WAITS_ALIKE; i++) {
+        play(i % 2 ? second : first);
+    }
+}
+
+static void waits_that_alternate_between_two_durations_are_predicted(void) {
+    for (int64_t duration = 600; duration < 20000; duration += duration / 7) {
+        play_alternating(duration, duration / 2);
+        for (int i = 0; i < 40; i++) {
+            int64_t now = i % 2 ? duration / 2 : duration;
+            CHECK(aio_pace_usual_us(&pace) > now);
+            CHECK(aio_pace_usual_us(&pace) < now * 2);
+            played it = play(now);
+            CHECK(it.sleeps <= (i < 20 ? 10 : 5));
+            CHECK(it.late_us <= 20 + now / 16);
+        }
+    }
+}
+
+static void check_alternating(int64_t first, int64_t second) {
+    for (int i = 0; i < 10; i++) {
+        int64_t now = i % 2 ? second : first;
+        CHECK(play(now).late_us <= 20 + now / 16);
+    }
+}
+
+static void a_long_wait_too_many_is_noticed_in_time(void) {
+    play_alternating(7000, 5000);
+    play(7000);
+    CHECK(play(7000).late_us <= 20 + 7000 / 16);
+    check_alternating(5000, 7000);
+}
+
+static void a_short_wait_too_many_delays_no_later_wait(void) {
+    play_alternating(5000, 7000);
+    play(5000);
+    CHECK(play(5000).late_us <= 7000 / 2);
+    play(7000);
+    check_alternating(5000, 7000);
+}
+
+static void waits_that_no_longer_alternate_are_predicted_again(void) {
+    play_alternating(7000, 3000);
+    for (int i = 0; i < 3 * AIO_WAITS_ALIKE; i++) {
+        play(1000);
+    }
+    for (int i = 0; i < 20; i++) {
+        CHECK(aio_pace_usual_us(&pace) > 1000);
+        CHECK(play(1000).late_us <= 100);
+    }
+    CHECK(!pace.alternates);
+}
+
+/* Of the first waits, one is much longer, for example because another program had the processor. */
+static void one_long_wait_delays_the_prediction_by_few_waits(void) {
+    for (int at = 0; at < AIO_WAITS_ALIKE; at++) {
+        pace = (aio_pace){0};
+        for (int i = 0; i < AIO_WAITS_ALIKE + 3; i++) {
+            play(i == at ? 9000 : 2000);
+        }
+        CHECK(aio_pace_usual_us(&pace) > 2000);
+        CHECK(aio_pace_usual_us(&pace) < 4000);
     }
 }
 
@@ -155,12 +222,16 @@ static void any_durations_keep_the_limits(void) {
         played it = play(duration);
         CHECK(it.late_us <= 20000);
         CHECK(it.late_us <= usual / 2 + duration / 16 + 20);
-        CHECK(pace.around_us >= 0);
+        CHECK(pace.next.around_us >= 0);
     }
 }
 
 TESTS(TEST(a_wait_without_a_prediction_is_noticed_soon), TEST(waits_of_the_same_time_take_few_queries),
       TEST(short_waits_are_not_predicted), TEST(different_waits_are_not_predicted),
+      TEST(waits_that_alternate_between_two_durations_are_predicted),
+      TEST(a_long_wait_too_many_is_noticed_in_time), TEST(a_short_wait_too_many_delays_no_later_wait),
+      TEST(waits_that_no_longer_alternate_are_predicted_again),
+      TEST(one_long_wait_delays_the_prediction_by_few_waits),
       TEST(waits_that_ended_at_an_unknown_time_predict_nothing), TEST(a_much_shorter_wait_ends_the_prediction),
       TEST(a_longer_wait_ends_the_prediction), TEST(shorter_waits_are_noticed_in_time_after_a_few_waits),
       TEST(waits_that_grow_stay_predicted), TEST(no_end_is_noticed_later_than_20_ms),
