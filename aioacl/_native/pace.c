@@ -10,9 +10,9 @@
  * duration.
  *
  * If the last waits of a stream took about the same time, the next wait probably takes as long. The next wait
- * is queried once or twice long before that time, then shortly before that time (`around_us`), and then without
- * a sleep or at short intervals. An end before `around_us` is noticed late, by at most half of the usual time
- * and at most LONGEST_US.
+ * is queried up to three times long before that time, then shortly before that time (`around_us`), and then
+ * without a sleep or at short intervals. An end before `around_us` is noticed late, by at most half of the
+ * usual time and at most LONGEST_US.
  *
  * A duration is known only as the range between two queries. If a query shortly before the usual time finds the
  * end, the wait may have been much shorter. If that age were taken for the duration, all later ends would stay
@@ -28,14 +28,15 @@
 #include "pace.h"
 
 enum {
-    SPIN_US = 50,           /* a wait that is not predicted is queried without a sleep up to this age */
-    SHORTEST_US = 20,       /* the limits of the interval of a wait that is not predicted */
-    UNPREDICTED_US = 1000,  /* also the longest interval after `around_us` */
-    PREDICTED_FROM_US = 60, /* shorter waits are not predicted */
-    HALF_FROM_US = 100,     /* the least age of the query at half of the usual time */
-    EIGHTH_FROM_US = 1000,  /* the least age of the query at an eighth of this time */
-    LONGEST_US = 20000,     /* the longest interval of a predicted wait: it may fail or be aborted early */
-    FINEST_US = 10,         /* the limits of the first interval after `around_us` */
+    SPIN_US = 50,            /* a wait that is not predicted is queried without a sleep up to this age */
+    SHORTEST_US = 20,        /* the limits of the interval of a wait that is not predicted */
+    UNPREDICTED_US = 1000,   /* also the longest interval after `around_us` */
+    PREDICTED_FROM_US = 60,  /* shorter waits are not predicted */
+    EIGHTH_FROM_US = 1000,   /* the least age of the query at an eighth of the usual time */
+    HALF_FROM_US = 100,      /* the same for the query at half of this time */
+    QUARTERS_FROM_US = 3000, /* and at three quarters */
+    LONGEST_US = 20000,      /* the longest interval of a predicted wait: it may fail or be aborted early */
+    FINEST_US = 10,          /* the limits of the first interval after `around_us` */
     FINE_US = 100,
     LEAST_STEP_US = 8,
     JITTER_US = 40 /* how late the watcher may wake */
@@ -166,14 +167,21 @@ int64_t aio_interval_us(int64_t age_us) {
     return age_us < SPIN_US ? 0 : at_most(UNPREDICTED_US, at_least(SHORTEST_US, interval));
 }
 
-/* The age of the next query of a wait younger than `around_us`: an eighth of `around_us`, the half or the
- * whole. The eighth and the half are left out if the wait already has two thirds of that age. */
+static bool is_next(int64_t age_us, int64_t at_us, int64_t from_us) {
+    return at_us >= from_us && age_us < at_us * 3 / 4;
+}
+
+/* The age of the next query of a wait younger than `around_us`: an eighth of `around_us`, the half, three
+ * quarters or the whole. A part is left out if the wait already has three quarters of that age. */
 static int64_t next_age(const aio_habit *habit, int64_t age_us) {
-    int64_t half = habit->around_us / 2, eighth = habit->around_us / 8;
-    if (eighth >= EIGHTH_FROM_US && age_us < eighth * 2 / 3) {
+    int64_t eighth = habit->around_us / 8, half = habit->around_us / 2, quarters = habit->around_us / 4 * 3;
+    if (is_next(age_us, eighth, EIGHTH_FROM_US)) {
         return eighth;
     }
-    return half >= HALF_FROM_US && age_us < half * 2 / 3 ? half : habit->around_us;
+    if (is_next(age_us, half, HALF_FROM_US)) {
+        return half;
+    }
+    return is_next(age_us, quarters, QUARTERS_FROM_US) ? quarters : habit->around_us;
 }
 
 int64_t aio_pace_pause_us(const aio_pace *pace, int64_t age_us) {

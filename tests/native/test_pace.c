@@ -153,6 +153,12 @@ static void a_much_shorter_wait_ends_the_prediction(void) {
     CHECK(it.late_us <= 1100 / 16 + 20);
 }
 
+static void a_wait_of_half_the_usual_time_ends_the_prediction(void) {
+    play_alike(9200);
+    CHECK(play(5200).late_us <= 9200 / 4);
+    CHECK_EQ(aio_pace_usual_us(&pace), 0);
+}
+
 static void a_longer_wait_ends_the_prediction(void) {
     play_alike(8000);
     played it = play(20000);
@@ -202,10 +208,10 @@ static void a_long_wait_that_ends_late_is_noticed_soon(void) {
     }
 }
 
-/* After a query at two thirds of half of the usual time, no query at half of this time is needed. */
+/* After a query at four fifths of half of the usual time, no query at half of this time is needed. */
 static void a_query_shortly_before_the_half_replaces_the_query_at_the_half(void) {
     play_alike(1000);
-    int64_t half = aio_pace_first_us(&pace), age = half * 2 / 3;
+    int64_t half = aio_pace_first_us(&pace), age = half * 4 / 5;
     CHECK(half > 400);
     CHECK(age + aio_pace_pause_us(&pace, age) > 900);
     CHECK_EQ(age / 2 + aio_pace_pause_us(&pace, age / 2), half);
@@ -233,7 +239,8 @@ TESTS(TEST(a_wait_without_a_prediction_is_noticed_soon), TEST(waits_of_the_same_
       TEST(waits_that_no_longer_alternate_are_predicted_again),
       TEST(one_long_wait_delays_the_prediction_by_few_waits),
       TEST(waits_that_ended_at_an_unknown_time_predict_nothing), TEST(a_much_shorter_wait_ends_the_prediction),
-      TEST(a_longer_wait_ends_the_prediction), TEST(shorter_waits_are_noticed_in_time_after_a_few_waits),
-      TEST(waits_that_grow_stay_predicted), TEST(no_end_is_noticed_later_than_20_ms),
+      TEST(a_wait_of_half_the_usual_time_ends_the_prediction), TEST(a_longer_wait_ends_the_prediction),
+      TEST(shorter_waits_are_noticed_in_time_after_a_few_waits), TEST(waits_that_grow_stay_predicted),
+      TEST(no_end_is_noticed_later_than_20_ms),
       TEST(a_query_shortly_before_the_half_replaces_the_query_at_the_half),
       TEST(a_long_wait_that_ends_late_is_noticed_soon), TEST(any_durations_keep_the_limits))
