@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -16,16 +15,6 @@ if TYPE_CHECKING:
 
 BYTES: Final = 64
 NO_CONTEXT: Final = 107002
-PR_SET_TIMERSLACK: Final = 29
-
-
-def exact_timers(_launch: simulator.Launch) -> None:
-    """Makes the sleeps of the calling thread exact. This function is a kernel, so it runs on the device's thread."""
-    if ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0):
-        raise OSError(
-            "expected prctl to set the thread's timer slack, got an error; run the benchmark where "
-            "prctl(PR_SET_TIMERSLACK) is allowed"
-        )
 
 
 class Bench:
@@ -43,29 +32,11 @@ class Bench:
         self.raw_streams = [self._made("aclrtStream *", self.lib.aclrtCreateStream) for _ in range(streams)]
         self.to, self.of = (self.pointer(buffer.address) for buffer in (self.target, self.source))
         self.kind: int = self.lib.ACL_MEMCPY_DEVICE_TO_DEVICE
-        self._set_exact_timers()
 
     def _made(self, c_type: str, function: Any, *arguments: Any) -> Any:
         made = self.ffi.new(c_type)
         raw.check(function(made, *arguments), c_type)
         return made[0]
-
-    def _set_exact_timers(self) -> None:
-        """Makes the timers of the simulated device exact, for all callers.
-
-        By default, Linux may end a sleep of the device's thread 50 us late, or with another timer of the core. So the
-        more often a waiter's own timers fire, the earlier a task would end.
-        """
-        ffi, lib, stream, data = self.ffi, self.lib, self.raw_streams[0], b"any"
-        binary, function = ffi.new("aclrtBinHandle *"), ffi.new("aclrtFuncHandle *")
-        with simulator.register_kernel("exact timers", exact_timers) as kernel:
-            code = lib.aclrtBinaryLoadFromData(data, len(data), ffi.NULL, binary)
-            raw.check(code, "aclrtBinaryLoadFromData")
-            name = kernel.name.encode()
-            raw.check(lib.aclrtBinaryGetFunction(binary[0], name, function), "aclrtBinaryGetFunction")
-            raw.check(lib.aclrtLaunchKernel(function[0], 1, ffi.NULL, 0, stream), "aclrtLaunchKernel")
-            self.synchronize(stream)
-        raw.check(lib.aclrtBinaryUnLoad(binary[0]), "aclrtBinaryUnLoad")
 
     def pointer(self, address: int) -> Any:
         """Returns an address as the peers pass it."""

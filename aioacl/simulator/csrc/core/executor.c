@@ -1,9 +1,11 @@
 /*
  * One thread per device runs the tasks of all its streams.
  *
- * A task that takes a time begins when the device of a card could begin it: when it is enqueued to a stream
- * without work, or when the task before it is due to end. The executor reaches the task later, and how much
- * later depends on the host's threads. Without this rule, the delays of all tasks of a queue would add up.
+ * The executor reaches a task some time after the device of a card would begin it, and how long after depends
+ * on the host's threads. So an execution of a model begins when it is enqueued to a stream without work. If a
+ * task before it took a time too, any task that takes a time begins when that task was due to end. Otherwise
+ * the delays of all tasks of a queue would add up. The time that a rule adds to another task begins when the
+ * executor reaches the task.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 #include "sim.h"
 #include "work.h"
 
-enum { BATCH = 64, TURN = 256, SLACK_NS = 1000 };
+enum { BATCH = 64, TURN = 256, SLACK_NS = 1 };
 
 typedef struct {
     task_t *task;
@@ -32,8 +34,7 @@ static int64_t latency_of(const task_t *task) {
 }
 
 static void note_free(stream_t *stream) {
-    const task_t *task = stream_head(stream);
-    if (stream->free_ns == 0 && (latency_of(task) != 0 || model_is_run(task))) {
+    if (stream->free_ns == 0 && model_is_run(stream_head(stream))) {
         stream->free_ns = now_ns();
     }
 }
