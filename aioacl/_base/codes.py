@@ -230,7 +230,7 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
     # Internal: the ACL layer
     (500000, "ACL_ERROR_INTERNAL_ERROR", Family.OTHER, "fix_code"),
     (500001, "ACL_ERROR_FAILURE", Family.DEVICE_FAULT, "reset"),
-    (500002, "ACL_ERROR_GE_FAILURE", Family.DEVICE_FAULT, "reset"),
+    (500002, "ACL_ERROR_GE_FAILURE", Family.OTHER, "fix_code"),
     (500003, "ACL_ERROR_RT_FAILURE", Family.DEVICE_FAULT, "reset"),
     (500004, "ACL_ERROR_DRV_FAILURE", Family.DEVICE_FAULT, "reset"),
     (500005, "ACL_ERROR_PROFILING_FAILURE", Family.OTHER, "fix_code"),
@@ -389,6 +389,9 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Move the work to another card, and have this card examined.": (345102,),
     "Look for the exception of the user function in the log of that function.": (345103,),
     "If aclInit returns this code, other libraries of CANN were not found: `source set_env.sh`.": (500000,),
+    "CANN refused a use of a model: read the text of the error, and check the model and its inputs.": (
+        500002,
+    ),
     "If all calls return this code, CANN libraries are missing: `source set_env.sh`; otherwise reset.": (
         507000,
     ),

@@ -238,6 +238,18 @@ def test_fault_of_the_device_during_a_load_is_stored(device: aioacl.Device, step
         drop_abandoned()
 
 
+@pytest.mark.parametrize("step", ["aclmdlGetDesc", "aclmdlLoadFromMemWithMem", "aclmdlExecuteAsync"])
+def test_model_that_cann_refuses_is_no_fault_of_the_device(device: aioacl.Device, step: str) -> None:
+    simulator.fail_call(step, 500002)
+    with pytest.raises(aioacl.AclError) as caught, device.load_model(offline.product()) as model:
+        model(rows()).result()
+    assert not isinstance(caught.value, aioacl.DeviceFault)
+    assert (caught.value.code, caught.value.call, caught.value.action) == (500002, step, "fix_code")
+    assert device.health.ready
+    with device.load_model(offline.product()) as model:
+        assert works(model)
+
+
 @pytest.mark.parametrize("step", ["aclmdlSetDynamicBatchSize", "aclmdlExecuteAsync"])
 def test_step_of_a_call_that_fails_raises_its_code_and_frees_the_slot(
     device: aioacl.Device, step: str
