@@ -33,8 +33,8 @@ CACHED: Final = {STREAMS: "create_stream()", DEVICE_MEMORY: "allocate({})", PINN
 class Operation(OperationBase, Unique, Generic[T_co]):
     """An awaitable. A thread without a running event loop calls `result()` instead of using `await`.
 
-    An Operation starts nothing until it is awaited or its `result()` is called. If it is dropped unused, it emits a
-    RuntimeWarning.
+    An Operation starts nothing until it is awaited or its `result()` is called. Each await and each `result()` runs it
+    once more. If it is dropped unused, it emits a RuntimeWarning.
     """
 
     __slots__ = ("__weakref__",)

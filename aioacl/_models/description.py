@@ -185,7 +185,8 @@ def must_be_runnable(
     if kind is None and any(None in each.shape for each in (*inputs, *outputs)):
         raise NotSupported(
             "expected a model with fixed shapes or with gears, got one whose shapes are known only when it runs",
-            hint="Convert the model with --dynamic_batch_size, --dynamic_image_size or --dynamic_dims.",
+            hint="Convert the model with atc (for the simulator: `python -m aioacl simulator atc`) and fixed shapes "
+            "in --input_shape, or --dynamic_batch_size, --dynamic_image_size or --dynamic_dims.",
         )
 
 
