@@ -197,8 +197,11 @@ def _counts() -> dict[str, int]:
     stats = simulator.stats()
     living = {name: getattr(stats, name) for name in LIVING}
     living["streams"] -= lib.aio_equipped()  # the streams with which open devices wake the runtime
+    managers = tuple(_lifecycle._managers.values())
     for kind, name in NAMES.items():  # what is cached belongs to no handle
-        living[name] -= sum(manager.cache.counts[kind] for manager in tuple(_lifecycle._managers.values()))
+        living[name] -= sum(manager.cache.counts[kind] for manager in managers)
+    # A program cannot unload a model that a reset has abandoned.
+    living["offline_models"] -= sum(manager.models.abandoned for manager in managers)
     return {**living, "set_counts": _set_counts(), **found}
 
 

@@ -7,6 +7,7 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import uvloop
 
@@ -14,12 +15,16 @@ import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._base import origin
 from aioacl._base.ffi import ffi, lib
+from aioacl._base.paths import DATA
 from aioacl.testing import AuditFailed, audit, origin_of, snapshot
+from tests import kit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.kit import OpenDevice
+
+MODEL = DATA / "digits.om"
 
 
 def found(body: Callable[[], object], *allowed: str) -> dict[str, str]:
@@ -76,6 +81,26 @@ def test_device_that_is_left_open_is_reported_and_closed(open_device: OpenDevice
     kept: list[aioacl.Device] = []
     assert found(lambda: kept.append(open_device().result())).keys() == {"devices"}
     assert kept[0].state is aioacl.State.CLOSED
+
+
+def test_model_that_a_reset_has_abandoned_is_no_leak(open_device: OpenDevice) -> None:
+    async def main() -> None:
+        with simulator.register_model("digits", lambda _: None):
+            async with open_device() as device, device.load_model(MODEL) as model:
+                with simulator.fault("aclmdlExecuteAsync", late_complete=3_600_000, nth=1) as execution:
+                    async with asyncio.TaskGroup() as group:
+                        call = group.create_task(raises_device_reset(model))
+                        await kit.until(lambda: execution.hits)
+                        assert (await device.force_reset(grace=0)).ok
+                        await call
+                assert device.health.abandoned_models > 0
+
+    async def raises_device_reset(model: aioacl.Model) -> None:
+        with pytest.raises(aioacl.DeviceReset):
+            await model(np.zeros((1, 64), np.float32))
+
+    assert found(lambda: asyncio.run(main())) == {}
+    kit.drop_abandoned()
 
 
 def test_handle_that_a_reset_made_stale_is_no_leak(open_device: OpenDevice) -> None:
