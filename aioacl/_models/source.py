@@ -110,15 +110,9 @@ class Source:
 
 def _opened(path: Path) -> BufferedReader:
     """Opens a regular file. Raises OSError for a FIFO or a device, because a read could block or never end."""
-    file = open(path, "rb", opener=_without_blocking)  # noqa: SIM115 - Path.open takes no opener; the caller closes it
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    if not stat.S_ISREG(path.stat().st_mode):
         raise OSError("it is not a regular file")
-    return file
-
-
-def _without_blocking(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
+    return path.open("rb")
 
 
 def _bytes_of(model: Any) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import aioacl
-from aioacl import lowlevel
+from aioacl import lowlevel, simulator
+from aioacl._base.paths import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
 
 BYTES: Final = 4096
 BY_HAND: Final = 2  # the device that is set and reset by hand
+MODEL: Final = DATA / "digits.om"
+X: Final = memoryview(bytes(256)).cast("f", (1, 64))
 
 
 class Bench:
-    """An open device with a stream and memory, which are used between the interrupts."""
+    """An open device with a model, a stream and memory, which are used between the interrupts."""
 
     def __init__(self) -> None:
+        self._registered = simulator.register_model("digits", lambda _: None)
         self.device = aioacl.open_device(0, cache=False).result()  # so that each request is a call
+        self.model = self.device.load_model(MODEL).result()
         self.renew()
 
     def renew(self) -> None:
@@ -37,7 +42,9 @@ class Bench:
     def close(self) -> None:
         """Closes everything."""
         self.close_handles()
+        self.model.close().result()
         self.device.close().result()
+        self._registered.close()
 
 
 def made_and_closed(opening: Callable[[Bench], aioacl.Opening[Any]]) -> Call:
@@ -59,6 +66,20 @@ def _events(bench: Bench) -> None:
 def _with(bench: Bench) -> None:
     with bench.device.create_stream(), bench.device.allocate(BYTES):
         pass
+
+
+def call_of(bench: Bench) -> aioacl.Operation[object]:
+    """Returns a call of the model."""
+    return bench.model(X, out=memoryview(bytearray(40)).cast("f", (1, 10)))
+
+
+def _call_model(bench: Bench) -> object:
+    return call_of(bench).result()
+
+
+def _enqueue(bench: Bench) -> None:
+    bench.model.stream.record()
+    bench.model.enqueue(bench.memory, bench.memory).result()
 
 
 def _abortable(bench: Bench) -> None:
@@ -94,6 +115,9 @@ CALLS: Final[dict[str, Call]] = {
     "stream.abort": lambda bench: bench.stream.abort().result(),
     "device.synchronize": lambda bench: bench.device.synchronize().result(),
     "memory_info": lambda bench: bench.device.memory_info().result(),
+    "load_model, close": made_and_closed(lambda bench: bench.device.load_model(MODEL)),
+    "model call": _call_model,
+    "model.enqueue": _enqueue,
     "run": lambda bench: bench.device.run(int).result(),
     "executor.submit": lambda bench: bench.device.executor.submit(int).result(),
     "executor.map": lambda bench: list(bench.device.executor.map(abs, range(3))),

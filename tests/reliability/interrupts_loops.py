@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import aioacl
 from aioacl import simulator
 from tests.kit import PATIENCE_SECONDS, hanging, until
-from tests.reliability.interrupts_calls import BYTES
+from tests.reliability.interrupts_calls import BYTES, MODEL, call_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,6 +62,8 @@ KINDS: Final[dict[str, tuple[str | None, Begin]]] = {
     "create_stream": ("aclrtCreateStream", lambda bench, _: bench.device.create_stream()),
     "memory_info": ("aclrtGetMemInfo", lambda bench, _: bench.device.memory_info()),
     "force_reset": ("aclrtResetDeviceForce", lambda bench, _: bench.device.force_reset(grace=0)),
+    "model call": ("aclmdlExecuteAsync", lambda bench, _: call_of(bench)),
+    "load_model": ("aclmdlLoadFromFileWithMem", lambda bench, _: bench.device.load_model(MODEL)),
     "open_device": ("aclrtSetDevice", lambda _, __: aioacl.open_device(1)),
     "close of memory": ("aclrtFree", lambda bench, _: _close(bench)),
 }

@@ -58,13 +58,13 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "empty path": (
         "",
         {},
-        "expected a file of a model, got '.', which cannot be read: Is a directory",
+        "expected a file of a model, got '.', which cannot be read: it is not a regular file",
         PATH_HINT,
     ),
     "directory": (
         "/",
         {},
-        "expected a file of a model, got '/', which cannot be read: Is a directory",
+        "expected a file of a model, got '/', which cannot be read: it is not a regular file",
         PATH_HINT,
     ),
     "null byte": (
