@@ -90,16 +90,20 @@ class Description:
 
 
 class Desc:
-    """The runtime's description of a model. Use it as a context manager. `fail` makes the error of a code."""
+    """The runtime's description of a model. Use it as a context manager.
 
-    def __init__(self, model: int, fail: Callable[[int], Exception]) -> None:
+    `fail` makes the error of a code, from the code and the ACL function.
+    """
+
+    def __init__(self, model: int, fail: Callable[[int, str], Exception]) -> None:
+        self._fail = fail
         self.handle = lib.aio_u_aclmdlCreateDesc()
         if not self.handle:
             raise MemoryError
         code = lib.aio_u_aclmdlGetDesc(self.handle, model)
         if code:
             lib.aio_u_aclmdlDestroyDesc(self.handle)
-            raise fail(code)
+            raise fail(code, "aclmdlGetDesc")
 
     def __enter__(self) -> Self:
         return self
@@ -107,14 +111,13 @@ class Desc:
     def __exit__(self, *_: object) -> None:
         lib.aio_u_aclmdlDestroyDesc(self.handle)
 
-    def dims(self, function: Callable[..., int], index: int) -> tuple[int, ...]:
-        """Returns the dimensions that a function gives for one input or output."""
+    def dims(self, call: str, index: int) -> tuple[int, ...]:
+        """Returns the dimensions that an ACL function gives for one input or output."""
         dims: Any = ffi.new("aclmdlIODims *")
-        return (
-            tuple(dims.dims[at] for at in range(dims.dimCount))
-            if not function(self.handle, index, dims)
-            else ()
-        )
+        code = getattr(lib, f"aio_u_{call}")(self.handle, index, dims)
+        if code:
+            raise self._fail(code, call)
+        return tuple(dims.dims[at] for at in range(dims.dimCount))
 
 
 def read_tensors(desc: Desc, side: Literal["Input", "Output"]) -> tuple[TensorInfo, ...]:
@@ -126,7 +129,7 @@ def read_tensors(desc: Desc, side: Literal["Input", "Output"]) -> tuple[TensorIn
     return tuple(
         TensorInfo(
             text_of(get(f"{side}NameByIndex")(desc.handle, index)),
-            _shown(desc.dims(get(f"{side}Dims"), index)),
+            _shown(desc.dims(f"aclmdlGet{side}Dims", index)),
             type_name(get(f"{side}DataType")(desc.handle, index)),
             format_name(get(f"{side}Format")(desc.handle, index)),
             get(f"{side}SizeByIndex")(desc.handle, index),

@@ -195,7 +195,7 @@ class Load:
 
     def _describe(self, slots: int) -> None:
         """Reads the description, and makes the slots. The shapes of outputs are known only after a gear was set."""
-        with Desc(self.instances[0].model, lambda code: self._error(code, "aclmdlGetDesc")) as desc:
+        with Desc(self.instances[0].model, self._error) as desc:
             inputs, selector_bytes = split_inputs(read_tensors(desc, "Input"))
             outputs = read_tensors(desc, "Output")
             kind, values = read_gears(desc, inputs)
@@ -246,7 +246,7 @@ class Load:
             call, code = slot.instance.set_gear(self.shown, slot.input_data, kind, gear)
             if code:
                 raise self._error(code, call)
-            shapes = tuple(desc.dims(lib.aio_u_aclmdlGetCurOutputDims, at) for at in range(outputs))
+            shapes = tuple(desc.dims("aclmdlGetCurOutputDims", at) for at in range(outputs))
             gears.append(Gear(value, gear.inputs, shapes))
         return tuple(gears)
 

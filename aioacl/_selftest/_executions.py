@@ -59,8 +59,8 @@ def room(bench: Bench, nbytes: int) -> CData:
 
 
 def described(model: int) -> Desc:
-    """Returns the description of a loaded model. A failed aclmdlGetDesc breaks the check."""
-    return Desc(model, lambda code: Broken(f"aclmdlGetDesc returned {code} {lookup(code).name}"))
+    """Returns the description of a loaded model. A failed call for it breaks the check."""
+    return Desc(model, lambda code, call: Broken(f"{call} returned {code} {lookup(code).name}"))
 
 
 def load(path: Path, sizes: Sizes, work: CData, weights: CData) -> int:

@@ -218,6 +218,15 @@ def test_step_that_fails_raises_its_code_and_leaves_nothing(
         assert works(model)
 
 
+@pytest.mark.parametrize("step", ["aclmdlGetInputDims", "aclmdlGetOutputDims", "aclmdlGetCurOutputDims"])
+def test_shape_that_cannot_be_read_ends_the_load(device: aioacl.Device, step: str) -> None:
+    simulator.fail_call(step, 100000)
+    with pytest.raises(aioacl.ParameterError) as caught:
+        device.load_model(offline.product()).result()
+    assert (caught.value.code, caught.value.call) == (100000, step)
+    assert simulator.models() == ()
+
+
 @pytest.mark.parametrize("step", OF_FILES)
 def test_step_of_a_file_that_fails_raises_its_code(device: aioacl.Device, path: Path, step: str) -> None:
     simulator.fail_call(step, DAMAGED)
