@@ -176,7 +176,7 @@ static void shorter_waits_are_noticed_in_time_after_a_few_waits(void) {
             for (int i = 0; i < 40; i++) {
                 late += play(duration).late_us > duration / 16 + 20;
             }
-            CHECK(late <= 6);
+            CHECK(late <= 5);
         }
     }
 }
