@@ -10,7 +10,7 @@
  * duration.
  *
  * If the last waits of a stream took about the same time, the next wait probably takes as long. The next wait
- * is queried up to three times long before that time, then shortly before that time (`around_us`), and then
+ * is queried once or twice long before that time, then shortly before that time (`around_us`), and then
  * without a sleep or at short intervals. An end before `around_us` is noticed late, by at most half of the
  * usual time and at most LONGEST_US.
  *
@@ -28,15 +28,14 @@
 #include "pace.h"
 
 enum {
-    SPIN_US = 50,            /* a wait that is not predicted is queried without a sleep up to this age */
-    SHORTEST_US = 20,        /* the limits of the interval of a wait that is not predicted */
-    UNPREDICTED_US = 1000,   /* also the longest interval after `around_us` */
-    PREDICTED_FROM_US = 60,  /* shorter waits are not predicted */
-    EIGHTH_FROM_US = 1000,   /* the least age of the query at an eighth of the usual time */
-    HALF_FROM_US = 100,      /* the same for the query at half of this time */
-    QUARTERS_FROM_US = 3000, /* and at three quarters */
-    LONGEST_US = 20000,      /* the longest interval of a predicted wait: it may fail or be aborted early */
-    FINEST_US = 10,          /* the limits of the first interval after `around_us` */
+    SPIN_US = 50,           /* a wait that is not predicted is queried without a sleep up to this age */
+    SHORTEST_US = 20,       /* the limits of the interval of a wait that is not predicted */
+    UNPREDICTED_US = 1000,  /* also the longest interval after `around_us` */
+    PREDICTED_FROM_US = 60, /* shorter waits are not predicted */
+    HALF_FROM_US = 200,     /* the least usual time with a query at its half */
+    LONG_US = 4000,         /* from this usual time on, there are two such queries */
+    LONGEST_US = 20000,     /* the longest interval of a predicted wait: it may fail or be aborted early */
+    FINEST_US = 10,         /* the limits of the first interval after `around_us` */
     FINE_US = 100,
     LEAST_STEP_US = 8,
     JITTER_US = 40 /* how late the watcher may wake */
@@ -167,21 +166,22 @@ int64_t aio_interval_us(int64_t age_us) {
     return age_us < SPIN_US ? 0 : at_most(UNPREDICTED_US, at_least(SHORTEST_US, interval));
 }
 
-static bool is_next(int64_t age_us, int64_t at_us, int64_t from_us) {
-    return at_us >= from_us && age_us < at_us * 3 / 4;
+static bool is_next(int64_t age_us, int64_t at_us) {
+    return age_us < at_us * 3 / 4;
 }
 
-/* The age of the next query of a wait younger than `around_us`: an eighth of `around_us`, the half, three
- * quarters or the whole. A part is left out if the wait already has three quarters of that age. */
+/* The age of the next query of a wait younger than `around_us`: the half of it, or of a long wait three eighths
+ * and three quarters, or the whole. A part is left out if the wait already has three quarters of that age. */
 static int64_t next_age(const aio_habit *habit, int64_t age_us) {
-    int64_t eighth = habit->around_us / 8, half = habit->around_us / 2, quarters = habit->around_us / 4 * 3;
-    if (is_next(age_us, eighth, EIGHTH_FROM_US)) {
-        return eighth;
+    int64_t eighth = habit->around_us / 8;
+    if (habit->around_us >= LONG_US && is_next(age_us, 3 * eighth)) {
+        return 3 * eighth;
     }
-    if (is_next(age_us, half, HALF_FROM_US)) {
-        return half;
+    if (habit->around_us >= LONG_US && is_next(age_us, 6 * eighth)) {
+        return 6 * eighth;
     }
-    return is_next(age_us, quarters, QUARTERS_FROM_US) ? quarters : habit->around_us;
+    bool half = habit->around_us >= HALF_FROM_US && habit->around_us < LONG_US;
+    return half && is_next(age_us, 4 * eighth) ? 4 * eighth : habit->around_us;
 }
 
 int64_t aio_pace_pause_us(const aio_pace *pace, int64_t age_us) {
