@@ -31,17 +31,19 @@ def draw(rows: Iterable[Row], path: Path) -> None:
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "aioacl"  # the same result gives the same file
     pyplot: Any = import_module("matplotlib.pyplot")
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
+    figure, axes = pyplot.subplots(figsize=(9, 4.5))
     for way, points in lines(rows).items():
         axes.plot(
             *zip(*points, strict=True), marker="o", linewidth=2.5 if way == "aioacl" else 1.2, label=way
         )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
     axes.set_xlabel("concurrent waits (on up to 64 streams)")
     axes.set_ylabel("awaits of empty tasks, thousands per second")
     axes.grid(visible=True, which="both", alpha=0.25)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
