@@ -284,6 +284,13 @@ def test_async_error_is_returned_by_the_next_wait_once() -> None:
         good("aclrtDestroyEvent", event)
 
 
+def wait_until_reached() -> None:
+    """Waits until the device has reached the first task of each stream: it takes streams in the order of their work."""
+    memory, stream = new_memory(), new_stream()
+    assert fill(memory, stream) == 0
+    good("aclrtSynchronizeStream", stream)
+
+
 @pytest.mark.usefixtures("virtual_clock")
 @pytest.mark.parametrize(("late", "moved"), [("late_complete", True), ("late_copy", False)])
 def test_late_copy_reads_its_source_when_it_ends(late: str, moved: bool) -> None:
@@ -298,6 +305,7 @@ def test_late_copy_reads_its_source_when_it_ends(late: str, moved: bool) -> None
             assert until_now(lambda: bytes(end) == b"a" * 64)
         ffi.buffer(host, 64)[:] = b"b" * 64
         assert simulator.pending(stream) == 1
+        wait_until_reached()
         simulator.advance_clock(1)
         good("aclrtSynchronizeStream", stream)
         assert bytes(end) == (b"a" if moved else b"b") * 64
@@ -341,6 +349,7 @@ def test_late_task_of_a_queue_begins_when_the_task_before_it_ends() -> None:
         memory, stream = new_memory(), new_stream()
         with simulator.fault("copy:late-complete=1000"):
             assert [fill(memory, stream) for _ in range(3)] == [0, 0, 0]
+        wait_until_reached()
         simulator.advance_clock(2)
         assert until_now(lambda: simulator.pending(stream) == 1)
         simulator.advance_clock(1)
@@ -350,14 +359,13 @@ def test_late_task_of_a_queue_begins_when_the_task_before_it_ends() -> None:
 @pytest.mark.usefixtures("virtual_clock")
 def test_late_task_of_a_held_stream_begins_at_its_release() -> None:
     with device():
-        memory, stream, other = new_memory(), new_stream(), new_stream()
+        memory, stream = new_memory(), new_stream()
         simulator.hold(stream)
         with simulator.fault("copy:late-complete=1000"):
             assert fill(memory, stream) == 0
         simulator.advance_clock(5)
         simulator.release(stream)
-        assert fill(memory, other) == 0
-        good("aclrtSynchronizeStream", other)  # the device reaches the streams in the order of their work
+        wait_until_reached()
         assert simulator.pending(stream) == 1
         simulator.advance_clock(1)
         good("aclrtSynchronizeStream", stream)
