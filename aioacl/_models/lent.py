@@ -58,15 +58,16 @@ class Lent:
         self.done = False
 
     async def run(self, deadline: float | None) -> bool:
-        """Runs the call, and waits for its work. Returns False if a reset came before the call began."""
+        """Runs the call, and waits for its work. Returns False if a reset or a close came before the call began."""
         port = current_port()
 
         def start(_: CData, key: int) -> int:
             try:
                 self._job = self._slot.instance.executor._queue(partial(self._enqueue, port, key))
-            except RuntimeError as error:  # no thread could be started, or the device was closed
-                ended = self._slot.instance.executor.ended
-                self._error = self._manager.admission.closed() if ended else error
+            except RuntimeError as error:
+                # Otherwise the model or the device was closed, and the call asks again which one it was.
+                if not self._slot.instance.executor.ended:  # no thread could be started
+                    self._error = error
                 lib.aio_port_post(port.handle, key, 0)
             else:
                 self._job.add_done_callback(lambda job: self._dropped(job, port, key))

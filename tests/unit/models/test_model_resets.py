@@ -12,7 +12,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.paths import DATA
-from tests.kit import Waiting, hanging, until
+from tests.kit import Waiting, hanging, in_thread, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -95,3 +95,29 @@ async def test_call_that_waits_for_a_slot_when_a_reset_fails_raises_device_quara
             simulator.fail_call("aclrtResetDeviceForce", 0, 0)
             assert (await device.force_reset(grace=0)).ok
             assert (await model(x)).shape == (1, 10)
+
+
+async def test_call_that_has_a_slot_of_the_load_before_a_reset_when_the_model_is_closed_names_the_close(
+    open_device: OpenDevice,
+) -> None:
+    """The call gets a slot while its loop is blocked. Meanwhile the device is reset, and the model closed."""
+    x = np.zeros((1, 64), np.float32)
+    with simulator.register_model("digits", lambda _: None):
+        async with open_device() as device:
+            model = await device.load_model(MODEL, slots=1)
+            slots = model._loaded().slots
+            slot = await slots.take(wait=False, deadline=None)
+            assert slot is not None
+
+            def meanwhile() -> None:
+                slots.give(slot)
+                assert device.force_reset(grace=0).result().ok
+                model(x).result()
+                model.close().result()
+
+            async with anyio.create_task_group() as group:
+                call = Waiting(group, partial(model, x))
+                await until(lambda: len(slots._waiters) == 1)
+                in_thread(meanwhile)
+                with pytest.raises(aioacl.ParameterError, match="the model is closed"):
+                    await call.outcome()
