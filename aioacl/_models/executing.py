@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.dtypes import itemsize_of
-from aioacl._base.errors import DeviceResetting, QueueFull, StaleHandleError
+from aioacl._base.errors import DeviceResetting, QueueFull, StaleHandleError, StreamAborted
 from aioacl._base.ffi import ffi, lib
 from aioacl._handles.handle import error_on
 from aioacl._lifecycle.failures import LAST
@@ -51,7 +51,11 @@ def _begin(load: Load, slot: Slot, call: Call) -> Ticket:
         _upload(slot, call)
         execution = _execute(load, slot, call)
         return _download(load, slot, call) or execution
-    except (StaleHandleError, DeviceResetting) as error:
+    except (
+        StaleHandleError,
+        DeviceResetting,
+        StreamAborted,
+    ) as error:  # only a reset aborts the stream of a slot
         raise load.manager.admission.was_ended(load.generation, EXECUTE) from error
 
 
