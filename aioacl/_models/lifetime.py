@@ -92,7 +92,7 @@ class Lifetime:
     # --- loading ----------------------------------------------------------------------------------------------------
 
     async def ready(self, wait: bool, deadline: float | None) -> Load:
-        """Returns the load of the present generation, once the device is open. Loads the model if there is none."""
+        """Waits until the device is open, and returns the load of its generation. Loads the model if needed."""
         while True:
             self.check()
             await self.manager.admission.until_open(wait=wait, deadline=deadline)
@@ -153,8 +153,6 @@ class Lifetime:
                 kind, admission.shown, admission.generation, text=self.source.name, **details
             )
             admission.announce()
-
-    # --- closing ----------------------------------------------------------------------------------------------------
 
     # --- closing ----------------------------------------------------------------------------------------------------
 

@@ -137,16 +137,7 @@ static bool starts_to_alternate(const aio_habit *habit, aio_took took) {
     return habit->alike && !habit->around_us && !add(&tried, took, 1);
 }
 
-void aio_pace_learn(aio_pace *pace, aio_took took) {
-    if (!pace->alternates) {
-        pace->alternates = starts_to_alternate(&pace->next, took);
-        if (!pace->alternates) {
-            learn(&pace->next, took);
-            return;
-        }
-        restart(&pace->other, took);
-        return;
-    }
+static void learn_alternating(aio_pace *pace, aio_took took) {
     bool again = pace->next.around_us && !fits(&pace->next, took) && fits(&pace->other, took);
     if (again) { /* two waits of the same duration, one after the other */
         learn(&pace->other, took);
@@ -155,6 +146,17 @@ void aio_pace_learn(aio_pace *pace, aio_took took) {
         swap(pace);
     }
     join(pace);
+}
+
+void aio_pace_learn(aio_pace *pace, aio_took took) {
+    if (pace->alternates) {
+        learn_alternating(pace, took);
+    } else if (starts_to_alternate(&pace->next, took)) {
+        pace->alternates = true;
+        restart(&pace->other, took);
+    } else {
+        learn(&pace->next, took);
+    }
 }
 
 int64_t aio_pace_usual_us(const aio_pace *pace) {

@@ -1,11 +1,10 @@
 /*
  * One thread per device runs the tasks of all its streams.
  *
- * The executor reaches a task some time after the device of a card would begin it, and how long after depends
- * on the host's threads. So an execution of a model begins when it is enqueued to a stream without work. If a
- * task before it took a time too, any task that takes a time begins when that task was due to end. Otherwise
- * the delays of all tasks of a queue would add up. The time that a rule adds to another task begins when the
- * executor reaches the task.
+ * Most tasks begin when the executor reaches them. That is later than a card would begin them, by a time that
+ * depends on the host's threads. So executions of models, and copies that a rule delays, begin when the task
+ * before them was due to end, if that task took a time too. An execution on a stream without work begins when
+ * it is enqueued. Otherwise the delays of all tasks of a queue would add up.
  */
 #include <sched.h>
 #include <stdio.h>
