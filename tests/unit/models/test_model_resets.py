@@ -23,6 +23,7 @@ pytestmark = pytest.mark.anyio
 MODEL = DATA / "digits.om"
 EXECUTE, COPY = "aclmdlExecuteAsync", "aclrtMemcpyAsync"
 HOUR_MS = 3_600_000
+ABORTED = 107023
 X = np.zeros((1, 64), np.float32)
 
 
@@ -121,3 +122,11 @@ async def test_call_that_has_a_slot_of_the_load_before_a_reset_when_the_model_is
             in_thread(meanwhile)
             with pytest.raises(aioacl.ParameterError, match="the model is closed"):
                 await call.outcome()
+
+
+async def test_copy_that_an_abort_ends_raises_device_reset(open_device: OpenDevice) -> None:
+    """A reset may abort the stream of a call while the call enqueues a copy. The code stands for that moment."""
+    async with open_device() as device, device.load_model(MODEL) as model:
+        with simulator.fault(COPY, nth=2, rc=ABORTED), pytest.raises(aioacl.DeviceReset):
+            await model(X)
+        assert (await model(X)).shape == (1, 10)
