@@ -51,11 +51,8 @@ def _begin(load: Load, slot: Slot, call: Call) -> Ticket:
         _upload(slot, call)
         execution = _execute(load, slot, call)
         return _download(load, slot, call) or execution
-    except (
-        StaleHandleError,
-        DeviceResetting,
-        StreamAborted,
-    ) as error:  # only a reset aborts the stream of a slot
+    except (StaleHandleError, DeviceResetting, StreamAborted) as error:
+        # Only a reset aborts the stream of a slot.
         raise load.manager.admission.was_ended(load.generation, EXECUTE) from error
 
 
