@@ -286,6 +286,8 @@ bool aio_stream_sync_once(aio_stream *stream);
 void aio_stream_confirm_here(aio_stream *stream, uint64_t position);
 /* Delivers finished downloads, and publishes `completed`. */
 void aio_stream_deliver(aio_stream *stream);
+/* The same. Calls `after` after each staged copy, also after each upload. `after` must not deliver. */
+void aio_stream_deliver_each(aio_stream *stream, void (*after)(aio_stream *));
 /* Records that the device is done up to the position. First attributes the failures that were reported until
  * now. */
 void aio_stream_finish(aio_stream *stream, uint64_t position);
@@ -354,6 +356,8 @@ void aio_event_leave(aio_event *event);
 void aio_defer_wait(aio_token *token);
 void aio_stage_release(int device, void *slot);
 void *aio_stage_take(int device, size_t size);
+/* Copies a download from staging memory to its target. A large target is not brought into the caches. */
+void aio_copy_bytes(void *target, const void *source, size_t size);
 /* Returns a new reference to the stream after `previous` (NULL: to the first stream). Drops the reference to
  * `previous`. */
 aio_stream *aio_device_next(int device, aio_stream *previous);
@@ -366,7 +370,6 @@ void aio_watcher_stop(int device);
 void aio_watcher_submit(aio_token *token);
 int aio_waiter_submit(aio_token *token);
 void aio_waiters_stop(int device);
-/* Adds a wait to the waits of its stream, in the order of their positions. */
 /* Publishes the stream's waits that are over. */
 void aio_stream_publish_ended(aio_stream *stream);
 

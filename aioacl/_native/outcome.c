@@ -185,17 +185,26 @@ static bool undelivered(aio_stream *stream) {
     return some;
 }
 
-void aio_stream_deliver(aio_stream *stream) {
+void aio_stream_deliver_each(aio_stream *stream, void (*after)(aio_stream *)) {
     while (undelivered(stream) && !atomic_exchange(&stream->delivering, true)) {
         for (aio_staged_copy *staged_copy; (staged_copy = next_staged_copy(stream));) {
             bool failed = aio_stream_error(stream, staged_copy->position, NULL) != 0;
             if (staged_copy->target && !failed) {
-                memcpy(staged_copy->target, staged_copy->slot, staged_copy->count);
+                aio_copy_bytes(staged_copy->target, staged_copy->slot, staged_copy->count);
             }
             pop_staged_copy(stream, staged_copy);
+            after(stream);
         }
         atomic_store(&stream->delivering, false);
     }
+}
+
+static void nothing(aio_stream *stream) {
+    (void)stream;
+}
+
+void aio_stream_deliver(aio_stream *stream) {
+    aio_stream_deliver_each(stream, nothing);
 }
 
 /* Whether bytes of a finished download still have to be copied to their target. A caller that polls leaves this

@@ -82,6 +82,10 @@ void aio_stream_defer_waits(aio_stream *stream) {
 
 static void activate(watcher *self, aio_stream *stream) {
     int64_t first = atomic_load(&stream->first_us);
+    aio_result ignored;
+    if (first && aio_stream_over(stream, stream->tokens->position, &ignored)) {
+        first = 0; /* the bytes of the download were delivered before the wait began */
+    }
     if (!first) {
         stream->due_us = 0;
     }
@@ -142,7 +146,9 @@ static void defer_all_waits(watcher *self) {
 
 static void ask(aio_stream *stream, int64_t now_us) {
     aio_stream_advance(stream, stream->tokens->position, true);
-    aio_stream_deliver(stream);
+    /* Ends each wait before the bytes of later downloads are copied, so that its caller can run meanwhile. A
+     * wait that begins meanwhile is seen in the next round. */
+    aio_stream_deliver_each(stream, aio_stream_publish_ended);
     aio_stream_publish_ended(stream);
     if (stream->tokens) {
         stream->asked_us = now_us;

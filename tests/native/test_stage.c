@@ -168,6 +168,36 @@ static void bytes_that_no_caller_awaits_are_delivered(void) {
     end();
 }
 
+static char targets[2][BYTES];
+static uint64_t ends[2];
+static int deliveries;
+
+/* When a download has been delivered, its wait is over, and the bytes of the next download are not copied yet.
+ */
+static void delivered(aio_stream *of) {
+    aio_result result;
+    for (int i = 0; i < 2; i++) {
+        bool over = i <= deliveries;
+        CHECK_EQ(aio_stream_over(of, ends[i], &result), over);
+        CHECK_EQ(targets[i][0], over ? 7 : 0);
+    }
+    deliveries++;
+}
+
+static void downloads_are_delivered_one_at_a_time(void) {
+    begin();
+    aio_watcher_stop(0); /* it would deliver the bytes */
+    CHECK(aio_fill(stream, 0, memory, BYTES, 7, BYTES) > 0);
+    for (int i = 0; i < 2; i++) {
+        ends[i] = (uint64_t)aio_download(stream, 0, targets[i], memory, BYTES);
+    }
+    UNTIL(sim.pending(stream->handle) == 0);
+    CHECK_EQ(aio_stream_advance(stream, ends[1], false), 0);
+    aio_stream_deliver_each(stream, delivered);
+    CHECK_EQ(deliveries, 2);
+    end();
+}
+
 /* A foreign reset makes the stream stale at once, but drops its copies later. */
 static void *reset_as_other_code(void *unused) {
     (void)unused;
@@ -201,4 +231,5 @@ TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_during_a_copy),
       TEST(a_refused_copy_frees_its_slot), TEST(bytes_are_delivered_before_the_wait_ends),
       TEST(an_aborted_download_does_not_change_its_target), TEST(a_failed_download_does_not_change_its_target),
       TEST(staging_memory_runs_out_and_is_freed), TEST(slots_stay_in_use_until_the_reset_has_ended),
-      TEST(finished_work_that_no_caller_awaits_is_reported), TEST(bytes_that_no_caller_awaits_are_delivered))
+      TEST(finished_work_that_no_caller_awaits_is_reported), TEST(downloads_are_delivered_one_at_a_time),
+      TEST(bytes_that_no_caller_awaits_are_delivered))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 MEGABYTE = 1 << 20
+
+
+def address_of(memory: bytearray) -> int:
+    """The address of the first byte."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 @pytest.mark.parametrize("host", ["pageable", "pinned"])
@@ -43,6 +49,27 @@ async def test_upload_and_download_with_nbytes_copy_exactly_that_many_bytes(
         await stream.download(end, memory, nbytes=size)
         assert there == bytes([2]) * size + bytes([3]) * kept
         there.release()
+
+
+@pytest.mark.parametrize("start", [0, 1, 15, 16, 63, 64])
+@pytest.mark.parametrize("size", [262143, 262144, 262145, 262207, 262208, MEGABYTE - 1, MEGABYTE])
+async def test_download_changes_exactly_its_target(open_device: OpenDevice, start: int, size: int) -> None:
+    """A download of at least 256 KiB is copied in whole cache lines; the first and the last may be incomplete."""
+    expected = bytes(range(1, 252)) * (size // 251 + 1)
+    there = bytearray(MEGABYTE + 128)
+    aligned = -address_of(there) % 64
+    with memoryview(there) as view:
+        target = view[aligned + start : aligned + start + size]
+        async with (
+            open_device() as device,
+            device.create_stream() as stream,
+            device.allocate(size) as memory,
+        ):
+            await stream.upload(memory, expected, nbytes=size)
+            await stream.download(target, memory)
+        target.release()
+    after = len(there) - aligned - start - size
+    assert there == bytes(aligned + start) + expected[:size] + bytes(after)
 
 
 # --- work of no bytes ------------------------------------------------------------------------------------------------
