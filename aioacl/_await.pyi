@@ -1,7 +1,7 @@
 """The types and functions of aioacl/_binding, in the shared object of aioacl._acl."""
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ class HandleBase:
     _site: Any
     _core: Any
     _version: Recorded | None
-    _uses: dict[InFlight, None]
+    _uses: Uses
     _lent: dict[str, Any]
     _address: int
     _size: int
@@ -45,6 +45,13 @@ class InFlight:
     def buffers(self) -> tuple[Any, ...]: ...
     @property
     def held(self) -> object: ...
+
+class Uses:
+    """The InFlight objects that refer to one buffer, in the order of their enqueues."""
+
+    def add(self, reference: InFlight, /) -> None: ...
+    def __iter__(self) -> Iterator[InFlight]: ...
+    def __bool__(self) -> bool: ...
 
 class Recorded:
     """One record of an event."""

@@ -71,6 +71,18 @@ def live_streams() -> int:
             return streams - before
 
 
+def simulated() -> tuple[int, int, int]:
+    """The numbers of blocks of device memory, of blocks of pinned memory and of streams in the simulator."""
+    stats = simulator.stats()
+    return stats.device_blocks, stats.host_blocks, stats.streams
+
+
+def instances(kind: type) -> int:
+    """Collects garbage, and returns the number of objects of this class that the collector still knows."""
+    gc.collect()
+    return sum(type(each) is kind for each in gc.get_objects())
+
+
 # --- waiting for a state ------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ typedef struct {
     PyObject *born, *site; /* where it was made; NULL: not known */
     PyObject *core;        /* of a stream: its StreamCore */
     PyObject *version;     /* of an event: its newest record, a Recorded; NULL or None: it has none */
-    PyObject *uses;        /* of a buffer: a dict whose keys are the InFlight objects that refer to it */
+    PyObject *uses;        /* of a buffer: its Uses, the InFlight objects that refer to it */
     PyObject *lent;        /* of a device buffer: a dict, see aioacl/_handles/dlpack.py */
     PyObject *base;        /* of a view: the buffer that it is a part of, whose `uses` it shares */
     unsigned long long address;
@@ -65,6 +65,7 @@ struct in_flight_object {
     PyObject *held;
     uint64_t position;
     in_flight_object *next, *before; /* in the list of the stream */
+    struct use *uses;                /* by the buffers; see in_flight.c */
     char listed;
 };
 
@@ -153,12 +154,19 @@ int release_if_many(core_object *core);
 void add_reference(core_object *core, in_flight_object *reference);
 /* The work of the reference was enqueued at that position. */
 void place_reference(in_flight_object *reference, uint64_t position);
-/* Drops the references of work that was refused. Returns -1 with an exception. */
-int drop_reference(core_object *core, in_flight_object *reference);
+/* Drops the references of work that was refused. */
+void drop_reference(core_object *core, in_flight_object *reference);
+/* Returns the Uses of a new buffer. */
+PyObject *new_uses(void);
+/* Adds the reference to the Uses of a buffer. Returns -1 with an exception. */
+int add_use(PyObject *uses, in_flight_object *reference);
+/* Removes the reference from the Uses of all buffers. */
+void drop_uses(in_flight_object *reference);
 /* `__await__` of Tickets, Events and Streams. */
 PyObject *awaitable_await(PyObject *self);
 /* Each of these functions adds the types and functions of one file. Returns -1 with an exception. */
 int add_handles(PyObject *module);
+int add_in_flight(PyObject *module);
 int add_enqueue(PyObject *module);
 int add_awaits(PyObject *module);
 int add_dlpack(PyObject *module);

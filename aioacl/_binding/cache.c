@@ -306,7 +306,7 @@ static handle_object *new_handle(PyObject *type, PyObject *manager, const cache_
 
 static PyObject *new_buffer(const cache_object *self, const item *it, PyObject *manager, Py_ssize_t size) {
     handle_object *handle = new_handle(makers[CACHED_DEVICE], manager, self, it);
-    PyObject *uses = handle ? PyDict_New() : NULL, *lent = uses ? PyDict_New() : NULL;
+    PyObject *uses = handle ? new_uses() : NULL, *lent = uses ? PyDict_New() : NULL;
     if (lent == NULL) {
         Py_XDECREF(uses);
         Py_XDECREF((PyObject *)handle);

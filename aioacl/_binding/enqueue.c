@@ -56,16 +56,14 @@ static int use(handle_object *buffer, in_flight_object *reference) {
     if (buffer == NULL) {
         return 1;
     }
-    return PyDict_SetItem(buffer->uses, (PyObject *)reference, Py_None) < 0 ? -1 : !is_closed(buffer);
+    return add_use(buffer->uses, reference) < 0 ? -1 : !is_closed(buffer);
 }
 
 static void forget(core_object *core, in_flight_object *reference) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     reference->position = 0;
-    if (drop_reference(core, reference) < 0) {
-        PyErr_WriteUnraisable(NULL);
-    }
+    drop_reference(core, reference);
     PyErr_Restore(type, value, traceback);
     Py_DECREF((PyObject *)reference);
 }
@@ -147,8 +145,9 @@ static PyObject *end(const handle_object *stream, core_object *core, in_flight_o
     PyObject *made = NULL;
     if (result >= 0) {
         made = place(reference, (uint64_t)result) < 0 ? NULL : new_ticket(core, (uint64_t)result, call);
-    } else if (drop_reference(core, reference) == 0 && place(reference, 0) == 0) {
-        made = raise_refusal(stream, core, result, call);
+    } else {
+        drop_reference(core, reference);
+        made = place(reference, 0) < 0 ? NULL : raise_refusal(stream, core, result, call);
     }
     Py_DECREF((PyObject *)reference);
     return made;

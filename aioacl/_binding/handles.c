@@ -1,16 +1,16 @@
 /*
- * Handle, StreamCore's base, tickets, and the in-flight references of work.
+ * Handle, StreamCore's base, and tickets.
  *
  * An InFlight object refers to the buffers that a piece of work uses. The InFlight object is in the list of its
- * stream, and is a key in the dict of each of these buffers. It is put there before the enqueue, and is removed
- * when the work is known to be done. Each change of the list or of a dict is one step that holds the GIL, so no
- * lock is needed; see aioacl/_handles/stream_core.py.
+ * stream, and in the list of each of these buffers (in_flight.c). It is put there before the enqueue, and is
+ * removed when the work is known to be done. Each change of a list is one step that holds the GIL, so no lock
+ * is needed; see aioacl/_handles/stream_core.py.
  */
 #include "binding.h"
 
 enum { MANY_IN_FLIGHT = 64 };
 
-PyTypeObject *core_type, *handle_type, *in_flight_type, *position_type, *recorded_type;
+PyTypeObject *core_type, *handle_type, *position_type, *recorded_type;
 
 void free_object(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
@@ -155,111 +155,6 @@ static PyType_Spec handle_spec = {
     .slots = handle_slots,
 };
 
-/* --- InFlight -------------------------------------------------------------------------------------------- */
-
-static int in_flight_init(PyObject *object, PyObject *arguments, PyObject *keywords) {
-    static char *known[] = {"core", "buffers", "held", NULL};
-    in_flight_object *self = (in_flight_object *)object;
-    PyObject *core, *buffers, *held;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O!O", known, core_type, &core, &PyTuple_Type,
-                                     &buffers, &held)) {
-        return -1;
-    }
-    if (self->core != NULL) {
-        PyErr_SetString(PyExc_ValueError, "expected a new InFlight, got one that was initialized before");
-        return -1;
-    }
-    Py_INCREF(core);
-    Py_INCREF(buffers);
-    Py_INCREF(held);
-    self->core = core;
-    self->buffers = buffers;
-    self->held = held;
-    self->position = UNKNOWN_POSITION;
-    return 0;
-}
-
-static int in_flight_traverse(PyObject *object, visitproc visit, void *arg) {
-    const in_flight_object *self = (in_flight_object *)object;
-    Py_VISIT(Py_TYPE(object));
-    Py_VISIT(self->core);
-    Py_VISIT(self->buffers);
-    Py_VISIT(self->held);
-    return 0;
-}
-
-static int in_flight_clear(PyObject *object) {
-    in_flight_object *self = (in_flight_object *)object;
-    Py_CLEAR(self->core);
-    Py_CLEAR(self->buffers);
-    Py_CLEAR(self->held);
-    return 0;
-}
-
-static void in_flight_dealloc(PyObject *object) {
-    PyObject_GC_UnTrack(object);
-    in_flight_clear(object);
-    free_object(object);
-}
-
-void place_reference(in_flight_object *reference, uint64_t position) {
-    aio_stream *stream = reference->core ? ((core_object *)reference->core)->stream : NULL;
-    reference->position = position;
-    if (stream != NULL && position != 0) {
-        aio_stream_refer(stream, position);
-    }
-}
-
-static PyObject *in_flight_position(PyObject *object, void *Py_UNUSED(closure)) {
-    return PyLong_FromUnsignedLongLong(((in_flight_object *)object)->position);
-}
-
-static int in_flight_place(PyObject *object, PyObject *value, void *Py_UNUSED(closure)) {
-    unsigned long long position = value ? PyLong_AsUnsignedLongLong(value) : 0;
-    if (value == NULL) {
-        PyErr_SetString(PyExc_AttributeError, "expected an int as the position, got its deletion");
-    }
-    if (PyErr_Occurred()) {
-        return -1;
-    }
-    place_reference((in_flight_object *)object, position);
-    return 0;
-}
-
-static PyMemberDef in_flight_members[] = {
-    {"core", T_OBJECT_EX, offsetof(in_flight_object, core), READONLY, NULL},
-    {"buffers", T_OBJECT_EX, offsetof(in_flight_object, buffers), READONLY, NULL},
-    {"held", T_OBJECT_EX, offsetof(in_flight_object, held), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyGetSetDef in_flight_getters[] = {
-    {"position", in_flight_position, in_flight_place, "The position of the work.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyType_Slot in_flight_slots[] = {
-    {Py_tp_doc,
-     (void *)"The references of one piece of work: the objects that it uses, its stream, and its position."
-             "\n\nThe position is 1 << 62 while the work is being enqueued, and 0 if it was refused. If a "
-             "buffer "
-             "is closed, it stays allocated until all work that refers to it is done."},
-    {Py_tp_init, (void *)in_flight_init},
-    {Py_tp_dealloc, (void *)in_flight_dealloc},
-    {Py_tp_traverse, (void *)in_flight_traverse},
-    {Py_tp_clear, (void *)in_flight_clear},
-    {Py_tp_members, in_flight_members},
-    {Py_tp_getset, in_flight_getters},
-    {0, NULL},
-};
-
-static PyType_Spec in_flight_spec = {
-    .name = "aioacl._await.InFlight",
-    .basicsize = sizeof(in_flight_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = in_flight_slots,
-};
-
 /* --- Core ------------------------------------------------------------------------------------------------ */
 
 /* The C object holds its own reference to the engine's stream. A Python object also holds a reference, but the
@@ -279,22 +174,6 @@ static PyObject *core_attach(PyObject *object, PyObject *address) {
     self->most = MANY_IN_FLIGHT;
     aio_stream_hold(self->stream);
     Py_RETURN_NONE;
-}
-
-/* Removes the InFlight object from the dict of each of its buffers. */
-static int drop_uses(in_flight_object *reference) {
-    Py_ssize_t count = reference->buffers ? PyTuple_Size(reference->buffers) : 0;
-    for (Py_ssize_t index = 0; index < count; index++) {
-        PyObject *buffer = PyTuple_GetItem(reference->buffers, index);
-        PyObject *uses = PyObject_TypeCheck(buffer, handle_type) ? ((handle_object *)buffer)->uses : NULL;
-        if (uses != NULL && PyDict_DelItem(uses, (PyObject *)reference) < 0) {
-            if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
-                return -1;
-            }
-            PyErr_Clear(); /* another call has removed it */
-        }
-    }
-    return 0;
 }
 
 void add_reference(core_object *core, in_flight_object *reference) {
@@ -319,20 +198,16 @@ static void unlist_reference(core_object *core, in_flight_object *reference) {
 
 /* No other code runs between the read of the first reference and its removal from the list. Objects are freed
  * only after the removal, because their finalizers may call this function. */
-static int release_up_to(core_object *core, uint64_t position) {
+static void release_up_to(core_object *core, uint64_t position) {
     while (core->first != NULL && core->first->position <= position) {
         in_flight_object *first = core->first;
         unlist_reference(core, first);
-        int failed = drop_uses(first);
+        drop_uses(first);
         Py_DECREF((PyObject *)first);
-        if (failed) {
-            return -1;
-        }
     }
     if (core->first == NULL || core->first->position != UNKNOWN_POSITION) {
         aio_atomic_max(&core->stream->released, position);
     }
-    return 0;
 }
 
 int release_done(core_object *core) {
@@ -346,12 +221,17 @@ int release_done(core_object *core) {
         return 0;
     }
     if (aio_word_generation(aio_gate_word(core->stream->device)) == core->stream->generation) {
-        return release_up_to(core, aio_stream_completed(core->stream));
+        release_up_to(core, aio_stream_completed(core->stream));
+        return 0;
     }
     PyObject *last = PyObject_CallMethodObjArgs((PyObject *)core, names._release_stale, NULL);
     unsigned long long position = last ? PyLong_AsUnsignedLongLong(last) : 0;
     Py_XDECREF(last);
-    return PyErr_Occurred() ? -1 : release_up_to(core, position);
+    if (PyErr_Occurred()) {
+        return -1;
+    }
+    release_up_to(core, position);
+    return 0;
 }
 
 static PyObject *core_release_done(PyObject *object, PyObject *Py_UNUSED(ignored)) {
@@ -417,7 +297,7 @@ static PyObject *core_in_flight(PyObject *object, void *Py_UNUSED(closure)) {
     return all;
 }
 
-int drop_reference(core_object *core, in_flight_object *reference) {
+void drop_reference(core_object *core, in_flight_object *reference) {
     if (reference->listed) { /* no other call has removed it */
         unlist_reference(core, reference);
         Py_DECREF((PyObject *)reference);
@@ -425,7 +305,7 @@ int drop_reference(core_object *core, in_flight_object *reference) {
             aio_stream_refer(core->stream, core->first->position); /* its work may be done */
         }
     }
-    return drop_uses(reference);
+    drop_uses(reference);
 }
 
 static PyObject *core_drop(PyObject *object, PyObject *reference) {
@@ -433,9 +313,7 @@ static PyObject *core_drop(PyObject *object, PyObject *reference) {
         PyErr_SetString(PyExc_TypeError, "expected an InFlight, got another object");
         return NULL;
     }
-    if (drop_reference((core_object *)object, (in_flight_object *)reference) < 0) {
-        return NULL;
-    }
+    drop_reference((core_object *)object, (in_flight_object *)reference);
     Py_RETURN_NONE;
 }
 
@@ -642,8 +520,7 @@ static PyType_Spec position_spec = {
 
 int add_handles(PyObject *module) {
     handle_type = add_type(module, "HandleBase", &handle_spec);
-    in_flight_type = handle_type ? add_type(module, "InFlight", &in_flight_spec) : NULL;
-    core_type = in_flight_type ? add_type(module, "Core", &core_spec) : NULL;
+    core_type = handle_type && add_in_flight(module) == 0 ? add_type(module, "Core", &core_spec) : NULL;
     recorded_type = core_type ? add_type(module, "Recorded", &recorded_spec) : NULL;
     position_type = recorded_type ? add_type(module, "Position", &position_spec) : NULL;
     return position_type ? 0 : -1;

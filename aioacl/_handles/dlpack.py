@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import CapsuleType  # for type checkers; in types since Python 3.13
 
-    from aioacl._base.ffi import CData, InFlight
+    from aioacl._base.ffi import CData, InFlight, Uses
     from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 
@@ -112,7 +112,7 @@ class Exportable(Handle):
     _readonly = False
 
     if TYPE_CHECKING:
-        _uses: dict[InFlight, None]
+        _uses: Uses
         _address: int
         _size: int
 

@@ -10,7 +10,7 @@ from aioacl._base.states import State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._base.ffi import InFlight
+    from aioacl._base.ffi import InFlight, Uses
     from aioacl._lifecycle.manager import Manager
 
 UNKNOWN: Final = 1 << 62  # the position of work that is being enqueued
@@ -19,7 +19,7 @@ UNKNOWN: Final = 1 << 62  # the position of work that is being enqueued
 class UsedBuffer(Protocol):
     """A buffer that work uses."""
 
-    _uses: dict[InFlight, None]
+    _uses: Uses
     _closed: bool
 
     @property

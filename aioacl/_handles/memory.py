@@ -1,6 +1,6 @@
 """Device memory, and the base of all buffers.
 
-A slice of a buffer is a view: a buffer object without memory of its own. It shares the dict of uses with its buffer, so
+A slice of a buffer is a view: a buffer object without memory of its own. It shares the Uses with its buffer, so
 work that uses a view counts as a use of the buffer, and it is closed when its buffer is closed.
 
 A buffer has references to the work that uses it. If the buffer is closed while copies run, the maintenance thread gives
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl._base.codes import Family, is_of
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import InFlight, bind_maker, ffi, lib, make_pass, pointer
+from aioacl._base.ffi import Uses, bind_maker, ffi, lib, make_pass, pointer
 from aioacl._base.origin import warn_of_drop
 from aioacl._handles.dlpack import ASCEND, EXTENSION, Exportable, end_lending, keeper_of
 from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
@@ -45,7 +45,7 @@ class Buffer(Exportable):
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
         self._be_at(manager, generation, address, size)
-        self._uses: dict[InFlight, None] = {}
+        self._uses = Uses()
 
     def _be_at(self, manager: Manager, generation: int, address: int, size: int) -> None:
         super().__init__(manager, generation)
@@ -163,7 +163,8 @@ class Buffer(Exportable):
             leave_until_reset(self._manager, self._free_when_unused)
 
     def _unused(self) -> bool:
-        return all(reference.core.passed(reference.position) for reference in tuple(self._uses))
+        uses = self._uses
+        return not uses or all(reference.core.passed(reference.position) for reference in uses)
 
     def _closing(self) -> Callable[[], object] | None:
         self._closed = True

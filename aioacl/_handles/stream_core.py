@@ -160,7 +160,7 @@ class StreamCore(Core):
         """
         self._add(reference)
         for buffer in reference.buffers:
-            buffer._uses[reference] = None
+            buffer._uses.add(reference)
             if buffer._closed:
                 buffer._check()
         self._release_if_many()
@@ -172,7 +172,7 @@ class StreamCore(Core):
         ends.
         """
         for buffer in reference.buffers:
-            buffer._uses[reference] = None
+            buffer._uses.add(reference)
             if buffer._closed:
                 buffer._check()
 
