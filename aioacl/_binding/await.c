@@ -4,15 +4,16 @@
  * `Awaitable` is the base of Ticket, Event and Stream. On a thread that runs an asyncio loop or a trio run, its
  * `__await__` returns a new `Await`. On any other thread, it calls `_await_in_python`. The first step of an
  * Await asks the engine for the outcome of the position. If the outcome is not known, this step begins a wait
- * under a key, and suspends the task. The task then waits for a future of asyncio, or in a coroutine of trio
- * (trio.c). `Awaits` is the base of AsyncioPort and TrioPort (awaits.c). It takes the loop's completions from
- * the engine and wakes the tasks.
+ * under a key, and suspends the task. A task of asyncio then waits for the Await, which is a future (future.c).
+ * A task of trio waits in a coroutine of trio (trio.c). `Awaits` is the base of AsyncioPort and TrioPort
+ * (awaits.c). It takes the loop's completions from the engine and wakes the tasks.
  *
  * The key is the address of the Await, with the highest bit set. No address of a process has this bit. Waits
  * that Python code begins have keys without this bit, and their completions are passed to Python in the dict
  * `_came`. The engine publishes a completion only to the port of the wait, and only the loop's thread takes the
  * completion. After the wait of an Await has begun, the port refers to the Await until the completion is taken,
- * even if the task was cancelled. So when a completion is taken, the Await of its key still exists.
+ * even if the task was cancelled. So when a completion is taken, the Await of its key still exists. The port
+ * then refers to it until its task goes on.
  *
  * The GIL is held, except during the calls of the engine that may reach ACL. Signal handlers run only in calls
  * of Python code: functions of asyncio and trio, and the code that creates errors.
@@ -96,20 +97,15 @@ static awaits_object *port_of(PyObject *loop) {
 
 /* --- Await ----------------------------------------------------------------------------------------------- */
 
-/* Ends the await for its task. Keeps an exception that is set. Returns -1 if a warning was raised as an
- * exception, which then replaces the exception that was set. */
-static int leave(await_object *self) {
-    enum await_state before = self->state;
-    self->state = OVER;
-    Py_CLEAR(self->awaited);
-    Py_CLEAR(self->waiter);
-    Py_CLEAR(self->inner);
-    if (before == OVER || self->core == NULL || --self->core->awaits > 0 || !self->core->gone) {
+/* Warns if the await was the last one of a closed stream with a failure. Keeps an exception that is set.
+ * Returns -1 if the warning was raised as an exception, which then replaces the exception that was set. */
+static int leave_core(core_object *core) {
+    if (--core->awaits > 0 || !core->gone) {
         return 0;
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *done = PyObject_CallMethodObjArgs((PyObject *)self->core, names.warn_of_closed, NULL);
+    PyObject *done = PyObject_CallMethodObjArgs((PyObject *)core, names.warn_of_closed, NULL);
     if (done == NULL) {
         Py_XDECREF(type);
         Py_XDECREF(value);
@@ -119,6 +115,32 @@ static int leave(await_object *self) {
     Py_DECREF(done);
     PyErr_Restore(type, value, traceback);
     return 0;
+}
+
+/* Ends the await for its task, with the exceptions of `leave_core`. The task may close the stream while a
+ * callback of the loop still refers to the Await. So that the cache can keep the stream, the Await then refers
+ * to the core only if its completion has not been taken. */
+static int leave(await_object *self) {
+    enum await_state before = self->state;
+    core_object *core = self->core;
+    self->state = OVER;
+    Py_CLEAR(self->awaited);
+    Py_CLEAR(self->inner);
+    if (self->loop == NULL) { /* a task of asyncio may still wait: see future.c */
+        Py_CLEAR(self->waiter);
+    }
+    if (before == OVER || core == NULL) {
+        return 0;
+    }
+    bool taken = self->link == NULL;
+    if (taken) {
+        self->core = NULL;
+    }
+    int left = leave_core(core);
+    if (taken) {
+        Py_DECREF((PyObject *)core);
+    }
+    return left;
 }
 
 static void raise_failure(const await_object *self) {
@@ -238,20 +260,15 @@ static PySendResult done_at_once(await_object *self, awaits_object *port, PyObje
     return PYGEN_NEXT;
 }
 
-/* The wait has begun. If there is no memory for the future, the completion is taken later and ignored. */
+/* The wait has begun. */
 static PySendResult suspend(await_object *self, PyObject **sent) {
     if (self->loop == NULL) {
         return after_trio(self, trio_suspend(self, sent), sent);
     }
-    PyObject *future = PyObject_CallMethodObjArgs(self->loop, names.create_future, NULL);
-    if (future == NULL || PyObject_SetAttr(future, names._asyncio_future_blocking, Py_True) < 0) {
-        Py_XDECREF(future);
-        return fail(self);
-    }
     self->state = SUSPENDED;
-    self->waiter = future;
-    Py_INCREF(future);
-    *sent = future;
+    self->blocking = 1;
+    Py_INCREF((PyObject *)self);
+    *sent = (PyObject *)self;
     return PYGEN_NEXT;
 }
 
@@ -391,6 +408,8 @@ static int await_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->core);
     Py_VISIT(self->call);
     Py_VISIT(self->waiter);
+    Py_VISIT(self->context);
+    Py_VISIT(self->message);
     Py_VISIT(self->inner);
     return 0;
 }
@@ -400,6 +419,8 @@ static int await_clear(PyObject *object) {
     await_object *self = (await_object *)object;
     Py_CLEAR(self->awaited);
     Py_CLEAR(self->waiter);
+    Py_CLEAR(self->context);
+    Py_CLEAR(self->message);
     Py_CLEAR(self->inner);
     return 0;
 }
@@ -415,11 +436,19 @@ static void await_dealloc(PyObject *object) {
         PyErr_WriteUnraisable(NULL);
     }
     PyErr_Restore(error, value, traceback);
+    await_clear(object);
     Py_CLEAR(self->loop);
     Py_CLEAR(self->core);
     Py_CLEAR(self->call);
     PyObject_GC_Del(object);
     Py_DECREF(type);
+}
+
+/* asyncio shows this text in a task, as the object for which the task waits. */
+static PyObject *await_repr(PyObject *object) {
+    const await_object *self = (await_object *)object;
+    return self->awaited ? PyUnicode_FromFormat("<await of %R>", self->awaited)
+                         : PyUnicode_FromString("<await that has ended>");
 }
 
 /* `loop` is NULL in a trio run. */
@@ -434,12 +463,16 @@ static PyObject *new_await(PyObject *awaited, PyObject *loop) {
     self->core = NULL;
     self->call = NULL;
     self->waiter = NULL;
+    self->context = NULL;
+    self->message = NULL;
     self->inner = NULL;
     self->thread = PyThread_get_thread_ident();
     self->position = 0;
     self->result = aio_failed(AIO_PENDING);
     self->state = NEW;
     self->stepping = 0;
+    self->blocking = 0;
+    self->cancelled = 0;
     Py_INCREF(awaited);
     Py_XINCREF(loop);
     self->awaited = awaited;
@@ -453,7 +486,23 @@ static PyMethodDef await_methods[] = {
     {"send", await_send, METH_O, NULL},
     {"throw", await_throw, METH_VARARGS, NULL},
     {"close", await_close, METH_NOARGS, NULL},
+    /* The cast is due to the API: the flags say which type the function has. */
+    {"add_done_callback", (PyCFunction)(void (*)(void))future_add_done_callback, METH_FASTCALL | METH_KEYWORDS,
+     NULL},
+    {"cancel", (PyCFunction)(void (*)(void))future_cancel, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"cancelled", future_cancelled, METH_NOARGS, NULL},
+    {"done", future_done, METH_NOARGS, NULL},
+    {"exception", future_result, METH_NOARGS, NULL}, /* both return None, or raise the same */
+    {"get_loop", future_get_loop, METH_NOARGS, NULL},
+    {"remove_done_callback", future_remove_done_callback, METH_O, NULL},
+    {"result", future_result, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef await_getset[] = {
+    {"__class__", future_or_await, NULL, NULL, NULL},
+    {"_asyncio_future_blocking", future_blocking, future_set_blocking, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot await_slots[] = {
@@ -461,10 +510,12 @@ static PyType_Slot await_slots[] = {
     {Py_tp_dealloc, (void *)await_dealloc},
     {Py_tp_traverse, (void *)await_traverse},
     {Py_tp_clear, (void *)await_clear},
+    {Py_tp_repr, (void *)await_repr},
     {Py_tp_iter, (void *)PyObject_SelfIter},
     {Py_tp_iternext, (void *)await_next},
     {Py_am_send, (void *)step},
     {Py_tp_methods, await_methods},
+    {Py_tp_getset, await_getset},
     {0, NULL},
 };
 
@@ -545,8 +596,9 @@ static PyMethodDef functions[] = {
 int add_awaits(PyObject *module) {
     running_loop = attribute_of("asyncio", "_get_running_loop");
     await_type = running_loop ? add_type(module, "Await", &await_spec) : NULL;
-    if (await_type == NULL || add_ports(module) < 0 || add_trio(module) < 0 || add_ready(module) < 0 ||
-        add_openings(module) < 0 || add_type(module, "Awaitable", &awaitable_spec) == NULL) {
+    if (await_type == NULL || add_futures() < 0 || add_ports(module) < 0 || add_trio(module) < 0 ||
+        add_ready(module) < 0 || add_openings(module) < 0 ||
+        add_type(module, "Awaitable", &awaitable_spec) == NULL) {
         return -1;
     }
     return PyModule_AddFunctions(module, functions);

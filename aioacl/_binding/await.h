@@ -1,4 +1,4 @@
-/* What the files of an await share: await.c, awaits.c and trio.c. */
+/* What the files of an await share: await.c, awaits.c, future.c and trio.c. */
 #ifndef AIOACL_AWAIT_H
 #define AIOACL_AWAIT_H
 
@@ -13,27 +13,41 @@ typedef struct {
     PyObject_HEAD aio_port *port; /* owned by the Python object; NULL before `_attach` */
     await_object *first;
     Py_ssize_t outstanding; /* Awaits in the list that begins with `first`; each entry is a reference */
-    int quick;              /* awaits of this turn of the loop that did not have to wait; 0 on trio */
-    long long quick_us;     /* when such awaits have taken longer than this, the next one gives way */
+    await_object
+        *ready; /* on asyncio: a list of Awaits whose tasks wait for `run_ready`; each is a reference */
+    await_object **ready_end;
+    int quick;           /* quick awaits, which did not have to wait, of this turn of the loop; 0 on trio */
+    char learns_of_turn; /* the loop will call `_new_turn` */
+    long long quick_us;  /* when quick awaits have taken longer than this, the next one gives way */
     int64_t quick_since_us;
+    /* Since when each turn of the loop has left completions behind (0: the last turn left none), how long this
+     * may go on before the port takes more in a turn, and until when it does so. */
+    int64_t behind_since_us;
+    long long patience_us;
+    int64_t busy_until_us;
 } awaits_object;
 
 enum await_state { NEW, YIELDED, SUSPENDED, OVER };
 
 struct await_object {
-    PyObject_HEAD await_object *next, **link; /* in the port's list; `link` is NULL if it is in no list */
-    awaits_object *port;                      /* the owner of that list */
-    PyObject *awaited;                        /* the Ticket, Event or Stream */
-    PyObject *loop;                           /* of asyncio; NULL on trio */
-    core_object *core;                        /* NULL before the first step */
-    PyObject *call;                           /* the name of the ACL function, as in a Ticket */
-    PyObject *waiter;     /* the future of asyncio or the task of trio that the completion wakes, or NULL */
+    PyObject_HEAD await_object *next; /* in the port's list, or in its list of ready Awaits */
+    await_object **link;              /* in the port's list; NULL if the Await is not in it */
+    awaits_object *port;              /* the owner of the port's list */
+    PyObject *awaited;                /* the Ticket, Event or Stream */
+    PyObject *loop;                   /* of asyncio; NULL on trio */
+    core_object *core;                /* NULL before the first step */
+    PyObject *call;                   /* the name of the ACL function, as in a Ticket */
+    PyObject *waiter;     /* asyncio's callback, or the task of trio, that the completion wakes, or NULL */
+    PyObject *context;    /* of asyncio's callback */
+    PyObject *message;    /* of the cancellation by asyncio */
     PyObject *inner;      /* on trio: the coroutine of trio that suspends the task */
     unsigned long thread; /* the thread that made it */
     uint64_t position;
     aio_result result; /* AIO_PENDING until the outcome is known */
     enum await_state state;
-    char stepping; /* a step runs; it may release the GIL */
+    char stepping;  /* a step runs; it may release the GIL */
+    char blocking;  /* `_asyncio_future_blocking` */
+    char cancelled; /* by asyncio */
 };
 
 extern PyTypeObject *awaits_type;
@@ -43,9 +57,26 @@ void list_await(awaits_object *port, await_object *self);
 /* The caller gets the list's reference. */
 void unlist_await(await_object *self);
 /* Whether an await that does not have to wait gives way to other tasks. It does so if it is the 64th such await
- * of one turn of the loop, or if these awaits have taken more than `quick_us` (a millisecond). Returns -1 with
- * an exception. */
+ * of one turn of the loop (not counting a few before a batch of completions), or if these awaits have taken
+ * more than `quick_us` (a millisecond). Returns -1 with an exception. */
 int gives_way(awaits_object *port, PyObject *loop);
+
+/* future.c: the methods of asyncio's futures. */
+PyObject *future_add_done_callback(PyObject *self, PyObject *const *arguments, Py_ssize_t count,
+                                   PyObject *keywords);
+PyObject *future_remove_done_callback(PyObject *self, PyObject *callback);
+PyObject *future_cancel(PyObject *self, PyObject *arguments, PyObject *keywords);
+PyObject *future_result(PyObject *self, PyObject *ignored);
+PyObject *future_done(PyObject *self, PyObject *ignored);
+PyObject *future_cancelled(PyObject *self, PyObject *ignored);
+PyObject *future_get_loop(PyObject *self, PyObject *ignored);
+PyObject *future_blocking(PyObject *self, void *closure);
+PyObject *future_or_await(PyObject *self, void *closure);
+int future_set_blocking(PyObject *self, PyObject *value, void *closure);
+/* Runs the callback of the task in its context. Returns -1 with an exception that the callback raised. */
+int future_wake(await_object *self);
+/* Lets the loop run the callback of the task in its next turn. Returns -1 with an exception. */
+int future_wake_soon(await_object *self);
 
 /* trio.c */
 
@@ -62,6 +93,7 @@ PyObject *trio_abort(PyObject *self, PyObject *raise_cancel);
 /* Wakes a task of trio. Returns -1 with an exception. */
 int trio_wake(PyObject *task);
 
+int add_futures(void);
 int add_ports(PyObject *module);
 int add_ready(PyObject *module);
 int add_openings(PyObject *module);

@@ -6,10 +6,12 @@
 
 #define KICK 0 /* as in aioacl/_wait/port.py */
 
-enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, LEAST_TAKEN = 8, MOST_TAKEN = 64, TURNS = 32 };
+/* FEW_QUICK: after so many quick awaits, the loop reports its next turn. */
+enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, FEW_QUICK = 8 };
+
+enum { FEWEST_TAKEN = 2, BUSY_TAKEN = 8, MOST_TAKEN = 64, TURNS = 32, PATIENCE_US = 4000, BUSY_US = 20000 };
 
 PyTypeObject *awaits_type;
-static PyObject *invalid_state;
 
 void list_await(awaits_object *port, await_object *self) {
     Py_INCREF((PyObject *)self);
@@ -34,17 +36,33 @@ void unlist_await(await_object *self) {
     self->port = NULL;
 }
 
+/* Lets the loop call `_new_turn` in its next turn. */
+static int learn_of_new_turn(awaits_object *port, PyObject *loop) {
+    PyObject *new_turn = PyObject_GetAttr((PyObject *)port, names._new_turn);
+    PyObject *handle = new_turn ? PyObject_CallMethodObjArgs(loop, names.call_soon, new_turn, NULL) : NULL;
+    Py_XDECREF(new_turn);
+    Py_XDECREF(handle);
+    port->learns_of_turn = handle != NULL;
+    return handle ? 0 : -1;
+}
+
+/* A call of the loop for each turn would cost more than a quick await, because the loop then has one turn more.
+ * So few quick awaits, in a short time, are only counted. If they took longer, they may have been in several
+ * turns, and the count begins again. The turn in progress may have had half of the time. */
 int gives_way(awaits_object *port, PyObject *loop) {
     int64_t now = aio_now_us();
     if (port->quick == 0) {
-        PyObject *new_turn = PyObject_GetAttr((PyObject *)port, names._new_turn);
-        PyObject *handle = new_turn ? PyObject_CallMethodObjArgs(loop, names.call_soon, new_turn, NULL) : NULL;
-        Py_XDECREF(new_turn);
-        if (handle == NULL) {
+        port->quick_since_us = now;
+    }
+    if (!port->learns_of_turn) {
+        bool slow = now - port->quick_since_us > port->quick_us / 2;
+        if ((slow || port->quick >= FEW_QUICK) && learn_of_new_turn(port, loop) < 0) {
             return -1;
         }
-        Py_DECREF(handle);
-        port->quick_since_us = now;
+        if (slow) {
+            port->quick = 0;
+            port->quick_since_us = now - port->quick_us / 2;
+        }
     }
     port->quick++;
     return port->quick >= QUICK_IN_A_ROW || now - port->quick_since_us > port->quick_us;
@@ -64,30 +82,90 @@ static void keep_error(first_error *first) {
     }
 }
 
-/* If a task of asyncio was cancelled during its wait, it has cancelled its future too. */
-static int asyncio_wake(PyObject *future) {
-    PyObject *done = PyObject_CallMethodObjArgs(future, names.set_result, Py_None, NULL);
-    if (done == NULL && PyErr_ExceptionMatches(invalid_state)) {
-        PyErr_Clear();
-        return 0;
+/* Takes the reference to the Await. */
+static void list_ready(awaits_object *port, await_object *self) {
+    if (port->ready == NULL) {
+        port->ready_end = &port->ready;
     }
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    *port->ready_end = self;
+    port->ready_end = &self->next;
 }
 
-static void complete(uint64_t key, int64_t result, first_error *first) {
+/* The caller gets the list's reference. */
+static await_object *next_ready(awaits_object *port) {
+    await_object *self = port->ready;
+    if (self != NULL) {
+        port->ready = self->next;
+        self->next = NULL;
+    }
+    return self;
+}
+
+/* Lets the loop run each task by itself, so that the debug mode of asyncio names the task that is slow. */
+static int wake_each_soon(awaits_object *port) {
+    while (port->ready != NULL) {
+        await_object *self = next_ready(port);
+        if (future_wake_soon(self) < 0) { /* back to the head */
+            self->next = port->ready;
+            port->ready_end = port->ready ? port->ready_end : &self->next;
+            port->ready = self;
+            return -1;
+        }
+        Py_DECREF((PyObject *)self);
+    }
+    return 0;
+}
+
+/* Lets the loop call `run_ready`. A second call for one batch does nothing. */
+static int call_run_ready_soon(awaits_object *port, PyObject *loop) {
+    PyObject *answer = PyObject_CallMethodObjArgs(loop, names.get_debug, NULL);
+    int debug = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    if (debug != 0) {
+        return debug < 0 ? -1 : wake_each_soon(port);
+    }
+    PyObject *run_ready = PyObject_GetAttr((PyObject *)port, names.run_ready);
+    PyObject *handle = run_ready ? PyObject_CallMethodObjArgs(loop, names.call_soon, run_ready, NULL) : NULL;
+    Py_XDECREF(run_ready);
+    Py_XDECREF(handle);
+    return handle ? 0 : -1;
+}
+
+/* If Ctrl-C or an error prevents this, the descriptor becomes readable, and the next drain tries again. */
+static void run_ready_soon(awaits_object *port, first_error *first) {
+    if (port->ready == NULL) {
+        return;
+    }
+    PyObject *loop = Py_NewRef(port->ready->loop);
+    if (call_run_ready_soon(port, loop) < 0) {
+        keep_error(first);
+        if (port->port != NULL) {
+            aio_port_post(port->port, KICK, 0);
+        }
+    }
+    Py_DECREF(loop);
+}
+
+static void complete(awaits_object *port, uint64_t key, int64_t result, first_error *first) {
     await_object *self = (await_object *)(uintptr_t)(key & ~KEY_OF_AWAIT);
+    core_object *core = self->core;
+    Py_INCREF((PyObject *)core); /* `release_done` may run a finalizer that ends the Await */
     unlist_await(self);
     self->result = result;
-    if (release_done(self->core) < 0) {
+    if (release_done(core) < 0) {
         keep_error(first);
     }
-    PyObject *waiter = self->waiter;
+    Py_DECREF((PyObject *)core);
+    if (self->waiter != NULL && self->loop != NULL) {
+        list_ready(port, self);
+        return;
+    }
+    PyObject *task = self->waiter;
     self->waiter = NULL;
-    if (waiter != NULL && (self->loop ? asyncio_wake(waiter) : trio_wake(waiter)) < 0) {
+    if (task != NULL && trio_wake(task) < 0) {
         keep_error(first);
     }
-    Py_XDECREF(waiter);
+    Py_XDECREF(task);
     Py_DECREF((PyObject *)self);
 }
 
@@ -102,10 +180,24 @@ static void pass_on(PyObject *came, uint64_t key, int64_t result, first_error *f
     Py_XDECREF(value);
 }
 
-/* With many awaits, more completions are taken at once, because each turn of the loop has a cost. */
-static int taken_at_once(const awaits_object *self) {
+/* Returns how many completions are taken in this turn of the loop. Each turn has a cost of its own, but after a
+ * short turn the loop reacts sooner to other events. So few are taken, unless completions have been left behind
+ * for longer than a burst of some dozens takes. With many awaits, more are taken. */
+static int taken_at_once(awaits_object *self, int64_t now_us) {
+    if (self->behind_since_us && now_us - self->behind_since_us >= self->patience_us) {
+        self->busy_until_us = now_us + BUSY_US;
+    }
     Py_ssize_t share = self->outstanding / TURNS;
-    return share < LEAST_TAKEN ? LEAST_TAKEN : share > MOST_TAKEN ? MOST_TAKEN : (int)share;
+    Py_ssize_t least = now_us < self->busy_until_us ? BUSY_TAKEN : FEWEST_TAKEN;
+    return share < least ? (int)least : share > MOST_TAKEN ? MOST_TAKEN : (int)share;
+}
+
+static void note_rest(awaits_object *self, int64_t now_us, bool some_left) {
+    if (!some_left) {
+        self->behind_since_us = 0;
+    } else if (!self->behind_since_us) {
+        self->behind_since_us = now_us;
+    }
 }
 
 /* Takes some completions. If more have arrived, the descriptor stays readable, and the loop first runs the
@@ -113,14 +205,43 @@ static int taken_at_once(const awaits_object *self) {
 static void take_some(awaits_object *self, PyObject *came, first_error *first) {
     uint64_t keys[MOST_TAKEN];
     int64_t results[MOST_TAKEN];
-    int count = self->port ? aio_port_take(self->port, keys, results, taken_at_once(self)) : 0;
+    int64_t now = aio_now_us();
+    int wanted = taken_at_once(self, now);
+    int count = self->port ? aio_port_take(self->port, keys, results, wanted) : 0;
+    note_rest(self, now, count == wanted);
     for (int index = 0; index < count; index++) {
         if (keys[index] & KEY_OF_AWAIT) {
-            complete(keys[index], results[index], first);
+            complete(self, keys[index], results[index], first);
         } else {
             pass_on(came, keys[index], results[index], first);
         }
     }
+    if (!self->learns_of_turn) {
+        self->quick = 0;
+    }
+    self->learns_of_turn = 0; /* Ctrl-C may have taken the place of the call of `_new_turn` */
+    run_ready_soon(self, first);
+}
+
+/* The loop calls this function after a batch of completions. It runs the next steps of the tasks. Of the
+ * exceptions that a task raises, only KeyboardInterrupt and SystemExit reach this function. Then the loop runs
+ * the remaining steps later. A step that itself runs the loop (nest_asyncio) delays the remaining steps. */
+static PyObject *awaits_run_ready(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    awaits_object *port = (awaits_object *)object;
+    await_object *self;
+    int woken = 0;
+    while (woken == 0 && (self = next_ready(port)) != NULL) {
+        woken = future_wake(self);
+        Py_DECREF((PyObject *)self);
+    }
+    if (woken == 0) {
+        Py_RETURN_NONE;
+    }
+    first_error first = {NULL, NULL, NULL};
+    keep_error(&first);
+    run_ready_soon(port, &first);
+    PyErr_Restore(first.type, first.value, first.traceback);
+    return NULL;
 }
 
 /* The loop calls this function when the descriptor of the port is readable. */
@@ -154,6 +275,7 @@ static PyObject *awaits_attach(PyObject *object, PyObject *address) {
     }
     ((awaits_object *)object)->port = port;
     ((awaits_object *)object)->quick_us = QUICK_US;
+    ((awaits_object *)object)->patience_us = PATIENCE_US;
     Py_RETURN_NONE;
 }
 
@@ -164,12 +286,16 @@ static PyObject *awaits_gives_way(PyObject *object, PyObject *loop) {
 
 static PyObject *awaits_new_turn(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     ((awaits_object *)object)->quick = 0;
+    ((awaits_object *)object)->learns_of_turn = 0;
     Py_RETURN_NONE;
 }
 
 static int awaits_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
     for (await_object *each = ((awaits_object *)object)->first; each; each = each->next) {
+        Py_VISIT(each);
+    }
+    for (await_object *each = ((awaits_object *)object)->ready; each; each = each->next) {
         Py_VISIT(each);
     }
     return 0;
@@ -182,6 +308,9 @@ static int awaits_clear(PyObject *object) {
         unlist_await(each);
         Py_DECREF((PyObject *)each);
     }
+    for (await_object *each = next_ready(self); each; each = next_ready(self)) {
+        Py_DECREF((PyObject *)each);
+    }
     return 0;
 }
 
@@ -192,16 +321,15 @@ static void awaits_dealloc(PyObject *object) {
 }
 
 static PyMethodDef awaits_methods[] = {
-    {"_attach", awaits_attach, METH_O, NULL},
-    {"_gives_way", awaits_gives_way, METH_O, NULL},
-    {"_new_turn", awaits_new_turn, METH_NOARGS, NULL},
-    {"drain", awaits_drain, METH_NOARGS, NULL},
-    {NULL, NULL, 0, NULL},
+    {"_attach", awaits_attach, METH_O, NULL},           {"_gives_way", awaits_gives_way, METH_O, NULL},
+    {"_new_turn", awaits_new_turn, METH_NOARGS, NULL},  {"drain", awaits_drain, METH_NOARGS, NULL},
+    {"run_ready", awaits_run_ready, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef awaits_members[] = {
     {"_outstanding", T_PYSSIZET, offsetof(awaits_object, outstanding), READONLY, NULL},
     {"_quick_us", T_LONGLONG, offsetof(awaits_object, quick_us), 0, NULL},
+    {"_patience_us", T_LONGLONG, offsetof(awaits_object, patience_us), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -223,7 +351,6 @@ static PyType_Spec awaits_spec = {
 };
 
 int add_ports(PyObject *module) {
-    invalid_state = attribute_of("asyncio", "InvalidStateError");
-    awaits_type = invalid_state ? add_type(module, "Awaits", &awaits_spec) : NULL;
+    awaits_type = add_type(module, "Awaits", &awaits_spec);
     return awaits_type ? 0 : -1;
 }

@@ -82,7 +82,6 @@ typedef struct {
 #define NAMES(X)                                                                                               \
     X(__name__)                                                                                                \
     X(_abort)                                                                                                  \
-    X(_asyncio_future_blocking)                                                                                \
     X(_await_in_python)                                                                                        \
     X(_came)                                                                                                   \
     X(_closed)                                                                                                 \
@@ -98,12 +97,13 @@ typedef struct {
     X(again)                                                                                                   \
     X(cache)                                                                                                   \
     X(call_soon)                                                                                               \
-    X(create_future)                                                                                           \
+    X(context)                                                                                                 \
     X(f_back)                                                                                                  \
     X(f_code)                                                                                                  \
     X(f_globals)                                                                                               \
     X(f_lasti)                                                                                                 \
     X(failure)                                                                                                 \
+    X(get_debug)                                                                                               \
     X(in_trio_run)                                                                                             \
     X(last_fault)                                                                                              \
     X(lent)                                                                                                    \
@@ -113,7 +113,8 @@ typedef struct {
     X(priority)                                                                                                \
     X(refused)                                                                                                 \
     X(reusable)                                                                                                \
-    X(set_result)                                                                                              \
+    X(run)                                                                                                     \
+    X(run_ready)                                                                                               \
     X(sniffio)                                                                                                 \
     X(some_lost)                                                                                               \
     X(thread_local)                                                                                            \

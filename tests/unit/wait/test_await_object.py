@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import Awaitable, lib
 from aioacl._wait.current import current_port
-from tests.kit import TASK_FAULT, in_thread, turns, until, wait_for
+from tests.kit import TASK_FAULT, in_thread, turns, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -30,8 +31,8 @@ class Setting:
     memory: aioacl.DeviceBuffer
 
 
-@pytest_asyncio.fixture
-async def setting(open_device: OpenDevice) -> AsyncGenerator[Setting]:
+@asynccontextmanager
+async def setting_on(open_device: OpenDevice) -> AsyncGenerator[Setting]:
     made = Setting()
     async with (
         open_device() as made.device,
@@ -40,6 +41,12 @@ async def setting(open_device: OpenDevice) -> AsyncGenerator[Setting]:
     ):
         yield made
         simulator.release_all()
+
+
+@pytest_asyncio.fixture
+async def setting(open_device: OpenDevice) -> AsyncGenerator[Setting]:
+    async with setting_on(open_device) as made:
+        yield made
 
 
 def begun(ticket: aioacl.Ticket) -> Generator[Any, Any, None]:
@@ -214,3 +221,25 @@ async def test_wait_beyond_its_usual_time_ends_with_its_work(setting: Setting) -
     with simulator.fault("aclrtMemsetAsync", late_complete=40):
         await setting.stream.fill(setting.memory, 1)
     assert setting.stream.query()
+
+
+@pytest.mark.filterwarnings("ignore:a stream was not closed:ResourceWarning")
+async def test_stream_of_an_await_that_a_finalizer_ends_at_its_completion_stays(setting: Setting) -> None:
+    """The delivery of the completion releases the target of the copy, and still needs the StreamCore afterwards."""
+    device, held = setting.device, [await setting.device.create_stream()]
+    stays: list[bool] = []
+
+    class Target(bytearray):
+        def __del__(self) -> None:
+            steps.close()
+            held.clear()
+            assert until_now(lambda: simulator.calls("aclrtDestroyStream") == 1)
+            in_thread(lambda: device.memory_info().result())  # the maintenance thread no longer uses the core
+            stays.append(core() is not None)
+
+    core, native = weakref.ref(held[0]._core), held[0]._core.native
+    simulator.hold(held[0])
+    steps = begun(held[0].copy(Target(64), setting.memory))
+    simulator.release(native)
+    await until(lambda: stays)
+    assert stays == [True]

@@ -41,8 +41,12 @@ PLACE: Final = (str(Path(aioacl.__file__).parent),)
 STANDARD: Final = tuple(str(module.__file__) for module in (concurrent.futures._base, threading))
 
 
-def within(name: str, frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_name != name:
+# The methods, and the callback of a weak reference in aioacl/_base/ffi.py.
+FINALIZERS: Final = ("__del__", "gone")
+
+
+def within(names: tuple[str, ...], frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name not in names:
         frame = frame.f_back
     return frame is not None
 
@@ -61,9 +65,9 @@ class Interrupt:
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Interrupt | None:
         code = frame.f_code
         # Finalizers are excluded: no caller receives what they raise.
-        if not code.co_filename.startswith(self._places) or within("__del__", frame):
+        if not code.co_filename.startswith(self._places) or within(FINALIZERS, frame):
             return None
-        if self._where and not within(self._where, frame):
+        if self._where and not within((self._where,), frame):
             return self
         if event != "exception" and (event != "line" or frame.f_lasti in beginnings(code)):
             self.left -= 1

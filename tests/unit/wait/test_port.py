@@ -38,6 +38,7 @@ KINDS = {"asyncio": "AsyncioPort", "uvloop": "AsyncioPort", "trio": "TrioPort"}
 
 
 QUICK_IN_A_ROW = 64
+FEW_QUICK = 8
 
 
 def asyncio_port_here() -> AsyncioPort:
@@ -357,6 +358,30 @@ def test_more_completions_than_one_batch_are_all_delivered() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("patience_us", "expected"), [(3600_000_000, [2, 2, 2, 2]), (0, [2, 8, 8, 8])], ids=["soon", "late"]
+)
+async def test_port_takes_more_completions_in_a_turn_if_some_are_left_behind_for_long(
+    patience_us: int, expected: list[int]
+) -> None:
+    port = asyncio_port_here()
+    results: list[int] = []
+    for _ in range(sum(expected) + 1):
+        assert port.begin(posted, results.append, None) == 0
+    assert port._patience_us == 4000
+    port._patience_us = patience_us
+    taken: list[int] = []
+    for _ in expected:
+        before = len(results)
+        port.drain()
+        taken.append(len(results) - before)
+    assert taken == expected
+    assert sync.readable(port.fd, 0)
+    port.drain()
+    assert len(results) == sum(expected) + 1
+
+
+@pytest.mark.asyncio
 async def test_row_of_awaits_that_need_no_wait_lets_other_tasks_run() -> None:
     port = current_port()
     others: list[int] = []
@@ -382,6 +407,36 @@ async def test_count_of_awaits_that_need_no_wait_restarts_with_each_turn_of_the_
         assert not others
         await port.breathe()
         assert others
+
+
+@pytest.mark.asyncio
+async def test_awaits_that_need_no_wait_add_a_turn_to_the_loop_only_if_there_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port, loop = asyncio_port_here(), asyncio.get_running_loop()
+    port._quick_us = 3600_000_000
+    port.drain()
+    called: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "call_soon", lambda *arguments: called.append(arguments))
+        for _ in range(FEW_QUICK):
+            await port.breathe()
+        port.drain()
+        for _ in range(FEW_QUICK):
+            await port.breathe()
+        assert not called
+        await port.breathe()
+    assert called == [(port._new_turn,)]
+    port._new_turn()
+
+
+@pytest.mark.asyncio
+async def test_awaits_that_need_no_wait_in_several_turns_do_not_give_way() -> None:
+    port = asyncio_port_here()
+    port._quick_us = 0
+    for _ in range(3):
+        await asyncio.sleep(0)
+        assert not port._gives_way(asyncio.get_running_loop())
 
 
 @pytest.mark.anyio
