@@ -163,10 +163,23 @@ def _is_pointer(value: object) -> TypeGuard[CData]:
     return kind is not None and kind.kind == "pointer" and kind.item.kind == "void"
 
 
-def stream_handle(stream: StreamLike) -> CData:
-    """Returns the native stream of a Stream, or the given raw handle. Raises ParameterError for every other value."""
+def _is_gone(stream: Stream) -> bool:
+    """Whether the native stream was destroyed, or the cache has kept it. Its address may be that of a new stream."""
+    return stream.stale or stream._core.gone
+
+
+def stream_handle(stream: StreamLike, *, changes: bool = True) -> CData:
+    """Returns the native stream of a Stream, or the given raw handle. Raises ParameterError for every other value.
+
+    If the control changes the native stream, the device's cache does not keep it: the hold, fault or rule would apply
+    to the next Stream too.
+    """
     if isinstance(stream, Stream):
-        native: CData = stream._core.native
+        core = stream._core
+        if _is_gone(stream):
+            raise ParameterError(f"expected a live stream, got {stream!r}", hint=_STREAMS)
+        core.reusable = core.reusable and not changes
+        native: CData = core.native
         return native
     address = pointer(stream) if _is_pointer(stream) else whole_of(stream)
     if address is not None and 0 < address < 1 << 64:
@@ -174,9 +187,15 @@ def stream_handle(stream: StreamLike) -> CData:
     raise ParameterError(f"expected a stream, got {stream!r}", hint=_STREAMS)
 
 
-def of_stream(name: str, stream: StreamLike, *values: int, signature: str = "int (*)(void *)") -> int:
+def of_stream(
+    name: str,
+    stream: StreamLike,
+    *values: int,
+    signature: str = "int (*)(void *)",
+    changes: bool = True,
+) -> int:
     """Calls a control that takes a stream, and returns its result. Raises ParameterError if the stream is not alive."""
-    answer: int = control_function(name, signature)(stream_handle(stream), *values)
+    answer: int = control_function(name, signature)(stream_handle(stream, changes=changes), *values)
     if answer < 0:
         raise ParameterError(f"expected a live stream, got {stream!r}", hint=_STREAMS)
     return answer
@@ -216,11 +235,13 @@ def held(stream: StreamLike) -> Generator[None]:
     Raises:
         ParameterError: `stream` is not a live stream.
     """
+    native = stream_handle(stream)
     hold(stream)
     try:
         yield
     finally:
-        control_function("aclsim_release", "int (*)(void *)")(stream_handle(stream))
+        if not (isinstance(stream, Stream) and _is_gone(stream)):
+            control_function("aclsim_release", "int (*)(void *)")(native)
 
 
 def release_all() -> None:
@@ -239,7 +260,7 @@ def pending(stream: StreamLike) -> int:
     Raises:
         ParameterError: `stream` is not a live stream.
     """
-    return of_stream("aclsim_pending", stream, signature="int64_t (*)(void *)")
+    return of_stream("aclsim_pending", stream, signature="int64_t (*)(void *)", changes=False)
 
 
 def fail_next(stream: StreamLike, code: SupportsIndex) -> None:

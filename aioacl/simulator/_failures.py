@@ -41,7 +41,7 @@ def faulted(stream: StreamLike) -> bool:
     Raises:
         ParameterError: `stream` is not a live stream.
     """
-    return of_stream("aclsim_faulted", stream) == 1
+    return of_stream("aclsim_faulted", stream, changes=False) == 1
 
 
 def wakes(device: SupportsIndex = 0) -> int:

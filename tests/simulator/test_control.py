@@ -109,6 +109,81 @@ async def test_held_stream_destroyed_in_the_block_needs_no_release(open_device: 
                 control(stream)
 
 
+@pytest.mark.anyio
+async def test_control_of_a_closed_stream_raises_parameter_error(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        async with device.create_stream() as stream:
+            pass
+        for control in (simulator.hold, simulator.release, simulator.pending, simulator.faulted):
+            with pytest.raises(aioacl.ParameterError, match="expected a live stream, got"):
+                control(stream)
+
+
+@pytest.mark.anyio
+async def test_control_of_a_destroyed_stream_does_not_affect_the_next_stream(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        async with device.create_stream() as stream:
+            simulator.fail_next(stream, FAULT)
+        await until(lambda: stream._core.gone)
+        async with device.create_stream() as other:
+            for control in (simulator.hold, simulator.release, simulator.pending, simulator.faulted):
+                with pytest.raises(aioacl.ParameterError, match="expected a live stream, got"):
+                    control(stream)
+            await other.fill(memory, 1)
+
+
+MANY = 16
+
+
+@pytest.mark.anyio
+async def test_stream_closed_while_held_needs_no_release(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.allocate(64) as memory, device.create_stream() as stream:
+        with simulator.held(stream):
+            await stream.close()
+            await until(lambda: stream._core.gone)
+            others = [
+                await device.create_stream() for _ in range(MANY)
+            ]  # one of them may have the same address
+            for other in others:
+                simulator.hold(other)
+                other.fill(memory, 1)
+        assert [simulator.pending(other) for other in others] == [1] * MANY
+        simulator.release_all()
+        for other in others:
+            await other
+            await other.close()
+
+
+@pytest.mark.anyio
+async def test_stream_that_was_only_looked_at_is_cached(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        async with device.create_stream() as stream:
+            native = stream._core.native
+            assert (simulator.pending(stream), simulator.faulted(stream)) == (0, False)
+        async with device.create_stream() as again:
+            assert again._core.native == native
+        assert simulator.calls("aclrtDestroyStream") == 0
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        simulator.hold,
+        lambda stream: simulator.fail_next(stream, FAULT),
+        lambda stream: simulator.trap_next(stream, FAULT),
+    ],
+)
+@pytest.mark.anyio
+async def test_next_stream_is_not_changed_by_the_control_of_a_closed_stream(
+    open_device: OpenDevice, control: Callable[[Any], object]
+) -> None:
+    async with open_device() as device, device.allocate(64) as memory:
+        async with device.create_stream() as stream:
+            control(stream)
+        async with device.create_stream() as stream:
+            await stream.fill(memory, 1)
+
+
 @pytest.mark.parametrize("as_given", [lambda raw: raw, lambda raw: int(ffi.cast("uintptr_t", raw))])
 def test_stream_control_with_a_raw_handle_works(as_given: Callable[[Any], Any]) -> None:
     with device():

@@ -16,10 +16,11 @@ import pytest
 import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._base.ffi import lib
+from aioacl._handles.stream_core import EndedCore
 from aioacl._lifecycle import cache as limits
 from aioacl._lifecycle.manager import manager_of
 from aioacl.testing import snapshot
-from tests.kit import FAULT, TASK_FAULT, in_thread, no_call, until
+from tests.kit import FAULT, TASK_FAULT, in_thread, live_streams, no_call, simulated, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,7 +184,7 @@ async def test_ticket_of_a_closed_stream_keeps_its_outcome(open_device: OpenDevi
         await ticket
         await first.close()
         async with device.create_stream() as second:
-            simulator.fail_next(second, TASK_FAULT)
+            simulator.fail_next(second._core.native, TASK_FAULT)
             with suppress(aioacl.AclError):
                 await second.fill(memory, 2)
             assert second.error is not None
@@ -194,7 +195,7 @@ async def test_ticket_of_a_closed_stream_keeps_its_outcome(open_device: OpenDevi
 async def test_stream_with_a_failed_task_is_destroyed(open_device: OpenDevice) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         stream = await device.create_stream()
-        simulator.fail_next(stream, TASK_FAULT)
+        simulator.fail_next(stream._core.native, TASK_FAULT)
         with suppress(aioacl.AclError):
             await stream.fill(memory, 1)
         await stream.close()
@@ -206,14 +207,16 @@ async def test_failure_of_work_without_an_await_is_not_given_to_the_next_stream(
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         stream = await device.create_stream()
-        simulator.fail_next(stream, TASK_FAULT)
+        simulator.fail_next(stream._core.native, TASK_FAULT)
         stream.fill(memory, 1)
+
+        caught = pytest.warns(aioacl.AclWarning, match="its stream was closed")
 
         async def end() -> None:
             await stream.close()
-            await until(lambda: stream._core.gone)
+            await until(lambda: caught.list)  # the maintenance thread warns
 
-        with pytest.warns(aioacl.AclWarning, match="its stream was closed"):
+        with caught:
             await end()
         async with device.create_stream() as again:
             await again.fill(memory, 2)
@@ -253,9 +256,11 @@ async def test_stream_whose_raw_pointer_was_read_is_destroyed(open_device: OpenD
 
 
 async def test_busy_stream_is_cached_when_its_work_is_done(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.allocate(64) as memory:
+    async with open_device() as device, device.allocate(64) as memory, device.create_stream() as held:
+        simulator.hold(held)
+        event = held.record()
         stream = await device.create_stream()
-        simulator.hold(stream)
+        stream.wait_event(event)
         ticket = stream.fill(memory, 1)
         async with anyio.create_task_group() as group:
             group.start_soon(stream._close)
@@ -264,6 +269,26 @@ async def test_busy_stream_is_cached_when_its_work_is_done(open_device: OpenDevi
             simulator.release_all()
         await ticket
         await until(lambda: counts(device)[limits.STREAMS] == 1)
+
+
+async def test_stream_closed_by_the_task_that_its_await_has_woken_keeps_its_record(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.allocate(64) as memory, device.create_stream() as held:
+        stream = await device.create_stream()
+
+        async def work() -> None:
+            await stream.fill(memory, 1)
+            await stream.close()
+
+        simulator.hold(held)
+        stream.wait_event(held.record())
+        async with anyio.create_task_group() as group:
+            group.start_soon(work)
+            await turns()
+            assert stream._core.awaits == 1
+            simulator.release(held)
+        assert isinstance(stream._core, EndedCore)
 
 
 async def test_finished_work_of_a_kept_stream_refers_to_nothing(open_device: OpenDevice) -> None:
@@ -294,16 +319,11 @@ async def fill_cache(device: aioacl.Device) -> None:
 async def test_last_close_frees_everything_although_other_code_has_set_the_device(
     open_device: OpenDevice,
 ) -> None:
-    before = simulator.stats()
+    before = simulated()
     async with open_device() as device:
         await fill_cache(device)
         lib.aio_u_aclrtSetDevice(0)
-    after = simulator.stats()
-    assert (after.device_blocks, after.host_blocks, after.streams) == (
-        before.device_blocks,
-        before.host_blocks,
-        before.streams,
-    )
+    assert simulated() == before
     lib.aio_u_aclrtResetDevice(0)
 
 
@@ -387,7 +407,7 @@ async def test_nothing_is_taken_or_given_after_a_device_fault(open_device: OpenD
     async with open_device() as device:
         await fill_cache(device)
         async with device.create_stream() as stream, device.allocate(128) as memory:
-            simulator.fail_next(stream, FAULT)
+            simulator.fail_next(stream._core.native, FAULT)
             with pytest.raises(aioacl.DeviceFault):
                 await stream.fill(memory, 1)
             with simulator.fault("aclrtMallocHost", rc=FAULT), pytest.raises(aioacl.DeviceFault):
@@ -483,15 +503,24 @@ async def test_cache_that_is_no_bool_raises(value: Any) -> None:
 # --- races ------------------------------------------------------------------------------------------------------------
 
 
+def in_use(device: aioacl.Device) -> tuple[int, int, int]:
+    """The numbers of streams, device blocks and pinned blocks that exist, without those in the cache."""
+    memory, pinned, _ = simulated()
+    streams, blocks, pinned_blocks = counts(device)
+    return live_streams() - streams, memory - blocks, pinned - pinned_blocks
+
+
 async def test_cancelled_allocations_lose_nothing(open_device: OpenDevice) -> None:
     async with open_device() as device:
         await fill_cache(device)
+        before = in_use(device)
         for _ in range(50):
             with anyio.CancelScope() as scope:
                 scope.cancel()
                 async with device.allocate(64), device.create_stream(), device.pinned(64):
                     pass
-        await until(lambda: counts(device) == (1, 1, 1))
+        # The close of a cancelled block may end later than the next block begins. Then the cache keeps more than one.
+        await until(lambda: in_use(device) == before)
 
 
 def test_threads_that_allocate_and_close_share_no_memory(open_device: OpenDevice) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import TASK_FAULT, until
+from tests.kit import TASK_FAULT, simulated, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -109,7 +109,7 @@ async def test_views_have_the_bytes_of_a_model_through_failures_and_resets(
     open_device: OpenDevice, operations: int, resets: int
 ) -> None:
     lost: list[int] = []
-    before = simulator.stats()
+    before = simulated()
 
     async with open_device() as device, anyio.create_task_group() as group:
 
@@ -125,9 +125,4 @@ async def test_views_have_the_bytes_of_a_model_through_failures_and_resets(
             await until(lambda: simulator.calls("aclrtMemcpyAsync") >= enough or len(lost) == THREADS)  # noqa: B023 - it ends in this iteration
     assert len(lost) == THREADS
     assert sum(lost) > 0
-    after = simulator.stats()
-    assert (after.device_blocks, after.host_blocks, after.streams) == (
-        before.device_blocks,
-        before.host_blocks,
-        before.streams,
-    )
+    assert simulated() == before
