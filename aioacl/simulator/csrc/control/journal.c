@@ -1,9 +1,15 @@
 /*
  * The ring of the newest calls. A writer claims an entry with one atomic addition and then stores atomic words.
  * A reader compares the stamp before and after it reads an entry, to detect that a writer has changed the
- * entry. The words are formatted as text when the journal is read.
+ * entry. It does not detect two writers of one entry: a thread would have to stop while it writes, until other
+ * threads have made 65,536 calls. The words are formatted as text when the journal is read.
+ *
+ * The ring is larger than the caches, and each call writes an entry. So an entry begins with a line of the
+ * cache, the words of most calls fit into this line, and a writer prefetches a line that a later call will
+ * write.
  */
 #include <inttypes.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,10 +17,10 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { JOURNAL_ENTRIES = 65536, LINE_BYTES = 640, HEAD_WORDS = 5 };
+enum { JOURNAL_ENTRIES = 65536, LINE_BYTES = 640, HEAD_WORDS = 3, CACHE_LINE_BYTES = 64, PREFETCHED = 8 };
 
 typedef struct {
-    atomic_ulong stamp; /* sequence number + 1; 0 while the entry is being written */
+    alignas(CACHE_LINE_BYTES) atomic_ulong stamp; /* sequence number + 1; 0 while the entry is being written */
     atomic_ulong words[HEAD_WORDS + SIM_CALL_WORDS];
 } entry_t;
 
@@ -22,7 +28,10 @@ typedef struct {
     uint64_t words[HEAD_WORDS + SIM_CALL_WORDS];
 } copy_t;
 
-enum { WORD_FUNCTION, WORD_TID, WORD_RC, WORD_TOOK, WORD_DEVICE };
+enum { WORD_CALL, WORD_RC, WORD_TOOK };
+/* WORD_CALL: 32 bits for the thread, 16 for the device + 1, 16 for the function. */
+enum { TID_SHIFT = 32, DEVICE_SHIFT = 16, LOW_BITS = 0xffff };
+_Static_assert((int)FN_COUNT <= (int)LOW_BITS, "16 bits are too few for a function");
 
 static entry_t ring[JOURNAL_ENTRIES];
 static atomic_ulong next_sequence;
@@ -38,17 +47,17 @@ static void put(entry_t *entry, int word, uint64_t value) {
 void journal_add(function_t function, const uint64_t *words, long rc, int64_t took_ns) {
     uint64_t sequence = atomic_fetch_add(&next_sequence, 1);
     entry_t *entry = &ring[sequence % JOURNAL_ENTRIES];
-    atomic_store(&entry->stamp, 0);
-    put(entry, WORD_FUNCTION, function);
-    put(entry, WORD_TID, (uint64_t)thread_self()->tid);
+    atomic_store_explicit(&entry->stamp, 0, memory_order_relaxed); /* before the words, which are released */
+    uint64_t tid = (uint64_t)thread_self()->tid, device = (uint64_t)(thread_device_peek() + 1);
+    put(entry, WORD_CALL, tid << TID_SHIFT | device << DEVICE_SHIFT | function);
     put(entry, WORD_RC, (uint64_t)rc);
     put(entry, WORD_TOOK, (uint64_t)took_ns);
-    put(entry, WORD_DEVICE, (uint64_t)thread_device_peek());
     const char *letters = atomic_load_explicit(&function_letters[function], memory_order_relaxed);
     for (int i = 0; letters[i] != '\0'; i++) {
         put(entry, HEAD_WORDS + i, words[i]);
     }
-    atomic_store(&entry->stamp, sequence + 1);
+    atomic_store_explicit(&entry->stamp, sequence + 1, memory_order_release);
+    __builtin_prefetch(&ring[(sequence + PREFETCHED) % JOURNAL_ENTRIES], 1);
     if (trace_file >= 0) {
         trace_entry(sequence);
     }
@@ -80,18 +89,20 @@ static size_t format_argument(char *text, size_t size, char letter, uint64_t wor
 
 static size_t format_line(char *text, uint64_t sequence, const copy_t *copy) {
     const uint64_t *words = copy->words;
-    const char *letters = atomic_load(&function_letters[words[WORD_FUNCTION]]);
+    unsigned function = words[WORD_CALL] & LOW_BITS;
+    int device = (int)(words[WORD_CALL] >> DEVICE_SHIFT & LOW_BITS) - 1;
+    const char *letters = atomic_load(&function_letters[function]);
     size_t length = (size_t)snprintf(
         text, LINE_BYTES, "{\"seq\":%" PRIu64 ",\"tid\":%" PRId64 ",\"call\":\"%s\",\"args\":[", sequence,
-        (int64_t)words[WORD_TID], function_info[words[WORD_FUNCTION]].name);
+        (int64_t)(words[WORD_CALL] >> TID_SHIFT), function_info[function].name);
     for (int i = 0; letters[i] != '\0'; i++) {
         length += (size_t)snprintf(text + length, LINE_BYTES - length, i > 0 ? "," : "");
         length += format_argument(text + length, LINE_BYTES - length, letters[i], words[HEAD_WORDS + i]);
     }
     length += (size_t)snprintf(text + length, LINE_BYTES - length,
-                               "],\"rc\":%" PRId64 ",\"us\":%" PRId64 ".%03" PRId64 ",\"dev\":%" PRId64 "}\n",
+                               "],\"rc\":%" PRId64 ",\"us\":%" PRId64 ".%03" PRId64 ",\"dev\":%d}\n",
                                (int64_t)words[WORD_RC], (int64_t)words[WORD_TOOK] / 1000,
-                               (int64_t)words[WORD_TOOK] % 1000, (int64_t)words[WORD_DEVICE]);
+                               (int64_t)words[WORD_TOOK] % 1000, device);
     return length;
 }
 
