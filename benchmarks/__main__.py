@@ -1,6 +1,6 @@
 """Measures aioacl on the simulator, beside other ways to wait for the same work.
 
-python -m benchmarks [SUITE ...] [--quick] [--rows] [--json FILE] [--write]
+python -m benchmarks [SUITE ...] [--quick] [--pinned] [--rows] [--json FILE] [--write]
 
 Each suite runs in a process of its own, which is pinned to one core, or to two for copies. The exit status is 1 if a
 row misses what it must reach. README.md describes the suites.
@@ -44,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("suites", nargs="*", metavar="SUITE", help="the suites to run (all)")
     made.add_argument("--quick", action="store_true", help="a few seconds a suite; the numbers are rough")
+    made.add_argument(
+        "--pinned", action="store_true", help="leave out the unpinned processes, whose rows are never judged"
+    )
     made.add_argument("--rows", action="store_true", help="print the rows without a gate too")
     made.add_argument("--json", type=Path, metavar="FILE", help="write all rows to a file")
     made.add_argument(
@@ -59,8 +62,10 @@ def chosen(arguments: Sequence[str]) -> argparse.Namespace:
     for name in options.suites:
         if name not in SUITES:
             made.error(f"expected suites of {', '.join(SUITES)}; got {name!r}")
-    if options.write and (options.suites or options.quick):
-        made.error("expected --write without suites and without --quick; the page has all rows of a full run")
+    if options.write and (options.suites or options.quick or options.pinned):
+        made.error(
+            "expected --write without suites, --quick and --pinned; the page has all rows of a full run"
+        )
     return options
 
 
@@ -75,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the suites, shows the result, and returns the exit status."""
     options = chosen(sys.argv[1:] if arguments is None else arguments)
     suites = [SUITES[name] for name in dict.fromkeys(options.suites or SUITES)]
-    rows = run(suites, quick=options.quick)
+    rows = run(suites, quick=options.quick, unpinned=not (options.quick or options.pinned))
     lacking = missing(rows, GATES, [suite.name for suite in suites])
     if lacking:
         raise SystemExit(

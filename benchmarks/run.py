@@ -61,8 +61,11 @@ def in_process(suite: Suite, cores: int, *, quick: bool, bar: Progress) -> list[
     return rows
 
 
-def run(suites: Iterable[Suite], *, quick: bool) -> list[Row]:
-    """Runs the suites one after another, each with a progress bar. A quick run has no unpinned processes."""
+def run(suites: Iterable[Suite], *, quick: bool, unpinned: bool) -> list[Row]:
+    """Runs the suites one after another, each with a progress bar.
+
+    Suites that are also unpinned run a second time on all cores, if `unpinned`.
+    """
     columns = (
         TextColumn("{task.description:<22}"),
         BarColumn(),
@@ -74,6 +77,6 @@ def run(suites: Iterable[Suite], *, quick: bool) -> list[Row]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         for suite in suites:
             rows += in_process(suite, suite.cores, quick=quick, bar=bar)
-            if suite.unpinned and not quick:
+            if suite.unpinned and unpinned:
                 rows += in_process(suite, 0, quick=quick, bar=bar)
     return rows

@@ -27,7 +27,7 @@ def test_unknown_suite_ends_with_a_message_that_names_the_suites(capsys: pytest.
     assert all(name in said for name in SUITES)
 
 
-@pytest.mark.parametrize("more", [["enqueue"], ["--quick"]])
+@pytest.mark.parametrize("more", [["enqueue"], ["--quick"], ["--pinned"]])
 def test_write_without_a_full_run_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command.chosen(["--write", *more])
