@@ -2,7 +2,8 @@
 
     .venv/bin/python .ci/sanitized.py [ARGUMENT OF pytest...]
 
-Without arguments, runs the random test of views with 100,000 operations, and the tests of buffers and DLPack tensors.
+Without arguments, runs the random test of views with 100,000 operations, 1,000,000 cancellations, 100,000 closes that
+race with copies, and the tests of buffers and DLPack tensors.
 The exit status is 1 if a test fails, if ASan or UBSan reports an error, or if memory that the C side of aioacl
 allocated is leaked. Python itself and other libraries leak some memory at the end of a process; that is ignored.
 
@@ -28,7 +29,10 @@ SANITIZE: Final = "-fsanitize=address,undefined"
 C_FLAGS: Final = f"{SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -ftls-model=initial-exec"
 BUILD: Final = ("-c", "from setuptools import setup; setup()", "--quiet", "build_ext", "--inplace")
 HANDLES: Final = "tests/unit/handles"
-RANDOM: Final = ("-m", "slow", "-k", "asyncio", f"{HANDLES}/test_views_model.py")
+RANDOM: Final = (
+    *("-m", "slow", "-k", "asyncio"),
+    *(f"{HANDLES}/test_{name}.py" for name in ("views_model", "close_races")),
+)
 # The tests that start processes run without ASan, except those of the consumer in C.
 OTHERS: Final = (
     *("-m", "not slow", "-k", "not uvloop and not trio and not fork and not process"),
