@@ -31,9 +31,9 @@ def advise(rows: Iterable[Row]) -> tuple[Strategy, str]:
     sleeps = f"a wait in aclrtSynchronizeEventWithTimeout sleeps ({wait.median:.1f} % of it on the processor)"
     figures = f'{_us(thread)} after the completion with "thread", and {_us(watch)} with "watch"'
     if thread.median > SOONER * watch.median:
-        return (
-            "watch",
-            f"{sleeps}, but a task resumed {figures}, so a thread for each await would gain little",
+        return "watch", (
+            f"{sleeps}, but a task resumed {figures}. A thread for each await pays only if it resumes the task "
+            f"{100 * (1 - SOONER):.0f} % sooner"
         )
     return "thread", (
         f"{sleeps}, and a task resumed {figures}. Each unfinished await occupies a thread, so use "
