@@ -121,8 +121,14 @@ def interruptible(main):
         sys.exit(130)
 
 def daemon(body, *arguments):
-    thread = threading.Thread(target=body, args=arguments, daemon=True)
+    "Runs the body on a thread, once the thread is started: a signal that the body causes must not interrupt the start."
+    started = queue.SimpleQueue()
+    def run_when_started():
+        started.get()
+        body(*arguments)
+    thread = threading.Thread(target=run_when_started, daemon=True)
     thread.start()
+    started.put(None)
     return thread
 
 async def verified(device):
