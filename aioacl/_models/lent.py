@@ -65,7 +65,7 @@ class Lent:
             try:
                 self._job = self._slot.instance.executor._queue(partial(self._enqueue, port, key))
             except RuntimeError as error:
-                # Otherwise the model or the device was closed, and the call asks again which one it was.
+                # If the executor has ended, the model or the device was closed, and the call then finds out which.
                 if not self._slot.instance.executor.ended:  # no thread could be started
                     self._error = error
                 lib.aio_port_post(port.handle, key, 0)
