@@ -17,7 +17,7 @@ import uvloop
 
 import aioacl
 from aioacl import simulator, testing
-from aioacl.testing._snapshot import open_devices
+from aioacl.testing._snapshot import growth, open_devices
 
 pytest.register_assert_rewrite("tests.kit")
 
@@ -135,7 +135,8 @@ def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
     if not kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 0.05):
         gc.collect()
     kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 5)
-    assert testing.snapshot().more_than(before, *allowed) == {}
+    now = testing.snapshot()
+    assert now.more_than(before, *allowed) == {}, growth(before, now)
     assert violations == []
     if "offline_models" in allowed:
         kit.drop_abandoned()
