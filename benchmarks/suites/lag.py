@@ -2,6 +2,9 @@
 
 A timer of the kernel makes a descriptor readable each millisecond. The lag is the time from then until the loop calls
 the reader of the descriptor. The loop's own timers are too coarse for this: epoll rounds them up to a millisecond.
+
+The host of a virtual machine stops it now and then, and the 99th percentile of half a second has only five values above
+it. So a repeat measures each way three times, and keeps the least percentile.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from benchmarks.rows import Row, Spread, ratio_row
 from benchmarks.ways import AIOACL, Callback, Ours, OursUvloop, ToThread, Way
 
 NAME: Final = "lag"
-REPEATS: Final = 29  # the median ignores the repeats that the host has disturbed
+REPEATS: Final = 17
+TRIES: Final = 3  # in each repeat
 WAITS: Final = 64
 TASK_US: Final = 20_000
 ROUNDS: Final = 25  # waits of each task in a repeat
@@ -79,6 +83,11 @@ def measure(way: Way, waits: int, rounds: int) -> Sample:
     return way.run(main)
 
 
+def least(way: Way, waits: int, rounds: int) -> Sample:
+    """Returns the measurement that the host has disturbed least."""
+    return min((measure(way, waits, rounds) for _ in range(TRIES)), key=lambda sample: sample.wall)
+
+
 def run(session: Session) -> list[Row]:
     """Measures the lag of each way, and of a loop without waits."""
     repeats = session.repeats(REPEATS)
@@ -89,8 +98,8 @@ def run(session: Session) -> list[Row]:
         bench = stack.enter_context(Bench(WAITS))
         ways = {way.name: stack.enter_context(closing(way(bench))) for way in WAYS}
         stack.enter_context(tasks_of(TASK_US))
-        measures = {name: partial(measure, way, WAITS, rounds) for name, way in ways.items()}
-        measures["a loop without waits"] = partial(measure, ways[AIOACL], 0, rounds)
+        measures = {name: partial(least, way, WAITS, rounds) for name, way in ways.items()}
+        measures["a loop without waits"] = partial(least, ways[AIOACL], 0, rounds)
         found = session.interleave(measures, repeats, what)
     rows = [
         Row(NAME, f"{what}: {name}", "", "us", Spread.of(late * 1e6 for late in walls(samples)))
