@@ -6,7 +6,9 @@
 
 `-m` overrides all three. A test is not `quick` if it has one of the markers in `NOT_QUICK`, or is in one of the
 `PROCESS_FOLDERS`. Of the variants of a test for several event loops, only asyncio's is quick, unless the test has the
-marker `every_loop`. The marker `quick` is added when the tests are collected. A quick test that starts a process fails.
+marker `every_loop`. The other variants have the marker `other_loop`, and run in .ci/slow, because event loops differ
+only in the way in which they are woken. The markers `quick` and `other_loop` are added when the tests are collected. A
+quick test that starts a process fails.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ PROCESS_FOLDERS: Final = tuple(
 )
 NOT_QUICK: Final = ("process", "thorough", "packaging", "slow", "sweep", "torch")
 QUICK: Final = "quick"
-ALL: Final = "not slow and not sweep and not torch"
+OTHER_LOOP: Final = "other_loop"
+ALL: Final = "not slow and not sweep and not torch and not other_loop"
 STARTS: Final = (
     (subprocess.Popen, "__init__"),
     (os, "fork"),
@@ -103,7 +106,7 @@ def header(config: pytest.Config) -> str:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Adds the markers `process` and `quick`; raises UsageError if a folder of tests is missing."""
+    """Adds `process`, `quick` and `other_loop`; raises UsageError if a folder of tests is missing."""
     for folder in PROCESS_FOLDERS:
         if not folder.is_dir():
             raise pytest.UsageError(
@@ -114,13 +117,20 @@ def mark(items: Iterable[pytest.Item]) -> None:
             item.add_marker("process")
         if is_quick(item):
             item.add_marker(QUICK)
+        if is_of_other_loop(item):
+            item.add_marker(OTHER_LOOP)
 
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether ./test selects the test."""
     if any(item.get_closest_marker(name) for name in NOT_QUICK):
         return False
-    return loop_of(item) in ("asyncio", "") or item.get_closest_marker("every_loop") is not None
+    return not is_of_other_loop(item)
+
+
+def is_of_other_loop(item: pytest.Item) -> bool:
+    """Whether the test is a variant for uvloop or trio that only .ci/slow runs."""
+    return loop_of(item) not in ("asyncio", "") and item.get_closest_marker("every_loop") is None
 
 
 def loop_of(item: pytest.Item) -> str:

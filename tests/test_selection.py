@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Source = pytest.Config.ArgsSource
+CI = "not slow and not sweep and not torch and not other_loop"
 
 
 def chosen(
@@ -43,12 +44,12 @@ def test_run_without_a_path_selects_the_quick_tests(source: Source) -> None:
 
 
 def test_run_with_all_selects_all_tests_of_ci() -> None:
-    assert chosen(Source.TESTPATHS, every_test=True) == "not slow and not sweep and not torch"
-    assert chosen(Source.ARGS, "tests/unit", every_test=True) == "not slow and not sweep and not torch"
+    assert chosen(Source.TESTPATHS, every_test=True) == CI
+    assert chosen(Source.ARGS, "tests/unit", every_test=True) == CI
 
 
 def test_run_of_the_last_failures_selects_all_tests_of_ci() -> None:
-    assert chosen(Source.TESTPATHS, last_failed=True) == "not slow and not sweep and not torch"
+    assert chosen(Source.TESTPATHS, last_failed=True) == CI
 
 
 @pytest.mark.process
@@ -102,6 +103,22 @@ def test_test_is_quick_unless_its_markers_or_its_loop_exclude_it(
     markers: tuple[str, ...], loop: str | None, *, quick: bool
 ) -> None:
     assert selection.is_quick(item(*markers, loop=loop)) is quick
+
+
+@pytest.mark.parametrize(
+    ("markers", "loop", "other"),
+    [
+        ((), None, False),
+        ((), "asyncio", False),
+        ((), "trio", True),
+        (("process",), "uvloop", True),
+        (("every_loop",), "trio", False),
+    ],
+)
+def test_variant_for_uvloop_or_trio_runs_in_the_slow_checks_unless_the_test_is_about_loops(
+    markers: tuple[str, ...], loop: str | None, *, other: bool
+) -> None:
+    assert selection.is_of_other_loop(item(*markers, loop=loop)) is other
 
 
 def test_folder_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 anyio_test = pytest.mark.anyio
+pytestmark = pytest.mark.every_loop
 CHUNK = 1 << 20
 
 
