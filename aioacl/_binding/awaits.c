@@ -13,6 +13,8 @@ enum { FEWEST_TAKEN = 2, BUSY_TAKEN = 8, MOST_TAKEN = 64, TURNS = 32, PATIENCE_U
 
 PyTypeObject *awaits_type;
 
+static PyObject *asyncio; /* the module */
+
 void list_await(awaits_object *port, await_object *self) {
     Py_INCREF((PyObject *)self);
     self->port = port;
@@ -101,7 +103,15 @@ static await_object *next_ready(awaits_object *port) {
     return self;
 }
 
-/* Lets the loop run each task by itself, so that the debug mode of asyncio names the task that is slow. */
+/* Whether a step of a task may run the loop, and wait for another task of its batch. asyncio does not allow
+ * this, but nest_asyncio patches asyncio, and leaves this mark. */
+static bool may_nest(void) {
+    PyObject *attributes = PyModule_GetDict(asyncio);
+    return PyDict_GetItem(attributes, names._nest_patched) != NULL;
+}
+
+/* Lets the loop run each task by itself. Then the debug mode of asyncio names the task that is slow, and a loop
+ * that a step runs finds the other tasks. */
 static int wake_each_soon(awaits_object *port) {
     while (port->ready != NULL) {
         await_object *self = next_ready(port);
@@ -121,7 +131,7 @@ static int call_run_ready_soon(awaits_object *port, PyObject *loop) {
     PyObject *answer = PyObject_CallMethodObjArgs(loop, names.get_debug, NULL);
     int debug = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
-    if (debug != 0) {
+    if (debug != 0 || may_nest()) {
         return debug < 0 ? -1 : wake_each_soon(port);
     }
     PyObject *run_ready = PyObject_GetAttr((PyObject *)port, names.run_ready);
@@ -225,7 +235,7 @@ static void take_some(awaits_object *self, PyObject *came, first_error *first) {
 
 /* The loop calls this function after a batch of completions. It runs the next steps of the tasks. Of the
  * exceptions that a task raises, only KeyboardInterrupt and SystemExit reach this function. Then the loop runs
- * the remaining steps later. A step that itself runs the loop (nest_asyncio) delays the remaining steps. */
+ * the remaining steps later. */
 static PyObject *awaits_run_ready(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     awaits_object *port = (awaits_object *)object;
     await_object *self;
@@ -351,6 +361,7 @@ static PyType_Spec awaits_spec = {
 };
 
 int add_ports(PyObject *module) {
-    awaits_type = add_type(module, "Awaits", &awaits_spec);
+    asyncio = PyImport_ImportModule("asyncio");
+    awaits_type = asyncio ? add_type(module, "Awaits", &awaits_spec) : NULL;
     return awaits_type ? 0 : -1;
 }

@@ -87,6 +87,7 @@ typedef struct {
     X(_closed)                                                                                                 \
     X(_deliver_came)                                                                                           \
     X(_manager)                                                                                                \
+    X(_nest_patched)                                                                                           \
     X(_new_turn)                                                                                               \
     X(_release_stale)                                                                                          \
     X(_target)                                                                                                 \

@@ -536,3 +536,35 @@ def test_loop_that_is_closed_before_the_tasks_go_on_frees_them(open_device: Open
         del noted, loop, beginning
         assert instances(Noted) == 0
         assert reports == ["Task was destroyed but it is pending!"]
+
+
+@asyncio_loop
+async def test_step_that_runs_the_loop_finds_the_other_tasks_of_its_batch(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As nest_asyncio lets a step do, which leaves this mark in asyncio."""
+    monkeypatch.setattr(asyncio, "_nest_patched", True, raising=False)
+    loop: Any = asyncio.get_running_loop()
+    functions: Any = tasks
+    ticket = held(setting)
+    arrived: list[int] = []
+    seen: list[int] = []
+
+    async def nesting(number: int) -> None:
+        await ticket
+        arrived.append(number)
+        if len(arrived) == 1:
+            task = asyncio.current_task()
+            functions._leave_task(loop, task)
+            for _ in range(10):
+                loop.call_soon(int)  # so the turn does not wait
+                loop._run_once()
+            functions._enter_task(loop, task)
+        seen.append(len(arrived))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(2):
+            group.create_task(nesting(number))
+        await turns()
+        arrive(setting)
+    assert seen == [2, 2]
