@@ -425,17 +425,23 @@ static int await_clear(PyObject *object) {
     return 0;
 }
 
+/* The garbage collector finalizes all objects of a cycle before it clears the first: the StreamCore still has
+ * its attributes. */
+static void await_finalize(PyObject *object) {
+    PyObject *error, *value, *traceback;
+    PyErr_Fetch(&error, &value, &traceback);
+    if (leave((await_object *)object) < 0) {
+        PyErr_WriteUnraisable(NULL);
+    }
+    PyErr_Restore(error, value, traceback);
+}
+
 /* `leave` creates no reference to the Await, so it may be called here. */
 static void await_dealloc(PyObject *object) {
     await_object *self = (await_object *)object;
     PyTypeObject *type = Py_TYPE(object);
-    PyObject *error, *value, *traceback;
     PyObject_GC_UnTrack(object);
-    PyErr_Fetch(&error, &value, &traceback);
-    if (leave(self) < 0) {
-        PyErr_WriteUnraisable(NULL);
-    }
-    PyErr_Restore(error, value, traceback);
+    await_finalize(object);
     await_clear(object);
     Py_CLEAR(self->loop);
     Py_CLEAR(self->core);
@@ -508,6 +514,7 @@ static PyGetSetDef await_getset[] = {
 static PyType_Slot await_slots[] = {
     {Py_tp_doc, (void *)"One await on an event loop, to be driven by one task."},
     {Py_tp_dealloc, (void *)await_dealloc},
+    {Py_tp_finalize, (void *)await_finalize},
     {Py_tp_traverse, (void *)await_traverse},
     {Py_tp_clear, (void *)await_clear},
     {Py_tp_repr, (void *)await_repr},

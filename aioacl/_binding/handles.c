@@ -277,10 +277,10 @@ static PyObject *core_release_if_many(PyObject *object, PyObject *Py_UNUSED(igno
 }
 
 static PyObject *core_add(PyObject *object, PyObject *reference) {
-    if (!PyObject_TypeCheck(reference, in_flight_type) || ((in_flight_object *)reference)->listed) {
-        PyErr_SetString(
-            PyExc_ValueError,
-            "expected an InFlight that is in no list, got another object, or one that is in a list");
+    if (!PyObject_TypeCheck(reference, in_flight_type) || ((in_flight_object *)reference)->listed ||
+        ((in_flight_object *)reference)->core != object || ((core_object *)object)->stream == NULL) {
+        PyErr_SetString(PyExc_ValueError, "expected a new InFlight of this stream, got another object, or an "
+                                          "InFlight that is in a list, or a stream without its address");
         return NULL;
     }
     add_reference((core_object *)object, (in_flight_object *)reference);
@@ -309,8 +309,8 @@ void drop_reference(core_object *core, in_flight_object *reference) {
 }
 
 static PyObject *core_drop(PyObject *object, PyObject *reference) {
-    if (!PyObject_TypeCheck(reference, in_flight_type)) {
-        PyErr_SetString(PyExc_TypeError, "expected an InFlight, got another object");
+    if (!PyObject_TypeCheck(reference, in_flight_type) || ((in_flight_object *)reference)->core != object) {
+        PyErr_SetString(PyExc_TypeError, "expected an InFlight of this stream, got another object");
         return NULL;
     }
     drop_reference((core_object *)object, (in_flight_object *)reference);

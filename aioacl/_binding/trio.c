@@ -83,6 +83,11 @@ int trio_wake(PyObject *task) {
 }
 
 PyObject *trio_abort(PyObject *object, PyObject *Py_UNUSED(raise_cancel)) {
+    if (((await_object *)object)->loop != NULL || succeeded == NULL) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "expected an await of a trio run, got another await; only trio calls this function");
+        return NULL;
+    }
     Py_CLEAR(((await_object *)object)->waiter);
     Py_INCREF(succeeded);
     return succeeded;

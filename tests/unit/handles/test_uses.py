@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioacl import simulator
-from aioacl._base.ffi import InFlight, Uses
+from aioacl._base.ffi import Core, InFlight, Uses
 from tests.kit import instances, until
 
 if TYPE_CHECKING:
@@ -80,6 +80,22 @@ async def test_change_during_an_iteration_does_not_affect_it(open_device: OpenDe
 def test_object_that_is_no_reference_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="expected an InFlight"):
         Uses().add(wrong)
+
+
+async def test_stream_refuses_references_of_other_streams(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.create_stream() as other:
+        reference, unattached = InFlight(stream._core, (), None), Core()
+        stream._core._add(reference)
+        with pytest.raises(TypeError, match="expected an InFlight of this stream"):
+            other._core._drop(reference)
+        assert stream._core.in_flight == [reference]
+        for core, wrong in (
+            (other._core, InFlight(stream._core, (), None)),
+            (unattached, InFlight(unattached, (), None)),
+        ):
+            with pytest.raises(ValueError, match="expected a new InFlight of this stream"):
+                core._add(wrong)
+        stream._core._drop(reference)
 
 
 async def test_garbage_collector_frees_a_cycle_through_uses(open_device: OpenDevice) -> None:

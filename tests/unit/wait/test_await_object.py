@@ -243,3 +243,27 @@ async def test_stream_of_an_await_that_a_finalizer_ends_at_its_completion_stays(
     simulator.release(native)
     await until(lambda: stays)
     assert stays == [True]
+
+
+async def test_unfinished_await_of_failed_work_that_the_collector_frees_warns(
+    open_device: OpenDevice,
+) -> None:
+    """The collector clears the StreamCore and the Await of the cycle in any order."""
+    async with open_device() as device, device.allocate(64) as memory, device.create_stream() as stream:
+        simulator.hold(stream)
+        simulator.fail_next(stream, TASK_FAULT)
+        cycle: list[Any] = [begun(stream.fill(memory, 1))]
+        cycle.append(cycle)
+        simulator.release(stream)
+        await until(lambda: current_port().outstanding == 0)
+    del stream, memory, device, cycle
+    with pytest.warns(aioacl.AclWarning, match="its stream was closed"):
+        gc.collect()
+
+
+async def test_cancellation_by_trio_of_an_await_on_asyncio_is_refused(setting: Setting) -> None:
+    simulator.hold(setting.stream)
+    steps: Any = begun(setting.stream.fill(setting.memory, 1))
+    with pytest.raises(RuntimeError, match="only trio calls this function"):
+        steps._abort(None)
+    steps.close()
