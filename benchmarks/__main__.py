@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Final
 try:
     from rich.console import Console
 except ModuleNotFoundError:
-    sys.exit("expected the packages of the extra `bench`, got no rich; run: pip install '.[bench]'")
+    sys.exit(
+        "expected the packages of the extra `bench`, got no rich; run: "
+        ".venv/bin/pip install -c constraints.txt -e '.[bench]'"
+    )
 
 from benchmarks import plot, report
 from benchmarks.gates import GATES
