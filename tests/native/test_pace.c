@@ -155,6 +155,7 @@ static void a_much_shorter_wait_ends_the_prediction(void) {
 
 static void a_wait_of_half_the_usual_time_ends_the_prediction(void) {
     play_alike(9200);
+    CHECK(play(5200).late_us <= 9200 / 2);
     CHECK(play(5200).late_us <= 9200 / 4);
     CHECK_EQ(aio_pace_usual_us(&pace), 0);
 }
