@@ -3,8 +3,8 @@
 A timer of the kernel makes a descriptor readable each millisecond. The lag is the time from then until the loop calls
 the reader of the descriptor. The loop's own timers are too coarse for this: epoll rounds them up to a millisecond.
 
-The host of a virtual machine stops it now and then, and the 99th percentile of half a second has only five values above
-it. So a repeat measures each way three times, and keeps the least percentile.
+The host of a virtual machine stops it now and then, and the 99th percentile of 0.3 s has only three values above it. So
+a repeat measures each way five times, and keeps the least percentile.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from benchmarks.ways import AIOACL, Callback, Ours, OursUvloop, ToThread, Way
 
 NAME: Final = "lag"
 REPEATS: Final = 17
-TRIES: Final = 3  # in each repeat
+TRIES: Final = 5  # in each repeat
 WAITS: Final = 64
 TASK_US: Final = 20_000
-ROUNDS: Final = 25  # waits of each task in a repeat
+ROUNDS: Final = 15  # waits of each task in a try
 QUICK_ROUNDS: Final = 10
 PERIOD_NS: Final = 1_000_000
 PERCENTILE: Final = 0.99
