@@ -9,7 +9,7 @@ threads and of the simulator's library are left out. Prints one JSON object. If 
 of NEW to OLD, and the exit status is 1 if a ratio is more than `--at-most`.
 
 If valgrind is missing, the program installs Debian's package. It also needs a C compiler, to build the library that
-switches the counting on and off.
+switches the counting on and off, and that writes the counts to files.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ MARKS: Final = """
 void toggle(void) {
     CALLGRIND_TOGGLE_COLLECT;
 }
+
+void write_counts(const char *label) {
+    CALLGRIND_DUMP_STATS_AT(label);
+}
 """
 ENVIRONMENT: Final = 'set -eu; root=$1; . "$root/scripts/environment.sh"; cd "$root"; environment test'
 
@@ -58,6 +62,7 @@ ENVIRONMENT: Final = 'set -eu; root=$1; . "$root/scripts/environment.sh"; cd "$r
 
 _OBJECT: Final = re.compile(r"(c?)ob=\((\d+)\)(?: (.*))?$")
 _COST: Final = re.compile(r"(?:[+-]?\d+|0x[0-9a-f]+|\*) (\d+)$")
+_LABEL: Final = re.compile(r"desc: Trigger: Client Request: (\w+) ([12])$")
 
 
 def instructions_by_object(lines: Iterable[str]) -> dict[str, int]:
@@ -90,6 +95,14 @@ def instructions_by_object(lines: Iterable[str]) -> dict[str, int]:
     return counts
 
 
+def label_of(lines: Iterable[str]) -> tuple[str, int] | None:
+    """Returns the kind and the factor of a file of callgrind; None for the file that callgrind writes at the exit."""
+    for line in lines:
+        if found := _LABEL.match(line.strip()):
+            return found[1], int(found[2])
+    return None
+
+
 def ours(counts: Mapping[str, int]) -> int:
     """Returns the number of instructions outside the simulator's library."""
     return sum(count for name, count in counts.items() if not fnmatch(Path(name).name, NOT_OURS))
@@ -98,41 +111,32 @@ def ours(counts: Mapping[str, int]) -> int:
 # --- one checkout ----------------------------------------------------------------------------------------------------
 
 
-def counted(python: Path, marks: Path, kind: str, count: int) -> int:
-    """Runs the operation `count` times. Returns the number of instructions that the main thread executed for it."""
+def measure(root: Path, marks: Path, count: int) -> Counts:
+    """Measures a built checkout once. Returns the instructions of `count` and of `2 * count` operations, by kind.
+
+    All kinds run in one process, because the start of Python under valgrind takes longer than the operations.
+    """
+    python = root / ".venv" / "bin" / "python"
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "out"
         command = [
             "valgrind",
             "--tool=callgrind",
             "--collect-atstart=no",
             "--separate-threads=yes",
-            f"--callgrind-out-file={out}",
+            f"--callgrind-out-file={folder}/out",
             str(python),
             str(WORK),
             str(marks),
-            kind,
             str(count),
         ]
         environ = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-        root = python.parents[2]
         done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(
-                f"expected the status 0 of {kind} in {root}, got {done.returncode}; {done.stderr}"
+                f"expected the status 0 of {WORK.name} in {root}, got {done.returncode}; {done.stderr}"
             )
-        with Path(f"{out}-{MAIN_THREAD}").open() as lines:
-            return ours(instructions_by_object(lines))
-
-
-def measure(root: Path, marks: Path, count: int) -> Counts:
-    """Measures a built checkout once. Returns the instructions of `count` and of `2 * count` operations, by kind."""
-    python = root / ".venv" / "bin" / "python"
-    return {
-        (kind, times): counted(python, marks, kind, times * count)
-        for kind in (NOTHING, *KINDS)
-        for times in (1, 2)
-    }
+        files = [path.read_text().splitlines() for path in Path(folder).glob(f"out.*-{MAIN_THREAD}")]
+        return {label: ours(instructions_by_object(lines)) for lines in files if (label := label_of(lines))}
 
 
 def each(counts: Counts, count: int) -> dict[str, float]:

@@ -1,8 +1,10 @@
 """The operations whose instructions are counted. instructions.py runs this file with the Python of a checkout.
 
-    python instructions_work.py MARKS KIND COUNT
+    python instructions_work.py MARKS COUNT
 
-MARKS is the library that switches counting on and off for the calling thread; KIND is `nothing`, `enqueue` or `await`.
+MARKS is the library that switches counting on and off for the calling thread, and writes the counts to a file. Each
+kind of operation runs COUNT times, and then 2 * COUNT times. After each of them, callgrind writes a file whose label is
+the kind and the factor.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Counting:
     """Switches the counting of this thread's instructions on and off, for a number of operations."""
 
     def __init__(self, library: str) -> None:
-        self._toggle = ctypes.CDLL(library).toggle
+        marks = ctypes.CDLL(library)
+        self._toggle, self._write = marks.toggle, marks.write_counts
         self.left = 0  # operations that are still to be counted; 0 during the warm-up
 
     def toggle(self) -> None:
@@ -41,6 +44,10 @@ class Counting:
     def counted(self) -> None:
         """Ends an operation that was counted."""
         self.left -= self.left > 0
+
+    def write(self, label: str) -> None:
+        """Writes the counts of all threads to files with that label, and sets them to 0."""
+        self._write(label.encode())
 
 
 async def done(streams: list[aioacl.Stream]) -> None:
@@ -105,9 +112,9 @@ async def await_(
 KINDS: Final = {"nothing": nothing, "enqueue": enqueue, "await": await_}
 
 
-async def main(library: str, kind: str, count: int) -> None:
-    """Warms up, then counts `count` operations."""
-    work, counting = KINDS[kind], Counting(library)
+async def count(kind: str, number: int, counting: Counting) -> None:
+    """Warms up, then counts that number of operations."""
+    work = KINDS[kind]
     async with aioacl.open_device() as device:
         streams = [await device.create_stream() for _ in range(BATCH)]
         buffers = [await device.allocate(BYTES) for _ in range(2)]
@@ -115,16 +122,26 @@ async def main(library: str, kind: str, count: int) -> None:
         gc.disable()
         for _ in range(0, WARM_UP, BATCH):
             await work(counting, streams, buffers)
-        counting.left = count
-        for _ in range(count):  # more rounds than needed, because not all awaits are counted
+        counting.left = number
+        for _ in range(number):  # more rounds than needed, because not all awaits are counted
             if counting.left:
                 await work(counting, streams, buffers)
         if counting.left:
-            raise RuntimeError(f"expected to count {count} operations, got {count - counting.left}")
+            raise RuntimeError(f"expected to count {number} operations, got {number - counting.left}")
+        gc.enable()
         for handle in (*streams, *buffers):
             await handle.close()
 
 
+def main(library: str, number: int) -> None:
+    """Counts operations of each kind, each factor on an event loop and an open device of its own."""
+    counting = Counting(library)
+    for kind in KINDS:
+        for factor in (1, 2):
+            asyncio.run(count(kind, factor * number, counting))
+            counting.write(f"{kind} {factor}")
+
+
 if __name__ == "__main__":
     aioacl.use_library("simulator")
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    main(sys.argv[1], int(sys.argv[2]))

@@ -113,6 +113,16 @@ def test_file_with_other_events_is_refused(instructions: Any, line: str, complai
         instructions.instructions_by_object([line])
 
 
+@pytest.mark.parametrize(
+    ("trigger", "label"), [("Client Request: await 2", ("await", 2)), ("Program termination", None)]
+)
+def test_label_of_a_file_is_its_kind_and_factor(
+    instructions: Any, trigger: str, label: tuple[str, int] | None
+) -> None:
+    lines = ["version: 1", "part: 6", "desc: Timerange: 1 - 2", f"desc: Trigger: {trigger}", "events: Ir"]
+    assert instructions.label_of(lines) == label
+
+
 def counts(count: int, **disturbed: int) -> dict[tuple[str, int], int]:
     """Returns the instructions of a run: 5 for counting, 100 for an enqueue, 50 for an await."""
     cost = {"nothing": 5, "enqueue": 105, "await": 55}
