@@ -154,7 +154,19 @@ def test_workers_of_xdist_select_what_the_controller_selects(
     arguments: tuple[str, ...], selected: int
 ) -> None:
     """Uses the longest test. The workers only collect this test, they do not run it."""
-    command = [sys.executable, "-m", "pytest", "-n", "1", "--setup-plan", "-k", "whole_sweep", *arguments]
+    path = str(selection.HERE / "sweep" / "test_sweep.py")  # of all tests, the collection takes half a minute
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "1",
+        "--setup-plan",
+        "-k",
+        "whole_sweep",
+        path,
+        *arguments,
+    ]
     done = subprocess.run(
         command, cwd=selection.HERE.parent, capture_output=True, text=True, check=False, timeout=100
     )

@@ -64,8 +64,8 @@ class Interrupt:
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Interrupt | None:
         code = frame.f_code
-        # Finalizers are excluded: no caller receives what they raise.
-        if not code.co_filename.startswith(self._places) or within(FINALIZERS, frame):
+        # Finalizers are excluded: no caller receives what they raise. A frame that is excluded has no other events.
+        if event == "call" and (not code.co_filename.startswith(self._places) or within(FINALIZERS, frame)):
             return None
         if self._where and not within((self._where,), frame):
             return self
