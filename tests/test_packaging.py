@@ -90,6 +90,7 @@ def test_sdist_has_no_built_files(sdist: Path) -> None:
     assert not {name for name in _names(sdist) if name.endswith((".so", ".o", ".pyc"))}
 
 
+@pytest.mark.slow
 def test_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {
@@ -110,11 +111,13 @@ def test_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         assert any(name.endswith(f".dist-info/licenses/{licence}") for name in names), licence
 
 
+@pytest.mark.slow
 def test_tag_declares_one_wheel_for_all_versions(wheel: Path) -> None:
     tags = parse_wheel_filename(wheel.name)[3]
     assert {(tag.interpreter, tag.abi) for tag in tags} == {("cp311", "abi3")}
 
 
+@pytest.mark.slow
 def test_metadata_of_the_wheel_is_valid(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -124,6 +127,7 @@ def test_metadata_of_the_wheel_is_valid(wheel: Path) -> None:
     assert metadata.description == (ROOT / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_installed_wheel_works_without_the_repository(wheel: Path, tmp_path: Path) -> None:
     _run(sys.executable, "-m", "venv", "there", cwd=tmp_path)
     python = tmp_path / "there" / "bin" / "python"
