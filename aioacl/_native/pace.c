@@ -10,11 +10,12 @@
  * duration.
  *
  * If the last waits of a stream took about the same time, the next wait probably takes as long. The next wait
- * is queried at half of that time, then shortly before that time (`around_us`), and then without a sleep or at
- * short intervals. An end before `around_us` is noticed late, by at most half of the usual time and at most
- * LONGEST_US. More queries would find such ends earlier. But a query after a sleep of milliseconds took 60 us
- * of a processor, with the wake-up, on the simulator. So only if the last wait ended before `around_us`, a long
- * wait is also queried at three quarters of the usual time.
+ * is queried at half of that time, then shortly before that time (`around_us`), and then without a sleep or
+ * at short intervals. An end before `around_us` is noticed late: usually by at most half of the usual time,
+ * always by at most five eighths of it or HALF_FROM_US, and by at most LONGEST_US. More queries would find
+ * such ends earlier. But a query after a sleep of milliseconds took 60 us of a processor, with the wake-up,
+ * on the simulator. So a long wait is also queried at three quarters of the usual time only if the last wait
+ * ended before `around_us`.
  *
  * A duration is known only as the range between two queries. If a query shortly before the usual time finds the
  * end, the wait may have been much shorter. If that age were taken for the duration, all later ends would stay
@@ -90,7 +91,8 @@ static bool add(aio_habit *habit, aio_took range, int count) {
 }
 
 static void correct(aio_habit *habit, aio_took took) {
-    if (took.after_us >= habit->around_us) {
+    habit->early = took.after_us < habit->around_us;
+    if (!habit->early) {
         int64_t over = took.after_us - habit->around_us;
         habit->around_us += over / 8;
         habit->step_us = at_least(least_step(habit), over);
@@ -177,12 +179,15 @@ static bool is_next(int64_t age_us, int64_t at_us) {
 /* The age of the next query of a wait younger than `around_us`: half of it, three quarters, or the whole. A
  * part is left out if the wait already has three quarters of that age. */
 static int64_t next_age(const aio_habit *habit, int64_t age_us) {
-    int64_t quarter = habit->around_us / 4;
-    if (habit->around_us >= HALF_FROM_US && is_next(age_us, 2 * quarter)) {
-        return 2 * quarter;
+    int64_t around = habit->around_us, half = around - around / 2;
+    if (around < HALF_FROM_US) {
+        return around;
     }
-    bool doubtful = habit->around_us >= LONG_US && habit->step_us > least_step(habit);
-    return doubtful && is_next(age_us, 3 * quarter) ? 3 * quarter : habit->around_us;
+    if (is_next(age_us, half)) {
+        return half;
+    }
+    bool doubtful = habit->early && around >= LONG_US;
+    return doubtful && is_next(age_us, around * 3 / 4) ? around * 3 / 4 : around;
 }
 
 int64_t aio_pace_pause_us(const aio_pace *pace, int64_t age_us) {

@@ -22,6 +22,7 @@ typedef struct {
     /* The age at which the next wait is expected to be almost finished; 0: the wait is not predicted. */
     int64_t around_us;
     int64_t step_us; /* by how much `around_us` falls after a wait that ended before it */
+    bool early;      /* the last wait ended before `around_us` */
 } aio_habit;
 
 /* What is known of the duration of a stream's waits. If they alternate between two durations, `next` is the one

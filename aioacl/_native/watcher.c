@@ -10,9 +10,9 @@
  *
  * After a failure a queue stops until the runtime's own thread handles the failure. Queries do not wake that
  * thread. So while the device makes no progress, the watcher wakes the runtime's thread, at growing intervals.
- * It does not wake that thread while each wait is within its usual time, because it is then normal that no work
- * ends. With both strategies, the watcher also checks work that no caller awaits, to find its failures. It does
- * so ten times a second.
+ * It does so less often while each wait is within its usual time, because it is then normal that no work ends.
+ * With both strategies, the watcher also checks work that no caller awaits, and then wakes that thread, to find
+ * the failures of this work. It does so ten times a second.
  *
  * One round over the streams enters the gate once. If the gate refuses, the device is being reset or was reset.
  * Then the waits become the device's deferred waits, which end when the reset ends.
@@ -255,6 +255,15 @@ static bool some_unfinished(int device, uint32_t generation) {
     return some;
 }
 
+/* Whether a stream has unfinished work and no wait. */
+static bool some_without_waits(int device, uint32_t generation) {
+    bool some = false;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        some = some || (!stream->active && is_unfinished(stream, generation));
+    }
+    return some;
+}
+
 /* Whether the maintenance thread has to release references to objects of finished work. */
 static bool some_referred(int device) {
     bool some = false;
@@ -298,7 +307,8 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
         aio_device_kick(self->device, AIO_KICK_DONE);
     }
     if (some) {
-        if (!self->active) {
+        /* While the waits of other streams take the usual time, `nudge_if_stuck` does nothing. */
+        if (some_without_waits(self->device, generation)) {
             aio_device_nudge(self->device);
         }
         return;

@@ -160,6 +160,27 @@ static void a_wait_of_half_the_usual_time_ends_the_prediction(void) {
     CHECK_EQ(aio_pace_usual_us(&pace), 0);
 }
 
+/* The number of queries of the next wait before `around_us`. */
+static int early_queries(void) {
+    int count = 0;
+    for (int64_t age = aio_pace_first_us(&pace); age < pace.next.around_us;
+         age += aio_pace_pause_us(&pace, age)) {
+        count += 1;
+    }
+    return count;
+}
+
+static void only_after_an_early_end_a_long_wait_has_a_second_early_query(void) {
+    play_alike(20000);
+    CHECK_EQ(early_queries(), 1);
+    play(22000);
+    CHECK_EQ(early_queries(), 1);
+    play(19200);
+    CHECK_EQ(early_queries(), 2);
+    play(20000);
+    CHECK_EQ(early_queries(), 1);
+}
+
 static void a_longer_wait_ends_the_prediction(void) {
     play_alike(8000);
     played it = play(20000);
@@ -240,8 +261,9 @@ TESTS(TEST(a_wait_without_a_prediction_is_noticed_soon), TEST(waits_of_the_same_
       TEST(waits_that_no_longer_alternate_are_predicted_again),
       TEST(one_long_wait_delays_the_prediction_by_few_waits),
       TEST(waits_that_ended_at_an_unknown_time_predict_nothing), TEST(a_much_shorter_wait_ends_the_prediction),
-      TEST(a_wait_of_half_the_usual_time_ends_the_prediction), TEST(a_longer_wait_ends_the_prediction),
-      TEST(shorter_waits_are_noticed_in_time_after_a_few_waits), TEST(waits_that_grow_stay_predicted),
-      TEST(no_end_is_noticed_later_than_20_ms),
+      TEST(a_wait_of_half_the_usual_time_ends_the_prediction),
+      TEST(only_after_an_early_end_a_long_wait_has_a_second_early_query),
+      TEST(a_longer_wait_ends_the_prediction), TEST(shorter_waits_are_noticed_in_time_after_a_few_waits),
+      TEST(waits_that_grow_stay_predicted), TEST(no_end_is_noticed_later_than_20_ms),
       TEST(a_query_shortly_before_the_half_replaces_the_query_at_the_half),
       TEST(a_long_wait_that_ends_late_is_noticed_soon), TEST(any_durations_keep_the_limits))

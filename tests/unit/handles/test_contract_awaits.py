@@ -455,6 +455,29 @@ async def test_32_failure_that_nothing_awaits_is_sent_to_listeners_and_counted(
 
 
 @anyio_test
+async def test_32_runtime_is_woken_for_work_that_nothing_awaits_during_predicted_waits(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as awaited,
+        device.create_stream() as other,
+        device.allocate(64) as memory,
+    ):
+        with simulator.fault("aclrtMemsetAsync", stream=awaited, late_complete=20):
+            for _ in range(5):  # the later waits are predicted
+                await awaited.fill(memory, 1)
+            simulator.hold(other)
+            other.fill(memory, 2)
+            before = simulator.calls("aclrtQueryEvent")  # the watcher wakes the runtime by this call
+            for _ in range(20):  # longer than the limit of 200 ms, but each wait is as long as usual
+                await awaited.fill(memory, 1)
+            assert simulator.calls("aclrtQueryEvent") > before
+        simulator.release(other)
+        await other
+
+
+@anyio_test
 async def test_32_close_of_a_stream_with_an_uncollected_failure_warns_once(open_device: OpenDevice) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         events = device.events()
