@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import resource
 import threading
 import time
@@ -204,12 +205,11 @@ class Bench:
         return asyncio.run(self._wake_ups(), debug=False)
 
     async def _wake_ups(self) -> list[float]:
-        """The lengths of the work alternate, because the watcher predicts the end of waits that are alike."""
+        """The work takes three lengths in turn: the watcher predicts waits of one length, or of two in turn."""
         samples: list[float] = []
-        double = False
+        doublings = itertools.cycle(range(3))
         for _ in self._more(samples, WORKS):
-            double = not double
-            self._enqueue(self._copies << double)
+            self._enqueue(self._copies << next(doublings))
             event, seen = self._stream.record(), list[int]()
             other = threading.Thread(target=self._see, args=(event, seen), daemon=True)
             other.start()
