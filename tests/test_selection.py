@@ -155,20 +155,14 @@ def test_workers_of_xdist_select_what_the_controller_selects(
 ) -> None:
     """Uses the longest test. The workers only collect this test, they do not run it."""
     path = str(selection.HERE / "sweep" / "test_sweep.py")  # of all tests, the collection takes half a minute
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-n",
-        "1",
-        "--setup-plan",
-        "-k",
-        "whole_sweep",
-        path,
-        *arguments,
-    ]
+    options = ["-n", "1", "--setup-plan", "-k", "whole_sweep", *arguments]
     done = subprocess.run(
-        command, cwd=selection.HERE.parent, capture_output=True, text=True, check=False, timeout=100
+        [sys.executable, "-m", "pytest", path, *options],
+        cwd=selection.HERE.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
     )
     assert ("1 worker [1 item]" in done.stdout) == bool(selected), done.stdout
     assert done.returncode == (0 if selected else 5), done.stdout
