@@ -169,7 +169,7 @@ PyObject *future_get_loop(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     return Py_NewRef(loop ? loop : Py_None);
 }
 
-/* asyncio treats the Await as a future, unless this is None. */
+/* If the value is None, asyncio does not treat the Await as a future. */
 PyObject *future_blocking(PyObject *object, void *Py_UNUSED(closure)) {
     const await_object *self = (await_object *)object;
     return is_future(self) ? PyBool_FromLong(self->blocking) : Py_NewRef(Py_None);

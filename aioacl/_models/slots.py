@@ -203,7 +203,7 @@ class Slots:
         """Ends the first wait. Call it with the lock held."""
         waiter = self._waiters[0]
         port = waiter.port()
-        if port is None:  # the loop is closed, so no task waits
+        if port is None:  # its event loop was closed, so its task cannot resume
             self._waiters.popleft()
             return
         waiter.slot = self._free.popleft() if with_slot else None

@@ -10,9 +10,9 @@
  *
  * After a failure a queue stops until the runtime's own thread handles the failure. Queries do not wake that
  * thread. So while the device makes no progress, the watcher wakes the runtime's thread, at growing intervals.
- * It does so less often while each wait is within its usual time, because it is then normal that no work ends.
- * With both strategies, the watcher also checks work that no caller awaits, and then wakes that thread, to find
- * the failures of this work. It does so ten times a second.
+ * It does not do so while each wait is within its usual time, because it is then normal that no work ends. With
+ * both strategies, the watcher also checks work that no caller awaits, ten times a second. If a stream has such
+ * work and no wait, the watcher then wakes the runtime's thread in any case.
  *
  * One round over the streams enters the gate once. If the gate refuses, the device is being reset or was reset.
  * Then the waits become the device's deferred waits, which end when the reset ends.
