@@ -110,6 +110,8 @@ class Source:
 
 def _opened(path: Path) -> BufferedReader:
     """Opens a regular file. Raises OSError for a FIFO or a device, because a read could block or never end."""
+    if "\0" in str(path):
+        raise ValueError("the path contains a null byte")  # Python's own message depends on its version
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError("it is not a regular file")
     return path.open("rb")

@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "null byte": (
         "a\0b",
         {},
-        "expected a file of a model, got 'a\\x00b', which cannot be read: embedded null byte",
+        "expected a file of a model, got 'a\\x00b', which cannot be read: the path contains a null byte",
         PATH_HINT,
     ),
 }
