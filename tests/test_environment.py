@@ -226,6 +226,21 @@ def test_optional_packages_that_are_installed_are_not_installed_again(tmp_path: 
     assert (done.returncode, done.stdout, done.stderr) == (0, "continues\n", "")
 
 
+def test_constraint_of_isolated_builds_is_not_passed_to_a_build_without_isolation(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "${PIP_BUILD_CONSTRAINT-no constraint}, $*"\n')
+    python.chmod(0o755)
+    program = 'root=$1; . "$2/scripts/environment.sh"; python=$3; pip .'
+    done = subprocess.run(
+        ["sh", "-c", program, "sh", tmp_path, ROOT, python],
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PIP_BUILD_CONSTRAINT": str(ROOT / "constraints.txt")},
+        check=True,
+    )
+    assert done.stdout.startswith("no constraint, -m pip ")
+
+
 def test_free_threaded_python_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     python = tmp_path / "python3.14t"
     program = (
