@@ -78,7 +78,7 @@ class Bench:
         while True:
             self._enqueue(self._copies)
             _, wall = self._wait_for_stream()
-            if wall >= WORK_NS or self._copies >= MOST_COPIES:
+            if wall >= WORK_NS or self._copies >= MOST_COPIES or self._stopped.is_set():
                 return
             self._copies *= 2
 

@@ -98,8 +98,11 @@ class Run:
     def _with(self, waits: Strategy, steps: Callable[[Bench], dict[str, Step]]) -> None:
         """Opens the device with that strategy and takes the steps.
 
-        If a failure is not that of a step, it becomes the error of the steps without a result.
+        If a failure is not that of a step, it becomes the error of the steps without a result. Does nothing once the
+        measurement is stopped: a device that was opened then would stay open until the command ends.
         """
+        if self.stopped.is_set():
+            return
         self.now = f'open_device({self._index}, waits="{waits}")'
         try:
             with open_device(self._index, waits, timeout=TOTAL_SECONDS / 2) as device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,7 +98,9 @@ def test_call_that_does_not_return_ends_the_measurement_with_an_error(
     assert set(errors(run.rows).values()) == {"the preparation of the work: did not return within 4 s"}
     assert run.unclosed.startswith("device 0 is open until the command ends, because a call did not return: ")
     simulator.release_all()
-    assert until_now(lambda: not open_devices())
+    assert until_now(lambda: all(thread.name != "aioacl-timing" for thread in threading.enumerate()))
+    assert not open_devices()
+    assert simulator.calls("aclrtSetDevice") == 1, "expected no open after the end of the measurement"
 
 
 @pytest.mark.parametrize(
