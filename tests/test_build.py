@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -258,6 +259,11 @@ def test_ctrl_c_in_ninja_ends_the_build_with_status_130(
     monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
     monkeypatch.setattr(build_ninja, "touch_changed", dict)
     plan = "rule end\n  command = kill -INT $$PPID; sleep 60\nbuild made: end\n"
-    with build_ninja.alone() as lock, pytest.raises(SystemExit) as ended:
-        build_ninja.run_ninja(plan, lock)
+    # If SIGINT is ignored, as in a background job of a shell, ninja cannot end `sleep`.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with build_ninja.alone() as lock, pytest.raises(SystemExit) as ended:
+            build_ninja.run_ninja(plan, lock)
+    finally:
+        signal.signal(signal.SIGINT, inherited)
     assert ended.value.code == 130
