@@ -21,11 +21,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import build_ffi  # noqa: E402 - it is next to the package
+from tests.native.run import HERE, WARNINGS  # noqa: E402 - the folder of the native tests
 
-WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-Wstrict-prototypes"]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", *WARNINGS]
 ELSEWHERE = ROOT / "tests" / "contract" / "programs"  # a test compiles these files, with the vendor's headers
-TESTS = ROOT / "tests" / "native"
 
 
 def compiles(compiler: str, source: Path) -> bool:
@@ -41,7 +40,7 @@ def compiles(compiler: str, source: Path) -> bool:
 def has_sanitized_build(source: Path) -> bool:
     """Whether tests/native/run.py compiles the file."""
     built = (build_ffi.NATIVE, build_ffi.SIMULATOR, build_ffi.RUNTIME)
-    return any(source.is_relative_to(folder) for folder in built) or source.parent in (TESTS, TESTS / "sim")
+    return any(source.is_relative_to(folder) for folder in built) or source.parent in (HERE, HERE / "sim")
 
 
 def main() -> int:
