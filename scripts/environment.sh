@@ -116,7 +116,8 @@ build() {
 
 # The extension is built without isolation. With a constraint for isolated builds, newer releases of pip refuse that.
 pip() {
-    attended env -u PIP_BUILD_CONSTRAINT "$python" -m pip --disable-pip-version-check --no-input install --quiet -c "$root/constraints.txt" "$@"
+    attended env -u PIP_BUILD_CONSTRAINT "$python" -m pip --disable-pip-version-check --no-input \
+        install --quiet -c "$root/constraints.txt" "$@"
 }
 
 # Whether .venv's Python starts. It does not start after the folder was moved.
