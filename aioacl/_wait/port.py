@@ -20,7 +20,7 @@ from aioacl._base.ffi import Awaits, failure, ffi, lib, pointer
 from aioacl._library.runtime import must_not_be_forked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from aioacl._base.ffi import CData
@@ -69,9 +69,22 @@ class Port:
         self._waits[key] = (deliver, after)
         return key
 
-    def refuse(self, key: int) -> None:
-        """Forgets a key whose wait was not started or was withdrawn. A later completion under it is ignored."""
-        self._waits.pop(key, None)
+    def refuse(self, key: int) -> bool:
+        """Forgets a key whose wait was not started or was withdrawn. A later completion under it is ignored.
+
+        Returns False if the key was forgotten before.
+        """
+        return self._waits.pop(key, None) is not None
+
+    def withdraw_all(self) -> Iterator[_Deliver]:
+        """Forgets all waits, and yields the function of each. A later completion of such a wait is ignored.
+
+        Each step is atomic: `begin` either refuses a wait, or leaves it to this method.
+        """
+        for key in tuple(self._waits):
+            wait = self._waits.pop(key, None)
+            if wait is not None:
+                yield wait[0]
 
     def drain(self) -> None:
         """Delivers all completions that have arrived. Then raises the first error that a delivery raised, if any.
@@ -140,9 +153,7 @@ class Port:
         must_not_be_forked()
         key = self.expect(deliver, after)
         code = start(self.handle, key)
-        if code:
-            self.refuse(key)
-        return code
+        return code if code and self.refuse(key) else 0
 
     async def wait(
         self,

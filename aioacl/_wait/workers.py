@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from aioacl._base import sync
@@ -284,6 +285,15 @@ class WorkerThread:
         Runs on the worker thread.
         """
         return self.port.begin(lambda port, key: lib.aio_watch(stream, position, port, key), then, None)
+
+    def end_watches(self, result: int) -> None:
+        """Ends the waits of `watch` after the thread has ended and the device is closed.
+
+        The engine's threads may still be inside C, or end these waits a moment later. But nothing reads the port now.
+        """
+        self._guarded(self.port.drain)
+        for then in self.port.withdraw_all():
+            self._guarded(partial(then, result))
 
     def fail_all(self, error: Callable[[], BaseException]) -> None:
         """Ends the awaits of all queued and running calls. Awaits of clean-ups end without an error.

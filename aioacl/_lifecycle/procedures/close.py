@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aioacl._base.errors import AclWarning
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import failure, lib
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
 from aioacl._library import runtime
 from aioacl._lifecycle.procedures import limits
@@ -141,7 +141,7 @@ class CloseProcedure(Procedure):
         lib.aio_control_thread(self.index)
         lib.aio_stage_close(self.index)
         try:
-            self.host.maintenance.port.drain()
+            self.host.maintenance.end_watches(failure(lib.AIO_WAS_RESET))
             self.host.clean_up()
         finally:
             runtime.release(self.host)

@@ -263,3 +263,26 @@ async def test_block_of_a_device_in_a_cancelled_scope_waits_for_the_close(open_d
                 await anyio.lowlevel.checkpoint()
         assert scope.cancelled_caught
         assert [one.state for one in opened] == [aioacl.State.CLOSED]
+
+
+@pytest.mark.leaves(
+    "events"
+)  # the event that a thread waits for in C; after the reset it must not be destroyed
+async def test_memory_is_freed_at_the_close_although_the_wait_for_its_copy_is_inside_c() -> None:
+    """Nothing reads the port of the maintenance thread after the close, so the late end of the wait has no effect."""
+    async with aioacl.open_device(waits="thread", cache=False) as device:
+        stream, memory = await device.create_stream(), await device.allocate(64)
+        pinned = await device.pinned(64)
+        simulator.hang_call("aclrtSynchronizeEventWithTimeout")
+        simulator.hold(stream)
+        stream.copy(memory, pinned)
+        await pinned.close()
+        await until(hanging("aclrtSynchronizeEventWithTimeout"))
+        before = simulator.calls("aclrtFreeHost")
+    assert simulator.stats().host_blocks == 0
+    freed = simulator.calls("aclrtFreeHost")
+    assert freed > before
+    simulator.unhang("aclrtSynchronizeEventWithTimeout")
+    async with aioacl.open_device(cache=False) as device:
+        assert await works(device)
+    assert simulator.violations() == []

@@ -290,6 +290,28 @@ def test_drain_ignores_a_kick_and_a_second_completion_of_a_key() -> None:
     assert in_thread(body) == [2]
 
 
+def test_withdrawn_waits_are_passed_once_and_their_late_completions_are_ignored() -> None:
+    port = Port()
+    results: list[int] = []
+
+    def end_all() -> None:
+        for deliver in port.withdraw_all():
+            deliver(7)
+
+    def refused_too_late(_port: CData, _key: int) -> int:
+        end_all()
+        return lib.AIO_STALE
+
+    assert port.begin(endless, results.append, None) == 0
+    assert port.begin(refused, results.append, None) == lib.AIO_STALE
+    assert port.begin(refused_too_late, results.append, None) == 0
+    assert (results, port.outstanding) == ([7, 7], 0)
+    for key in (1, 3):
+        lib.aio_port_post(port.handle, key, 41)
+    port.drain()
+    assert results == [7, 7]
+
+
 def test_drain_with_callbacks_that_raise_runs_the_whole_batch_and_raises_the_first_error() -> None:
     def body() -> list[str]:
         port, done = ThreadPort(), []
