@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioacl import simulator
+from aioacl._cli import _doctor_bench as bench
 from aioacl._cli import _doctor_timing as timing
 from aioacl._cli._doctor_rows import (
+    EMPTY,
     QUERY_EVENT,
     QUERY_STREAM,
     RECORD,
@@ -84,6 +86,14 @@ def test_failed_preparation_is_the_error_of_the_steps_of_its_strategy_only() -> 
     assert found[QUERY_EVENT].startswith("the preparation of the work: aclrtMalloc returned 207001")
     assert found[WAIT_EVENT] == found[QUERY_EVENT]
     assert "aclrtMalloc" not in found.get(WAKE_THREAD, "")
+
+
+def test_await_that_does_not_end_in_time_is_the_error_of_its_row_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench, "AWAIT_SECONDS", 0)
+    found = errors(measure(0).rows)
+    assert {found[step] for step in (EMPTY, WAKE_WATCH, WAKE_THREAD)} == {"an await did not end within 0 s"}
 
 
 @pytest.mark.thorough
