@@ -79,12 +79,14 @@ class Port:
     def withdraw_all(self) -> Iterator[_Deliver]:
         """Forgets all waits, and yields the function of each. A later completion of such a wait is ignored.
 
-        Each step is atomic: `begin` either refuses a wait, or leaves it to this method.
+        Another thread may be in `begin`. Each step is atomic, so a wait is either refused there or yielded here.
         """
-        for key in tuple(self._waits):
-            wait = self._waits.pop(key, None)
-            if wait is not None:
-                yield wait[0]
+        while True:
+            try:
+                _, (deliver, _) = self._waits.popitem()
+            except KeyError:
+                return
+            yield deliver
 
     def drain(self) -> None:
         """Delivers all completions that have arrived. Then raises the first error that a delivery raised, if any.
@@ -149,7 +151,10 @@ class Port:
     def begin(
         self, start: Callable[[CData, int], int], deliver: _Deliver, after: Callable[[], object] | None
     ) -> int:
-        """Starts a wait. Returns 0, or the code of a refusal. Raises in a forked child, where no wait would end."""
+        """Starts a wait. Returns 0, or the code of a refusal. Raises in a forked child, where no wait would end.
+
+        Also returns 0 if the start was refused but `withdraw_all` has already yielded the wait.
+        """
         must_not_be_forked()
         key = self.expect(deliver, after)
         code = start(self.handle, key)

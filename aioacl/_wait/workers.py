@@ -289,7 +289,7 @@ class WorkerThread:
     def end_watches(self, result: int) -> None:
         """Ends the waits of `watch` after the thread has ended and the device is closed.
 
-        The engine's threads may still be inside C, or end these waits a moment later. But nothing reads the port now.
+        The engine may end them later, for example if one of its threads is still inside C. Nothing reads the port then.
         """
         self._guarded(self.port.drain)
         for then in self.port.withdraw_all():
