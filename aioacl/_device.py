@@ -631,8 +631,10 @@ class Device(Made):
     def close(self) -> Operation[None]:
         """Ends this open of the device. The last close resets the device (aclrtResetDevice).
 
-        The close does not wait for unfinished work, which the reset drops. If the reset fails, or a call is still
-        inside C, the close emits an AclWarning. A second close is not an error.
+        Await unfinished work before the last close, or abort its streams. The runtime's reset waits for work that makes
+        progress, and drops the other work of a stream after about 3 seconds. An await of unfinished work raises
+        DeviceReset once the work is gone. If the reset fails or takes too long, or a call is still inside C, the close
+        emits an AclWarning. A second close is not an error.
 
         Returns:
             An Operation; await it, or call its `result()`.

@@ -41,7 +41,7 @@ class CloseProcedure(Procedure):
             admission.revoke_leases()  # otherwise they would delay resets after the next open
             admission.apply(Trigger.SEIZE)
         self.host.models.choose()
-        lib.aio_device_flush(self.index)
+        lib.aio_watcher_wake(self.index)
         empty = self._barrier_is_clear(patience)
         if not (stopped and empty):
             self._give_up()

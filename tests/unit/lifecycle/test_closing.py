@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -286,3 +287,28 @@ async def test_memory_is_freed_at_the_close_although_the_wait_for_its_copy_is_in
     async with aioacl.open_device(cache=False) as device:
         assert await works(device)
     assert simulator.violations() == []
+
+
+async def test_wait_that_a_close_interrupts_ends_only_after_its_work_was_dropped(
+    open_device: OpenDevice,
+) -> None:
+    for _ in range(4):
+        device = await open_device()
+        stream, memory, pinned = (
+            await device.create_stream(),
+            await device.allocate(64),
+            await device.pinned(64),
+        )
+        simulator.hang_call("aclrtResetDevice")
+        simulator.hold(stream)
+        ticket = stream.copy(pinned, memory)
+        async with anyio.create_task_group() as group:
+            waiting = Waiting(group, partial(lambda ticket: ticket, ticket))
+            closing = Waiting(group, device.close)
+            await until(hanging("aclrtResetDevice"))
+            assert not waiting.ended
+            simulator.unhang("aclrtResetDevice")
+            await closing.outcome()
+            with pytest.raises(aioacl.DeviceReset):
+                await waiting.outcome()
+        await pinned.close()
