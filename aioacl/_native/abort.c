@@ -242,8 +242,11 @@ static bool events_are_unused(int device) {
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;
-    if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE ||
-        aio_self()->own_reset) {
+    if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE) {
+        return;
+    }
+    if (aio_self()->own_reset) {
+        atomic_fetch_add(&aio_devices[device].own_teardowns, 1);
         return;
     }
     atomic_fetch_add(&aio_devices[device].foreign, 1);
@@ -282,6 +285,11 @@ void aio_foreign_found(int device, uint32_t generation) {
 
 uint32_t aio_device_foreign(int device) {
     return atomic_load(&aio_devices[device].foreign);
+}
+
+/* An aclrtResetDevice that only lowers the runtime's count of sets tears nothing down, and has no callback. */
+uint32_t aio_device_teardowns(int device) {
+    return atomic_load(&aio_devices[device].foreign) + atomic_load(&aio_devices[device].own_teardowns);
 }
 
 /*

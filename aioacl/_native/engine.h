@@ -230,6 +230,8 @@ int aio_device_equip(int device);
 int aio_equipped(void);
 /* Returns how many foreign resets the state callback has reported since the start. */
 uint32_t aio_device_foreign(int device);
+/* Returns how many resets, by aioacl or by other code, have torn the device down. Needs the callback too. */
+uint32_t aio_device_teardowns(int device);
 /* To be called when a call of the generation has found that other code reset the device. Shuts the gate, unless
  * the gate is shut already. */
 void aio_foreign_found(int device, uint32_t generation);

@@ -312,12 +312,13 @@ struct aio_device {
     atomic_int kicks;
     atomic_llong waits;
     atomic_uint foreign;
-    atomic_uint syncs;        /* odd while a wait for the whole device is in progress */
-    atomic_uint unattributed; /* how many reports were about tasks that aioacl did not enqueue */
-    atomic_uint stops;        /* the newest generation in which a failed task stops the context */
-    aio_failure *failures;    /* not reported to the listeners yet; under the lock of failure.c */
-    _Atomic bool guarded;     /* the watcher checks work that no caller awaits */
-    atomic_uint progress;     /* raised when work is found to be done */
+    atomic_uint own_teardowns; /* the resets by aioacl that tore the device down */
+    atomic_uint syncs;         /* odd while a wait for the whole device is in progress */
+    atomic_uint unattributed;  /* how many reports were about tasks that aioacl did not enqueue */
+    atomic_uint stops;         /* the newest generation in which a failed task stops the context */
+    aio_failure *failures;     /* not reported to the listeners yet; under the lock of failure.c */
+    _Atomic bool guarded;      /* the watcher checks work that no caller awaits */
+    atomic_uint progress;      /* raised when work is found to be done */
     /* For waking the runtime's thread. The maintenance thread writes the stream and the event, and then
      * `equipped`: their generation. */
     atomic_uint equipped;

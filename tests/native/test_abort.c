@@ -251,6 +251,24 @@ static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
     CHECK_EQ(aio_device_foreign(0), seen + 3);
 }
 
+/* A reset that only lowers the runtime's count of sets is not counted. */
+static void a_reset_counts_as_a_teardown_only_if_it_tears_down(void) {
+    aio_counted made = {0};
+    bed_load();
+    aio_count_set(0, &made);
+    aio_count_set(0, &made);
+    uint32_t seen = aio_device_teardowns(0);
+    aio_count_reset(0, 0, &made);
+    CHECK_EQ(made.code, 0);
+    CHECK_EQ(aio_device_teardowns(0), seen);
+    aio_count_reset(0, 0, &made);
+    CHECK_EQ(made.code, 0);
+    CHECK_EQ(aio_device_teardowns(0), seen + 1);
+    aio_count_reset(0, 0, &made);
+    CHECK_EQ(made.code, 507007);
+    CHECK_EQ(aio_device_teardowns(0), seen + 1);
+}
+
 /* If the thread was marked before the reset as a thread whose resets are not foreign, the mark stays set. */
 static void an_own_reset_is_not_counted_as_foreign(void) {
     aio_counted made = {0};
@@ -515,4 +533,5 @@ TESTS(TEST(a_refused_abort_ends_nothing), TEST(a_result_during_an_abort_is_ignor
       TEST(a_query_before_the_report_of_a_foreign_reset_fails_no_task),
       TEST(a_found_foreign_reset_is_handled_once), TEST(a_found_foreign_reset_is_settled_by_the_set),
       TEST(destroying_events_stops_when_the_generation_changes), TEST(a_device_abort_counts_its_streams),
-      TEST(a_set_counts_foreign_resets_that_did_not_undo_it), TEST(an_own_reset_is_not_counted_as_foreign))
+      TEST(a_set_counts_foreign_resets_that_did_not_undo_it), TEST(an_own_reset_is_not_counted_as_foreign),
+      TEST(a_reset_counts_as_a_teardown_only_if_it_tears_down))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioacl._base.errors import AclWarning
-from aioacl._base.ffi import failure, lib
+from aioacl._base.ffi import failure, ffi, lib
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
 from aioacl._library import runtime
 from aioacl._lifecycle.procedures import limits
@@ -15,7 +15,11 @@ from aioacl._lifecycle.procedures.procedure import Procedure, named
 from aioacl._wait.workers import WorkerStuck
 
 if TYPE_CHECKING:
+    from aioacl._base.records import Stuck
     from aioacl._lifecycle.procedures.procedure import Host
+
+
+NO_FAILURE: Final = (0, RELEASED_ALREADY)
 
 
 class CloseProcedure(Procedure):
@@ -79,16 +83,18 @@ class CloseProcedure(Procedure):
         self.host.failures.collect()
 
     def _unfinished(self) -> int:
-        """The number of streams whose work the reset has to drop."""
+        """The number of streams with unfinished work, unless an earlier reset has dropped that work."""
         dropped = self.host.counts.ended_generation == self.admission.generation
         return 0 if dropped else lib.aio_device_unfinished(self.index)
 
     def _give_up(self) -> None:
         stuck = self._stuck()
-        problem = f"stays set: {named(stuck)} did not return in time"
-        self._quarantine(f"it {problem}", stuck)
-        advice = "open it again after the call has returned, then close it"
-        warnings.warn(f"device {self.index} {problem}; {advice}", AclWarning, stacklevel=2)
+        self._stay_set(f"{named(stuck)} did not return in time", stuck, "the call has returned")
+
+    def _stay_set(self, why: str, stuck: tuple[Stuck, ...], until: str) -> None:
+        self._quarantine(f"it stays set: {why}", stuck)
+        advice = f"open it again after {until}, then close it"
+        warnings.warn(f"device {self.index} stays set: {why}; {advice}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
         """Calls aclrtResetDevice once for each set by aioacl.
@@ -108,7 +114,14 @@ class CloseProcedure(Procedure):
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._unfinished()
         try:
             self.host.control.call(self._destroy_events, limits.EVENTS_SECONDS)
+            before = lib.aio_device_teardowns(self.index)
             code = self.host.control.call(self._reset_all, limit)
+            if not self._work_is_gone(code, torn=lib.aio_device_teardowns(self.index) != before):
+                why = (
+                    "other code has set it too" if code in NO_FAILURE else f"aclrtResetDevice returned {code}"
+                )
+                self._stay_set(f"{why}, and work still runs", (), "the work has ended")
+                return
             lib.aio_device_stop(self.index)
             self.host.failures.collect_known()  # the reset wakes the runtime, which reports pending failures
             self._apply(Trigger.RELEASE)
@@ -117,13 +130,28 @@ class CloseProcedure(Procedure):
         except WorkerStuck:
             self._give_up()
             return
-        if code not in (0, RELEASED_ALREADY):
+        if code not in NO_FAILURE:
             warnings.warn(
                 f"aclrtResetDevice returned {code} when device {self.index} was closed",
                 AclWarning,
                 stacklevel=2,
             )
         self.host.failures.warn_at_close()
+
+    def _work_is_gone(self, code: int, *, torn: bool) -> bool:
+        """Whether no work can use memory any more. If the reset has torn nothing down, aborts the unfinished work.
+
+        If other code has set the device too, aclrtResetDevice tears nothing down. After a tear-down that failed the
+        streams may be destroyed, so they are not aborted.
+        """
+        presumed = torn or not runtime.is_told_of_resets()
+        if not self._unfinished() or (code in NO_FAILURE and presumed):
+            return True
+        if torn:
+            return False
+        outcome = ffi.new("int32_t[3]")
+        lib.aio_device_abort(self.index, int(limits.ABORT_SECONDS * 1e6), outcome)
+        return bool(outcome[1] + outcome[2] == 0)
 
     def _let_go(self) -> None:
         control = self.host.control

@@ -14,8 +14,10 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base import sync
+from aioacl._base.ffi import lib
 from aioacl._lifecycle.procedures import limits
-from tests.kit import FewThreads, Waiting, hanging, no_call_of_mine, runs_out_of_time, until, works
+from aioacl.lowlevel import handle
+from tests.kit import FewThreads, Waiting, hanging, in_thread, no_call_of_mine, runs_out_of_time, until, works
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -312,3 +314,61 @@ async def test_wait_that_a_close_interrupts_ends_only_after_its_work_was_dropped
             with pytest.raises(aioacl.DeviceReset):
                 await waiting.outcome()
         await pinned.close()
+
+
+@pytest.mark.leaves(
+    "device_bytes", "device_blocks", "streams", "events", "set_counts"
+)  # the reset frees nothing
+@pytest.mark.parametrize("reset_fails", [True, False], ids=["reset fails", "set by other code too"])
+async def test_last_close_ends_work_before_it_frees_memory_although_its_reset_frees_nothing(
+    open_device: OpenDevice, reset_fails: bool
+) -> None:
+    device = await open_device()
+    stream, memory, pinned = await device.create_stream(), await device.allocate(64), await device.pinned(64)
+    native = handle(stream)
+    with simulator.held(stream):
+        stream.copy(memory, pinned)
+        stream.copy(memory, bytes(64))
+        await pinned.close()
+        if reset_fails:
+            simulator.fail_call("aclrtResetDevice", 507899)
+            with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice returned 507899"):
+                await device.close()
+        else:
+            assert in_thread(lambda: lib.aio_u_aclrtSetDevice(0)) == 0
+            await device.close()
+        assert (simulator.stats().host_blocks, simulator.pending(native)) == (0, 0)
+    assert in_thread(lambda: lib.aio_u_aclrtSetDevice(0)) == 0
+    assert in_thread(lambda: lib.aio_u_aclrtResetDeviceForce(0)) == 0
+
+
+@pytest.mark.leaves(
+    "device_bytes", "device_blocks", "streams", "events", "set_counts"
+)  # the reset frees nothing
+@pytest.mark.parametrize("reset_fails", [True, False], ids=["reset fails", "set by other code too"])
+async def test_last_close_frees_no_memory_if_its_reset_frees_nothing_and_work_cannot_be_aborted(
+    open_device: OpenDevice, reset_fails: bool
+) -> None:
+    simulator.set_abort_supported(False)
+    device = await open_device()
+    stream, memory, pinned = await device.create_stream(), await device.allocate(64), await device.pinned(64)
+    native = handle(stream)
+    with simulator.held(native):
+        stream.copy(memory, pinned)
+        await pinned.close()
+        freed = simulator.calls("aclrtFreeHost")
+        if reset_fails:
+            simulator.fail_call("aclrtResetDevice", 507899)
+            why = "aclrtResetDevice returned 507899"
+        else:
+            assert in_thread(lambda: lib.aio_u_aclrtSetDevice(0)) == 0
+            why = "other code has set it too"
+        with pytest.warns(aioacl.AclWarning, match=f"{why}, and work still runs; open it again"):
+            await device.close()
+        assert (simulator.pending(native), simulator.calls("aclrtFreeHost")) == (1, freed)
+    async with open_device() as device:  # the open first completes the close
+        assert simulator.calls("aclrtFreeHost") > freed
+        assert await works(device)
+    assert simulator.stats().host_blocks == 0
+    assert in_thread(lambda: lib.aio_u_aclrtSetDevice(0)) == 0
+    assert in_thread(lambda: lib.aio_u_aclrtResetDeviceForce(0)) == 0
