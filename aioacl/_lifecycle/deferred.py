@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,18 +36,26 @@ class Deferred:
 
     def do_all(self) -> None:
         """Does all work. Called after a reset or the close of the device."""
-        self._do(self.leftovers)
-        self._do(self.notes)
+        try:
+            self._do(self.leftovers)
+        finally:
+            self._do(self.notes)
 
-    def _do(self, queue: deque[Work]) -> None:
-        """Does the work that is in the queue now. Work that is added during this call waits for the next call."""
-        for _ in range(len(queue)):
-            try:
-                work = queue.popleft()
-            except IndexError:  # another thread empties the queue at the same time
-                return
-            try:
-                work()
-            except BaseException:
-                self._wake()  # for the work that is left
-                raise
+    @classmethod
+    def _do(cls, queue: deque[Work]) -> None:
+        """Does the work that is in the queue now, all of it even if some of it raises.
+
+        Raises the last exception; the earlier ones are its context. Work that is added during this call waits for the
+        next call.
+        """
+        with ExitStack() as stack:
+            for _ in range(len(queue)):
+                stack.callback(cls._do_one, queue)
+
+    @staticmethod
+    def _do_one(queue: deque[Work]) -> None:
+        try:
+            work = queue.popleft()
+        except IndexError:  # another thread empties the queue at the same time
+            return
+        work()

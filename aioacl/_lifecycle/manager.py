@@ -8,6 +8,7 @@ and the maintenance thread creates and destroys native objects.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl._base import sync
@@ -317,9 +318,10 @@ class Manager:
 
     def clean_up(self) -> None:
         """Does the work that had to wait until the device was reset or closed."""
-        self._answer(lib.AIO_KICK_DONE)
-        self.deferred.do_all()
-        self.cache.empty()
+        with ExitStack() as steps:  # each step is taken even if one before it raises
+            steps.callback(self.cache.empty)
+            steps.callback(self.deferred.do_all)
+            steps.callback(self._answer, lib.AIO_KICK_DONE)
 
     def _on_wake(self) -> None:
         try:

@@ -293,20 +293,17 @@ class Procedure:
         """Waits until no call of these kinds is inside C. Returns False after `seconds`."""
         return sync.settled(lambda left: bool(lib.aio_gate_wait(self.index, kinds, int(left * 1e6))), seconds)
 
-    def _must_be_empty(self) -> int:
-        blocked_may_stay = self.host.strategy == "thread"
-        return EVERY_KIND | (lib.AIO_BLOCKED_MAY_STAY if blocked_may_stay else 0)
-
     def _barrier_is_clear(self, seconds: float) -> bool:
         """Waits until a reset would neither crash a call that is inside C nor be blocked by one.
 
         Returns False after `seconds`. A blocking wait may stay, but only once it is inside its ACL function. So all
-        calls first get at most half of `seconds` to leave. After that, blocking waits may stay.
+        calls first get at most half of `seconds` to leave. After that, blocking waits may stay. With waits="watch" such
+        a wait is one of an earlier open with waits="thread".
         """
         end = sync.monotonic() + seconds
         if self._all_have_left(EVERY_KIND, min(limits.LEAVE_SECONDS, seconds / 2)):
             return True
-        return self._all_have_left(self._must_be_empty(), max(0.0, end - sync.monotonic()))
+        return self._all_have_left(EVERY_KIND | lib.AIO_BLOCKED_MAY_STAY, max(0.0, end - sync.monotonic()))
 
     def _all_leave_within(self, seconds: float, if_close_waits: float) -> bool:
         """Waits until the barrier is clear. Returns False if it is not clear within `seconds`.

@@ -271,6 +271,7 @@ async def test_block_of_a_device_in_a_cancelled_scope_waits_for_the_close(open_d
 @pytest.mark.leaves(
     "events"
 )  # the event that a thread waits for in C; after the reset it must not be destroyed
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_memory_is_freed_at_the_close_although_the_wait_for_its_copy_is_inside_c() -> None:
     """Nothing reads the port of the maintenance thread after the close, so the late end of the wait has no effect."""
     async with aioacl.open_device(waits="thread", cache=False) as device:
@@ -372,3 +373,36 @@ async def test_last_close_frees_no_memory_if_its_reset_frees_nothing_and_work_ca
     assert simulator.stats().host_blocks == 0
     assert in_thread(lambda: lib.aio_u_aclrtSetDevice(0)) == 0
     assert in_thread(lambda: lib.aio_u_aclrtResetDeviceForce(0)) == 0
+
+
+@pytest.mark.leaves(
+    "events"
+)  # the event that a thread waits for in C; after the reset it must not be destroyed
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_wait_of_an_earlier_open_that_is_inside_c_delays_neither_a_reset_nor_a_close() -> None:
+    async with aioacl.open_device(waits="thread") as device, anyio.create_task_group() as group:
+        stream, memory = await device.create_stream(), await device.allocate(64)
+        simulator.hang_call("aclrtSynchronizeEventWithTimeout")
+        simulator.hold(stream)
+        waiting = Waiting(group, partial(lambda ticket: ticket, stream.fill(memory, 1)))
+        await until(hanging("aclrtSynchronizeEventWithTimeout"))
+        waiting.cancel()
+    async with aioacl.open_device(waits="watch") as device:
+        assert (await device.force_reset(grace=0)).ok
+        assert await works(device)
+    assert device.state is aioacl.State.CLOSED
+    simulator.unhang("aclrtSynchronizeEventWithTimeout")
+
+
+async def test_close_does_all_of_its_clean_up_although_some_of_it_raises(open_device: OpenDevice) -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise aioacl.AclWarning("a clean-up failed")
+
+    device = await open_device()
+    leftovers = device._manager.deferred.leftovers
+    leftovers.extend([partial(done.append, 1), fail, partial(done.append, 2), fail, partial(done.append, 3)])
+    with pytest.raises(aioacl.AclWarning, match="a clean-up failed"):
+        await device.close()
+    assert (done, device.state) == ([1, 2, 3], aioacl.State.CLOSED)
