@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import re
 from functools import lru_cache
+from types import WrapperDescriptorType
 from typing import Any, Final
 
 _CDATA: Final[type] = ctypes.c_int.__mro__[-2]  # the base class of all ctypes types
@@ -16,6 +17,7 @@ _FIELD_NAME: Final = re.compile(":[^:]*:")
 # pointer. The pattern does not match the codes of complex numbers.
 _POINTER: Final = re.compile("[OPzX&]|Z(?![fdgFDG])")
 _POINTER_CODES: Final = "OPzZX"
+OF_C: Final = object.__init__  # a method of a type of C; before Python 3.12, no type has `__buffer__`
 
 
 @lru_cache(maxsize=256)
@@ -45,11 +47,16 @@ def view_of(thing: Any) -> tuple[Any, str]:
     """Returns the object to take the buffer from, and the buffer's format if the format contains pointers, else "".
 
     The buffer is requested only once, because a second call of a user's `__buffer__` may return a buffer that was not
-    checked.
+    checked. Only a type of C may get a second request, which is one without a format.
+
+    Raises:
+        TypeError, ValueError, BufferError: the object has no buffer.
     """
     try:
         view = memoryview(thing)
     except (TypeError, ValueError, BufferError):  # numpy has no format for datetime64, for instance
+        if not isinstance(getattr(type(thing), "__buffer__", OF_C), WrapperDescriptorType):
+            raise
         kind = getattr(thing, "dtype", None)
         return thing, str(kind) if getattr(kind, "hasobject", False) else ""
     layout = view.format

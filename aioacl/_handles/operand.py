@@ -61,21 +61,21 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
     """Returns the operand for an argument of a copy. Raises ParameterError if the argument cannot be copied."""
     if isinstance(thing, DeviceBuffer | PinnedBuffer):
         return _buffer(thing, manager, writable=writable)
-    source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
-    if pointers:
-        raise ParameterError(
-            f"expected a buffer of plain values, got {type(thing).__name__} of the format {pointers!r}, which holds "
-            "pointers",
-            hint="Pass a buffer of the values that the pointers refer to, for instance array.astype(float).",
-        )
     try:
-        memory = ffi.from_buffer("char[]", source, writable)
+        source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
+        memory = None if pointers else ffi.from_buffer("char[]", source, writable)
     except (TypeError, ValueError, BufferError) as error:
         raise ParameterError(
             f"expected memory that can be {'written to' if writable else 'copied from'}, got "
             f"{type(thing).__name__}: {error}",
             hint=_WRITABLE if writable else _READABLE,
         ) from error
+    if memory is None:
+        raise ParameterError(
+            f"expected a buffer of plain values, got {type(thing).__name__} of the format {pointers!r}, which holds "
+            "pointers",
+            hint="Pass a buffer of the values that the pointers refer to, for instance array.astype(float).",
+        )
     # CPython crashes when it collects a cycle in which an object of `from_buffer` refers to a memoryview. Another view
     # also keeps the memory.
     exporter: Any = source

@@ -43,12 +43,13 @@ class Argument:
 
     __slots__ = ("_kept", "address", "nbytes", "shape")
 
-    def __init__(self, value: Any, shape: tuple[int, ...], nbytes: int, *, writable: bool = False) -> None:
-        # CPython crashes when it collects a cycle in which an object of `from_buffer` refers to a memoryview.
-        self._kept = memoryview(value)
-        self.address = pointer(ffi.from_buffer("char[]", self._kept, writable)) if nbytes else 0
-        self.shape = shape
-        self.nbytes = nbytes
+    def __init__(self, view: memoryview, *, writable: bool = False) -> None:
+        # The view that was checked: a second request of the argument's buffer may return other memory. The object of
+        # `from_buffer` is not kept, because CPython crashes when it collects it in a cycle with its memoryview.
+        self._kept = view
+        self.shape = view.shape or ()
+        self.nbytes = view.nbytes
+        self.address = pointer(ffi.from_buffer("char[]", view, writable)) if view.nbytes else 0
 
 
 class Call:
@@ -94,7 +95,8 @@ def in_order(tensors: Sequence[TensorInfo], given: Any, noun: str, hint: str = A
                 hint=f"Pass one array for each name, and nothing else; the model lists them in `model.{noun}s`.",
             )
         return [given[name] for name in names]
-    values = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else (given,)
+    # A copy, because the values are read more than once, and the list may change between a check and a use.
+    values = tuple(cast("Sequence[Any]", given)) if isinstance(given, list | tuple) else (given,)
     if len(values) != len(names):
         raise ParameterError(
             f"expected {_counted(len(names), noun)} ({', '.join(map(repr, names))}), got {len(values)}",
@@ -113,8 +115,7 @@ def _counted(count: int, noun: str) -> str:
 
 def _argument(info: TensorInfo, value: Any) -> Argument:
     """Checks the type of an argument; `_gear_for` checks its shape."""
-    view = _view(info, value, "input")
-    return Argument(value, view.shape or (), view.nbytes)
+    return Argument(_view(info, value, "input"))
 
 
 def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
@@ -239,7 +240,7 @@ def check_out(description: Description, call: Call, out: Any) -> list[Argument]:
                 f"output {info.name!r}: expected the shape {_shape(shape)}, got {_shape(view.shape or ())}",
                 hint=f"Make the array with `numpy.empty({shape}, {array_dtype(info.dtype)!r})`.",
             )
-        targets.append(Argument(value, shape, view.nbytes, writable=True))
+        targets.append(Argument(view, writable=True))
     return targets
 
 

@@ -190,7 +190,7 @@ class Model(Made):
                 copy_memory(*part)
             return []
         arrays = new_arrays(self._described, call)
-        made = [Argument(array, array.shape, array.nbytes, writable=True) for array in arrays]
+        made = [Argument(memoryview(array), writable=True) for array in arrays]
         for number, part in enumerate(_parts(slot, made)):
             if number:  # after each MiB, other tasks of the loop run
                 await current_port().next_turn()

@@ -109,9 +109,12 @@ def test_copy_of_memory_without_pointers_works_in_both_directions(
     stream.copy(target, memory, nbytes=8).result()
 
 
-@pytest.mark.skipif(
+buffers_of_classes = pytest.mark.skipif(
     sys.version_info < (3, 12), reason="before 3.12, only types of C have the buffer protocol"
 )
+
+
+@buffers_of_classes
 def test_copy_requests_the_buffer_of_its_source_once(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
@@ -124,6 +127,25 @@ def test_copy_requests_the_buffer_of_its_source_once(
 
     source = Source()
     stream.copy(memory, source).result()
+    assert source.requests == 1
+
+
+@buffers_of_classes
+def test_copy_does_not_request_a_buffer_again_after_a_refusal(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer
+) -> None:
+    class Source:
+        requests = 0
+
+        def __buffer__(self, _flags: int) -> memoryview:
+            self.requests += 1
+            if self.requests == 1:
+                raise BufferError("not now")
+            return memoryview(objects())
+
+    source = Source()
+    with pytest.raises(aioacl.ParameterError, match="can be copied from, got Source: not now"):
+        stream.copy(memory, source)
     assert source.requests == 1
 
 

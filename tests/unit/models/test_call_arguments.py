@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import gc
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -355,10 +356,34 @@ def test_out_may_be_a_memoryview(product: aioacl.Model) -> None:
     assert np.array_equal(np.frombuffer(memory, F32).reshape(2, 4), X @ WEIGHTS)
 
 
+class Shrinking:
+    """Returns an array of one model's input at the first request of its buffer, and later a smaller one."""
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+        self.requests = 0
+
+    def __buffer__(self, _flags: int) -> memoryview:
+        self.requests += 1
+        return memoryview(self.whole if self.requests == 1 else bytearray(4))
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="before 3.12, only types of C have the buffer protocol"
+)
+def test_call_requests_the_buffer_of_each_argument_once(device: aioacl.Device) -> None:
+    count = offline.LARGE
+    x, y = Shrinking(zeros(count) + 3), Shrinking(zeros(count))
+    with device.load_model(offline.identity(shape=(count,))) as model:
+        model(x, out=y).result()
+    assert (x.requests, y.requests) == (1, 1)
+    assert y.whole.tolist() == [3] * count
+
+
 def test_arguments_in_a_cycle_with_their_memoryview_are_collected() -> None:
     for _ in range(3):
         view = memoryview(bytearray(24))
-        cycle: list[Any] = [view, Argument(view, (2, 3), 24, writable=True)]
+        cycle: list[Any] = [view, Argument(view, writable=True)]
         cycle.append(cycle)
         alive = weakref.ref(view)
         del view, cycle

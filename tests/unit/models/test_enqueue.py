@@ -16,7 +16,7 @@ from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
 FAILED = 507011
 INPUT, OUTPUT = 24, 32
@@ -329,3 +329,16 @@ def test_buffer_from_before_a_reset_is_refused(device: aioacl.Device) -> None:
         fresh = Memory(device)
         assert np.array_equal(run(model, fresh), rows() @ WEIGHTS)
         fresh.close()
+
+
+def test_list_that_changes_during_enqueue_is_read_once(model: aioacl.Model, memory: Memory) -> None:
+    class Changing(list[Any]):
+        reads = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            self.reads += 1
+            return iter([memory.x] if self.reads == 1 else [memory.x[:4]])
+
+    inputs = Changing([memory.x])
+    model.enqueue(inputs, memory.y).result()
+    assert inputs.reads == 1
