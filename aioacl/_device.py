@@ -436,13 +436,16 @@ class Device(Made):
 
         wait = partial(synchronize_device, manager, generation, SLICE_MS)
         error = await call_on(manager.maintenance, wait, deadline=deadline)
-        if error is None or error.code == SYNC_TIMEOUT:
-            return error is None
-        if manager.generation != generation:
-            raise error_on(manager, generation, lib.AIO_WAS_RESET, call) from error
-        if error.code == STREAM_ABORTED and manager.admission.state is not State.OPEN:
-            return False  # aioacl's own reset ended the wait: the next slice waits until the reset has ended
-        raise error
+        try:
+            if error is None or error.code == SYNC_TIMEOUT:
+                return error is None
+            if manager.generation != generation:
+                raise error_on(manager, generation, lib.AIO_WAS_RESET, call) from error
+            if error.code == STREAM_ABORTED and manager.admission.state is not State.OPEN:
+                return False  # aioacl's own reset ended the wait: the next slice waits until it has ended
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
 
     def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Operation[T]:
         """Calls `fn(*args, **kwargs)` on a thread of `device.executor`, with the context of the device current.
@@ -470,15 +473,15 @@ class Device(Made):
         await self._manager.admission.until_open()
         future = self._manager.jobs.submit(fn, *args, **kwargs)
         try:
-            ended = await future.ended()
-        except BaseException:
-            future.cancel()
-            raise
-        if not ended:
-            future.cancel()
-            hint = "A job that has begun continues, and its result is dropped. A job that has not begun never runs."
-            raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
-        return self._manager.jobs.outcome(future)
+            if await future.ended():
+                return self._manager.jobs.outcome(future)
+        finally:
+            future.cancel()  # does nothing if the job has begun
+            del future  # the traceback of its exception refers to this frame
+        hint = (
+            "A job that has begun continues, and its result is dropped. A job that has not begun never runs."
+        )
+        raise DeviceTimeout("the job was not done in time", device=self.index, hint=hint)
 
     def abortable(self, *streams: Any) -> AbstractContextManager[None]:
         """Allows a force reset to abort native streams that aioacl did not make (aclrtStreamAbort).

@@ -251,31 +251,40 @@ class DeviceExecutor(Unique, Executor):
     def _do(self, item: _Item) -> None:
         """Runs a job. The job begins when it is inside the device. Until then it can be cancelled."""
         try:
-            scope = self._enter(item.holder, nullcontext if self._in_order else self.one_waits)
+            outcome = self._inside(item)
         except BaseException as error:  # noqa: BLE001 - the future gets the exception
             item.future.fail(error)
-            return
-        outcome: Callable[[], object] | None = None
+        else:
+            # The future's lock is used only here: its holder must not block a worker that is inside the device.
+            if outcome is None:
+                item.future.drop()
+            else:
+                item.future.finish(outcome)
+            del outcome
+        finally:
+            del item  # the traceback of the job's exception keeps the variables of this frame
+
+    def _inside(self, item: _Item) -> Callable[[], object] | None:
+        """Runs the job inside the device. Returns a function that sets the result; None if the job was cancelled."""
+        scope = self._enter(item.holder, nullcontext if self._in_order else self.one_waits)
         try:
-            if item.future.claim():
-                with job_scope(scope):
-                    outcome = self._outcome(item)
+            if not item.future.claim():
+                return None
+            with job_scope(scope):
+                return self._outcome(item)
         finally:
             scope.end()
-        # The future's lock is used only from here on: its holder must not block a worker that is inside the device.
-        if outcome is None:
-            item.future.drop()
-        else:
-            item.future.finish(outcome)
+            del item
 
     @staticmethod
     def _outcome(item: _Item) -> Callable[[], object]:
         """Runs the job. Returns a function that sets the result, to be called outside the device."""
         try:
-            result = item.work()
+            return partial(item.future.set_result, item.work())
         except BaseException as error:  # noqa: BLE001 - the future gets the exception
             return partial(item.future.set_exception, error)
-        return partial(item.future.set_result, result)
+        finally:
+            del item
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Shuts the executor down: later calls of `submit` are refused. Does nothing in a forked child.

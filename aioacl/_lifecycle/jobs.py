@@ -97,7 +97,10 @@ class Jobs:
         """
         if future.cancelled():
             raise self._admission.closed()
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            del future  # the traceback of its exception refers to this frame
 
     def end_executor(self) -> None:
         """Shuts the executor down: it refuses new jobs, and its threads end on their own."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
@@ -20,6 +19,8 @@ from aioacl._models.instance import is_closed
 from aioacl._models.loading import Load
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from aioacl._base.records import EventKind
     from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.manager import Manager
@@ -115,6 +116,8 @@ class Lifetime:
                 self.manager.jobs.outcome(future)
             except AclError as error:
                 raise copy.copy(error) from error  # all callers of one load get an object of their own
+            finally:
+                del future  # the traceback of its exception refers to this frame
 
     def _load_once(self) -> JobFuture[None] | None:
         """Begins a load, or returns the one that runs, which all callers share. Returns None if none is needed."""
@@ -122,9 +125,17 @@ class Lifetime:
             self.check()  # a load that begins after the close would never be unloaded
             if self.load is not None and not self.load.stale:  # another caller was faster
                 return None
-            if self._loading is None or self._loading.done():
-                self._loading = self._begin_load()
-            return self._loading
+            loading = self._loading
+            if loading is None or loading.done():
+                self._loading = loading = self._begin_load()
+                loading.add_done_callback(self._loaded)
+            return loading
+
+    def _loaded(self, loading: Future[None]) -> None:
+        """Drops the future of a load that has ended: the traceback of its error refers to this object."""
+        with self._lock:
+            if self._loading is loading:
+                self._loading = None
 
     def _begin_load(self) -> JobFuture[None]:
         executor = self._executors[0]
@@ -166,8 +177,12 @@ class Lifetime:
         with self._lock:
             unloading, self._unloading = self._unloading, None
         if unloading is not None and self.manager.admission.opens:
-            with suppress(DeviceQuarantined):  # a reset frees the memory
+            try:
                 self.manager.jobs.outcome(unloading)
+            except DeviceQuarantined:  # a reset frees the memory
+                pass
+            finally:
+                del unloading  # the traceback of its exception refers to this frame
 
     async def _until_over(self) -> None:
         """Waits for the end of the close. Returns earlier if the device is quarantined, or if a call is stuck in C."""

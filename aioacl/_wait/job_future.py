@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl._base import sync
 from aioacl._base.ffi import lib
@@ -71,6 +71,13 @@ class JobFuture(Future[T]):
         self.set_running_or_notify_cancel()
         _wake(self)
 
+    def _invoke_callbacks(self) -> None:
+        """Calls the callbacks, and drops them: they often refer to an object that refers to this future."""
+        base: Any = super()  # typeshed does not declare the private names of Future
+        base._invoke_callbacks()
+        callbacks: list[Any] = vars(self)["_done_callbacks"]
+        callbacks.clear()
+
     # --- for all callers -------------------------------------------------------------------------------------
 
     def cancel(self) -> bool:
@@ -96,7 +103,10 @@ class JobFuture(Future[T]):
             CancelledError: the job was cancelled, or the device was closed before the job began.
             DeviceReset: the caller is a job, and its device was reset during the wait.
         """
-        return super().result(self._wait(timeout))
+        try:
+            return super().result(self._wait(timeout))
+        finally:
+            del self  # the traceback of the exception refers to this frame
 
     def exception(self, timeout: Seconds | None = None) -> BaseException | None:
         """Waits for the job and returns its exception, or None. Arguments and errors are as for `result()`."""
