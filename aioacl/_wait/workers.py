@@ -44,7 +44,7 @@ class Job(Generic[T]):
     """An internal call: the function `work`, its outcome, and the port to wake when the call has ended."""
 
     def __init__(self, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> None:
-        self._work = work
+        self._work = [work]
         self._discard = discard
         self._changed = sync.condition(lasting=False)
         self._tell: tuple[Port, int] | None = None
@@ -59,17 +59,22 @@ class Job(Generic[T]):
                 return
             self._started = True
         try:
-            result = [self._work()]
+            result = [self._take_work()()]
         except BaseException as error:  # noqa: BLE001 - the await of the call raises it
             self._end([], error)
         else:
             self._end(result, None)
 
+    def _take_work(self) -> Callable[[], T]:
+        """Returns `work` and drops it, because the traceback of its error keeps this object."""
+        return self._work.pop()
+
     def _end(self, result: list[T], error: BaseException | None) -> None:
         with self._changed:
             late = self._abandoned or self._finished
-            if not self._finished:
-                self._result, self._error, self._finished = result, error, True
+            if not late:
+                self._result, self._error = result, error
+            self._finished = True
             self._changed.notify_all()
             tell, self._tell = self._tell, None
         if tell is not None:
@@ -94,7 +99,7 @@ class Job(Generic[T]):
         withdrawn: tuple[Port, int] | None = None
         with self._changed:
             late = self._finished and bool(self._result)
-            self._abandoned = True
+            self._abandoned, self._error = True, None
             if not self._started:
                 withdrawn, self._tell = self._tell, None
         if withdrawn is not None:
@@ -137,7 +142,7 @@ class CleanUp(Job[object]):
         with self._changed:
             self._started, unawaited = True, self._abandoned or self._finished
         try:
-            self._work()
+            self._take_work()()
         except BaseException as error:
             if unawaited:
                 raise
@@ -152,7 +157,7 @@ class CleanUp(Job[object]):
     def abandon(self, worker: WorkerThread) -> None:  # noqa: ARG002 - it is queued on its thread already
         """Called when no task awaits the clean-up any more; it runs nevertheless."""
         with self._changed:
-            self._abandoned = True
+            self._abandoned, self._error = True, None
 
 
 class _LastingPort(Port):

@@ -7,6 +7,7 @@ between two states.
 from __future__ import annotations
 
 import copy
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioacl._base import states, sync
@@ -139,6 +140,7 @@ class Procedure:
         try:
             self.run()
         except BaseException as error:  # noqa: BLE001 - it is raised in the callers that await the procedure
+            clear_frames(error.__traceback__)  # their variables refer to this object
             self.error = error
             with self.admission.changed:
                 self.host.break_off(f"its {self.name} procedure failed: {error!r}")
@@ -150,6 +152,7 @@ class Procedure:
             admission.announce()
             self.host.meet_foreign()
             self.host.close_if_unused(*self.closed_after)
+        del self  # the traceback of the error keeps the variables of this frame
 
     def run(self) -> None:
         """Runs the steps of the procedure."""
