@@ -125,6 +125,13 @@ def test_table_of_stale_handles_has_each_awaitable_of_streams_and_events() -> No
     )
 
 
+def test_table_of_garbage_has_each_awaitable() -> None:
+    missing = AWAITABLES.keys() - table("tests/unit/test_cycles.py", "CASES")
+    assert missing == set(), (
+        "expected a row for each awaitable; add the missing rows to CASES in tests/unit/test_cycles.py"
+    )
+
+
 def test_table_of_types_has_each_awaitable() -> None:
     missing = AWAITABLES.keys() - table("tests/test_typing.py", "AWAITABLES")
     assert missing == set(), (

@@ -273,10 +273,13 @@ class Load:
 
     def end(self) -> None:
         """Unloads the instances, and frees the memory. After a fault of the device, a reset frees the memory."""
-        errors = [error for error in map(self._end_one, self.instances) if error is not None]
+        errors = list(filter(None, map(self._end_one, self.instances)))
         self.free()
         if errors:
-            raise errors[0]
+            try:
+                raise errors[0]
+            finally:
+                errors.clear()  # the traceback refers to the frame, and the frame to the errors
 
     def _end_one(self, instance: Instance) -> AclError | None:
         """Unloads one instance. Returns the error, so that the others are unloaded, too."""

@@ -97,7 +97,10 @@ class ModelResults(Unique):
             if self._read_all and self._taken == self._started:
                 self._over = True
                 if self._source_error is not None:
-                    raise self._source_error
+                    try:
+                        raise self._source_error
+                    finally:
+                        self._source_error = None  # its traceback refers to frames that refer to this object
                 break
             self._news = self._new_event()
             await self._news.wait()
@@ -118,7 +121,10 @@ class ModelResults(Unique):
         if self._errors == "return":
             return error
         self._over = True
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
 
     async def _read(self) -> None:
         """Reads the items. An error of `xs` itself comes after the results of the items before it."""
