@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = 60.0
 MOST_SECONDS: Final = 1_000_000
 MANY: Final = 3
-WORDS: Final = {"held": "held", "broken": "BROKEN", "not_testable": "not testable"}
-STYLES: Final = {"held": (GREEN,), "broken": (RED, BOLD), "not_testable": (YELLOW,)}
+WORDS: Final = {
+    "held": "held",
+    "broken": "BROKEN",
+    "known_trait": "known trait",
+    "not_testable": "not testable",
+}
+STYLES: Final = {"held": (GREEN,), "broken": (RED, BOLD), "known_trait": (YELLOW,), "not_testable": (YELLOW,)}
 MARKS: Final = (
     "H: decided on the host, and seen on the real runtime (H*: older releases have the same code). "
     "D: seen only on an emulated device. doc: taken from the vendor's documents."

@@ -11,6 +11,7 @@ a slow machine may make a broken runtime pass. A correct runtime fails only if a
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 HANDLE_SECONDS: Final = 10.0  # the time for a call that must return
+POLL_SECONDS: Final = 0.0005
 MOMENT_SECONDS: Final = 0.05  # how long a check watches a call that must not return
 ENTER_SECONDS: Final = 0.2  # the time for a thread to enter a call, if no query reports that it is inside
 WAIT_MS: Final = 8000  # the time limit of waits that must succeed
@@ -69,6 +71,14 @@ def require(condition: object, otherwise: str) -> None:
     """Raises Broken unless the condition holds."""
     if not condition:
         raise Broken(otherwise)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Checks the condition until it holds. Raises Broken if it does not hold in time."""
+    end = time.monotonic() + patience.seconds
+    while not condition():
+        require(time.monotonic() < end, f"{what} within {patience.seconds:g} s")
+        time.sleep(POLL_SECONDS)
 
 
 class Patience:

@@ -22,7 +22,7 @@ H: decided on the host, and seen on the real runtime over an emulated driver. H*
 same code. H/D: the structure comes from the runtime, a number or a trigger from the emulator. D: seen on the emulated
 device only. doc: from the vendor's documents or headers."""
 
-Outcome = Literal["held", "broken", "not_testable"]
+Outcome = Literal["held", "broken", "known_trait", "not_testable"]
 
 SIMULATOR_ONLY: Final = "simulator"
 """Used in place of a module: aioacl does not rely on the assumption, but the simulator behaves that way."""
@@ -53,6 +53,7 @@ class Assumption:
     alone: bool = False  # tested in its own process, in which nothing has set the device yet
     begins: bool = True  # ACL is initialised before the check
     leaves: bool = False  # the check is about the end of its process, which must end normally, with status 0
+    crash: str = ""  # if the runtime is known to crash in the check: what aioacl does about it
 
     @property
     def id(self) -> str:
@@ -90,6 +91,7 @@ class Family:
         mark: Mark,
         needs: Needs | None = None,
         leaves: bool = False,
+        crash: str = "",
     ) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
         """Makes the decorated function the check of a new assumption; `calls` and `used_by` are lists of words."""
 
@@ -107,6 +109,7 @@ class Family:
                     self.alone,
                     self.begins,
                     leaves,
+                    crash,
                 )
             )
             return check

@@ -3,7 +3,7 @@
 The assumptions of a family share a child; an assumption that must be tested alone has its own child. A child reports
 which check it starts, and the result. A child that reports nothing for too long is killed; a child that crashes is
 found by its exit status. In both cases the assumption under test counts as broken, and a new child continues with the
-rest.
+rest. A crash that is a known trait of the runtime does not count as broken.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aioacl._selftest._records import Assumption
 
 READ_BYTES: Final = 1 << 16
+CRASHED: Final = "crashed with"
 LEAVE_SECONDS: Final = 10.0  # the time for a child to end after its last report
 
 
@@ -109,7 +110,7 @@ class _Child:
             return f"the process did not end within {LEAVE_SECONDS:g} s"
         if status == 0:
             return ""
-        how = f"crashed with {_signal(-status)}" if status < 0 else f"ended the process with status {status}"
+        how = f"{CRASHED} {_signal(-status)}" if status < 0 else f"ended the process with status {status}"
         return f"{how}{self._last_line()}"
 
     def _last_line(self) -> str:
@@ -188,11 +189,18 @@ def _try(request: Request, assumptions: list[Assumption]) -> Iterator[Verdict]:
 def _last(last: Verdict | None, at: Assumption | None, ending: str) -> Iterator[Verdict]:
     """Yields the last result after the child has ended, because the last check may be about that end.
 
-    If the child ended during a check, the assumption of that check is broken.
+    If the child ended during a check, the assumption of that check is broken, except if the runtime is known to crash
+    there.
     """
     if last is not None and ending and last.outcome == "held" and last.assumption.leaves:
         yield Verdict(last.assumption, "broken", f"after the check: {ending}")
     elif last is not None:
         yield last
     if at is not None:
-        yield Verdict(at, "broken", ending or "the process ended during the check")
+        yield _ended(at, ending or "the process ended during the check")
+
+
+def _ended(at: Assumption, ending: str) -> Verdict:
+    if at.crash and ending.startswith(CRASHED):
+        return Verdict(at, "known_trait", f"{ending}: {at.crash}")
+    return Verdict(at, "broken", ending)

@@ -332,7 +332,38 @@ class TestWrongResults:
         assert "BROKEN waits.zero [H]" in text
         assert "returned 0 ACL_SUCCESS for a limit of 0, expected 107000" in text
         assert "relied on by: _device, _native/device.c" in text
-        assert text.endswith("1 broken, 0 not testable.")
+        assert text.endswith("1 broken, 0 known trait, 0 not testable.")
+
+
+class TestTraitsOfTheRuntime:
+    """What CANN's own runtime does on a healthy card breaks no assumption."""
+
+    def test_old_status_that_several_queries_return_late_holds(
+        self, wrong_library: Callable[[str], str]
+    ) -> None:
+        result = tried("--library", wrong_library("LATE_OLD_STATUS"), "--family", "events", status=0)
+        assert result["held"] == len(result["assumptions"])
+
+    def test_crash_of_a_stream_waiter_in_a_reset_is_a_known_trait(
+        self, wrong_library: Callable[[str], str]
+    ) -> None:
+        library = wrong_library("CRASH_OF_STREAM_WAITERS")
+        result = tried_in_new_process("--library", library, "--family", "resets", "--reset", status=0)
+        traits = {
+            each["id"]: each["detail"] for each in result["assumptions"] if each["verdict"] == "known_trait"
+        }
+        assert traits.keys() == {"resets.stream-waiter"}
+        assert traits["resets.stream-waiter"].startswith("crashed with SIGSEGV: the runtime may crash")
+        assert (result["broken"], result["known_trait"]) == (0, 1)
+        assert result["held"] == len(result["assumptions"]) - 1
+
+    def test_table_shows_the_trait_and_what_aioacl_does(self, wrong_library: Callable[[str], str]) -> None:
+        library = wrong_library("CRASH_OF_STREAM_WAITERS")
+        done = selftest_in_new_process("--library", library, "--family", "resets", "--reset")
+        text = " ".join(done.stdout.split())
+        assert "known trait resets.stream-waiter [H]" in text
+        assert "-> crashed with SIGSEGV: the runtime may crash if a thread is in this wait" in text
+        assert text.endswith("0 broken, 1 known trait, 0 not testable.")
 
 
 class TestCrashes:

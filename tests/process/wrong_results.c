@@ -1,5 +1,5 @@
 /*
- * A library with one wrong result. The build defines one of the names below, and links the library with the
+ * A library with one wrong result, or with one trait of the vendor's runtime. The build defines one of the names below, and links the library with the
  * simulator, which executes all other calls. If none of the names is defined, the library has no wrong result.
  */
 #include <dlfcn.h>
@@ -397,6 +397,26 @@ aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, s
     }
     loaded = true;
     return SIMULATE(of_load, "aclmdlLoadFromFileWithMem", path, id, work, work_size, weights, weights_size);
+}
+#endif
+
+#ifdef LATE_OLD_STATUS
+API aclError aclrtQueryEvent(aclrtEvent event, int *status);
+
+/* The first queries that find the event complete return the old status. */
+aclError aclrtQueryEvent(aclrtEvent event, int *status) {
+    static int late = 5;
+    aclError code = SIMULATE(of_status, "aclrtQueryEvent", event, status);
+    if (code == 0 && *status == 0 && late-- > 0) {
+        *status = 1;
+    }
+    return code;
+}
+#endif
+
+#ifdef CRASH_OF_STREAM_WAITERS
+__attribute__((constructor)) static void make_resets_crash(void) {
+    SIMULATE(void (*)(int), "aclsim_set_reset_crash", 1);
 }
 #endif
 
