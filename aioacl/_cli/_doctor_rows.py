@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 STEP_SECONDS: Final = 0.6
-SPINS_PERCENT: Final = 50.0
+SPINS_PERCENT: Final = 50.0  # a wait that uses at least this share of a processor spins
+SLEEPS_PERCENT: Final = 5.0  # a wait that sleeps uses at most this share of a processor
 
 QUERY_EVENT: Final = "query of an event"
 QUERY_STREAM: Final = "query of a stream"
@@ -21,14 +22,16 @@ WAKE_THREAD: Final = "wake-up, thread"
 
 @dataclass(slots=True)
 class Row:
-    """The result of one step: the median of its samples, or an error."""
+    """The result of one step: the median and the range of its samples, or an error."""
 
     step: str
     what: str
     unit: str
     median: float | None = None
+    low: float | None = None
+    high: float | None = None
     samples: int = 0
-    behaviour: str | None = None  # of a blocking wait: "spins" or "sleeps"
+    behaviour: str | None = None  # of a blocking wait: "spins", "sleeps", or None if this is not clear
     error: str | None = None
 
     def fill(self, found: list[float] | list[Wait]) -> None:
@@ -39,7 +42,7 @@ class Row:
         if not shares:
             self.error = f"no sample within {STEP_SECONDS:g} s"
             return
-        self.median = statistics.median(shares)
+        self.median, self.low, self.high = statistics.median(shares), min(shares), max(shares)
         if waits:
             self.behaviour = behaviour_of(waits)
 
@@ -51,14 +54,19 @@ class Wait(NamedTuple):
     sleeps: int
 
 
-def behaviour_of(waits: list[Wait]) -> str:
-    """What blocking waits do: "spins" or "sleeps".
+def behaviour_of(waits: list[Wait]) -> str | None:
+    """What blocking waits do: "spins", "sleeps", or None if this is not clear.
 
     On a machine whose processors are all busy, a thread that spins and yields uses little processor time. The
-    kernel counts how often a thread sleeps. So a wait that never sleeps counts as one that spins.
+    kernel counts how often a thread sleeps. So a wait that never sleeps spins. Of waits that sleep sometimes, a share
+    in the middle shows nothing: it may be a short spin in an idle machine, or a long one in a busy machine.
     """
-    slept = statistics.median(each.sleeps for each in waits) >= 1
-    return "sleeps" if slept and statistics.median(each.share for each in waits) < SPINS_PERCENT else "spins"
+    shares = [each.share for each in waits]
+    if not any(each.sleeps for each in waits) or min(shares) >= SPINS_PERCENT:
+        return "spins"
+    if all(each.sleeps for each in waits) and statistics.median(shares) <= SLEEPS_PERCENT:
+        return "sleeps"
+    return None
 
 
 def make_rows() -> list[Row]:

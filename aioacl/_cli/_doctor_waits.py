@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aioacl._cli._doctor_rows import QUERY_EVENT, WAIT_EVENT, WAKE_THREAD, WAKE_WATCH
+from aioacl._cli._doctor_rows import QUERY_EVENT, SPINS_PERCENT, WAIT_EVENT, WAKE_THREAD, WAKE_WATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aioacl._base.options import Strategy
     from aioacl._cli._doctor_rows import Row
 
+WAIT: Final = "aclrtSynchronizeEventWithTimeout"
 SOONER: Final = 0.8  # "thread" wakes sooner if its wake-ups take at most this share of the time with "watch"
 
 
@@ -28,7 +29,11 @@ def advise(rows: Iterable[Row]) -> tuple[Strategy, str]:
     if wait.median is None or watch.median is None or thread.median is None:
         missing = next(row.step for row in (wait, watch, thread) if row.median is None)
         return "watch", f'it is the default, and there is no figure for "{missing}"'
-    sleeps = f"a wait in aclrtSynchronizeEventWithTimeout sleeps ({wait.median:.1f} % of it on the processor)"
+    if wait.behaviour is None:
+        return "watch", (
+            f"it is the default, and it is not clear whether a wait in {WAIT} sleeps or spins ({_share(wait)})"
+        )
+    sleeps = f"a wait in {WAIT} sleeps ({_share(wait)})"
     figures = f'{_us(thread)} after the completion with "thread", and {_us(watch)} with "watch"'
     if thread.median > SOONER * watch.median:
         return "watch", (
@@ -42,12 +47,16 @@ def advise(rows: Iterable[Row]) -> tuple[Strategy, str]:
 
 
 def _because_waits_spin(wait: Row, query: Row) -> str:
+    awake = "" if wait.median is not None and wait.median >= SPINS_PERCENT else ", and it never sleeps"
     cost = "" if query.median is None else f", and one query takes {_us(query)}"
     return (
-        f"a wait in aclrtSynchronizeEventWithTimeout spins ({wait.median:.1f} % of it on the processor, and it does "
-        'not sleep). With "thread", each unfinished await would keep a processor busy; the watcher is one thread for '
-        f"all awaits{cost}"
+        f'a wait in {WAIT} spins ({_share(wait)}{awake}). With "thread", each unfinished await would keep a '
+        f"processor busy; the watcher is one thread for all awaits{cost}"
     )
+
+
+def _share(row: Row) -> str:
+    return f"{row.median:.1f} % of it on the processor, from {row.low:.1f} to {row.high:.1f} %"
 
 
 def _us(row: Row) -> str:

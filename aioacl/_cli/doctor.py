@@ -195,10 +195,10 @@ def _show_timing(timing: dict[str, Any], screen: Screen) -> None:
 def _timing_row(row: dict[str, Any]) -> tuple[str, str]:
     if row["error"] is not None:
         return row["step"], f"error: {row['error']}"
+    unit, spread = row["unit"], f"from {row['low']:,.1f} to {row['high']:,.1f}"
     behaviour = f", {row['behaviour']}" if row["behaviour"] else ""
-    return row[
-        "step"
-    ], f"{row['median']:,.1f} {row['unit']}{behaviour}  (median of {row['samples']:,}; {row['what']})"
+    figure = f"{row['median']:,.1f} {unit}{behaviour}"
+    return row["step"], f"{figure}  (median of {row['samples']:,}, {spread}; {row['what']})"
 
 
 def _show_advice(facts: Facts, screen: Screen) -> None:

