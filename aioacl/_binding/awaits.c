@@ -4,8 +4,6 @@
  */
 #include "await.h"
 
-#define KICK 0 /* as in aioacl/_wait/port.py */
-
 /* FEW_QUICK: after so many quick awaits, the loop reports its next turn. */
 enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, FEW_QUICK = 8 };
 
@@ -149,9 +147,7 @@ static void run_ready_soon(awaits_object *port, first_error *first) {
     PyObject *loop = Py_NewRef(port->ready->loop);
     if (call_run_ready_soon(port, loop) < 0) {
         keep_error(first);
-        if (port->port != NULL) {
-            aio_port_post(port->port, KICK, 0);
-        }
+        aio_port_kick(port->port);
     }
     Py_DECREF(loop);
 }
@@ -266,7 +262,7 @@ static PyObject *awaits_drain(PyObject *object, PyObject *Py_UNUSED(ignored)) {
         PyObject *done = PyObject_CallMethodObjArgs(object, names._deliver_came, NULL);
         if (done == NULL) { /* Ctrl-C or an error has interrupted the delivery: the reader runs once more */
             keep_error(&first);
-            aio_port_post(((awaits_object *)object)->port, KICK, 0);
+            aio_port_kick(((awaits_object *)object)->port);
         }
         Py_XDECREF(done);
     }

@@ -139,7 +139,7 @@ class Admission:
         """
         self.version += 1
         for port, key in tuple(self._subscribers):
-            lib.aio_port_post(port.handle, key, 0)
+            port.post(key)
             del self._subscribers[port, key]
         self.changed.notify_all()
 
@@ -148,13 +148,14 @@ class Admission:
         port = current_port()
         subscription: list[tuple[Port, int]] = []
 
-        def start(handle: CData, key: int) -> int:
+        def start(_: CData, key: int) -> int:
+            port.take_token(key)
             with self.changed:
                 if self.version == seen:
                     subscription.append((port, key))
                     self._subscribers[port, key] = None
                 else:
-                    lib.aio_port_post(handle, key, 0)
+                    port.post(key)
             return 0
 
         try:

@@ -62,13 +62,14 @@ class Lent:
         port = current_port()
 
         def start(_: CData, key: int) -> int:
+            port.take_token(key)
             try:
                 self._job = self._slot.instance.executor._queue(partial(self._enqueue, port, key))
             except RuntimeError as error:
                 # If the executor has ended, the model or the device was closed, and the call then finds out which.
                 if not self._slot.instance.executor.ended:  # no thread could be started
                     self._error = error
-                lib.aio_port_post(port.handle, key, 0)
+                port.post(key)
             else:
                 self._job.add_done_callback(lambda job: self._dropped(job, port, key))
             return 0
@@ -108,14 +109,14 @@ class Lent:
             ticket = None
         code = 0 if ticket is None else lib.aio_watch(ticket._core.handle, ticket.position, port.handle, key)
         if ticket is None or code:
-            lib.aio_port_post(port.handle, key, failure(code) if code else 0)
+            port.post(key, failure(code) if code else 0)
 
     def _dropped(self, job: Future[None], port: Port, key: int) -> None:
         """Ends the wait for a job that could not begin: the device is quarantined, or was closed."""
         if not self._began:
             closed = self._manager.admission.closed()
             self._error = closed if job.cancelled() else job.exception() or closed
-            lib.aio_port_post(port.handle, key, 0)
+            port.post(key)
 
     def _release(self) -> None:
         self._slot.stream._core.release_done()

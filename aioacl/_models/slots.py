@@ -157,6 +157,7 @@ class Slots:
         waiter = _Waiter(port)
 
         def start(_: CData, key: int) -> int:
+            port.take_token(key)
             with self._changed:
                 waiter.key = key
                 self._waiters.append(waiter)
@@ -208,7 +209,7 @@ class Slots:
             return
         waiter.slot = self._free.popleft() if with_slot else None
         self._waiters.popleft()
-        lib.aio_port_post(port.handle, waiter.key, 0)
+        port.post(waiter.key)
 
     def wake(self) -> None:
         """Ends all waits, so that the callers look at the state of the device again."""

@@ -25,7 +25,7 @@ void aio_device_kick(int device, int reason) {
     aio_port *port = atomic_load(&aio_devices[device].kick);
     int before = atomic_fetch_or(&aio_devices[device].kicks, reason);
     if (port && (before & reason) != reason) {
-        aio_port_post(port, 0, reason);
+        aio_port_kick(port);
     }
 }
 

@@ -74,6 +74,7 @@ typedef uint64_t aio_pass;
 typedef struct aio_stream aio_stream;
 typedef struct aio_event aio_event;
 typedef struct aio_port aio_port;
+typedef struct aio_token aio_token;
 
 /* A position, or AIO_FAILED plus a code converted to uint32_t. */
 typedef int64_t aio_result;
@@ -373,9 +374,15 @@ typedef struct {
 } aio_batch;
 /* Takes as many completions as the batch has room for. Returns how many the batch then contains. */
 int aio_port_fill(aio_port *port, aio_batch *batch);
-/* Posts a completion. Returns 0 or a refusal. If `port` is NULL, because the owner has closed the port, the
- * refusal is AIO_NOT_OPEN. */
-int aio_port_post(aio_port *port, uint64_t key, int64_t result);
+/* Makes the descriptor readable. Does nothing if `port` is NULL, because the owner has closed the port. */
+void aio_port_kick(aio_port *port);
+/* For a wait that the caller ends, not the engine. The memory of the completion is taken when the wait begins,
+ * so ending the wait cannot fail. Returns 0, AIO_NO_MEMORY, or AIO_NOT_OPEN if `port` is NULL. */
+int aio_token_take(aio_port *port, uint64_t key, aio_token **token);
+/* Posts the completion, and clears *token. If *token is NULL, because the wait has ended, does nothing. */
+void aio_token_post(aio_token **token, int64_t result);
+/* Frees a token that was not posted, and clears *token. */
+void aio_token_drop(aio_token **token);
 /* Drops the owner's reference to the port. The descriptor is closed when the last wait has been published. */
 void aio_port_close(aio_port *port);
 int64_t aio_port_in_flight(const aio_port *port);

@@ -103,15 +103,15 @@ int aio_table_fill(void *library);
 void aio_table_clear(void);
 
 /* Completions. */
-typedef struct aio_token {
+struct aio_token {
     struct aio_token *next;
-    aio_stream *stream; /* NULL: posted by aio_port_post */
+    aio_stream *stream; /* NULL: posted by aio_token_post */
     aio_port *port;
     uint64_t key;
     uint64_t position;
     int64_t born_us;
     aio_result result;
-} aio_token;
+};
 
 struct aio_port {
     int fd;

@@ -90,19 +90,38 @@ void aio_publish(aio_token *token, aio_result result) {
     }
 }
 
-int aio_port_post(aio_port *port, uint64_t key, int64_t result) {
+void aio_port_kick(aio_port *port) {
+    if (port && !atomic_load(&aio_in_child)) { /* the parent uses the same descriptor */
+        ring(port);
+    }
+}
+
+int aio_token_take(aio_port *port, uint64_t key, aio_token **token) {
     if (!port) {
         return AIO_NOT_OPEN;
     }
-    if (atomic_load(&aio_in_child)) {
-        return AIO_FORKED; /* the parent uses the same descriptor */
+    *token = aio_token_new(port, key);
+    return *token ? 0 : AIO_NO_MEMORY;
+}
+
+/* Two threads may end a wait at the same time, and only one of them gets the token. */
+static aio_token *claim(aio_token **token) {
+    return __atomic_exchange_n(token, NULL, __ATOMIC_ACQ_REL);
+}
+
+void aio_token_post(aio_token **token, int64_t result) {
+    aio_token *claimed = atomic_load(&aio_in_child) ? NULL : claim(token);
+    if (claimed) {
+        aio_publish(claimed, result);
     }
-    aio_token *token = aio_token_new(port, key);
-    if (!token) {
-        return AIO_NO_MEMORY;
+}
+
+void aio_token_drop(aio_token **token) {
+    aio_token *claimed = claim(token);
+    if (claimed) {
+        unref(claimed->port);
+        free(claimed);
     }
-    aio_publish(token, result);
-    return 0;
 }
 
 aio_token *aio_tokens_reverse(aio_token *token) {

@@ -129,6 +129,7 @@ class JobFuture(Future[T]):
         port, keys = current_port(), list[int]()
 
         def start(_: CData, key: int) -> int:
+            port.take_token(key)
             keys.append(key)
             self._listeners[port, key] = None
             if self.done():
@@ -147,5 +148,5 @@ def _wake(future: Future[T]) -> None:
     """Wakes the waiting ports. Each port is removed only after it was woken. A second wake-up is harmless."""
     assert isinstance(future, JobFuture), "only a JobFuture registers this callback"
     for port, key in tuple(future._listeners):
-        lib.aio_port_post(port.handle, key, 0)
+        port.post(key)
         future._listeners.pop((port, key), None)

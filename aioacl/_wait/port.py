@@ -15,7 +15,7 @@ import itertools
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aioacl._base.errors import ResourceExhausted
+from aioacl._base.errors import OutOfMemoryError, ResourceExhausted
 from aioacl._base.ffi import Awaits, failure, ffi, lib, pointer
 from aioacl._library.runtime import must_not_be_forked
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData
 
-KICK = 0  # the key of a wake-up that completes no wait
 TIMED_OUT = failure(lib.AIO_LIMIT)  # the deadline came first; the engine never refuses with this code
 
 
@@ -47,6 +46,7 @@ class Port:
         self.fd = lib.aio_port_fd(self.handle)
         self._keys = itertools.count(1)
         self._waits: dict[int, tuple[_Deliver, Callable[[], object] | None]] = {}
+        self._tokens: dict[int, CData] = {}  # of the waits that Python code ends, by `post`
         # Ctrl-C may interrupt a drain, and a signal handler may drain within another drain. So completions that were
         # taken from the engine stay here until they are delivered.
         self._batch: Any = ffi.new("aio_batch *")
@@ -56,6 +56,8 @@ class Port:
         # Finalizers of other objects in the same collection may post to this port. They must find that it is closed.
         handle, self.handle = getattr(self, "handle", ffi.NULL), ffi.NULL
         if handle:
+            for key in tuple(self._tokens):
+                self._drop_token(key)
             lib.aio_port_close(handle)
 
     @property
@@ -74,7 +76,38 @@ class Port:
 
         Returns False if the key was forgotten before.
         """
+        self._drop_token(key)
         return self._waits.pop(key, None) is not None
+
+    def take_token(self, key: int) -> None:
+        """Lets `post` end the wait under this key. Takes the memory that `post` needs, so `post` cannot fail.
+
+        Raises:
+            OutOfMemoryError: the host is out of memory; the key is forgotten.
+        """
+        token = self._tokens[key] = ffi.new("aio_token **")
+        if lib.aio_token_take(self.handle, key, token) == lib.AIO_NO_MEMORY:
+            self.refuse(key)
+            raise OutOfMemoryError("the host is out of memory")
+
+    def post(self, key: int, result: int = 0) -> None:
+        """Ends a wait for which `take_token` was called. Only the first call for a key has an effect.
+
+        Any thread may call this.
+        """
+        token = self._tokens.get(key)
+        if token is not None:
+            lib.aio_token_post(token, result)
+
+    def kick(self) -> None:
+        """Lets the reader run once more. Takes no lock and no memory."""
+        lib.aio_port_kick(self.handle)
+
+    def _drop_token(self, key: int) -> None:
+        token = self._tokens.get(key)
+        if token is not None:
+            lib.aio_token_drop(token)
+            self._tokens.pop(key, None)  # removed last, because Ctrl-C may come between these steps
 
     def withdraw_all(self) -> Iterator[_Deliver]:
         """Forgets all waits, and yields the function of each. A later completion of such a wait is ignored.
@@ -83,9 +116,10 @@ class Port:
         """
         while True:
             try:
-                _, (deliver, _) = self._waits.popitem()
+                key, (deliver, _) = self._waits.popitem()
             except KeyError:
                 return
+            self._drop_token(key)
             yield deliver
 
     def drain(self) -> None:
@@ -97,7 +131,7 @@ class Port:
             self._take()
             self._deliver_came()
         except BaseException:
-            lib.aio_port_post(self.handle, KICK, 0)
+            self.kick()
             raise
 
     def _deliver_came(self) -> None:
@@ -133,7 +167,7 @@ class Port:
 
     def _call_back(self, key: int, result: int) -> None:
         wait = self._waits.get(key)
-        if wait is None:  # a kick, or the result was delivered before
+        if wait is None:  # the wait was withdrawn, or the result was delivered before
             return
         deliver, after = wait
         try:
@@ -145,6 +179,7 @@ class Port:
                 after()
 
     def _forget(self, key: int) -> None:
+        self._drop_token(key)
         self._waits.pop(key, None)
         self._came.pop(key, None)
 

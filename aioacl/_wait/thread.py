@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from aioacl._base import sync
-from aioacl._base.ffi import failure, lib
+from aioacl._base.ffi import failure
 from aioacl._wait.job_scope import current_job_scope
-from aioacl._wait.port import KICK, TIMED_OUT, Port
+from aioacl._wait.port import TIMED_OUT, Port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ class ThreadPort(Port):
         finally:
             self._depth -= 1
             if self._depth:  # a signal handler waited within a wait, and delivered the results of both
-                lib.aio_port_post(self.handle, KICK, 0)
+                self.kick()
 
     async def breathe(self) -> None:
         """Does nothing: a thread without a loop has no other task to yield to."""

@@ -24,7 +24,7 @@ from aioacl._base import sync
 from aioacl._base.errors import AclWarning, DeviceTimeout
 from aioacl._base.ffi import lib
 from aioacl._wait.current import current_port
-from aioacl._wait.port import KICK, TIMED_OUT, Port
+from aioacl._wait.port import TIMED_OUT, Port
 from aioacl._wait.thread import ThreadPort
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Job(Generic[T]):
             self._changed.notify_all()
             tell, self._tell = self._tell, None
         if tell is not None:
-            lib.aio_port_post(tell[0].handle, tell[1], 0)
+            tell[0].post(tell[1])
         if late and result and self._discard is not None:
             self._discard(result[0])
 
@@ -88,7 +88,7 @@ class Job(Generic[T]):
             if not self._finished:
                 self._tell = (port, key)
                 return
-        lib.aio_port_post(port.handle, key, 0)
+        port.post(key)
 
     def fail(self, error: BaseException) -> None:
         """Ends the await of the call with an error, whether the call runs or not."""
@@ -234,7 +234,7 @@ class WorkerThread:
     def kick(self) -> None:
         """Wakes the thread, which then runs its queued calls. Takes no lock, so a finalizer may call it."""
         if self._port is not None:
-            lib.aio_port_post(self._port.handle, KICK, 0)
+            self._port.kick()
 
     def _queue(self, job: Job[Any]) -> bool:
         """Queues an internal call. Returns False if the thread has ended.
@@ -375,6 +375,7 @@ async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None)
     port = current_port()
 
     def start(_: CData, key: int) -> int:
+        port.take_token(key)
         job.tell(port, key)
         worker.entrust(job)
         return 0

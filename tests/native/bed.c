@@ -270,6 +270,13 @@ void bed_close_copied(void) {
     bed_close(0);
 }
 
+void bed_post(aio_port *port, uint64_t key, int64_t result) {
+    aio_token *token;
+    CHECK_EQ(aio_token_take(port, key, &token), 0);
+    aio_token_post(&token, result);
+    CHECK(!token);
+}
+
 aio_result bed_take_one(aio_port *port, uint64_t *key) {
     struct pollfd readable = {aio_port_fd(port), POLLIN, 0};
     int64_t result;
@@ -277,6 +284,15 @@ aio_result bed_take_one(aio_port *port, uint64_t *key) {
         poll(&readable, 1, -1);
     } while (aio_port_take(port, key, &result, 1) == 0);
     return result;
+}
+
+int bed_kicked(int device, aio_port *port) {
+    struct pollfd readable = {aio_port_fd(port), POLLIN, 0};
+    uint64_t key;
+    int64_t result;
+    poll(&readable, 1, -1);
+    CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
+    return aio_device_kicks(device);
 }
 
 aio_result bed_await(aio_stream *stream, uint64_t position) {

@@ -115,8 +115,13 @@ aio_result bed_copy(aio_stream *stream);
 void bed_close_copied(void);
 /* Waits for the position on a new port. Blocks until the wait has ended, and returns its result. */
 aio_result bed_await(aio_stream *stream, uint64_t position);
+/* Completes a wait of the caller at once. */
+void bed_post(aio_port *port, uint64_t key, int64_t result);
 /* Blocks until the port has a completion. */
 aio_result bed_take_one(aio_port *port, uint64_t *key);
+/* Blocks until the engine has kicked the device's port. Returns the reasons, as the maintenance thread gets
+ * them. */
+int bed_kicked(int device, aio_port *port);
 /* A short sleep, for loops that wait for another thread. */
 void bed_yield(void);
 #define UNTIL(condition)                                                                                       \

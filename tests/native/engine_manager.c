@@ -124,7 +124,7 @@ void *stress_manage(void *argument) {
     }
     stress_now_at(progress, "done");
     atomic_store(&maintenance_over, true);
-    aio_port_post(kicks, 0, 0);
+    aio_port_kick(kicks);
     return NULL;
 }
 

@@ -17,7 +17,7 @@ static void completions_come_in_order(void) {
     CHECK(!readable(port));
     CHECK_EQ(aio_port_take(port, keys, results, 8), 0);
     for (uint64_t key = 1; key <= 5; key++) {
-        CHECK_EQ(aio_port_post(port, key, (int64_t)key * 10), 0);
+        bed_post(port, key, (int64_t)key * 10);
     }
     CHECK(readable(port));
     CHECK_EQ(aio_port_take(port, keys, results, 8), 5);
@@ -35,11 +35,11 @@ static void a_batch_is_bounded_and_the_rest_is_announced(void) {
     uint64_t keys[256];
     int64_t results[256];
     for (uint64_t key = 0; key < 600; key++) {
-        aio_port_post(port, key, 0);
+        bed_post(port, key, 0);
     }
     CHECK_EQ(aio_port_take(port, keys, results, 256), 256);
     CHECK(readable(port));
-    aio_port_post(port, 600, 0);
+    bed_post(port, 600, 0);
     CHECK_EQ(aio_port_take(port, keys, results, 256), 256);
     CHECK_EQ(keys[0], 256);
     CHECK(readable(port));
@@ -60,7 +60,7 @@ static uint64_t announced(const aio_port *port) {
 static void one_write_announces_many_completions(void) {
     aio_port *port = aio_port_new();
     for (uint64_t key = 0; key < 100; key++) {
-        aio_port_post(port, key, 0);
+        bed_post(port, key, 0);
     }
     CHECK_EQ(announced(port), 1);
     aio_port_close(port);
@@ -89,19 +89,51 @@ static void completions_not_taken_are_freed_with_the_port(void) {
     int64_t result;
     int fd = aio_port_fd(port);
     for (int i = 0; i < 5; i++) {
-        aio_port_post(port, 1, 0);
+        bed_post(port, 1, 0);
     }
     CHECK_EQ(aio_port_take(port, &key, &result, 1), 1);
-    aio_port_post(port, 1, 0);
+    bed_post(port, 1, 0);
     aio_port_close(port);
     CHECK(!is_open(fd));
+}
+
+static void a_kick_completes_no_wait(void) {
+    aio_port *port = aio_port_new();
+    uint64_t key;
+    int64_t result;
+    aio_port_kick(port);
+    CHECK(readable(port));
+    CHECK_EQ(aio_port_take(port, &key, &result, 1), 0);
+    CHECK(!readable(port));
+    aio_port_close(port);
+    aio_port_kick(NULL); /* the owner has closed the port */
+}
+
+static void a_token_is_posted_or_dropped_once(void) {
+    aio_port *port = aio_port_new();
+    aio_token *posted, *dropped;
+    uint64_t keys[4];
+    int64_t results[4];
+    CHECK_EQ(aio_token_take(NULL, 1, &posted), AIO_NOT_OPEN);
+    CHECK_EQ(aio_token_take(port, 1, &posted), 0);
+    CHECK_EQ(aio_token_take(port, 2, &dropped), 0);
+    aio_token_post(&posted, 7);
+    aio_token_drop(&dropped);
+    aio_token_post(&posted, 8);
+    aio_token_drop(&posted);
+    aio_token_post(&dropped, 9);
+    CHECK_EQ(aio_port_take(port, keys, results, 4), 1);
+    CHECK_EQ(keys[0], 1);
+    CHECK_EQ(results[0], 7);
+    CHECK_EQ(aio_port_in_flight(port), 0);
+    aio_port_close(port);
 }
 
 enum { PUBLISHERS = 4, EACH = 20000 };
 
 static void *publish(void *argument) {
     for (uint64_t key = 0; key < EACH; key++) {
-        aio_port_post(argument, key, 0);
+        bed_post(argument, key, 0);
     }
     return NULL;
 }
@@ -128,4 +160,5 @@ static void no_wake_up_is_lost(void) {
 
 TESTS(TEST(completions_come_in_order), TEST(a_batch_is_bounded_and_the_rest_is_announced),
       TEST(one_write_announces_many_completions), TEST(the_descriptor_outlives_the_owner),
-      TEST(completions_not_taken_are_freed_with_the_port), TEST(no_wake_up_is_lost))
+      TEST(completions_not_taken_are_freed_with_the_port), TEST(a_kick_completes_no_wait),
+      TEST(a_token_is_posted_or_dropped_once), TEST(no_wake_up_is_lost))

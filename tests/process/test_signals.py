@@ -69,6 +69,7 @@ async def main():
     async with Copies() as copies:
         port, begun = current_port(), []
         def start(handle, key):
+            port.take_token(key)
             begun.append(key)
             signal.raise_signal(signal.SIGINT)
             say("begun")
@@ -76,7 +77,7 @@ async def main():
         try:
             await port.wait(start)
         finally:
-            aioacl._base.ffi.lib.aio_port_post(port.handle, begun[0], 7)  # a late completion: no task waits for it now
+            port.post(begun[0], 7)  # a late completion: no task waits for it now
 run(main)
 """
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import signal
 import sys
@@ -17,10 +18,10 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base import sync
-from aioacl._base.ffi import failure, lib
+from aioacl._base.ffi import failure, ffi, lib
 from aioacl._wait.asyncio import AsyncioPort
 from aioacl._wait.current import current_holder, current_port, run_blocking, thread_ports
-from aioacl._wait.port import KICK, TIMED_OUT, Port
+from aioacl._wait.port import TIMED_OUT, Port
 from aioacl._wait.thread import ThreadPort
 from tests.kit import PATIENCE_SECONDS, Raised, descriptors, in_thread, turns, until_now
 
@@ -48,9 +49,17 @@ def asyncio_port_here() -> AsyncioPort:
     return port
 
 
+def complete(port: CData, key: int, result: int) -> int:
+    """Completes a wait as the engine does: under any key, also if the wait was withdrawn."""
+    token = ffi.new("aio_token **")
+    code = lib.aio_token_take(port, key, token)
+    lib.aio_token_post(token, result)
+    return code
+
+
 def posted(port: CData, key: int) -> int:
     """Begins a wait that completes at once."""
-    return lib.aio_port_post(port, key, 41)
+    return complete(port, key, 41)
 
 
 def refused(_port: CData, _key: int) -> int:
@@ -282,12 +291,41 @@ def test_drain_ignores_a_kick_and_a_second_completion_of_a_key() -> None:
     def body() -> list[int]:
         port, received = ThreadPort(), list[int]()
         key = port.expect(received.append, None)
-        for completion in ((KICK, 1), (key, 2), (key, 3)):
-            lib.aio_port_post(port.handle, *completion)
+        port.kick()
+        for result in (2, 3):
+            complete(port.handle, key, result)
         port.drain()
         return received
 
     assert in_thread(body) == [2]
+
+
+def test_post_ends_a_wait_once_and_never_a_wait_that_was_refused() -> None:
+    port, received = Port(), list[int]()
+
+    def begin(_port: CData, key: int) -> int:
+        port.take_token(key)
+        return 0
+
+    assert port.begin(begin, received.append, None) == 0
+    assert port.begin(begin, received.append, None) == 0
+    assert port.refuse(2)
+    for key, result in ((1, 7), (1, 8), (2, 9), (3, 10)):
+        port.post(key, result)
+    assert lib.aio_port_in_flight(port.handle) == 0
+    port.drain()
+    port.post(1, 11)
+    port.drain()
+    assert (received, port._waits, port._tokens) == ([7], {}, {})
+
+
+def test_descriptor_of_a_port_with_a_token_is_closed_with_the_port() -> None:
+    port = Port()
+    port.take_token(port.expect(lambda _: None, None))
+    fd = port.fd
+    del port
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
 
 
 def test_withdrawn_waits_are_passed_once_and_their_late_completions_are_ignored() -> None:
@@ -307,7 +345,7 @@ def test_withdrawn_waits_are_passed_once_and_their_late_completions_are_ignored(
     assert port.begin(refused_too_late, results.append, None) == 0
     assert (results, port.outstanding) == ([7, 7], 0)
     for key in (1, 3):
-        lib.aio_port_post(port.handle, key, 41)
+        complete(port.handle, key, 41)
     port.drain()
     assert results == [7, 7]
 
@@ -509,7 +547,7 @@ async def test_cancelled_wait_does_not_affect_other_waits_at_the_port() -> None:
         await turns()
         assert len(keys) >= 1
         for key in keys:
-            lib.aio_port_post(port.handle, key, 7)
+            complete(port.handle, key, 7)
     assert ended == [7]
     assert not port._waits
 
