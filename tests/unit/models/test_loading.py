@@ -371,6 +371,7 @@ class TestOnALoop:
             simulator.hang_call("aclmdlLoadFromMemWithMem")
             with pytest.raises(aioacl.DeviceTimeout, match="the model was not loaded in time"):
                 await device.load_model(offline.product(), timeout=0.02)
+            await until(hanging("aclmdlLoadFromMemWithMem"))
             simulator.unhang("aclmdlLoadFromMemWithMem")
             async with device.load_model(offline.product()) as model:
                 assert np.array_equal(await model(rows()), rows() @ WEIGHTS)

@@ -195,7 +195,7 @@ class TestLoopThatIsClosed:
             gc.collect()  # a job that waited for the held stream referred to its loop
             return load.slots.free == 2
 
-        assert until_now(all_free, 5)
+        assert until_now(all_free)
 
 
 class TestUnload:
