@@ -1,6 +1,7 @@
 # Sourced by .ci/run and .ci/slow: steps with a title, a time and a status, and the table at the end.
 #
-# A step that fails does not end the run. `finish` prints the table and the last lines of each failed step.
+# A step that fails does not end the run. `finish` prints the table and the last lines of each failed step. The run also
+# fails if more than two tests are unstable, which means that they failed and then passed alone.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -12,6 +13,8 @@ python="$PWD/.venv/bin/python" bin="$PWD/.venv/bin"
 top=$(mktemp -d)
 scratch=$top
 failures=$top/failures
+unstable=$top/unstable
+readonly unstable_at_most=2
 trap 'rm -rf "$top"' EXIT
 failed=0
 table=
@@ -82,11 +85,24 @@ rejoin() {
     cat "$top/$name/failures" >>"$failures" 2>/dev/null || true
 }
 
+# tested COMMAND...: runs pytest. Each test that fails runs once more, alone.
+tested() {
+    "$python" .ci/again.py "$unstable" "$@"
+}
+
+# Prints a row for each unstable test. They are failures if they are too many.
+unstable_tests() {
+    [ -s "$unstable" ] || return 0
+    sed 's/^/unstable  /' "$unstable"
+    [ "$(wc -l <"$unstable")" -le "$unstable_at_most" ] || { echo "FAILED: more than $unstable_at_most tests are unstable"; failed=1; }
+}
+
 # finish: prints the table and the failures, and exits with the status.
 finish() {
     printf '\n%s' "$table"
+    unstable_tests
     printf '%d s in all\n' "$SECONDS"
-    [ "$failed" -eq 0 ] || cat "$failures"
+    [ "$failed" -eq 0 ] || cat "$failures" 2>/dev/null || true
     exit "$failed"
 }
 

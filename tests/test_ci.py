@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -88,6 +89,138 @@ def test_run_with_a_failing_step_fails(step: str, status: int) -> None:
     done = subprocess.run(["bash", "-c", program], cwd=CI.parent, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     assert ("FAILED" in done.stdout or "ended early" in done.stdout) == bool(status)
+
+
+TESTS = """
+import os
+from pathlib import Path
+import pytest
+
+HERE = Path(__file__).parent
+
+def fails_once():
+    mark = HERE / os.environ["PYTEST_CURRENT_TEST"].partition("::")[2].split()[0].replace("/", "")
+    if not mark.exists():
+        mark.touch()
+        pytest.fail("the first time")
+
+@pytest.mark.parametrize("n", ["c/d::e f"])
+def test_fails_once(n): fails_once()
+@pytest.fixture
+def broken_once():
+    yield
+    fails_once()
+def test_teardown_fails_once(broken_once): pass
+def test_passes(): pass
+def test_fails(): assert False
+def test_is_skipped_alone():
+    mark = HERE / "skipped"
+    if mark.exists():
+        pytest.skip("alone")
+    mark.touch()
+    assert False
+def test_kills_its_process_once():
+    mark = HERE / "killed"
+    if not mark.exists():
+        mark.touch()
+        os._exit(1)
+"""
+
+
+def again(folder: Path, *options: str, before: str = "") -> tuple[int, list[str], str]:
+    """Runs .ci/again.py with tests of this folder. Returns its exit status, the unstable tests, and the output."""
+    (folder / "test_it.py").write_text(before + TESTS)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    unstable = folder / "unstable"
+    pytest_: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "xdist",
+        "-c",
+        folder / "pytest.ini",
+    ]
+    command: list[str | Path] = [
+        sys.executable,
+        CI / "again.py",
+        unstable,
+        *pytest_,
+        *options,
+        folder / "test_it.py",
+    ]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        command, cwd=CI.parent, env=environment, capture_output=True, text=True, check=False
+    )
+    tests = unstable.read_text().splitlines() if unstable.exists() else []
+    return done.returncode, tests, done.stdout + done.stderr
+
+
+@pytest.mark.process
+def test_tests_that_pass_alone_are_unstable_and_do_not_fail_the_run(tmp_path: Path) -> None:
+    status, unstable, output = again(tmp_path, "-n", "2", "-k", "once and not kills or passes")
+    assert (status, sorted(unstable)) == (
+        0,
+        ["test_it.py::test_fails_once[c/d::e f]", "test_it.py::test_teardown_fails_once"],
+    ), output
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("options", "before", "status"),
+    [
+        (("-k", "test_fails"), "", 1),
+        (("-k", "is_skipped_alone"), "", 1),
+        (("-n", "2", "-k", "kills or passes"), "", 1),
+        (("-n", "2"), "import nothing_of_this_name\n", 1),
+        (("-x", "-k", "test_fails_once or passes"), "", 1),
+    ],
+    ids=["fails again", "skipped alone", "worker dies", "not collected", "ended early"],
+)
+def test_failure_that_is_not_only_of_tests_that_pass_alone_stays_a_failure(
+    tmp_path: Path, options: tuple[str, ...], before: str, status: int
+) -> None:
+    found, unstable, output = again(tmp_path, *options, before=before)
+    assert (found, unstable) == (status, []), output
+
+
+FAILED: dict[str, Any] = {"failed": ["a", "b"], "passed": [], "problems": []}
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "tests"),
+    [
+        (1, FAILED, ["a", "b"]),
+        (1, {}, []),  # the process ended before it wrote the outcome
+        (1, {**FAILED, "problems": ["a worker died"]}, []),
+        (1, {**FAILED, "failed": [str(n) for n in range(11)]}, []),
+        *((status, FAILED, []) for status in (2, 3, 4, 5, -9)),
+    ],
+)
+def test_only_failed_tests_of_a_whole_run_are_repeated(
+    status: int, outcome: dict[str, Any], tests: list[str]
+) -> None:
+    assert loaded("again").to_repeat(status, outcome) == tests
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("count", "status"), [(0, 0), (2, 0), (3, 1)])
+def test_run_with_more_than_two_unstable_tests_fails(count: int, status: int) -> None:
+    program = STEPS.replace(
+        "{step}", f"for n in $(seq {count}); do echo test_$n >>$unstable; done; quiet step true"
+    )
+    done = subprocess.run(["bash", "-c", program], cwd=CI.parent, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("\nunstable  test_")) == (status, count), done.stdout
+    assert ("FAILED" in done.stdout) == bool(status)
+
+
+def test_each_run_of_pytest_in_ci_run_repeats_failed_tests() -> None:
+    lines = (CI / "run").read_text().splitlines()
+    runs = [line for line in lines if re.search(r"-m pytest|\./test", line) and not line.startswith("#")]
+    assert len(runs) == 4
+    assert all(re.search(r"\btested .*(-m pytest|\./test) ", line) for line in runs)
 
 
 @pytest.mark.process
