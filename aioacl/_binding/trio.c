@@ -4,6 +4,9 @@
  */
 #include "await.h"
 
+/* sys.modules. The module keeps it, because PyImport_GetModuleDict aborts the process in the last phase of the
+ * interpreter, in which coroutines may still be finalized. The dict is empty then. */
+static PyObject *modules;
 static PyObject *in_run;  /* trio.lowlevel.in_trio_run; NULL: trio is not imported yet */
 static PyObject *library; /* sniffio.thread_local, whose name is "trio" within the turns of a trio run */
 /* Of trio.lowlevel; NULL before the first port of a run is made. */
@@ -13,7 +16,6 @@ static PyObject *checkpoint, *current_task, *reschedule, *succeeded, *wait_task_
  * attributes yet, and no run exists. `library` stays NULL with a release of trio that does not import sniffio.
  */
 static void find_trio(void) {
-    PyObject *modules = PyImport_GetModuleDict();
     PyObject *trio = PyDict_GetItem(modules, names.trio);
     PyObject *lowlevel = trio ? PyObject_GetAttr(trio, names.lowlevel) : NULL;
     PyObject *function = lowlevel ? PyObject_GetAttr(lowlevel, names.in_trio_run) : NULL;
@@ -121,5 +123,6 @@ static PyMethodDef functions[] = {
 };
 
 int add_trio(PyObject *module) {
+    modules = Py_NewRef(PyImport_GetModuleDict());
     return PyModule_AddFunctions(module, functions);
 }
