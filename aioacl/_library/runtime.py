@@ -14,6 +14,7 @@ waits no longer than its own timeout. `busy()` names the device whose thread is 
 
 from __future__ import annotations
 
+import sys
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -43,9 +44,17 @@ _kept: set[object] = set()  # pinned memory; no lock guards it, because finalize
 
 
 def must_not_be_forked() -> None:
-    """Raises ForkedProcessError in a forked child. Called before a lock is taken that the parent's threads may hold."""
+    """Raises ForkedProcessError in a forked child, and RuntimeError while the interpreter ends.
+
+    In both cases the other threads of Python do not run, but may hold locks. So it is called before a lock is taken.
+    """
     if lib.aio_forked():
         raise ForkedProcessError("this process was forked, and the devices belong to its parent")
+    if sys.is_finalizing():
+        raise RuntimeError(
+            "expected a use of the device before the interpreter ends, got one while it ends; "
+            "let each task end, or cancel it, before the program ends"
+        )
 
 
 def of_parent() -> str:

@@ -1,8 +1,9 @@
 """Processes end in time and as expected: after an exit, a signal, a fork or a kill -9. They leave nothing behind.
 
-Slow: every scenario on both backends, five times each; every fork; 200 kills.
+Slow: every scenario on both backends, five times each; every fork; 200 ends with pending coroutines; 200 kills.
 By default: every scenario once, on the backends in turn, with and without asyncio's debug mode; a fork at every place,
-and every end of a forked child at least once; ten kills. The seed chooses the backend of the first scenario.
+and every end of a forked child at least once; ten ends with pending coroutines; ten kills. The seed chooses the backend
+of the first scenario.
 Quick: a sample, on asyncio only, which starts faster.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import aioacl
-from tests.reliability import endings_left, endings_raised, endings_signals, endings_stuck
+from tests.reliability import endings_left, endings_pending, endings_raised, endings_signals, endings_stuck
 from tests.reliability.endings_child import Case, compiler, end_of, faults, witness
 from tests.reliability.endings_forks import ENDS, FORKS, METHODS, PLACES
 from tests.reliability.endings_kills import LATEST_SECONDS, killed
@@ -178,6 +179,8 @@ def run(scale: Scale, seed: int) -> Outcome:
     if scale is not Scale.QUICK:
         methods = [_trial(case, "asyncio", chance) for case in METHODS]
         proof.all_of("forks and spawns by multiprocessing", methods)
+    waiting = endings_pending.cases(scale.pick(0, 10, 200), chance)
+    proof.all_of("pending coroutines", [_trial(case, loop, chance) for case, loop in waiting])
     proof.kills(scale.pick(1, 10, 200))
     proof.report()
     return outcome

@@ -159,6 +159,7 @@ class Case:
     # The lines of output, separated by commas, without the lines of `leaving` and of the witness.
     output: str = ""
     stderr: str = ""  # the end of stderr, after the traceback
+    any_stderr: bool = False  # Python reports the tasks that are left, in words that depend on its version
     destructors_run: bool = True  # the runtime's destructors run: no thread is stuck in a call
     strict: bool = True  # warnings are errors: the program closes everything
     waits: str = "watch"
@@ -256,10 +257,10 @@ def faults(case: Case, ending: Ending) -> list[str]:
     want += (REACHED,) if case.destructors_run else ()
     found: list[str] = []
     if ending.status != case.status:
-        found.append(f"expected status {case.status}, got {ending.status}")
+        found.append(f"expected status {case.status}, got {ending.status}: {ending.stderr}")
     if ending.output != want:
         found.append(f"expected the output {want}, got {ending.output}")
-    if not _stderr_is_expected(ending.stderr, case.stderr):
+    if not case.any_stderr and not _stderr_is_expected(ending.stderr, case.stderr):
         found.append(f"expected stderr to end in {case.stderr!r}, got {ending.stderr}")
     return found + list(dict.fromkeys(_bad_calls(ending.calls)))
 
