@@ -127,18 +127,32 @@ static abort_job *new_job(int device, void *const *named, int count) {
     return job;
 }
 
-static void start_aborters(abort_job *job) {
+/* Returns how many threads were started. */
+static int start_aborters(abort_job *job) {
+    int started = 0;
     for (int i = 0; i < job->size + job->named_size && i < AIO_ABORTERS; i++) {
         if (aio_helper_count(job->device)) {
-            return;
+            break;
         }
         atomic_fetch_add(&job->references, 1);
         if (aio_spawn("aioacl-abort", abort_some, job) == 0) {
+            started++;
             continue;
         }
         atomic_fetch_sub(&job->references, 1);
         aio_count_out(aio_make_pass(job->device, 0, 0), AIO_LIFETIME);
     }
+    return started;
+}
+
+/* How many streams of the generation have unfinished work. */
+static int count_unfinished(int device) {
+    uint32_t generation = aio_word_generation(aio_gate_word(device));
+    int count = 0;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        count += stream->generation == generation && unfinished(stream);
+    }
+    return count;
 }
 
 void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
@@ -148,13 +162,17 @@ void aio_device_abort(int device, int64_t timeout_us, int32_t out[3]) {
 void aio_device_abort_named(int device, void *const *named, int count, int64_t timeout_us, int32_t out[3]) {
     int64_t end = aio_now_us() + timeout_us;
     struct timespec nap = {0, 200000};
-    abort_job *job = aio_present[AIO_FN_aclrtStreamAbort] ? new_job(device, named, count) : NULL;
     out[0] = out[1] = out[2] = 0;
-    if (!job) {
+    if (!aio_present[AIO_FN_aclrtStreamAbort]) {
         return;
     }
-    start_aborters(job);
-    while (atomic_load(&job->left) && aio_now_us() < end) {
+    abort_job *job = new_job(device, named, count);
+    if (!job) {
+        out[2] = count_unfinished(device) + count;
+        return;
+    }
+    bool started = start_aborters(job) > 0;
+    while (started && atomic_load(&job->left) && aio_now_us() < end) {
         nanosleep(&nap, NULL);
     }
     for (int i = 0; i < 3; i++) {

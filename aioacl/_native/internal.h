@@ -194,6 +194,7 @@ struct aio_stream {
     aio_staged_copy *staged_copies, **staged_copies_end;
     aio_aborted *aborted; /* newest first */
     int aborted_count;
+    aio_aborted unlisted; /* one range over all dropped entries for which there was no memory, if `to` is set */
     /* The ids of tasks, see enqueue.c. Only the owner writes them. */
     _Atomic uint32_t last_task; /* also read by an abort that does not own the stream */
     _Atomic uint64_t numbered;  /* the first position whose id is known; 0: none */

@@ -100,25 +100,42 @@ static void merge_oldest(aio_stream *stream) {
     stream->aborted_count--;
 }
 
-void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to) {
-    aio_aborted *aborted = from < to ? calloc(1, sizeof *aborted) : NULL;
-    if (!aborted) {
-        return;
-    }
-    aio_lock_take(&stream->lock);
-    *aborted = (aio_aborted){stream->aborted, from, to};
+static void list_aborted(aio_stream *stream, aio_aborted *aborted) {
+    aborted->next = stream->aborted;
     stream->aborted = aborted;
     if (++stream->aborted_count > AIO_ABORTS_KEPT) {
         merge_oldest(stream);
     }
+}
+
+/* The positions between the ranges count as dropped too, for the same reason. */
+static void widen(aio_aborted *range, uint64_t from, uint64_t to) {
+    range->from = range->to && range->from < from ? range->from : from;
+    range->to = range->to > to ? range->to : to;
+}
+
+void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to) {
+    if (from >= to) {
+        return;
+    }
+    aio_aborted *aborted = calloc(1, sizeof *aborted);
+    aio_lock_take(&stream->lock);
+    widen(aborted ? aborted : &stream->unlisted, from, to);
+    if (aborted) {
+        list_aborted(stream, aborted);
+    }
     aio_lock_give(&stream->lock);
 }
 
+static bool covers(const aio_aborted *range, uint64_t position) {
+    return position > range->from && position <= range->to;
+}
+
 bool aio_stream_was_aborted(aio_stream *stream, uint64_t position) {
-    bool found = false;
     aio_lock_take(&stream->lock);
+    bool found = covers(&stream->unlisted, position);
     for (const aio_aborted *aborted = stream->aborted; aborted && !found; aborted = aborted->next) {
-        found = position > aborted->from && position <= aborted->to;
+        found = covers(aborted, position);
     }
     aio_lock_give(&stream->lock);
     return found;

@@ -15,20 +15,20 @@ static void append_staged_copy(aio_stream *stream, aio_staged_copy *staged_copy)
     aio_lock_give(&stream->lock);
 }
 
-static aio_staged_copy *new_staged_copy(const aio_stream *stream, void *target, size_t size) {
-    aio_staged_copy *staged_copy = calloc(1, sizeof *staged_copy);
+static int new_staged_copy(const aio_stream *stream, void *target, size_t size, aio_staged_copy **made) {
+    aio_staged_copy *staged_copy = *made = calloc(1, sizeof *staged_copy);
     if (!staged_copy) {
-        return NULL;
+        return AIO_NO_MEMORY;
     }
     staged_copy->target = target;
     staged_copy->count = size;
     staged_copy->generation = stream->generation;
     staged_copy->slot = aio_stage_take(stream->device, size);
     if (staged_copy->slot) {
-        return staged_copy;
+        return 0;
     }
     free(staged_copy);
-    return NULL;
+    return AIO_STAGE_FULL;
 }
 
 static void free_staged_copy(int device, aio_staged_copy *staged_copy) {
@@ -48,12 +48,13 @@ static aio_result staged(aio_stream *stream, aio_frame *frame, aio_staged_copy *
 aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, const void *source,
                       size_t size) {
     aio_frame frame;
-    aio_staged_copy *staged_copy = new_staged_copy(stream, NULL, size);
-    if (!staged_copy) {
-        return aio_failed(AIO_STAGE_FULL);
+    aio_staged_copy *staged_copy;
+    int code = new_staged_copy(stream, NULL, size, &staged_copy);
+    if (code) {
+        return aio_failed(code);
     }
     memcpy(staged_copy->slot, source, size);
-    int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
+    code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
     if (code) {
         free_staged_copy(stream->device, staged_copy);
         return aio_failed(code);
@@ -65,11 +66,12 @@ aio_result aio_upload(aio_stream *stream, int held, void *target, size_t space, 
 
 aio_result aio_download(aio_stream *stream, int held, void *target, const void *source, size_t size) {
     aio_frame frame;
-    aio_staged_copy *staged_copy = new_staged_copy(stream, target, size);
-    if (!staged_copy) {
-        return aio_failed(AIO_STAGE_FULL);
+    aio_staged_copy *staged_copy;
+    int code = new_staged_copy(stream, target, size, &staged_copy);
+    if (code) {
+        return aio_failed(code);
     }
-    int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
+    code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtMemcpyAsync);
     if (code) {
         free_staged_copy(stream->device, staged_copy);
         return aio_failed(code);

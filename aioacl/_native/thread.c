@@ -10,6 +10,8 @@
 
 #include "internal.h"
 
+enum { SPARE_RECORDS = 16 };
+
 static _Atomic(aio_thread *) threads;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
@@ -78,10 +80,22 @@ static aio_thread *reuse(void) {
     return NULL;
 }
 
+/* Every call needs the record of its thread, and most calls cannot report that there is no memory for it. So
+ * some threads have a record that needs no memory. */
+static aio_thread *spare_record(void) {
+    static aio_thread spares[SPARE_RECORDS];
+    static atomic_int taken;
+    int next = atomic_fetch_add(&taken, 1);
+    if (next >= SPARE_RECORDS) {
+        abort();
+    }
+    return &spares[next];
+}
+
 static aio_thread *add_record(void) {
     aio_thread *thread = calloc(1, sizeof *thread);
     if (!thread) {
-        abort();
+        thread = spare_record();
     }
     atomic_init(&thread->taken, true);
     atomic_init(&thread->device, -1);

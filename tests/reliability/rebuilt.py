@@ -101,7 +101,7 @@ class Engine:
         engine = [str(path) for name, path in objects.items() if name not in self.lists]
         for name in sorted(self.lists, key=lambda name: (first not in name, name)):
             program = folder / name
-            _run([COMPILER, str(objects[name]), *engine, *LIBRARIES, "-o", str(program)])
+            _run([COMPILER, str(objects[name]), *engine, *LIBRARIES, *link_options(name), "-o", str(program)])
             for test in subprocess.run(
                 [str(program)], capture_output=True, text=True, check=True
             ).stdout.split():
