@@ -9,8 +9,6 @@
 
 #include "internal.h"
 
-enum { FOREIGN_GRACE_US = 1000000 };
-
 static bool unfinished(const aio_stream *stream) {
     return atomic_load(&stream->finished) < atomic_load(&stream->tail);
 }
@@ -275,7 +273,7 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     if (aio_present[AIO_FN_aclrtStreamAbort] && streams_live(before)) {
         abort_bound(device, ended(before));
     }
-    if (aio_gate_wait_others(device, FOREIGN_GRACE_US) || events_are_unused(device)) {
+    if (aio_gate_wait_others(device, AIO_FOREIGN_GRACE_US) || events_are_unused(device)) {
         aio_device_destroy_events_of(device, ended(before)); /* they cannot be destroyed after the tear-down */
     }
     aio_device_kick(device, AIO_KICK_FOREIGN);

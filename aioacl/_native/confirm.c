@@ -3,15 +3,21 @@
  *
  * The runtime returns the code of a failure without a report only once: to the first synchronize that covers
  * the failed work. So at most one thread at a time synchronizes a stream. The call has a time limit. Without a
- * limit it may spin for ever on a stream to which other threads enqueue, and so delay a reset. One call (a
- * slice) lasts up to a second, because a timeout is expensive: the runtime makes a hidden stream, and logs. A
- * reset waits until the call has returned. An abort of the stream makes the call return at once.
+ * limit it may spin for ever on a stream to which other threads enqueue, and so delay a reset. A reset by
+ * aioacl waits until the call has returned. An abort of the stream makes the call return at once.
+ *
+ * The runtime may crash if other code resets the device while a thread is in this call. If the runtime can
+ * abort no stream, only the time limit ends the call. So one call (a slice) is shorter than the time for which
+ * the callback of a foreign reset waits. It is not much shorter, because a timeout is expensive: the runtime
+ * makes a hidden stream, and logs.
  */
 #include <time.h>
 
 #include "internal.h"
 
-enum { SLICE_MS = 1000, NAP_NS = 200000 };
+enum { SLICE_MS = 500, NAP_NS = 200000 };
+
+_Static_assert(2 * SLICE_MS * 1000 <= AIO_FOREIGN_GRACE_US, "a slice ends while a foreign reset waits");
 
 static void nap(void) {
     struct timespec time = {0, NAP_NS};

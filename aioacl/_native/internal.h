@@ -47,7 +47,8 @@ enum {
     AIO_ABORTS_KEPT = 1024,
     AIO_STACK_BYTES = 512 * 1024,
     AIO_ABORTERS = 16,
-    AIO_EVENT_SYNC = 0x1 /* the flag of an event that can be waited for */
+    AIO_FOREIGN_GRACE_US = 1000000, /* a foreign reset waits this long for calls of the engine */
+    AIO_EVENT_SYNC = 0x1            /* the flag of an event that can be waited for */
 };
 
 #define AIO_FAILED INT64_MIN

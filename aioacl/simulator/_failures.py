@@ -88,10 +88,11 @@ def set_sync_livelock(on: bool = True) -> None:
 
 
 def set_reset_crash(on: bool = True) -> None:
-    """Sets whether a force reset crashes while another thread synchronizes a stream of the device.
+    """Sets whether a reset crashes while another thread synchronizes a stream of the device.
 
     Args:
-        on: with True, aclrtResetDeviceForce ends the process with SIGSEGV if another thread is inside
-            aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device.
+        on: with True, a reset that releases the device ends the process with SIGSEGV if another thread is inside
+            aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. The device-state
+            callback before the reset may end such a call, for example by an abort.
     """
     control_function("aclsim_set_reset_crash", "void (*)(int)")(int(on))

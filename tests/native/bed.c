@@ -64,6 +64,10 @@ void bed_load(void) {
     FIND(set_next_task);
     FIND(violation);
     FIND(set_abort_supported);
+    FIND(set_reset_crash);
+    FIND(waiting);
+    FIND(clock_virtual);
+    FIND(clock_advance);
     CHECK_EQ(aio_watch_foreign(), 0);
     CHECK_EQ(aio_acl.aclInit(NULL), 0);
     aio_failures_register(bed_reports);

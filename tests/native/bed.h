@@ -65,6 +65,10 @@ typedef struct {
     __typeof__(&aclsim_set_next_task) set_next_task;
     __typeof__(&aclsim_violation) violation;
     __typeof__(&aclsim_set_abort_supported) set_abort_supported;
+    __typeof__(&aclsim_set_reset_crash) set_reset_crash;
+    __typeof__(&aclsim_waiting) waiting;
+    __typeof__(&aclsim_clock_virtual) clock_virtual;
+    __typeof__(&aclsim_clock_advance) clock_advance;
 } bed_controls;
 
 extern bed_controls sim;

@@ -183,6 +183,56 @@ static void an_expired_slice_is_not_a_failure(void) {
     end();
 }
 
+static void *await_until_reset(void *unused) {
+    (void)unused;
+    CHECK_EQ(bed_await(stream, 1), aio_failed(AIO_WAS_RESET));
+    return NULL;
+}
+
+static void *reset_as_other_code(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    return NULL;
+}
+
+/* The simulator crashes if a thread is still in the synchronize when the callback of the reset has returned.
+ * Without an abort, the synchronize ends at its time limit. */
+static void reset_during_a_slice(bool abort_supported) {
+    begin(AIO_WATCH);
+    CHECK_EQ(bed_ticket(stream), 1);
+    copy(stream); /* a mark is recorded before this copy */
+    UNTIL(sim.pending(stream->handle) == 0);
+    sim.hold(stream->handle);
+    copy(stream);
+    sim.clock_virtual(1);
+    sim.set_abort_supported(abort_supported);
+    sim.set_reset_crash(1);
+    pthread_t waiter = bed_thread(await_until_reset, NULL);
+    UNTIL(sim.waiting("aclrtSynchronizeStreamWithTimeout"));
+    pthread_t other_code = bed_thread(reset_as_other_code, NULL);
+    UNTIL(aio_gate_foreign(0));
+    if (!abort_supported) {
+        CHECK_EQ(sim.clock_advance(AIO_FOREIGN_GRACE_US * INT64_C(1000) / 2), 0);
+    }
+    bed_join(other_code);
+    sim.clock_virtual(0);
+    sim.set_abort_supported(1);
+    aio_gate_met(0);
+    bed_reopen(0);
+    bed_join(waiter);
+    aio_stream_drop(stream);
+    aio_stream_drop(other);
+    bed_close_copied();
+}
+
+static void a_foreign_reset_aborts_a_synchronize(void) {
+    reset_during_a_slice(true);
+}
+
+static void a_foreign_reset_outlasts_a_synchronize_that_cannot_be_aborted(void) {
+    reset_during_a_slice(false);
+}
+
 static void a_device_wide_code_fails_unconfirmed_work(void) {
     begin(AIO_WATCH);
     uint64_t good = copy(stream);
@@ -253,7 +303,8 @@ TESTS(TEST(an_await_raises_the_code_that_the_watcher_synchronized),
       TEST(a_dependent_of_a_failure_raises_in_the_watcher), TEST(a_dependent_of_a_failure_raises_in_a_worker),
       TEST(a_dependent_of_success_is_confirmed), TEST(a_query_confirms_nothing),
       TEST(a_failure_is_found_when_the_stream_is_destroyed), TEST(untrusted_reports_confirm_nothing),
-      TEST(an_expired_slice_is_not_a_failure), TEST(a_device_wide_code_fails_unconfirmed_work),
-      TEST(a_device_wide_code_fails_work_being_enqueued),
+      TEST(an_expired_slice_is_not_a_failure), TEST(a_foreign_reset_aborts_a_synchronize),
+      TEST(a_foreign_reset_outlasts_a_synchronize_that_cannot_be_aborted),
+      TEST(a_device_wide_code_fails_unconfirmed_work), TEST(a_device_wide_code_fails_work_being_enqueued),
       TEST(a_device_wide_code_fails_manual_work_being_queried),
       TEST(a_device_wide_code_does_not_fail_successful_manual_work))

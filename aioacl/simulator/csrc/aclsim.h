@@ -113,8 +113,9 @@ void aclsim_set_query_lag(int on);
 /* With 1, aclrtSynchronizeStream without a time-out does not return if tasks are enqueued on the stream while
  * it waits. An abort, the end of the stream, or aclsim_set_sync_livelock(0) ends the call. */
 void aclsim_set_sync_livelock(int on);
-/* With 1, aclrtResetDeviceForce ends the process with SIGSEGV if another thread is inside
- * aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. */
+/* With 1, a reset that releases the device ends the process with SIGSEGV if another thread is inside
+ * aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. The device-state
+ * callback before the reset may end such a call, for example by an abort. */
 void aclsim_set_reset_crash(int on);
 
 /* Calls. */

@@ -144,7 +144,6 @@ aclError do_aclrtResetDevice(int32_t deviceId) {
 
 aclError do_aclrtResetDeviceForce(int32_t deviceId) {
     sim_lock();
-    sync_crash(device_find(deviceId));
     aclError rc = device_reset(deviceId, true);
     sim_unlock();
     return rc;

@@ -56,6 +56,7 @@ void device_release(device_t *device) {
     atomic_store(&device->open, false);
     state_stream(primary->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);
+    sync_crash(device);  /* the callbacks may have ended the calls, for example by an abort */
     usage_reset(device); /* reports calls that the callbacks could not end */
     context_teardown(primary);
     object_each(KIND_CONTEXT, wait_host_functions, device);
