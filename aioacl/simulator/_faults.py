@@ -103,11 +103,19 @@ def _add(rule: str) -> int:
     made = ffi.new("uint32_t[1]")
     add = control_function("aclsim_fault_add", "int (*)(const char *, uint32_t *)")
     if add(c_text("a rule", rule), made) != 0:
-        hint = "aclsim.h, in the folder include_dir(), describes the grammar of rules."
-        raise ParameterError(
-            f"the simulator refused the rule {rule!r}: {_refusal()}", hint=_closest(rule, hint)
-        )
+        raise _refused(rule)
     return int(made[0])
+
+
+def _check(rule: str) -> None:
+    check = control_function("aclsim_fault_check", "int (*)(const char *)")
+    if check(c_text("a rule", rule)) != 0:
+        raise _refused(rule)
+
+
+def _refused(rule: str) -> ParameterError:
+    hint = "aclsim.h, in the folder include_dir(), describes the grammar of rules."
+    return ParameterError(f"the simulator refused the rule {rule!r}: {_refusal()}", hint=_closest(rule, hint))
 
 
 def _closest(rule: str, otherwise: str) -> str:
@@ -147,7 +155,8 @@ class FaultOptions(TypedDict, total=False):
         at: when the call is delayed: "before", "during" or "after" its work.
         hang: the call hangs until `release_key` is called with this key. With True, the key is the function's name.
         block_record: like `hang`, for calls that record an event.
-        async_error: the enqueued task fails with this code.
+        async_error: the enqueued task fails later, with this code. Not for aclrtRecordEvent*, aclmdlExecute and
+            aclmdlExecuteV2.
         late_complete: the enqueued task does its work, and ends this much later.
         late_copy: the enqueued task copies its bytes this much later, and ends then.
         sticky: the device enters a fault state with this code, until a force reset. After the first wait or query has
@@ -352,9 +361,8 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
             groups.
 
     Raises:
-        ParameterError: an option is unknown, or its value is not valid. Entering the block also raises this error
-            if the options exclude each other, no function has that name, the effect applies to none of the functions,
-            or the process does not use the simulator.
+        ParameterError: an option is unknown, its value is not valid, the options exclude each other, no function has
+            that name, the effect applies to none of the functions, or the process does not use the simulator.
     """
     given = {name: value for name, value in options.items() if value is not False or name not in _FLAGS}
     unknown = given.keys() - FaultOptions.__annotations__.keys()
@@ -368,7 +376,9 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
     c_text("functions or groups of them", which)
     _spread(given)
     parts = [write(name, given[key]) for key, (name, write) in _WRITERS.items() if key in given]
-    return Fault(":".join([which, *parts]))
+    rule = ":".join([which, *parts])
+    _check(rule)
+    return Fault(rule)
 
 
 # --- the rest of the engine -----------------------------------------------------------------------------------------

@@ -222,6 +222,9 @@ REFUSED = {
     "alloc:rc=1:at=after": "at= needs latency=; add it",
     "alloc:size>=9:size<=3:rc=1": "no size is in that range",
     "aclrtMalloc:async-error=1": "none of these functions can show the effects",
+    "aclmdlExecute:async-error=1": "none of these functions can show the effects",
+    "aclmdlExecuteV2:async-error=1": "none of these functions can show the effects",
+    "aclrtRecordEvent*:async-error=1": "none of these functions can show the effects",
     "sync:block-record": "none of these functions",
     "alloc:hang=a b": "hang expects a key",
     "alloc:p=2:rc=1": "p expects a chance",
@@ -242,10 +245,22 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("rule", REFUSED)
-def test_fault_with_a_bad_rule_reports_the_mistake_and_its_place(rule: str) -> None:
-    with pytest.raises(aioacl.ParameterError) as caught, simulator.fault(rule):
-        pass
+def test_fault_with_a_bad_rule_reports_the_mistake_and_its_place_at_once(rule: str) -> None:
+    with pytest.raises(aioacl.ParameterError) as caught:
+        simulator.fault(rule)
     assert REFUSED[rule] in str(caught.value)
+
+
+def test_fault_that_is_never_entered_changes_no_decision_of_later_rules() -> None:
+    def decisions() -> list[int]:
+        simulator.set_seed(7)
+        with simulator.fault(COUNT, rc=507000, p=0.5):
+            return [query() for _ in range(32)]
+
+    expected = decisions()
+    simulator.fault(COUNT, rc=507000)
+    assert query() == 0
+    assert decisions() == expected
 
 
 def test_fault_applies_in_its_block_only_and_counts_from_zero_in_the_next() -> None:

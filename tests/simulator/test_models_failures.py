@@ -138,10 +138,12 @@ def with_int_input(onnx: bytes) -> bytes:
 def test_rule_for_models_makes_an_execution_fail(code: int) -> None:
     with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
         inputs.write(0, NUMBERS)
+        stream = new_stream()
         with simulator.fault("model", async_error=code, nth=2):
-            assert execute(model, inputs, outputs) == 0
-            assert execute(model, inputs, outputs) == code
-            assert execute(model, inputs, outputs) == 0
+            for expected in (0, code, 0):
+                assert execute_on(stream, model, inputs, outputs) == 0
+                assert rc("aclrtSynchronizeStream", stream) == expected
+        good("aclrtDestroyStream", stream)
 
 
 def test_execution_on_a_captured_stream_is_refused() -> None:

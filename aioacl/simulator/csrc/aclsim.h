@@ -166,11 +166,11 @@ void aclsim_clear(void);
  *                             with a time-out still times out (507046, 507047). A synchronizing call also
  *                             continues when its device is reset
  *         block-record[=KEY]  like hang, for aclrtRecordEvent*, as if events had run out
- *         async-error=CODE    the task is enqueued, and fails. A wait for an event fails one second of real
- *                             time after it was enqueued, as if it had timed out. A wait that submits no task,
- *                             because the event is complete or of the same stream, does not fail
- *         late-complete=MS    the task does its work, and ends MS milliseconds later
- *         late-copy=MS        the task copies its bytes MS milliseconds later, and ends then
+ *         async-error=CODE    the task is enqueued, and fails later. Does not apply to aclrtRecordEvent*, and
+ * to aclmdlExecute and aclmdlExecuteV2, which return a failure themselves. A wait for an event fails one second
+ * of real time after it was enqueued, as if it had timed out. A wait that submits no task, because the event is
+ * complete or of the same stream, does not fail late-complete=MS    the task does its work, and ends MS
+ * milliseconds later late-copy=MS        the task copies its bytes MS milliseconds later, and ends then
  *         sticky=CODE         the device enters a fault state until a force reset: its tasks stop, and calls
  *                             that create or enqueue return 507899. Queries return CODE. Waits also return
  *                             CODE until a wait or query has returned CODE. Later waits return 507046 or 507047
@@ -197,6 +197,8 @@ void aclsim_clear(void);
  * variables once, and a mistake in them ends the process.
  */
 int aclsim_fault_add(const char *rule, uint32_t *id);
+/* Returns 0 if aclsim_fault_add() would accept the rule. Adds nothing. */
+int aclsim_fault_check(const char *rule);
 /* Copies a text about the last refused rule or limit. The text describes the mistake and its place. Returns the
  * text's length. */
 int aclsim_fault_error(char *text, size_t size);

@@ -231,7 +231,7 @@ static void test_injected_failures(void) {
     CHECK(aclsim_fault_add("model:async-error=507015:once", NULL) == 0);
     CHECK_RC(aclmdlExecuteAsync(models[0], slot.input, slot.output, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507015);
-    CHECK(aclsim_fault_add("aclmdlExecute:async-error=507011:once", NULL) == 0);
+    CHECK(aclsim_fault_add("aclmdlExecute:rc=507011:once", NULL) == 0);
     CHECK_RC(aclmdlExecute(models[1], slot.input, slot.output), 507011);
     CHECK(aclsim_trap_next(stream, 507015) == 0 && slot.y[0] == 0);
     CHECK_RC(aclmdlExecuteAsync(models[0], slot.input, slot.output, stream), 0);

@@ -77,6 +77,13 @@ static bool enqueues(function_t function) {
     return executes || (function_info[function].kind == CALL_ENQUEUE && role_has_stream(function));
 }
 
+/* Whether the function can enqueue a task that fails later. aclmdlExecute and aclmdlExecuteV2 return the
+ * failure themselves, as with rc=. A record of an event has no failure of its own in the runtime. */
+static bool fails_later(function_t function) {
+    bool waits = function_info[function].kind != CALL_ENQUEUE;
+    return enqueues(function) && !waits && strstr(function_info[function].name, "RecordEvent") == NULL;
+}
+
 static bool reaches(uint32_t effect, function_t function) {
     const char *name = function_info[function].name;
     bool ends = group_has("reset", 5, function);
@@ -87,6 +94,7 @@ static bool reaches(uint32_t effect, function_t function) {
     case EFFECT_BLOCK_RECORD:
         return strstr(name, "RecordEvent") != NULL;
     case EFFECT_ASYNC_ERROR:
+        return fails_later(function);
     case EFFECT_LATE_COMPLETE:
         return enqueues(function);
     case EFFECT_LATE_COPY:

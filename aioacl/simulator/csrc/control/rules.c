@@ -53,11 +53,19 @@ void rules_sweep(void) {
     rules_drop(is_spent, NULL);
 }
 
-rule_t *rules_add(const char *text, char *why, size_t size) {
+static rule_t *read(const char *text, char *why, size_t size) {
     rule_t *rule = calloc(1, sizeof *rule);
-    rule_t **end = &rules;
     if (rule == NULL || !rule_parse(rule, text, why, size)) {
         free(rule);
+        return NULL;
+    }
+    return rule;
+}
+
+rule_t *rules_add(const char *text, char *why, size_t size) {
+    rule_t *rule = read(text, why, size);
+    rule_t **end = &rules;
+    if (rule == NULL) {
         return NULL;
     }
     while (*end != NULL) {
@@ -83,6 +91,18 @@ API int aclsim_fault_add(const char *rule, uint32_t *id) {
     }
     sim_unlock();
     return made != NULL ? 0 : -1;
+}
+
+API int aclsim_fault_check(const char *rule) {
+    sim_start();
+    sim_lock();
+    rule_t *made = rule != NULL ? read(rule, refusal, sizeof refusal) : NULL;
+    sim_unlock();
+    if (made == NULL) {
+        return -1;
+    }
+    rule_free(made);
+    return 0;
 }
 
 API int aclsim_fault_error(char *text, size_t size) {
