@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import gc
 import inspect
 import os
@@ -16,20 +15,24 @@ import pytest
 import uvloop
 
 import aioacl
-from aioacl import simulator, testing
+from aioacl import State, simulator, testing
+from aioacl.testing._hooks import recover_all
 from aioacl.testing._snapshot import growth, open_devices
 
 pytest.register_assert_rewrite("tests.kit")
 
 from tests import kit, selection  # noqa: E402 - pytest must rewrite its assertions first
+from tests.support import hangs  # noqa: E402 - pytest must rewrite its assertions first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from aioacl._lifecycle.manager import Manager
     from tests.kit import OpenDevice
 
 HANG_SECONDS = 120
 GUARD_SECONDS = 60
+GARBAGE_SECONDS = 0.05  # most objects are released without the garbage collector, which is slow
 SLOW_FACTOR = 5  # for tests that are marked `slow`; they also run under sanitizers
 STRATEGIES = ("watch", "thread")
 _stderr = pytest.StashKey[int]()
@@ -123,32 +126,42 @@ def _simulator() -> None:
 def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
     simulator.forget()
     before = testing.snapshot()
-    seconds = HANG_SECONDS * _factor(request.node)
-    faulthandler.dump_traceback_later(seconds, exit=True, file=request.config.stash[_stderr])
-    yield
-    faulthandler.cancel_dump_traceback_later()
+    with hangs.Guard(HANG_SECONDS * _factor(request.node), request.config.stash[_stderr]) as guard:
+        yield
     testing.release_everything()
     violations = simulator.violations()
     _must_be_closed()
     marker = request.node.get_closest_marker("leaves")
     allowed = marker.args if marker else ()
-    if not kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 0.05):
-        gc.collect()
-    kit.until_now(lambda: not testing.snapshot().more_than(before, *allowed), 5)
+    _holds_in_the_end(lambda: not testing.snapshot().more_than(before, *allowed))
     now = testing.snapshot()
     assert now.more_than(before, *allowed) == {}, growth(before, now)
     assert violations == []
+    if guard.expired:
+        pytest.fail(guard.text)
     if "offline_models" in allowed:
         kit.drop_abandoned()
 
 
 def _must_be_closed() -> None:
-    if not kit.until_now(lambda: not open_devices(), 2):
-        gc.collect()
-    if not kit.until_now(lambda: not open_devices(), 5):
+    """Fails if a device is not closed, and then gives the next test working devices that are closed."""
+    _holds_in_the_end(lambda: all(map(_is_final, open_devices())))
+    if open_devices():
         left = [f"{manager.index}: {manager.admission.state.name}" for manager in open_devices()]
         testing.force_close()
-        pytest.fail(f"expected only closed devices, got open ones: {left}")
+        pytest.fail("\n".join([f"expected only closed devices, got open ones: {left}", *recover_all()]))
+
+
+def _is_final(manager: Manager) -> bool:
+    """Whether the device stays as it is, because nothing closes it any more."""
+    return manager.admission.state is State.QUARANTINED and not (manager.procedure or manager.admission.opens)
+
+
+def _holds_in_the_end(condition: Callable[[], object]) -> bool:
+    """Collects garbage until the condition is true: a thread may drop a reference cycle at any time."""
+    return kit.until_now(condition, GARBAGE_SECONDS) or kit.until_now(
+        lambda: gc.collect() >= 0 and condition()
+    )
 
 
 @pytest.fixture
