@@ -18,7 +18,7 @@ import pytest
 import aioacl
 from aioacl import simulator, testing
 from aioacl.testing._snapshot import open_devices
-from tests.kit import FAULT, TASK_FAULT, Waiting, hanging, settle_maintenance, turns, until, until_now
+from tests.kit import TASK_FAULT, Waiting, hanging, settle_maintenance, turns, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -230,7 +230,7 @@ async def fail(world: World, case: Case) -> None:
     if case.fails == STREAM:
         simulator.fail_next(world.stream, TASK_FAULT)
     else:
-        simulator.fail_call(case.fails, FAULT, times=1)
+        simulator.fail_call(case.fails, TASK_FAULT, times=1)
     await ended(case.begin(world))
     simulator.clear()
     if case.fails == STREAM:
@@ -355,7 +355,7 @@ def run_all(device: Any, model: Any, done: Callable[[Any], object]) -> None:
     x = bytearray(24)
     call = memoryview(x).cast("f", (2, 3))
     done(lambda: model(call))
-    simulator.fail_call("aclmdlExecuteAsync", FAULT, times=1)
+    simulator.fail_call("aclmdlExecuteAsync", TASK_FAULT, times=1)
     done(lambda: model(call))
     simulator.clear()
     simulator.hang_call("aclmdlExecuteAsync")
