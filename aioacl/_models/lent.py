@@ -9,6 +9,7 @@ slot is given back when both have ended, so late writes go to the memory of the 
 
 from __future__ import annotations
 
+import weakref
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -56,6 +57,9 @@ class Lent:
         self._error: BaseException | None = None
         self._began = False
         self.done = False
+        port = current_port()
+        port.if_closed[self] = self.leave
+        self._port = weakref.ref(port)  # not a reference, because the waits of the port refer to this object
 
     async def run(self, deadline: float | None) -> bool:
         """Runs the call, and waits for its work. Returns False if a reset or a close came before the call began."""
@@ -122,11 +126,22 @@ class Lent:
         self._slot.stream._core.release_done()
 
     def give(self) -> None:
-        """Gives the slot back, now or when its work is done."""
+        """Gives the slot back, now or when its work is done. May be called twice."""
+        self._forget_loop()
         if self.done or self._job is None or self._job.cancel():
             self._give()
         else:
             self._job.add_done_callback(lambda _: self._leave())
+
+    def _forget_loop(self) -> None:
+        port = self._port()
+        if port is not None:
+            port.if_closed.pop(self, None)
+
+    def leave(self) -> None:
+        """Leaves `give` to the maintenance thread. For finalizers, and when the loop is closed: takes no lock."""
+        self._forget_loop()
+        self._manager.deferred.leave_note(self.give)
 
     def _leave(self) -> None:
         """Leaves the rest to the maintenance thread. After the last close there is none, but the work has ended."""

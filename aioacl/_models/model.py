@@ -174,7 +174,7 @@ class Model(Made):
                 done = await lent.run(deadline)
                 result = await self._fetch(slot, call, targets) if done else None
             except GeneratorExit:  # a finalizer may run on a thread that holds the locks
-                self._life.manager.deferred.leave_note(lent.give)
+                lent.leave()
                 raise
             except BaseException:
                 lent.give()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base import sync
@@ -109,8 +110,7 @@ class _Waiter:
     __slots__ = ("key", "port", "slot")
 
     def __init__(self, port: Port) -> None:
-        # Not a reference, because the port of a loop refers to the tasks. If the loop was closed, they must be
-        # collected, so that the slots of those that have one are given back.
+        # Not a reference, because the port of a loop refers to the tasks, and so to their arguments.
         self.port = weakref.ref(port)
         self.key = 0
         self.slot: Slot | None = None
@@ -166,14 +166,18 @@ class Slots:
                 self.wake()
             return 0
 
+        leave = partial(self._manager.deferred.leave_note, partial(self._withdraw, waiter))
+        port.if_closed[waiter] = leave
         try:
             result = await port.wait(start, deadline=deadline)
         except GeneratorExit:  # a finalizer may run on a thread that holds the lock
-            self._manager.deferred.leave_note(lambda: self._withdraw(waiter))
+            leave()
             raise
         except BaseException:
             self._withdraw(waiter)
             raise
+        finally:
+            port.if_closed.pop(waiter, None)
         if result == TIMED_OUT:
             self._withdraw(waiter)
             raise DeviceTimeout(
@@ -184,16 +188,17 @@ class Slots:
         return waiter.slot
 
     def _withdraw(self, waiter: _Waiter) -> None:
-        """Ends a wait that was cancelled, and gives back the slot that it may have got."""
+        """Ends a wait that was cancelled, and gives back the slot that it may have got. May be called twice."""
         with self._changed:
             waits = waiter in self._waiters
             if waits:
                 self._waiters.remove(waiter)
+            slot, waiter.slot = waiter.slot, None
         port = waiter.port()
         if waits and port is not None:
             port.refuse(waiter.key)
-        elif waiter.slot is not None:
-            self.give(waiter.slot)
+        elif slot is not None:
+            self.give(slot)
 
     def _serve(self) -> None:
         """Gives free slots to waiters. Call it with the lock held."""

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import weakref
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aioacl._base import sync
@@ -19,13 +20,24 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 
+def _closed(port: weakref.ref[AsyncioPort], _: object) -> None:
+    """Called when a loop has been closed."""
+    left = port()
+    while left is not None and left.if_closed:
+        _, note = left.if_closed.popitem()
+        note()
+
+
 class AsyncioPort(LoopPort):
     """A port whose descriptor an asyncio loop reads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._loop = weakref.ref(loop)
-        loop.add_reader(self.fd, self.drain)
+        reader = self.drain
+        loop.add_reader(self.fd, reader)
+        # A loop that is closed drops its readers. Its tasks may keep this port much longer.
+        self._reader = weakref.ref(reader, partial(_closed, weakref.ref(self)))
 
     def _running(self) -> asyncio.AbstractEventLoop:
         loop = self._loop()

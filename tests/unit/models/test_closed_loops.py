@@ -1,0 +1,149 @@
+"""Calls of event loops that are closed: their slots are given back although no garbage collection frees their tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+
+import aioacl
+from aioacl import simulator
+from aioacl._base.ffi import lib
+from tests.kit import PATIENCE_SECONDS, Raised, until_now
+from tests.support import offline
+from tests.support.offline import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+X = rows()
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(params=list(LOOPS))
+def loop(request: pytest.FixtureRequest) -> Generator[asyncio.AbstractEventLoop]:
+    """A loop that the test closes while the garbage collector is off."""
+    made = LOOPS[request.param]()
+    made.set_exception_handler(lambda *_: None)  # asyncio reports each task that was dropped
+    gc.disable()
+    yield made
+    gc.enable()
+    gc.collect()  # frees the tasks that the test has left
+
+
+@pytest.fixture
+def model(device: aioacl.Device) -> Generator[aioacl.Model]:
+    """A model with one slot."""
+    made = device.load_model(offline.product(), slots=1).result()
+    yield made
+    made.close().result(PATIENCE_SECONDS)
+
+
+async def call(model: aioacl.Model) -> Any:
+    return await model(X)
+
+
+def turn_until(loop: asyncio.AbstractEventLoop, condition: Callable[[], object]) -> None:
+    while not condition():
+        loop.run_until_complete(asyncio.sleep(0))
+
+
+def queue_of(model: aioacl.Model) -> Any:
+    load = model._life.load
+    assert load is not None
+    return load.slots
+
+
+@contextmanager
+def held(model: aioacl.Model) -> Generator[None]:
+    """Holds the work of the model's slot."""
+    load = model._life.load
+    assert load is not None
+    with simulator.held(load._streams[0]):
+        yield
+
+
+def is_idle(model: aioacl.Model) -> bool:
+    """Whether the device is done with the work of the model's slot."""
+    load = model._life.load
+    assert load is not None
+    core = load._streams[0]._live()
+    return core.passed(lib.aio_stream_tail(core.handle))
+
+
+def executes() -> bool:
+    return simulator.calls("aclmdlExecuteAsync") > 0
+
+
+def test_slot_whose_work_ends_after_its_loop_was_closed_is_given_back(
+    model: aioacl.Model, loop: asyncio.AbstractEventLoop
+) -> None:
+    with held(model):
+        task = loop.create_task(call(model))
+        turn_until(loop, executes)
+        loop.close()
+        waiting = Raised(model(X).result)
+    assert waiting.join().shape == (2, 4)
+    assert not task.done()
+
+
+def test_slot_whose_call_cannot_take_its_result_is_given_back(
+    model: aioacl.Model, loop: asyncio.AbstractEventLoop
+) -> None:
+    with held(model):
+        task = loop.create_task(call(model))
+        turn_until(loop, executes)
+    assert until_now(lambda: is_idle(model))  # the completion is at the port, but the loop does not run
+    loop.close()
+    assert model(X).result(PATIENCE_SECONDS).shape == (2, 4)
+    assert not task.done()
+
+
+def test_call_of_a_closed_loop_that_waits_for_a_slot_gets_none(
+    model: aioacl.Model, loop: asyncio.AbstractEventLoop
+) -> None:
+    slots = queue_of(model)
+    with held(model):
+        first = Raised(model(X).result)
+        assert until_now(lambda: slots.free == 0)
+        task = loop.create_task(call(model))
+        turn_until(loop, lambda: slots._waiters)
+        loop.close()
+        assert until_now(lambda: not slots._waiters)
+    first.join()
+    assert model(X).result(PATIENCE_SECONDS).shape == (2, 4)
+    assert not task.done()
+
+
+def test_slot_of_a_call_that_cannot_resume_goes_to_the_next_one(
+    model: aioacl.Model, loop: asyncio.AbstractEventLoop
+) -> None:
+    slots = queue_of(model)
+    with held(model):
+        first = Raised(model(X).result)
+        assert until_now(lambda: slots.free == 0)
+        task = loop.create_task(call(model))
+        turn_until(loop, lambda: slots._waiters)
+    first.join()
+    assert until_now(lambda: not slots._waiters)  # the call has the slot, but its loop does not run
+    assert slots.free == 0
+    waiting = Raised(model(X).result)
+    assert until_now(lambda: slots._waiters)
+    loop.close()
+    assert waiting.join().shape == (2, 4)
+    assert not task.done()
+
+
+def test_close_of_a_model_does_not_wait_for_calls_of_closed_loops(
+    model: aioacl.Model, loop: asyncio.AbstractEventLoop
+) -> None:
+    with held(model):
+        tasks = [loop.create_task(call(model)) for _ in range(2)]
+        turn_until(loop, lambda: executes() and queue_of(model)._waiters)
+        loop.close()
+    model.close().result(PATIENCE_SECONDS)
+    assert not any(task.done() for task in tasks)
