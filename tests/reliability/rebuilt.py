@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import build_ffi
+from tests.native.run import link_options
 from tests.reliability.killing import Noticed
 from tests.reliability.names import ROOT
 
