@@ -19,6 +19,8 @@ GATES: Final = (
     Gate("await", "20 ms task: CPU", "callback way", 1.2, 0.8),
     Gate("await", "1 ms task: added time", "callback way", 1.2, 1.0),
     Gate("await", "20 ms task: added time", "callback way", 1.2, 1.0),
+    Gate("await", "first 1 ms task after 20 ms tasks: added time", "", 2, None),
+    Gate("await", "first 5 ms task after 20 ms tasks: added time", "", 2, None),
     Gate("await", "empty task: time on uvloop", "aioacl", 1.0, None),
     Gate("await", "empty task: added time on trio", "trio.to_thread", 0.35, None),
     Gate("await", "empty task: added time on trio", "bare trio wake", None, 1.2),

@@ -13,9 +13,14 @@
  * is queried at half of that time, then shortly before that time (`around_us`), and then without a sleep or
  * at short intervals. An end before `around_us` is noticed late: usually by at most half of the usual time,
  * always by at most five eighths of it or HALF_FROM_US, and by at most LONGEST_US. More queries would find
- * such ends earlier. But a query after a sleep of milliseconds took 60 us of a processor, with the wake-up,
- * on the simulator. So a long wait is also queried at three quarters of the usual time only if the last wait
- * ended before `around_us`.
+ * such ends earlier. But a query after a sleep of milliseconds took 20 to 60 us of a processor, with the
+ * wake-up, on the simulator. So a long wait is also queried at three quarters of the usual time only if the
+ * last wait ended before `around_us`.
+ *
+ * After a row of long waits, a short one may follow. Its duration would be small against its delay. So a long
+ * wait is also queried at SOON_US and LATER_US, if these are well before the half: a wait of 1 ms or of 5 ms is
+ * noticed at most 2 ms late. In return, a long wait is not queried without a sleep. Its end usually varies by
+ * more than SPIN_US, so these queries found few ends, and cost as much as the other two.
  *
  * A duration is known only as the range between two queries. If a query shortly before the usual time finds the
  * end, the wait may have been much shorter. If that age were taken for the duration, all later ends would stay
@@ -36,9 +41,11 @@ enum {
     UNPREDICTED_US = 1000,  /* also the longest interval after `around_us` */
     PREDICTED_FROM_US = 60, /* shorter waits are not predicted */
     HALF_FROM_US = 200,     /* the least usual time with a query at its half */
-    LONG_US = 4000,         /* the least usual time with a possible query at three quarters of it */
-    LONGEST_US = 20000,     /* the longest interval of a predicted wait: it may fail or be aborted early */
-    FINEST_US = 10,         /* the limits of the first interval after `around_us` */
+    LONG_US = 4000,         /* the least usual time of a long wait */
+    SOON_US = 2500,         /* the ages at which a long wait is queried because it may be a short one */
+    LATER_US = 6500,
+    LONGEST_US = 20000, /* the longest interval of a predicted wait: it may fail or be aborted early */
+    FINEST_US = 10,     /* the limits of the first interval after `around_us` */
     FINE_US = 100,
     LEAST_STEP_US = 8,
     JITTER_US = 40 /* how late the watcher may wake */
@@ -176,15 +183,17 @@ static bool is_next(int64_t age_us, int64_t at_us) {
     return age_us < at_us * 3 / 4;
 }
 
-/* The age of the next query of a wait younger than `around_us`: half of it, three quarters, or the whole. A
- * part is left out if the wait already has three quarters of that age. */
+/* The age of the next query of a wait younger than `around_us`: SOON_US, LATER_US, half of `around_us`, three
+ * quarters, or the whole. An age is left out if the wait already has three quarters of it, or if the half is
+ * close to it. */
 static int64_t next_age(const aio_habit *habit, int64_t age_us) {
     int64_t around = habit->around_us, half = around - around / 2;
     if (around < HALF_FROM_US) {
         return around;
     }
     if (is_next(age_us, half)) {
-        return half;
+        int64_t early = is_next(age_us, SOON_US) ? SOON_US : LATER_US;
+        return is_next(age_us, early) && is_next(early, half) ? early : half;
     }
     bool doubtful = habit->early && around >= LONG_US;
     return doubtful && is_next(age_us, around * 3 / 4) ? around * 3 / 4 : around;
@@ -199,7 +208,7 @@ int64_t aio_pace_pause_us(const aio_pace *pace, int64_t age_us) {
     if (over < 0) {
         return at_most(LONGEST_US, next_age(habit, age_us) - age_us);
     }
-    if (over < SPIN_US) {
+    if (over < SPIN_US && habit->around_us < LONG_US) {
         return 0; /* a sleep would cost about as much, and the end would be noticed later */
     }
     return at_most(UNPREDICTED_US, at_least(FINEST_US, at_most(FINE_US, habit->around_us / 32)) + over / 8);

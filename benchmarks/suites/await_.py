@@ -54,6 +54,9 @@ WAYS: Final = (
 )
 TASKS: Final = {0: 1000, 20: 500, 100: 300, 1000: 50, 20000: 5}  # microseconds: operations of a repeat
 SHARE_OF: Final = 20  # at least so many awaits are counted
+LONG: Final = 20000  # microseconds
+CHANGES: Final = (1000, 5000)  # microseconds: short tasks that follow long ones
+ROW_OF_LONG: Final = 8  # the watcher predicts the next wait after fewer
 
 
 def title(microseconds: int) -> str:
@@ -76,6 +79,41 @@ def measure(way: Way, count: int) -> Sample:
         return Sample(median(times), timer.sample(count).cpu)
 
     return way.run(main)
+
+
+def measure_change(way: Way, microseconds: int) -> Sample:
+    """Measures the first await of a short task after a row of long tasks."""
+
+    async def main() -> Sample:
+        with tasks_of(LONG):
+            for _ in range(ROW_OF_LONG):
+                await way.wait(0)
+        with tasks_of(microseconds):
+            began = perf_counter()
+            await way.wait(0)
+            return Sample(perf_counter() - began)
+
+    return way.run(main)
+
+
+def rows_of_change(session: Session, ways: Mapping[str, Way], repeats: int, microseconds: int) -> list[Row]:
+    """Returns the rows of the first short task after a row of long tasks."""
+    what = f"first {title(microseconds)} after {title(LONG)}s"
+    measures = {
+        name: partial(measure_change, ways[name], microseconds) for name in (AIOACL, CALLBACK, BLOCKING)
+    }
+    found = session.interleave(measures, repeats, what)
+    own = walls(found[BLOCKING])
+    return [
+        Row(
+            NAME,
+            f"{what}: added time" if name == AIOACL else f"{what}: added by {name}",
+            "",
+            "ms",
+            Spread.of(value * 1e3 for value in Added.to(own, walls(found[name])).values),
+        )
+        for name in (AIOACL, CALLBACK)
+    ]
 
 
 def inline_share(way: Ours, count: int) -> float:
@@ -124,7 +162,7 @@ def run(session: Session) -> list[Row]:
     """Measures tasks of each length."""
     rows: list[Row] = []
     repeats = session.repeats(REPEATS)
-    session.plan(repeats * len(TASKS))
+    session.plan(repeats * (len(TASKS) + len(CHANGES)))
     with ExitStack() as stack:
         bench = stack.enter_context(Bench(streams=1))
         ways = {way.name: stack.enter_context(closing(way(bench))) for way in WAYS}
@@ -137,6 +175,8 @@ def run(session: Session) -> list[Row]:
                 found = session.interleave(measures, repeats, title(microseconds))
                 share = inline_share(ours, max(count, SHARE_OF))
             rows += rows_of(title(microseconds), found, share)
+        for microseconds in CHANGES:
+            rows += rows_of_change(session, ways, repeats, microseconds)
     return rows
 
 

@@ -47,7 +47,7 @@ static void waits_of_the_same_time_take_few_queries(void) {
         play_alike(duration);
         for (int i = 0; i < 20; i++) {
             played it = play(duration);
-            CHECK(it.sleeps <= (i < 10 ? 10 : 5));
+            CHECK(it.sleeps <= (i < 10 ? 10 : 5) + (duration < 4000 ? 0 : 2)); /* two for short waits */
             CHECK(it.late_us <= 20 + duration / 16);
         }
     }
@@ -83,7 +83,7 @@ static void waits_that_alternate_between_two_durations_are_predicted(void) {
             CHECK(aio_pace_usual_us(&pace) > now);
             CHECK(aio_pace_usual_us(&pace) < now * 2);
             played it = play(now);
-            CHECK(it.sleeps <= (i < 20 ? 10 : 5));
+            CHECK(it.sleeps <= (i < 20 ? 10 : 5) + (now < 4000 ? 0 : 2));
             CHECK(it.late_us <= 20 + now / 16);
         }
     }
@@ -153,6 +153,23 @@ static void a_much_shorter_wait_ends_the_prediction(void) {
     CHECK(it.late_us <= 1100 / 16 + 20);
 }
 
+static void a_short_wait_after_long_ones_is_noticed_within_2_ms(void) {
+    static const int64_t durations[] = {100, 500, 1000, 1500, 2000, 2500, 4500, 5000, 6000};
+    for (size_t i = 0; i < sizeof durations / sizeof *durations; i++) {
+        for (int64_t usual = 18000; usual <= 200000; usual += 1000) {
+            play_alike(usual);
+            CHECK(play(durations[i]).late_us <= (durations[i] < 500 ? 2400 : 2000));
+        }
+    }
+}
+
+/* A short wait that follows the first one is not predicted, so it is noticed as soon as any other. */
+static void the_second_short_wait_is_noticed_soon(void) {
+    play_alike(20000);
+    play(1000);
+    CHECK(play(1000).late_us <= 1000 / 16 + 20);
+}
+
 static void a_wait_of_half_the_usual_time_ends_the_prediction(void) {
     play_alike(9200);
     CHECK(play(5200).late_us <= 9200 / 2);
@@ -170,15 +187,31 @@ static int early_queries(void) {
     return count;
 }
 
-static void only_after_an_early_end_a_long_wait_has_a_second_early_query(void) {
+static void only_after_an_early_end_a_long_wait_has_a_query_at_three_quarters(void) {
     play_alike(20000);
-    CHECK_EQ(early_queries(), 1);
+    CHECK_EQ(early_queries(), 3);
     play(22000);
-    CHECK_EQ(early_queries(), 1);
+    CHECK_EQ(early_queries(), 3);
     play(19200);
-    CHECK_EQ(early_queries(), 2);
+    CHECK_EQ(early_queries(), 4);
     play(20000);
-    CHECK_EQ(early_queries(), 1);
+    CHECK_EQ(early_queries(), 3);
+}
+
+/* The number of queries without a sleep, of a wait that ends that long after `around_us`. */
+static int busy_queries(int64_t over) {
+    int count = 0;
+    for (int64_t past = 0; past < over; past += 1) {
+        count += aio_pace_pause_us(&pace, pace.next.around_us + past) == 0;
+    }
+    return count;
+}
+
+static void the_end_of_a_long_wait_is_queried_with_sleeps(void) {
+    play_alike(2000);
+    CHECK(busy_queries(200) > 0);
+    play_alike(20000);
+    CHECK_EQ(busy_queries(200), 0);
 }
 
 static void a_longer_wait_ends_the_prediction(void) {
@@ -262,8 +295,10 @@ TESTS(TEST(a_wait_without_a_prediction_is_noticed_soon), TEST(waits_of_the_same_
       TEST(one_long_wait_delays_the_prediction_by_few_waits),
       TEST(waits_that_ended_at_an_unknown_time_predict_nothing), TEST(a_much_shorter_wait_ends_the_prediction),
       TEST(a_wait_of_half_the_usual_time_ends_the_prediction),
-      TEST(only_after_an_early_end_a_long_wait_has_a_second_early_query),
-      TEST(a_longer_wait_ends_the_prediction), TEST(shorter_waits_are_noticed_in_time_after_a_few_waits),
-      TEST(waits_that_grow_stay_predicted), TEST(no_end_is_noticed_later_than_20_ms),
+      TEST(only_after_an_early_end_a_long_wait_has_a_query_at_three_quarters),
+      TEST(a_short_wait_after_long_ones_is_noticed_within_2_ms), TEST(the_second_short_wait_is_noticed_soon),
+      TEST(the_end_of_a_long_wait_is_queried_with_sleeps), TEST(a_longer_wait_ends_the_prediction),
+      TEST(shorter_waits_are_noticed_in_time_after_a_few_waits), TEST(waits_that_grow_stay_predicted),
+      TEST(no_end_is_noticed_later_than_20_ms),
       TEST(a_query_shortly_before_the_half_replaces_the_query_at_the_half),
       TEST(a_long_wait_that_ends_late_is_noticed_soon), TEST(any_durations_keep_the_limits))
