@@ -32,7 +32,7 @@ from aioacl._library import runtime
 from aioacl._lifecycle.abortable import address_of
 from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, STREAMS
 from aioacl._lifecycle.executor import must_be_plain
-from aioacl._lifecycle.gate import error_of
+from aioacl._lifecycle.gate import advise_without_device, error_of
 from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.manager import manager_of
@@ -70,7 +70,7 @@ class Device(Made):
     """
 
     __slots__ = ("_born", "_closed", "_handed_out", "_manager", "_site", "_user")
-    factory = "open_device(index)"
+    _factory = "open_device(index)"
 
     def __init__(self, manager: Manager) -> None:
         self._born: Origin | None = None
@@ -746,6 +746,8 @@ def list_devices() -> tuple[DeviceInfo, ...]:
     found = ffi.new("uint32_t *")
     code = lib.aio_u_aclrtGetDeviceCount(found)
     if code:
-        raise error_of(code, "aclrtGetDeviceCount", -1, 0)
+        error = error_of(code, "aclrtGetDeviceCount", -1, 0)
+        advise_without_device(error, "Check with npu-smi whether the cards and their driver work.")
+        raise error
     soc = text_of(lib.aio_u_aclrtGetSocName())
     return tuple(DeviceInfo(index, soc) for index in range(found[0]))

@@ -337,7 +337,9 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Pass as many buffers as the model describes, each at least as large as described.": (100017, 100018),
     "Finalize ACL only once, and only in a process that has initialised it.": (100037,),
     "The loaded library is the toolkit's stub for linking; load the real library from lib64.": (100039,),
-    "Use an index from list_devices(); ASCEND_RT_VISIBLE_DEVICES renumbers the devices from 0.": (107001,),
+    "Use an index from list_devices(); ASCEND_RT_VISIBLE_DEVICES hides devices, and renumbers the rest.": (
+        107001,
+    ),
     "Make the call through a handle of an open device, which binds the context to the thread.": (107002,),
     "Use the stream only with handles of the same device and generation.": (107003,),
     "Create the event with timing=True, and await it first.": (107006,),

@@ -11,14 +11,14 @@ T = TypeVar("T")
 class Unique:
     """The base class of objects that cannot be copied or pickled.
 
-    The error names `noun`, or the class if `noun` is empty.
+    The error names `_noun`, or the class if `_noun` is empty.
     """
 
     __slots__ = ()
-    noun = ""
+    _noun = ""
 
     def __reduce__(self) -> NoReturn:
-        noun = self.noun or type(self).__name__
+        noun = self._noun or type(self).__name__
         article = "an" if noun[0] in "aeiou" else "a"
         raise TypeError(
             f"{article} {noun} cannot be copied or pickled, because it refers to a device of this process; use the "

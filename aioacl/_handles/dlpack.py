@@ -181,13 +181,13 @@ def _export(
     is_versioned = _is_versioned(max_version)
     if copy is not None and copy is not False:
         raise BufferError(
-            f"expected copy=None or copy=False, got {repr_of(copy)}; an export of a {buffer.noun} never copies: copy "
+            f"expected copy=None or copy=False, got {repr_of(copy)}; an export of a {buffer._noun} never copies: copy "
             "it to another buffer with `await stream.copy(other, buffer)`, and export that buffer"
         )
     if buffer._readonly and not is_versioned:
         raise BufferError(
-            f"expected max_version=(1, 0) or later for a read-only {buffer.noun}, got {repr_of(max_version)}; a tensor "
-            "of an older version cannot be marked as read-only: copy the buffer, and export the copy"
+            f"expected max_version=(1, 0) or later for a read-only {buffer._noun}, got {repr_of(max_version)}; a "
+            "tensor of an older version cannot be marked as read-only: copy the buffer, and export the copy"
         )
     whole: Exportable = buffer._base or buffer
     keeper = whole._keeper()  # first, so that no other thread can free the memory during the export
@@ -204,7 +204,7 @@ def _device(buffer: Exportable, asked: object) -> tuple[int, int]:
         return device
     names = " or ".join(str(device) for device in devices)
     raise BufferError(
-        f"expected dl_device to be {names} for this {buffer.noun}, got {repr_of(asked)}; an export never copies: copy "
+        f"expected dl_device to be {names} for this {buffer._noun}, got {repr_of(asked)}; an export never copies: copy "
         "the buffer to memory of the other device first"
     )
 
@@ -249,7 +249,7 @@ def _order(buffer: Exportable, stream: object, *, on_device: bool) -> None:
     if pending and (number is None or any(use.position == UNKNOWN for use in pending)):
         remedy = "await it" if number is None else "await the upload or download"
         raise BufferError(
-            f"expected a {buffer.noun} without unfinished work, got one that {len(pending)} unfinished "
+            f"expected a {buffer._noun} without unfinished work, got one that {len(pending)} unfinished "
             f"{'operations use' if len(pending) > 1 else 'operation uses'}; {remedy} before you export the buffer"
         )
     if number is not None:

@@ -37,7 +37,7 @@ class Ticket(Unique, Position):
     """
 
     __slots__ = ()
-    noun = "ticket"
+    _noun = "ticket"
 
     if TYPE_CHECKING:
 
@@ -117,11 +117,11 @@ class Event(Handle, Awaitable):
     """
 
     __slots__ = ()
-    noun = "event"
+    _noun = "event"
 
     if TYPE_CHECKING:
         _version: Recorded | None
-    factory = "stream.record() or device.create_event()"
+    _factory = "stream.record() or device.create_event()"
     _made_by = "device.create_event()"
 
     def __init__(self, manager: Manager, generation: int, *, timing: bool) -> None:

@@ -38,10 +38,10 @@ class Owned(type):
     Calling such a class raises a TypeError that names the factory.
     """
 
-    factory = "its owner"
+    _factory = "its owner"
 
     def __call__(cls, *_: object, **__: object) -> NoReturn:
-        raise TypeError(f"{cls.__name__} has no public constructor: use {cls.factory}")
+        raise TypeError(f"{cls.__name__} has no public constructor: use {cls._factory}")
 
     def _make(cls: type[T], *args: Any, **kwargs: Any) -> T:
         made: T = type.__call__(cls, *args, **kwargs)
@@ -96,7 +96,7 @@ class Made(Unique, metaclass=Owned):
     """The base of objects that a factory makes. Its subclasses have slots, so unknown attributes cannot be assigned."""
 
     __slots__ = ("__weakref__",)
-    _made_by = ""  # the call that makes the object, if `factory` names several calls
+    _made_by = ""  # the call that makes the object, if `_factory` names several calls
 
     if not TYPE_CHECKING:  # type checkers do not see these methods, so they report `with` on a handle
 
@@ -112,7 +112,7 @@ class Made(Unique, metaclass=Owned):
         kind = type(self).__name__
         raise TypeError(
             f"expected the call that makes a {kind}, got the {kind} itself; "
-            f"write `{keyword} {self._made_by or type(self).factory} as {kind.lower()}:`, or call its close()"
+            f"write `{keyword} {self._made_by or type(self)._factory} as {kind.lower()}:`, or call its close()"
         )
 
 
@@ -125,7 +125,7 @@ class Handle(Made, HandleBase):
         _manager: Manager
     else:  # the attributes are fields of HandleBase, which type checkers do not count as slots
         __slots__ = ()
-    noun = "handle"
+    _noun = "handle"
 
     def __init__(self, manager: Manager, generation: int) -> None:
         self._manager = manager
@@ -150,15 +150,15 @@ class Handle(Made, HandleBase):
     def _check(self) -> None:
         """Raises an error if the handle is closed or stale."""
         if lib.aio_forked():
-            raise self._error(lib.AIO_FORKED, self.noun)
+            raise self._error(lib.AIO_FORKED, self._noun)
         if self.stale:
-            raise self._error(lib.AIO_STALE, self.noun)
+            raise self._error(lib.AIO_STALE, self._noun)
         if self._closed:
             raise self._was_closed()
 
     def _was_closed(self) -> ParameterError:
         return ParameterError(
-            f"the {self.noun} is closed", device=self._manager.index, hint=f"Make a new {self.noun}."
+            f"the {self._noun} is closed", device=self._manager.index, hint=f"Make a new {self._noun}."
         )
 
     def _closing(self) -> Callable[[], object] | None:

@@ -40,7 +40,7 @@ class Buffer(Exportable):
     """The base of DeviceBuffer and PinnedBuffer."""
 
     __slots__ = ()
-    noun = "buffer"
+    _noun = "buffer"
     _memory = 0  # enum memory_kind of aioacl/_binding/binding.h
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int) -> None:
@@ -102,13 +102,13 @@ class Buffer(Exportable):
 
         def __setitem__(self, *_: object) -> NoReturn:
             raise TypeError(
-                f"expected a copy to the {self.noun}, got an assignment; use stream.copy(buffer[start:stop], data), or "
-                "the `view` of a PinnedBuffer"
+                f"expected a copy to the {self._noun}, got an assignment; use stream.copy(buffer[start:stop], data), "
+                "or the `view` of a PinnedBuffer"
             )
 
         def __delitem__(self, _: object) -> NoReturn:
             raise TypeError(
-                f"expected a {self.noun} of a fixed size, got a deletion of a part; call close() to free the whole "
+                f"expected a {self._noun} of a fixed size, got a deletion of a part; call close() to free the whole "
                 "buffer"
             )
 
@@ -124,7 +124,7 @@ class Buffer(Exportable):
     def _refuse_block(self, keyword: str) -> NoReturn:
         if self._base is not None:
             raise TypeError(
-                f"expected a {self.noun} to close, got a view of one; use the view without `{keyword}`"
+                f"expected a {self._noun} to close, got a view of one; use the view without `{keyword}`"
             )
         super()._refuse_block(keyword)
 
@@ -198,7 +198,7 @@ class Buffer(Exportable):
         """
         if self._base is not None:
             raise ParameterError(
-                f"expected a {self.noun}, got a view of one",
+                f"expected a {self._noun}, got a view of one",
                 device=self._manager.index,
                 hint="Close the buffer that it is a view of.",
             )
@@ -219,7 +219,7 @@ class Buffer(Exportable):
         if not self._closed and self._base is None:
             warn_of_drop(
                 self,
-                f"a {self.noun} of {self._size} bytes was not closed: close it, or make it with `async with`",
+                f"a {self._noun} of {self._size} bytes was not closed: close it, or make it with `async with`",
                 depth=5,
             )
 
@@ -242,9 +242,9 @@ class DeviceBuffer(Buffer, _Refuser):
     """
 
     __slots__ = ()
-    noun = "device buffer"
+    _noun = "device buffer"
     _memory = 1
-    factory = "device.allocate(nbytes)"
+    _factory = "device.allocate(nbytes)"
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int, block: int) -> None:
         super().__init__(manager, generation, address, size)

@@ -38,8 +38,9 @@ class Operation(OperationBase, Unique, Generic[T_co]):
     """
 
     __slots__ = ("__weakref__",)
-    noun = "operation"
+    _noun = "operation"
     _lost = "so nothing was done: await it, or call its result()"
+    _first = "await it first, or call its result()"
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, T_co]], of: object = None) -> None:
         self._what = what
@@ -90,6 +91,17 @@ class Operation(OperationBase, Unique, Generic[T_co]):
     def __repr__(self) -> str:
         of = "" if self._of is None else f" of {self._of!r}"
         return f"<{type(self).__name__} {self._name}{of}, {self._state}>"
+
+    if not TYPE_CHECKING:  # type checkers report such an attribute by themselves
+
+        def __getattr__(self, name: str) -> Any:
+            """Explains that the attribute may belong to the result. Called for unknown attributes only."""
+            kind = type(self).__name__
+            if name.startswith("_"):
+                raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
+            raise AttributeError(
+                f"{self._name} returned an {kind}, which has no attribute {name!r}: {self._first}", name=name
+            )
 
     def __del__(self) -> None:
         if getattr(self, "_state", "") == NOT_STARTED:
@@ -152,6 +164,7 @@ class Opening(Operation[C]):
 
     __slots__ = ()
     _lost = "so nothing was made: await it, or enter it with `async with`"
+    _first = "await it first, or enter it with `async with`"
 
     def __init__(self, what: str, begin: Callable[[], Coroutine[Any, Any, C]], of: object = None) -> None:
         super().__init__(what, begin if origin.keeper is None else origin.keeper.follow(begin), of)

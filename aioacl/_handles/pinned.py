@@ -128,9 +128,9 @@ class PinnedBuffer(Buffer, _Exporter):
     """
 
     __slots__ = ("_allocation", "_bytes")
-    noun = "pinned buffer"
+    _noun = "pinned buffer"
     _memory = 2
-    factory = "device.pinned(nbytes)"
+    _factory = "device.pinned(nbytes)"
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int, block: int) -> None:
         super().__init__(manager, generation, address, size)

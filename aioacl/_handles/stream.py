@@ -67,8 +67,8 @@ class Stream(Handle, Awaitable):
     """
 
     __slots__ = ()
-    noun = "stream"
-    factory = "device.create_stream()"
+    _noun = "stream"
+    _factory = "device.create_stream()"
 
     def __init__(self, core: StreamCore) -> None:
         super().__init__(core.manager, core.generation)

@@ -31,7 +31,7 @@ class WrappedBuffer(DeviceBuffer):
     """A DeviceBuffer whose memory belongs to another library."""
 
     __slots__ = ("_owner",)
-    factory = "device.wrap_memory(address, nbytes)"
+    _factory = "device.wrap_memory(address, nbytes)"
 
     def __init__(self, manager: Manager, generation: int, address: int, size: int, owner: object) -> None:
         super().__init__(manager, generation, address, size, 0)

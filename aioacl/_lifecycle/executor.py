@@ -108,7 +108,7 @@ class DeviceExecutor(Unique, Executor):
     threads.
     """
 
-    noun = "device executor"
+    _noun = "device executor"
 
     def __init__(
         self,

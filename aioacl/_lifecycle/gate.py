@@ -21,11 +21,18 @@ from aioacl._base.errors import (
 from aioacl._base.ffi import ffi, generation_of, lib, name_of_function, state_of, text_of
 from aioacl._base.records import Stuck
 from aioacl._base.states import State
+from aioacl._library.visible import not_visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 INSIDE_AT_MOST: Final = 256
+NO_DEVICE: Final = 107001
+RESET_BY_HAND: Final = "Reset the device with `lowlevel.reset_device_force(index)`."
+OPEN_FAILED: Final = (
+    "Open the device again. If that does not help, end all processes that use the card, and reset the card with "
+    "npu-smi."
+)
 
 
 def counts(index: int) -> list[int]:
@@ -240,4 +247,15 @@ def error_of(code: int, call: str, index: int, generation: int, text: str | None
     if code in _REFUSALS:
         return _REFUSALS[code](call, index, generation)
     message = text_of(lib.aio_error_text()) if text is None else text
+    if code == NO_DEVICE and call == "aclrtSetDevice":
+        message = f"{not_visible(index)}. The runtime reports: {message}"
     return error_for(code, call, device=index, generation=generation, message=message)
+
+
+def advise_without_device(error: BaseException, hint: str = OPEN_FAILED) -> None:
+    """Replaces a hint that names a method of a Device, for a caller that has none."""
+    if isinstance(error, AclError) and error.hint in (
+        DeviceFault.default_hint,
+        DeviceQuarantined.default_hint,
+    ):
+        error.hint = hint

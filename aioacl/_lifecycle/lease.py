@@ -97,7 +97,7 @@ class Lease(Unique):
         *("__weakref__", "_born", "_entered", "_generation", "_holders", "_lost"),
         *("_grantor", "_site", "_timeout", "_wait"),
     )
-    noun = "lease"
+    _noun = "lease"
 
     def __init__(self, grantor: Grantor, *, wait: bool, timeout: Seconds | None) -> None:
         self._grantor = grantor
@@ -114,7 +114,7 @@ class Lease(Unique):
         """Raises ParameterError if the lease was entered before."""
         if self._generation:
             hint = "Call device.lease() once for each block, or pass lease.share() to another task."
-            raise _entered_before(self.noun, self._grantor.index, hint)
+            raise _entered_before(self._noun, self._grantor.index, hint)
 
     async def __aenter__(self) -> Self:
         before = self._grantor.entered(self, current_holder())
@@ -200,7 +200,7 @@ class SharedLease(Unique):
     """A share of a lease, from `lease.share()`. One other task enters it once, to hold the lease too."""
 
     __slots__ = ("__weakref__", "_born", "_entered", "_grantor", "_lease", "_site", "_used")
-    noun = "shared lease"
+    _noun = "shared lease"
 
     def __init__(self, grantor: Grantor, lease: Lease) -> None:
         self._grantor = grantor
@@ -238,7 +238,7 @@ class SharedLease(Unique):
         """Raises ParameterError if the shared lease was entered before."""
         if self._used:
             raise _entered_before(
-                self.noun, self._grantor.index, "Call lease.share() for each task and block."
+                self._noun, self._grantor.index, "Call lease.share() for each task and block."
             )
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:

@@ -31,7 +31,7 @@ from aioacl._lifecycle.cache import HandleCache
 from aioacl._lifecycle.counts import SetCounts
 from aioacl._lifecycle.deferred import Deferred
 from aioacl._lifecycle.failures import Failures, TrackedStream
-from aioacl._lifecycle.gate import error_of
+from aioacl._lifecycle.gate import advise_without_device, error_of
 from aioacl._lifecycle.jobs import Jobs
 from aioacl._lifecycle.models import Models
 from aioacl._lifecycle.procedures import limits
@@ -103,8 +103,9 @@ class Manager:
         except GeneratorExit:
             self.cache.allow(user)
             raise  # from a finalizer, on a thread that may hold the lock; Device.__del__ leaves a note instead
-        except BaseException:
+        except BaseException as error:
             self.count_out(user)
+            advise_without_device(error)
             raise
 
     async def _open(self, user: object, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:

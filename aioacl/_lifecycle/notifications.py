@@ -69,7 +69,7 @@ class DeviceEvents(Unique):
     """
 
     __slots__ = ("__weakref__", "_is_over", "_missed", "_queue", "_watched")
-    noun = "listener for a device's events"
+    _noun = "listener for a device's events"
 
     def __init__(self, watched: Watched, listeners: Listeners, is_over: Callable[[], bool]) -> None:
         self._watched = watched

@@ -60,8 +60,8 @@ class Model(Made):
     """
 
     __slots__ = ("_born", "_handed_out", "_life", "_site")
-    factory = "device.load_model(path)"
-    noun = "model"
+    _factory = "device.load_model(path)"
+    _noun = "model"
 
     def __init__(self, life: Lifetime) -> None:
         self._born: Origin | None = None

@@ -34,7 +34,7 @@ class ModelResults(Unique):
     A task reads `xs` and starts one task for each item. At most `limit` items are in progress or wait to be taken.
     """
 
-    noun = "iterator over results"
+    _noun = "iterator over results"
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from aioacl._handles.memory import Buffer
 from aioacl._handles.pinned import PinnedBuffer
 from aioacl._handles.stream import Stream
 from aioacl._library import runtime
-from aioacl._lifecycle.gate import absent
+from aioacl._lifecycle.gate import RESET_BY_HAND, absent, advise_without_device
 from aioacl.lowlevel._table import Parameter, Row, like, rows
 
 if TYPE_CHECKING:
@@ -214,16 +214,16 @@ class Function:
         if not isinstance(value, Handle):
             return value
         if not _stands_for(value, parameter):
-            raise self._wrong(parameter, f"a {value.noun}")
+            raise self._wrong(parameter, f"a {value._noun}")
         if self._frees:
             cure = "aioacl frees and destroys what it made: call its close()."
-            raise self._wrong(parameter, f"an aioacl {value.noun}", cure)
+            raise self._wrong(parameter, f"an aioacl {value._noun}", cure)
         if parameter.writable and isinstance(value, Buffer) and value._readonly:
             raise self._wrong(
                 parameter, "a buffer of a read-only DLPack tensor", "Copy it, and pass the copy."
             )
         if self._is_foreign(value):
-            raise self._wrong(parameter, f"a {value.noun} of another device")
+            raise self._wrong(parameter, f"a {value._noun} of another device")
         return handle(cast("Stream | Event | Buffer", value))
 
     def _is_foreign(self, thing: Handle) -> bool:
@@ -268,7 +268,9 @@ class Function:
 
     def _failure(self, code: int) -> AclError:
         if self._place is None:
-            return error_for(code, self._row.name, message=text_of(lib.aio_error_text()))
+            error = error_for(code, self._row.name, message=text_of(lib.aio_error_text()))
+            advise_without_device(error, RESET_BY_HAND)
+            return error
         return error_on(self._place.manager, self._place.generation, code, self._row.name)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from aioacl._base.errors import ParameterError, error_for
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.states import RELEASED_ALREADY, Counts, State
 from aioacl._library import runtime
-from aioacl._lifecycle.gate import error_of
+from aioacl._lifecycle.gate import RESET_BY_HAND, advise_without_device, error_of
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures.procedure import Host, Procedure
 
@@ -106,7 +106,9 @@ def _perform(
         finally:
             procedure.finish()  # again, because Ctrl-C may have interrupted the first call
     if procedure.made.code:
-        raise error_of(procedure.made.code, call, manager.index, manager.generation)
+        error = error_of(procedure.made.code, call, manager.index, manager.generation)
+        advise_without_device(error, RESET_BY_HAND)
+        raise error
 
 
 def _reset(index: int, made: CData) -> None:

@@ -160,7 +160,7 @@ def _what(thing: Any) -> str:
     if isinstance(thing, Device):
         return f"device {thing.index}"
     size = f" of {thing.size} bytes" if isinstance(thing, DeviceBuffer | PinnedBuffer) else ""
-    return f"a {thing.noun}{size} on device {thing._manager.index}"
+    return f"a {thing._noun}{size} on device {thing._manager.index}"
 
 
 def is_open(thing: Any) -> bool:

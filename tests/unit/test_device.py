@@ -184,6 +184,41 @@ async def test_open_of_a_device_that_does_not_exist_is_refused_by_the_runtime(
     with pytest.raises(aioacl.ParameterError) as caught:
         await open_device(len(aioacl.list_devices()))
     assert caught.value.code == 107001
+    assert caught.value.message.startswith(
+        "expected a device index from 0 to 1, got 2: the process sees 2 devices. The runtime reports: EE1003"
+    )
+
+
+async def test_open_of_a_hidden_device_names_the_variable_that_hides_it(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "4,5")  # the simulator has read its environment before
+    with pytest.raises(aioacl.ParameterError) as caught:
+        await open_device(7)
+    assert "got 7: the process sees 2 devices, because ASCEND_RT_VISIBLE_DEVICES is '4,5'. " in str(
+        caught.value
+    )
+    assert caught.value.hint == (
+        "Use an index from list_devices(); ASCEND_RT_VISIBLE_DEVICES hides devices, and renumbers the rest."
+    )
+
+
+async def test_attribute_of_an_object_that_is_not_made_yet_is_explained(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        opening = device.create_stream()
+        with pytest.raises(AttributeError) as caught:
+            opening.copy  # type: ignore[attr-defined]  # noqa: B018  # what a user writes by mistake
+        assert str(caught.value) == (
+            "create_stream() returned an Opening, which has no attribute 'copy': await it first, or enter it with "
+            "`async with`"
+        )
+        with pytest.raises(
+            AttributeError, match=r"synchronize\(\) returned an Operation, .* or call its result"
+        ):
+            (synchronize := device.synchronize()).done  # type: ignore[attr-defined]  # noqa: B018  # as above
+        assert not hasattr(opening, "_private")
+        await synchronize
+        await (await opening).close()
 
 
 @pytest.mark.parametrize("waits", ["", "poll", None, 1, "WATCH"])

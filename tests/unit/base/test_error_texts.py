@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aioacl
+import aioacl.lowlevel
 from aioacl import simulator
+from aioacl._lifecycle.procedures import limits
 from tests.kit import no_call, no_call_of_mine
 
 if TYPE_CHECKING:
@@ -173,6 +175,44 @@ async def test_quarantined_device_raises_error_that_names_the_failed_call_once_a
             "that call has returned. If that does not help, end the process."
         )
         assert (await device.force_reset()).ok
+
+
+OPEN_FAILED = (
+    "Open the device again. If that does not help, end all processes that use the card, and reset the card with "
+    "npu-smi."
+)
+BY_HAND = "Reset the device with `lowlevel.reset_device_force(index)`."
+WITHOUT_A_DEVICE: dict[str, tuple[str, Callable[[], object], str]] = {
+    "open": ("aclrtSetDevice", lambda: aioacl.open_device(0).result(), OPEN_FAILED),
+    "list": (
+        "aclrtGetDeviceCount",
+        aioacl.list_devices,
+        "Check with npu-smi whether the cards and their driver work.",
+    ),
+    "set": ("aclrtSetDevice", lambda: aioacl.lowlevel.set_device(0), BY_HAND),
+    "call": ("aclrtSetOpWaitTimeout", lambda: aioacl.lowlevel.functions.aclrtSetOpWaitTimeout(9), BY_HAND),
+}
+
+
+@pytest.mark.parametrize(("function", "call", "hint"), WITHOUT_A_DEVICE.values(), ids=WITHOUT_A_DEVICE)
+def test_fault_that_a_caller_without_a_device_meets_names_no_method_of_a_device(
+    function: str, call: Callable[[], object], hint: str
+) -> None:
+    simulator.fail_call(function, 507914, -1)
+    with pytest.raises(aioacl.DeviceFault) as caught:
+        call()
+    assert (caught.value.action, caught.value.hint) == ("reset", hint)
+
+
+@pytest.mark.thorough
+def test_open_that_is_given_up_names_no_method_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "OPEN_SECONDS", 0.05)
+    simulator.hang_call("aclrtSetDevice")
+    with pytest.raises(aioacl.DeviceQuarantined) as caught:
+        aioacl.open_device(0).result()
+    simulator.release_all()
+    assert caught.value.hint == OPEN_FAILED
+    aioacl.open_device(0).result().close().result()
 
 
 async def test_copy_before_staging_memory_is_allocated_raises_queue_full_and_the_remedy_works(

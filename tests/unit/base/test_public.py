@@ -7,6 +7,7 @@ import pickle
 import pickletools
 import traceback
 import typing
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -95,3 +96,18 @@ def test_source_of_a_public_class_raises_os_error_instead_of_a_wrong_source(
 ) -> None:
     with pytest.raises(OSError, match=r"class|source code not available"):  # the latter from Python 3.13 on
         inspect.getsource(error)
+
+
+HANDLES = [
+    kind
+    for module, name in NAMES
+    if inspect.isclass(kind := getattr(module, name))
+    and not issubclass(kind, (aioacl.AclError, aioacl.State))
+    and not is_dataclass(kind)
+]
+
+
+@pytest.mark.parametrize("kind", HANDLES, ids=lambda kind: kind.__name__)
+def test_public_class_shows_no_constant_of_the_implementation(kind: type) -> None:
+    shown = [name for name in dir(kind) if not name.startswith("_")]
+    assert [name for name in shown if isinstance(inspect.getattr_static(kind, name), str)] == []
