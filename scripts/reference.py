@@ -38,7 +38,7 @@ LINE: Final = 88
 DIRECTIVE: Final = re.compile(r"^::: ([\w.]+)$", flags=re.MULTILINE)
 SECTION: Final = re.compile(r"^(Raises|Warns):[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z))+)", flags=re.MULTILINE)
 BARE: Final = re.compile(r"^(\s+)(\w+(?:, \w+)*)\.?$")
-HIDDEN: Final = frozenset({"factory", "noun", "default_action", "default_hint"})
+HIDDEN: Final = frozenset({"default_action", "default_hint"})
 """Attributes that only aioacl itself uses, or that are shown in another way."""
 
 INTERNAL: Final = {
@@ -160,7 +160,9 @@ def completed(text: str) -> str:
     """A docstring in which each line of `Raises:` has a description, as griffe requires; `-` means none."""
 
     def fill(match: re.Match[str]) -> str:
-        lines = [BARE.sub(r"\1\2: -", line) for line in match[2].splitlines()]
+        lines = match[2].splitlines()
+        indent = len(lines[0]) - len(lines[0].lstrip())  # a continuation line is indented further
+        lines = [line if line[indent] == " " else BARE.sub(r"\1\2: -", line) for line in lines]
         return "\n".join([f"{match[1]}:", *lines, ""])
 
     return SECTION.sub(fill, text)

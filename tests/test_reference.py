@@ -144,6 +144,16 @@ def run(first: int, *rest: int) -> int:
 TEMPLATE = "::: aioacl.sample\n\n::: aioacl.sample.Noun\n\n::: aioacl.sample.run\n\n::: names\n"
 
 
+def test_continuation_of_a_description_is_not_an_entry_without_a_description() -> None:
+    raises = "Raises:\n    ValueError: it is not a size, or it is\n        closed.\n    KeyError\n"
+    assert reference.completed(raises).splitlines() == [
+        "Raises:",
+        "    ValueError: it is not a size, or it is",
+        "        closed.",
+        "    KeyError: -",
+    ]
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], int]]:
     """Makes the reference of a module `aioacl.sample` from its source and a template; returns the exit status."""

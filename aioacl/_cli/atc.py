@@ -177,10 +177,7 @@ def _add_options(parser: ArgumentParser) -> None:
         "--soc_version", metavar="CHIP", help="the chip: any name, because the simulator has none"
     )
     parser.add_argument("--mode", default="0", metavar="0", help="0 converts a model; there is no other mode")
-    # For atc, --json is a file to which mode 1 writes.
-    parser.add_argument(
-        "--json", nargs="?", const=True, default=False, metavar="", help="print one JSON object"
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: Namespace) -> int:
@@ -221,11 +218,6 @@ def _check(arguments: Namespace) -> None:
         raise UserError(
             f"--mode: expected 0, which converts a model, got {arguments.mode}; "
             "for a description of a .om file, use `python -m aioacl simulator inspect`"
-        )
-    if arguments.json not in (True, False):
-        raise UserError(
-            f"--json: expected no value, got {arguments.json!r}; atc's --json belongs to mode 1, "
-            "and the simulator has mode 0 only"
         )
     for name, remedy in REFUSED.items():
         if getattr(arguments, name) is not None:

@@ -130,7 +130,10 @@ class _Native:
         if size < 0:
             raise MemoryError("the list of the libraries of this process does not fit in memory")
         found = [path for path in bytes(self._ffi.buffer(paths, size)).split(b"\0") if path]
-        return {os.fsdecode(path): bool(self._lib.aio_library_loaded_simulator(path)) for path in found}
+        return {
+            locate.usual_name(os.fsdecode(path)): bool(self._lib.aio_library_loaded_simulator(path))
+            for path in found
+        }
 
     def wanted(self, request: Candidate | None) -> int:
         """Return which library may be opened.

@@ -19,6 +19,7 @@ import stat
 import struct
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from glob import escape, glob
 from pathlib import Path
@@ -179,6 +180,19 @@ def same_installation(first: str, second: str) -> bool:
         return not (is_simulator(first) or is_simulator(second))
     except (OSError, ValueError):
         return False
+
+
+def usual_name(path: str) -> str:
+    """Return the path under CANN's usual name, if it is in the same folder and names the same file.
+
+    The dynamic linker knows a file by the name under which it was loaded first. That may be a link, such as the
+    libhccl.so of `simulator dir`.
+    """
+    usual = Path(path).with_name(_SONAMES[0])
+    with suppress(OSError, ValueError):
+        if usual.samefile(path):
+            return str(usual)
+    return path
 
 
 def is_simulator(path: str) -> bool:

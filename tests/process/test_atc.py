@@ -121,10 +121,14 @@ class TestAtc:
         assert done.returncode == 2
         assert "simulator inspect" in json.loads(done.stdout)["error"]
 
+    def test_usage_shows_options_without_a_value_as_such(self, folder: Path) -> None:
+        done = atc("--help", folder=folder)
+        assert "[--json]" in " ".join(done.stdout.split())
+
     def test_json_with_the_file_of_mode_1_is_refused(self, folder: Path) -> None:
         done = atc("--json=m.json", folder=folder)
         assert done.returncode == 2
-        assert "--json: expected no value, got 'm.json'" in done.stderr
+        assert "--json: ignored explicit argument 'm.json'" in done.stderr
 
     def test_command_that_cannot_write_leaves_no_file(self, folder: Path) -> None:
         (folder / "m.om").mkdir()

@@ -298,6 +298,15 @@ class TestLoadedByOtherCode:
         found = outcome(load(made.library) + f"report(lambda: use_library({str(name)!r}))")
         assert (found["path"], found["origin"]) == (str(made.library), "argument")
 
+    def test_file_that_was_loaded_by_a_link_is_reported_under_its_usual_name(
+        self, cann: Callable[..., Cann]
+    ) -> None:
+        made = cann()
+        link = made.folder / "libhccl.so"
+        link.symlink_to(made.library.name)
+        found = outcome(load(link) + "report(library_info)")
+        assert (found["path"], found["origin"]) == (str(made.library), "loaded")
+
     def test_another_part_of_the_loaded_cann_is_accepted(self, cann: Callable[..., Cann]) -> None:
         runtime = cann("cann", "libacl_rt.so")
         part = cann("cann", "libascendcl.so", "-DPART")
