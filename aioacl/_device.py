@@ -569,14 +569,17 @@ class Device(Made):
 
         Raises:
             ParameterError: the device is closed.
+            ResourceExhausted: no thread or no descriptor is left for the events "stuck" and "recovered".
         """
         self._check()
         manager, user = self._manager, self._user
-        return DeviceEvents(
+        events = DeviceEvents(
             manager.admission,
             manager.admission.listeners,
             lambda: not manager.admission.is_open_for(user) and manager.left(),
         )
+        manager.stuck_calls.start()
+        return events
 
     def memory_info(self) -> Operation[MemoryInfo]:
         """Reads the free and the total memory of the device (aclrtGetMemInfo), and the sizes of the cached memory.

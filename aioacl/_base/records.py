@@ -80,6 +80,8 @@ EventKind = Literal[
     "revoked",
     "model_loading",
     "model_loaded",
+    "stuck",
+    "recovered",
 ]
 
 
@@ -92,19 +94,22 @@ class DeviceEvent:
         kind: "opened", "draining", "resetting", "reopened" (a reset has ended), "quarantined" (a reset, open
             or close failed), "closed", "foreign reset" (code outside aioacl reset the device), "fault" (a task or the
             device failed), "revoked" (leases were revoked by a reset after its grace time, by a foreign reset or by
-            the last close), "model_loading" (a model begins to load), or "model_loaded".
+            the last close), "model_loading" (a model begins to load), "model_loaded", "stuck" (a call has been inside
+            C for more than a second, as for `health.status`), or "recovered" (the stuck call has returned).
         device: the device's index.
         state: the device's state after the event.
         generation: the device's generation after the event; for a failed task, the generation in which the task was
             enqueued.
         at: the time of the event, in seconds of `time.monotonic()`.
         report: the report of the reset that ended with this event; None for other events and for foreign resets.
-        text: the fault, the reason for the quarantine, the number of revoked leases, or the name of the model.
+        text: the fault, the reason for the quarantine, the number of revoked leases, the name of the model, or the
+            function and the thread of a stuck call.
         missed: the number of events before this one that were dropped because they were not read in time.
         stream: for a failed task, the number of its stream (aclrtStreamGetId); -1 if the runtime did not name it.
         position: for a failed task, the position of its entry in the stream's queue.
         code: for a failed task, ACL's code; 0 for every other event.
-        seconds: for a model that was loaded, how long the load took.
+        seconds: for a model that was loaded, how long the load took; for a stuck call, how long it had been inside C
+            when aioacl last looked.
         nbytes: for a model that was loaded, the bytes of device memory that all its instances and slots use.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import (
     AclError,
@@ -42,15 +42,24 @@ def counts(index: int) -> list[int]:
     return ffi.unpack(found, 3)
 
 
+def calls_inside(index: int) -> dict[tuple[int, int], Stuck]:
+    """The calls that are inside, each under its thread and the time at which it entered the gate.
+
+    Each has its thread, and the seconds since it entered.
+    """
+    calls: Any = ffi.new("aio_call[]", INSIDE_AT_MOST)
+    found = lib.aio_gate_inside(index, calls, INSIDE_AT_MOST)
+    return {
+        (call.thread, call.since_us): Stuck(
+            name_of_function(call.function), call.thread, call.inside_us / 1e6
+        )
+        for call in calls[0:found]
+    }
+
+
 def inside(index: int) -> tuple[Stuck, ...]:
     """The calls that are inside. Each has its thread, and the seconds since the call entered the gate."""
-    functions = ffi.new("int32_t[]", INSIDE_AT_MOST)
-    threads = ffi.new("int32_t[]", INSIDE_AT_MOST)
-    microseconds = ffi.new("int64_t[]", INSIDE_AT_MOST)
-    found = lib.aio_gate_inside(index, functions, threads, microseconds, INSIDE_AT_MOST)
-    return tuple(
-        Stuck(name_of_function(functions[i]), threads[i], microseconds[i] / 1e6) for i in range(found)
-    )
+    return tuple(calls_inside(index).values())
 
 
 def context_lives(index: int) -> bool:

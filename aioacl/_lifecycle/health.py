@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aioacl._base.codes import DEVICE_ACTIONS
-from aioacl._base.ffi import lib, name_of_function
+from aioacl._base.ffi import lib
 from aioacl._base.records import Health
 from aioacl._base.states import State
 from aioacl._lifecycle.gate import counts, inside
-from aioacl._lifecycle.jobs import USER_JOB
+from aioacl._lifecycle.stuck import is_stuck
 
 if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
-STUCK_SECONDS: Final = 1.0
-MAY_TAKE_LONG: Final = (
-    name_of_function(USER_JOB),
-    "aclrtSynchronizeStreamWithTimeout",
-    "aclrtSynchronizeEventWithTimeout",
-)
-CONTROL: Final = (
-    "aclInit",
-    "aclrtSetDevice",
-    "aclrtResetDevice",
-    "aclrtResetDeviceForce",
-    "aclFinalizeReference",
-)
-
 
 def _stuck_for(manager: Manager) -> float:
-    """How long the longest stuck call has been inside, in seconds; 0.0 if no call is stuck.
-
-    Calls that may take long are left out. While a procedure runs, its calls are left out too, because they have time
-    limits.
-    """
-    exempt = MAY_TAKE_LONG if manager.procedure is None else MAY_TAKE_LONG + CONTROL
-    calls = (call.seconds for call in inside(manager.index) if call.function not in exempt)
-    longest = max(calls, default=0.0)
-    return longest if longest > STUCK_SECONDS else 0.0
+    """How long the longest stuck call has been inside, in seconds; 0.0 if no call is stuck."""
+    return max((call.seconds for call in inside(manager.index) if is_stuck(manager, call)), default=0.0)
 
 
 def health_of(manager: Manager) -> Health:

@@ -39,6 +39,7 @@ from aioacl._lifecycle.procedures.close import CloseProcedure
 from aioacl._lifecycle.procedures.foreign import ForeignProcedure
 from aioacl._lifecycle.procedures.open import OpenProcedure
 from aioacl._lifecycle.procedures.reset import ResetProcedure
+from aioacl._lifecycle.stuck import StuckCalls
 from aioacl._wait.current import current_holder
 from aioacl._wait.workers import WorkerThread, call_on
 
@@ -62,6 +63,7 @@ class Manager:
         failures: faults and failed tasks.
         deferred: work that is left to the maintenance thread.
         cache: the closed memory and streams that are used again.
+        stuck_calls: the events of calls that do not return.
         models: the models that are loaded.
         streams: the streams whose native streams are not destroyed yet.
         control: the control thread, which keeps ACL's per-thread state.
@@ -83,6 +85,7 @@ class Manager:
         self.streams: sync.WeakSet[TrackedStream] = sync.WeakSet()
         self.failures = Failures(self.admission, self.streams)
         self.cache = HandleCache(self)
+        self.stuck_calls = StuckCalls(self)
         self.models = Models(index)
 
     @property
@@ -374,6 +377,7 @@ class Manager:
             self.maintenance.fail_all(self.admission.quarantined)
             for queue in self.models.queues.members():
                 queue.wake()
+        self.stuck_calls.wake()  # its thread ends when the device is closed
         unserved = event is Trigger.FOREIGN or (event is Trigger.SEIZE and lib.aio_gate_foreign(self.index))
         if served and unserved:  # from now on no call can find a foreign reset
             self.counts.change(Counts())

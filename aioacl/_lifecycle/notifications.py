@@ -127,6 +127,11 @@ class Listeners:
         """Adds a listener. It is dropped when it is garbage-collected."""
         self._all.add(listener)
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a listener."""
+        return bool(self._all)
+
     def tell(
         self,
         kind: EventKind,
@@ -139,7 +144,8 @@ class Listeners:
     ) -> None:
         """Sends an event to all listeners. Call it with the lock held.
 
-        `details` has the stream, position and code of a failed task, or the seconds and bytes of a load.
+        `details` has the stream, position and code of a failed task, the seconds and bytes of a load, or the seconds of
+        a call.
         """
         event = DeviceEvent(kind, self._index, state, generation, sync.monotonic(), report, text, **details)
         for listener in tuple(self._all):

@@ -162,9 +162,18 @@ void aio_gate_counts(int device, int32_t counts[3]);
 int aio_gate_wait(int device, int kinds, int64_t timeout_us);
 /* Like aio_gate_wait, for calls of all kinds except those of the calling thread. */
 int aio_gate_wait_others(int device, int64_t timeout_us);
-/* Lists the calls that are inside now: the function, the thread, and for how many microseconds it has been
- * inside. Returns how many calls were written. */
-int aio_gate_inside(int device, int32_t *functions, int32_t *threads, int64_t *microseconds, int size);
+/* A call that is inside. `thread` and `since_us` together belong to no other call. */
+typedef struct {
+    int32_t function;
+    int32_t thread;
+    int64_t since_us;  /* when it entered the gate */
+    int64_t inside_us; /* for how long it has been inside */
+} aio_call;
+/* Lists the calls that are inside now. Returns how many calls were written. */
+int aio_gate_inside(int device, aio_call *calls, int size);
+/* From now on, the next call that enters writes to the eventfd, once. If a call is inside already, does nothing
+ * and returns 1. The eventfd must stay open until the process ends, because a thread may be about to write. */
+int aio_gate_notify(int device, int eventfd);
 /* Counts a thread as inside although the gate is shut, because the thread works for a reset by aioacl. So this
  * reset, or a foreign reset, also waits for the thread. The kind is LIFETIME; aio_leave ends the count. Returns
  * 0, or AIO_CROWDED. */

@@ -22,7 +22,7 @@ static bool any_call_inside(void) {
         return true;
     }
     for (int device = 0; device < AIO_DEVICES; device++) {
-        if (aio_gate_word(device) & 0xfffffffffull) {
+        if (aio_gate_word(device) & AIO_COUNTS) {
             return true;
         }
     }

@@ -12,7 +12,6 @@
 
 enum { COUNT_MASK = 0xfff, GENERATION_MASK = 0xfffff };
 
-#define COUNTS 0xfffffffffull
 #define FOREIGN ((uint64_t)AIO_FOREIGN << 56)
 #define FOUND ((uint64_t)AIO_FOUND << 56)
 
@@ -79,6 +78,9 @@ int aio_count_in(aio_pass pass, int kind) {
         if (atomic_compare_exchange_weak(&device->word, &word, word + (1ull << shift_of(kind)))) {
             break;
         }
+    }
+    if (atomic_load(&device->notified)) {
+        aio_entered(device);
     }
     /* This thread first counts itself and then reads the flag. The exit handler first sets the flag and then
      * reads the counts. So either this thread sees the flag, or the handler sees the count. */
@@ -226,6 +228,7 @@ void aio_free_begin(aio_frame *frame, int function) {
     }
     frame->pass = aio_make_pass(frame->thread->control, 0, 0);
     note(frame, function);
+    aio_entered(&aio_devices[frame->thread->control]);
 }
 
 void aio_free_end(const aio_frame *frame, int code) {
@@ -256,6 +259,7 @@ int aio_helper_count(int device) {
             return AIO_CROWDED;
         }
     } while (!atomic_compare_exchange_weak(word, &seen, seen + 1));
+    aio_entered(&aio_devices[device]);
     return 0;
 }
 
@@ -314,7 +318,7 @@ static uint64_t replaced(uint64_t seen, int state, uint32_t generation) {
         generation += ahead;
     }
     fixed |= (uint64_t)(generation & GENERATION_MASK) << 36;
-    return fixed | (seen & (COUNTS | FOREIGN | FOUND));
+    return fixed | (seen & (AIO_COUNTS | FOREIGN | FOUND));
 }
 
 void aio_gate_set(int device, int state, uint32_t generation) {

@@ -9,6 +9,9 @@
 
 #include "engine.h"
 
+/* The counts in the gate's word. */
+#define AIO_COUNTS 0xfffffffffull
+
 /* The record of what one thread does inside C. Records are never freed: a new thread uses the record of a
  * thread that has ended. */
 typedef struct aio_thread {

@@ -308,6 +308,7 @@ bool aio_stream_over(aio_stream *stream, uint64_t position, aio_result *result);
 /* Devices. */
 struct aio_device {
     _Atomic uint64_t word;
+    atomic_int notified; /* the next call that enters writes to this eventfd; one more than it; 0: none */
     _Atomic(void *) context;
     atomic_int strategy;
     _Atomic(aio_port *) kick;
@@ -348,6 +349,9 @@ struct aio_device {
 };
 
 extern struct aio_device aio_devices[AIO_DEVICES];
+
+/* inside.c: to be called after a call was counted as inside. Writes to the eventfd of aio_gate_notify. */
+void aio_entered(struct aio_device *device);
 
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken);
 /* Between these two calls, a reset does not destroy the native event. aio_event_enter returns NULL if the event

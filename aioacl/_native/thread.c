@@ -123,16 +123,27 @@ aio_thread *aio_self(void) {
     return self;
 }
 
-int aio_gate_inside(int device, int32_t *functions, int32_t *ids, int64_t *microseconds, int size) {
+/* Reads what the thread does. False if it is not inside, or if one call has followed another during the reads.
+ * Otherwise the function of a short call could be listed with the time of a long one. */
+static bool read_call(const aio_thread *thread, int device, aio_call *call) {
+    call->since_us = atomic_load_explicit(&thread->since_us, memory_order_acquire);
+    if (atomic_load_explicit(&thread->device, memory_order_acquire) != device) {
+        return false;
+    }
+    call->function = atomic_load_explicit(&thread->function, memory_order_acquire);
+    call->thread = atomic_load_explicit(&thread->id, memory_order_acquire);
+    return atomic_load_explicit(&thread->device, memory_order_acquire) == device &&
+           atomic_load_explicit(&thread->since_us, memory_order_relaxed) == call->since_us;
+}
+
+int aio_gate_inside(int device, aio_call *calls, int size) {
     int64_t now = aio_now_us();
     int found = 0;
-    for (aio_thread *thread = atomic_load(&threads); thread && found < size; thread = thread->next) {
-        if (atomic_load_explicit(&thread->device, memory_order_acquire) != device) {
-            continue;
+    for (const aio_thread *thread = atomic_load(&threads); thread && found < size; thread = thread->next) {
+        if (read_call(thread, device, &calls[found])) {
+            calls[found].inside_us = now - calls[found].since_us;
+            found++;
         }
-        functions[found] = atomic_load_explicit(&thread->function, memory_order_relaxed);
-        microseconds[found] = now - atomic_load_explicit(&thread->since_us, memory_order_relaxed);
-        ids[found++] = atomic_load_explicit(&thread->id, memory_order_relaxed);
     }
     return found;
 }

@@ -231,10 +231,12 @@ def _threads(*, ours: bool) -> frozenset[threading.Thread]:
 
 
 def _kept_for_life() -> set[int]:
-    """Returns the descriptors of ports of device threads and of plain threads, and those of multiprocessing."""
+    """Returns the descriptors that wake device threads and plain threads, and those of multiprocessing."""
     managers = list(_lifecycle._managers.values())
     workers = [worker._port for manager in managers for worker in (manager.control, manager.maintenance)]
-    return {port.fd for port in (*workers, *thread_ports()) if port is not None} | _kept_by_multiprocessing()
+    ports = {port.fd for port in (*workers, *thread_ports()) if port is not None}
+    eventfds = {manager.stuck_calls.eventfd for manager in managers}
+    return ports | eventfds | _kept_by_multiprocessing()
 
 
 def _kept_by_multiprocessing() -> set[int]:

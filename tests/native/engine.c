@@ -28,12 +28,11 @@ uint32_t stress_draw(uint32_t *seed, uint32_t below) {
 }
 
 static void print_inside(void) {
-    int32_t functions[16], threads[16];
-    int64_t times[16];
-    int count = aio_gate_inside(DEVICE, functions, threads, times, 16);
+    aio_call calls[16];
+    int count = aio_gate_inside(DEVICE, calls, 16);
     for (int i = 0; i < count; i++) {
-        fprintf(stderr, "  inside: %s, thread %d, %lld us\n", aio_table_name(functions[i]), threads[i],
-                (long long)times[i]);
+        fprintf(stderr, "  inside: %s, thread %d, %lld us\n", aio_table_name(calls[i].function),
+                calls[i].thread, (long long)calls[i].inside_us);
     }
     fprintf(stderr, "  gate %016llx, waits %lld\n", (unsigned long long)aio_gate_word(DEVICE),
             (long long)aio_device_waits(DEVICE));

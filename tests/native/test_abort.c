@@ -298,8 +298,8 @@ static void *destroy_events(void *unused) {
 
 /* The destroying thread counts as inside, so a foreign reset waits for it, then destroys the other events. */
 static void destroying_events_stops_when_the_generation_changes(void) {
-    int32_t functions[4], threads[4], counts[3];
-    int64_t times[4];
+    int32_t counts[3];
+    aio_call calls[4];
     void *destroyed = NULL;
     bed_open(0, AIO_WATCH);
     /* Otherwise the event that wakes the runtime is destroyed first. */
@@ -309,8 +309,8 @@ static void destroying_events_stops_when_the_generation_changes(void) {
     UNTIL(sim.hung("aclrtDestroyEvent"));
     aio_gate_counts(0, counts);
     CHECK_EQ(counts[2], 1);
-    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
-    CHECK_EQ(functions[0], AIO_FN_aclrtDestroyEvent);
+    CHECK_EQ(aio_gate_inside(0, calls, 4), 1);
+    CHECK_EQ(calls[0].function, AIO_FN_aclrtDestroyEvent);
     aio_foreign_found(0, aio_word_generation(aio_gate_word(0)));
     sim.unhang("aclrtDestroyEvent");
     CHECK_EQ(pthread_join(destroyer, &destroyed), 0);

@@ -1,5 +1,8 @@
 /* The gate: the calls that it admits, the reasons for which it refuses calls, and the context and error text of
  * a thread. */
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include "bed.h"
 
 enum { MANY = 4095 };
@@ -231,22 +234,49 @@ static void the_text_is_kept_on_the_failing_thread(void) {
 }
 
 static void calls_inside_are_listed(void) {
-    int32_t functions[4], threads[4];
-    int64_t times[4];
+    aio_call calls[4];
     aio_frame frame;
     bed_open(0, AIO_WATCH);
     CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_LIFETIME, AIO_FN_aclrtMalloc), 0);
     CHECK_EQ(aio_enter(bed_pass(1), AIO_WAIT, 5), AIO_NOT_OPEN);
-    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
-    CHECK_EQ(functions[0], AIO_FN_aclrtMalloc);
-    CHECK(times[0] >= 0);
+    CHECK_EQ(aio_gate_inside(0, calls, 4), 1);
+    CHECK_EQ(calls[0].function, AIO_FN_aclrtMalloc);
+    CHECK(calls[0].inside_us >= 0);
     aio_end(&frame, 0);
-    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 0);
+    CHECK_EQ(aio_gate_inside(0, calls, 4), 0);
     CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtMalloc), 0);
-    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
+    CHECK_EQ(aio_gate_inside(0, calls, 4), 1);
     aio_leave(bed_pass(0), AIO_WAIT);
-    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 0);
+    CHECK_EQ(aio_gate_inside(0, calls, 4), 0);
     bed_close(0);
+}
+
+static uint64_t notified(int eventfd) {
+    eventfd_t count = 0;
+    return eventfd_read(eventfd, &count) == 0 ? count : 0;
+}
+
+static void the_first_call_that_enters_notifies_once(void) {
+    int fd = eventfd(0, EFD_NONBLOCK);
+    aio_frame frame;
+    bed_open(0, AIO_THREAD);
+    UNTIL(aio_gate_notify(0, fd) == 0); /* the watcher may be inside */
+    CHECK_EQ(notified(fd), 0);
+    CHECK_EQ(aio_enter(bed_pass(1), AIO_WAIT, 5), AIO_NOT_OPEN);
+    CHECK_EQ(notified(fd), 0);
+    CHECK_EQ(aio_begin(&frame, bed_pass(0), AIO_LIFETIME, AIO_FN_aclrtMalloc), 0);
+    CHECK_EQ(notified(fd), 1);
+    CHECK_EQ(aio_gate_notify(0, fd), 1);
+    CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtMalloc), 0);
+    aio_leave(bed_pass(0), AIO_WAIT);
+    aio_end(&frame, 0);
+    CHECK_EQ(notified(fd), 0);
+    CHECK_EQ(aio_gate_notify(0, fd), 0);
+    CHECK_EQ(aio_helper_count(0), 0);
+    CHECK_EQ(notified(fd), 1);
+    aio_leave(bed_pass(0), AIO_LIFETIME);
+    bed_close(0);
+    close(fd);
 }
 
 enum { ENTERERS = 2, RACE_US = 1500000 };
@@ -303,4 +333,4 @@ TESTS(TEST(the_4096th_enqueuer_is_refused), TEST(the_4096th_waiter_is_refused),
       TEST(a_thread_without_a_context_stays_bound), TEST(a_foreign_context_is_restored),
       TEST(an_adopted_thread_does_not_check_its_context), TEST(a_thread_that_cannot_bind_is_not_counted),
       TEST(the_text_is_kept_on_the_failing_thread), TEST(calls_inside_are_listed),
-      TEST(no_call_enters_a_shut_gate_once_it_is_empty))
+      TEST(the_first_call_that_enters_notifies_once), TEST(no_call_enters_a_shut_gate_once_it_is_empty))

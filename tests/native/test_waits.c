@@ -187,15 +187,14 @@ static void a_query_that_fails_ends_the_waits(void) {
 }
 
 static void the_watchers_call_is_listed_as_inside(void) {
-    int32_t functions[4], threads[4];
-    int64_t times[4];
+    aio_call calls[4];
     begin(AIO_WATCH);
     sim.hang_call("aclrtStreamQuery");
     uint64_t position = copy();
     watch(position, 1);
     UNTIL(sim.hung("aclrtStreamQuery"));
-    CHECK_EQ(aio_gate_inside(0, functions, threads, times, 4), 1);
-    CHECK_EQ(functions[0], AIO_FN_aclrtStreamQuery);
+    CHECK_EQ(aio_gate_inside(0, calls, 4), 1);
+    CHECK_EQ(calls[0].function, AIO_FN_aclrtStreamQuery);
     sim.unhang("aclrtStreamQuery");
     CHECK_EQ(bed_take_one(port, &key), (int64_t)position);
     end();

@@ -15,6 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from tests.kit import (
+    Raised,
     Waiting,
     elsewhere,
     hanging,
@@ -589,4 +590,23 @@ async def test_24_health_and_events_report_without_a_call_to_acl(open_device: Op
         assert [event.kind for event in received] == ["draining", "resetting", "reopened"]
         assert received[-1].report == report
         assert received[-1].generation == device.generation
+    assert [event.kind async for event in events] == ["draining", "resetting", "closed"]
+
+
+@pytest.mark.thorough
+@anyio_test
+async def test_24_call_that_health_calls_stuck_sends_one_event_and_another_one_when_it_returns(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device:
+        events = device.events()
+        simulator.hang_call("aclrtGetMemInfo")
+        call = Raised(device.memory_info().result)
+        stuck = await anext(events)
+        assert (stuck.kind, device.health.status) == ("stuck", "stuck")
+        assert 1.0 < stuck.seconds < device.health.stuck_for
+        simulator.unhang("aclrtGetMemInfo")
+        recovered = await anext(events)
+        assert (recovered.kind, recovered.text, device.health.status) == ("recovered", stuck.text, "ok")
+        await until(lambda: not call.running)
     assert [event.kind async for event in events] == ["draining", "resetting", "closed"]

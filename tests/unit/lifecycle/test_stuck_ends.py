@@ -104,7 +104,7 @@ async def test_last_close_whose_call_does_not_return_warns_and_quarantines_with_
     ):
         await device.close()
     assert device.state is aioacl.State.QUARANTINED
-    report = [event async for event in events][-1].report
+    report = next(event.report for event in [e async for e in events] if event.kind == "quarantined")
     assert report is not None
     assert [stuck.function for stuck in report.stuck] == [call]
     assert (report.ok, report.reason) == (False, "close")

@@ -1,0 +1,168 @@
+"""Calls that do not return from C: which calls count as stuck, and the events "stuck" and "recovered".
+
+Each device that has listeners has a thread that looks for such calls. The thread calls no ACL function, so it cannot be
+stuck itself. While no call is inside C, it sleeps. The next call that enters the gate wakes it (inside.c). While calls
+are inside, it looks at the latest when one of them has been inside for STUCK_SECONDS.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+from aioacl._base import sync
+from aioacl._base.errors import ResourceExhausted
+from aioacl._base.ffi import lib, name_of_function
+from aioacl._base.states import State
+from aioacl._lifecycle.gate import INSIDE_AT_MOST, calls_inside, error_of
+from aioacl._lifecycle.jobs import USER_JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioacl._base.records import EventKind, Stuck
+    from aioacl._lifecycle.admission import Admission
+
+STUCK_SECONDS: Final = 1.0
+RETURN_SECONDS: Final = 0.5  # how often the thread looks whether a stuck call has returned
+MAY_TAKE_LONG: Final = (
+    name_of_function(USER_JOB),
+    "aclrtSynchronizeStreamWithTimeout",
+    "aclrtSynchronizeEventWithTimeout",
+)
+CONTROL: Final = (
+    "aclInit",
+    "aclrtSetDevice",
+    "aclrtResetDevice",
+    "aclrtResetDeviceForce",
+    "aclFinalizeReference",
+)
+
+
+class Host(Protocol):
+    """The parts of a device's manager that are needed to find stuck calls."""
+
+    index: int
+    admission: Admission
+
+    @property
+    def procedure(self) -> object | None:
+        """The procedure that runs, or None."""
+        ...
+
+
+def is_stuck(host: Host, call: Stuck) -> bool:
+    """Whether the call counts as stuck.
+
+    Calls that may take long do not count. While a procedure runs, its calls do not count either, because they have time
+    limits.
+    """
+    exempt = MAY_TAKE_LONG if host.procedure is None else MAY_TAKE_LONG + CONTROL
+    return call.seconds > STUCK_SECONDS and call.function not in exempt
+
+
+class StuckCalls:
+    """Sends the events "stuck" and "recovered" of one device. The lock of the device's admission guards it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._admission = host.admission
+        self._thread: object = None  # the identity of the running thread
+        self._eventfd = -1  # stays open until the process ends, because a thread may be about to write to it
+        self._sent: dict[tuple[int, int], Stuck] = {}
+
+    @property
+    def eventfd(self) -> int:
+        """The descriptor that wakes the thread; -1 before the first listener."""
+        return self._eventfd
+
+    def start(self) -> None:
+        """Starts the thread, unless it runs. Called when a listener was added."""
+        with self._admission.changed:
+            if self._thread is not None:
+                return
+            self._open()
+            self._thread = me = object()
+            try:
+                sync.spawn(f"aioacl-stuck-{self._host.index}", lambda: self._run(me))
+            except BaseException as error:
+                self._thread = None
+                if not isinstance(error, RuntimeError):
+                    raise
+                generation = self._admission.generation
+                raise error_of(lib.AIO_NO_THREAD, "pthread_create", self._host.index, generation) from error
+
+    def _open(self) -> None:
+        if self._eventfd >= 0:
+            return
+        try:
+            self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            raise ResourceExhausted(
+                f"expected a free file descriptor for the events of device {self._host.index}, got none",
+                hint="Raise the limit of open files (ulimit -n), or close loops that are done.",
+            ) from error
+
+    def wake(self) -> None:
+        """Wakes the thread, which then ends if the device is closed or has no listeners."""
+        if self._eventfd >= 0:
+            os.eventfd_write(self._eventfd, 1)
+
+    def _run(self, me: object) -> None:
+        while self._goes_on(me):
+            if not lib.aio_gate_notify(self._host.index, self._eventfd):
+                self._sleep(None)
+            self._look_while_calls_are_inside(me)
+
+    def _look_while_calls_are_inside(self, me: object) -> None:
+        pause: float | None = STUCK_SECONDS
+        while pause is not None and self._goes_on(me):
+            self._sleep(pause)
+            pause = self._look()
+
+    def _goes_on(self, me: object) -> bool:
+        with self._admission.changed:
+            wanted = self._admission.listeners.any and self._admission.state is not State.CLOSED
+            if self._thread is me and not wanted:
+                self._thread = None
+                self._sent.clear()
+            return self._thread is me
+
+    def _sleep(self, seconds: float | None) -> None:
+        if sync.readable(self._eventfd, seconds):
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._eventfd)
+
+    def _look(self) -> float | None:
+        """Sends the events. Returns after how many seconds to look again, or None if no call is inside."""
+        with self._admission.changed:
+            calls = calls_inside(self._host.index)
+            self._send(calls)
+        young = [STUCK_SECONDS - call.seconds for call in calls.values() if call.seconds <= STUCK_SECONDS]
+        pause = min(young, default=STUCK_SECONDS)
+        if self._sent:
+            return min(pause, RETURN_SECONDS)
+        return pause if calls else None
+
+    def _send(self, calls: Mapping[tuple[int, int], Stuck]) -> None:
+        for key, call in calls.items():
+            if key not in self._sent and is_stuck(self._host, call):
+                self._sent[key] = call
+                self._tell("stuck", call)
+            elif key in self._sent:
+                self._sent[key] = call
+        if len(calls) < INSIDE_AT_MOST:  # all calls are listed
+            for key in self._sent.keys() - calls.keys():
+                self._tell("recovered", self._sent.pop(key))
+
+    def _tell(self, kind: EventKind, call: Stuck) -> None:
+        admission = self._admission
+        admission.listeners.tell(
+            kind,
+            admission.shown,
+            admission.generation,
+            text=f"{call.function} on thread {call.thread}",
+            seconds=call.seconds,
+        )
+        admission.announce()
