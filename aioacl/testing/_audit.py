@@ -1,7 +1,7 @@
 """An audit reports the resources that a part of a program has left behind, and the line that made each of them.
 
-An audit uses origins and counts. Origins cover every device, stream and buffer made through aioacl. An origin has the
-line that made the object, and how the object was closed or dropped. Counts (of the simulator, of threads, of
+An audit uses origins and counts. Origins cover every device, stream, buffer and model made through aioacl. An origin
+has the line that made the object, and how the object was closed or dropped. Counts (of the simulator, of threads, of
 descriptors) cover all resources, but have no lines. So the audit first checks the origins, and closes the objects that
 are still open. If a count is still higher after that, no object of aioacl made the resource. On the simulator, the
 audit then reports the newest calls that made such resources. An open device keeps pools that grow, so pooled resources
@@ -25,7 +25,7 @@ from aioacl._base.options import bound_of
 from aioacl.simulator._control import times_forgotten
 from aioacl.testing import _temporary
 from aioacl.testing._below import makers_of
-from aioacl.testing._cleanup import close_left, force_close
+from aioacl.testing._cleanup import close_left, do_notes_of_closed_devices, force_close
 from aioacl.testing._origins import book, frames_of, is_held, is_open, is_viewed, problem_of, where
 from aioacl.testing._snapshot import (
     POOLED,
@@ -53,6 +53,7 @@ _CURES: Final = {
     "streams": "Make it with `async with device.create_stream()`, or close it.",
     "device_blocks": "Make it with `async with device.allocate(n)`, or close it.",
     "host_blocks": "Make it with `async with device.pinned(n)`, or close it.",
+    "offline_models": "Load it with `async with device.load_model(path)`, or close it.",
     "devices": "Open it with `async with aioacl.open_device()`, or close it.",
     "leases": "Enter it with `async with device.lease()`, or with `with` on a thread without a loop.",
     "threads": "Join it before the test ends.",
@@ -221,6 +222,7 @@ class Audit:
         left = [thing for thing in things if thing is not None and is_open(thing)]
         if left:
             close_left(left)
+        do_notes_of_closed_devices()
 
     # --- checks of counts ------------------------------------------------------------------------------------
 

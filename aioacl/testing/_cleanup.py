@@ -111,6 +111,13 @@ def close_left(things: Collection[Any]) -> None:
     plainly(close_all)
 
 
+def do_notes_of_closed_devices() -> None:
+    """Closes the models that were dropped after the close of their devices, whose threads have ended."""
+    for manager in list(_lifecycle._managers.values()):
+        if manager.admission.state is State.CLOSED:
+            plainly(manager.deferred.do_notes)
+
+
 def force_close(*, but: Collection[int] = ()) -> tuple[int, ...]:
     """Closes all devices that are open in this process, and revokes the leases of these devices.
 

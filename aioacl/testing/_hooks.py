@@ -46,6 +46,7 @@ _audits: Final = pytest.StashKey[Audit]()
 _watchdogs: Final = pytest.StashKey["Watchdog"]()
 _raised: Final = pytest.StashKey[bool]()  # the test, or its setup or teardown, has raised
 _broken: Final = pytest.StashKey[bool]()  # pytest reports the exception as a failure: xfail does not cover it
+_checked: Final = pytest.StashKey[bool]()  # an audit has begun, which recovers devices at its end
 _left: Final = pytest.StashKey[bool]()  # the audit has findings
 
 
@@ -146,6 +147,9 @@ class Hooks:
         self._refuse_unknown_leaves(items)
         self._concerned = frozenset(item.nodeid for item in items)
         self._broader = Broader()
+        self._failed_unchecked = (
+            False  # a test without an audit has failed, perhaps because a device does not work
+        )
 
     def _refuse_unknown_leaves(self, items: Iterable[pytest.Item]) -> None:
         try:
@@ -165,6 +169,10 @@ class Hooks:
             return
         self._skip(item)
         load(self._settings.library)
+        if self._failed_unchecked:
+            self._failed_unchecked = False
+            release_everything()
+            recover_all()
         if self._settings.check != "none":
             self._begin(item)
 
@@ -188,6 +196,7 @@ class Hooks:
         restore_initial_state()
         audit = item.stash[_audits] = self._broader.audit = Audit(*allowed, patience=self._settings.patience)
         audit.begin()
+        item.stash[_checked] = True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
@@ -209,6 +218,7 @@ class Hooks:
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             item.stash[_raised] = True
             item.stash[_broken] = item.stash.get(_broken, False) or report.failed
+            self._failed_unchecked |= not item.stash.get(_checked, False)
         if call.when == "teardown" and item.stash.get(_left, False) and hasattr(report, "wasxfail"):
             report.outcome = "failed"
             del report.wasxfail

@@ -22,10 +22,13 @@ from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.pinned import PinnedBuffer
 from aioacl._handles.stream import Stream
 from aioacl._lifecycle.lease import Lease
+from aioacl._models.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from types import CodeType, FrameType
+
+    from aioacl._lifecycle.manager import Manager
 
 FRAMES_AT_MOST: Final = 4
 # The packages that call a test. Their frames, and the frames that call them, are not recorded.
@@ -41,6 +44,7 @@ _NAMES: Final[dict[type, str]] = {
     Stream: "streams",
     DeviceBuffer: "device_blocks",
     PinnedBuffer: "host_blocks",
+    Model: "offline_models",
 }
 
 
@@ -147,7 +151,7 @@ class Book:
             thing = origin.thing()
             if thing is None or isinstance(thing, Lease):  # a lease may be left after the close
                 continue
-            if thing._manager is device._manager and is_open(thing):
+            if _manager_of(thing) is device._manager and is_open(thing):
                 origin.outlived = True
 
     def remove(self, gone: list[Origin]) -> None:
@@ -160,14 +164,24 @@ def _what(thing: Any) -> str:
     if isinstance(thing, Device):
         return f"device {thing.index}"
     size = f" of {thing.size} bytes" if isinstance(thing, DeviceBuffer | PinnedBuffer) else ""
-    return f"a {thing._noun}{size} on device {thing._manager.index}"
+    return f"a {thing._noun}{size} on device {_manager_of(thing).index}"
+
+
+def _manager_of(thing: Any) -> Manager:
+    manager: Manager = thing._life.manager if isinstance(thing, Model) else thing._manager
+    return manager
+
+
+def _is_closed(thing: Any) -> bool:
+    """Whether `close` was called."""
+    return bool(thing._life.closed if isinstance(thing, Model) else thing._closed)
 
 
 def is_open(thing: Any) -> bool:
     """Whether an object is not closed yet, or a lease is not left yet."""
     if isinstance(thing, Lease):
         return bool(thing._holders or thing._lost)
-    return not thing._closed and not getattr(thing, "stale", False)
+    return not _is_closed(thing) and not getattr(thing, "stale", False)
 
 
 def is_viewed(origin: Origin) -> bool:
@@ -189,10 +203,10 @@ def problem_of(origin: Origin) -> str:
         return "was never left" if origin.dropped or is_held(origin) else ""
     if origin.dropped:
         return "was dropped without being closed"
+    if origin.outlived and origin.name != "devices" and (thing is None or not _is_closed(thing)):
+        return "was still open when its device was closed"
     if thing is not None and is_open(thing):
         return "is still open"
-    if origin.outlived and (thing is None or not thing._closed):
-        return "was still open when its device was closed"
     if is_viewed(origin):
         return "was closed, but a view of it is still alive"
     return ""
@@ -207,12 +221,12 @@ def book() -> Book:
 
 
 def origin_of(thing: object) -> str:
-    """Returns the line that made a device, stream, buffer or lease, as `file:line in function`.
+    """Returns the line that made a device, stream, buffer, model or lease, as `file:line in function`.
 
     Lines are recorded only during an audit: within `audit()`, or in a test that the plugin checks.
 
     Args:
-        thing: a Device, Stream, DeviceBuffer, PinnedBuffer or lease.
+        thing: a Device, Stream, DeviceBuffer, PinnedBuffer, Model or lease.
 
     Returns:
         The line, or "" if it was not recorded.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import warnings
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +23,7 @@ from tests import kit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.kit import OpenDevice
 
@@ -49,6 +52,50 @@ def test_closed_handles_are_no_leak(open_device: OpenDevice) -> None:
 
     assert found(lambda: asyncio.run(main())) == {}
     assert found(lambda: uvloop.run(main())) == {}
+
+
+@pytest.mark.parametrize(
+    ("keep", "outer", "problem"),
+    [
+        (False, False, "was dropped without being closed"),
+        (True, True, "is still open"),
+        (True, False, "was still open when its device was closed"),
+    ],
+)
+def test_model_that_is_not_closed_is_a_leak(
+    open_device: OpenDevice, recwarn: pytest.WarningsRecorder, *, keep: bool, outer: bool, problem: str
+) -> None:
+    kept: list[aioacl.Model] = []
+    around = open_device().result() if outer else None
+
+    def body() -> None:
+        with open_device() as device:
+            model = device.load_model(MODEL).result()
+            if keep:
+                kept.append(model)
+
+    warnings.simplefilter("always")  # of the drop
+    findings = found(body)
+    assert findings.keys() == {"offline_models"}
+    assert re.match(
+        rf"a model on device 0 {problem}; it was made\n    at \S+ in \S+body\n", findings["offline_models"]
+    )
+    assert [warning.category for warning in recwarn] == ([] if keep else [ResourceWarning])
+    assert all(model._life.closed for model in kept)  # the audit has closed it
+    if around is not None:
+        around.close().result()
+
+
+def test_files_that_onnxruntime_keeps_open_are_no_leak(tmp_path: Path) -> None:
+    folder = tmp_path / ".onnxruntime"
+    folder.mkdir()
+    with ExitStack() as files:
+
+        def body() -> None:
+            for name in ("onnxruntime.db", "onnxruntime.db-wal"):
+                files.enter_context((folder / name).open("w"))
+
+        assert found(body) == {}
 
 
 @pytest.mark.parametrize("outer", [False, True])

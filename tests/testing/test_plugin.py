@@ -456,3 +456,37 @@ def test_traceback_of_an_error_ends_at_the_line_of_the_user(tmp_path: Path) -> N
     reported = run(tmp_path, "test_it.py").failed["test_it"]
     assert "test_it.py:3: " in reported
     assert "manager.py" not in reported
+
+
+LEAVES_A_QUARANTINED_DEVICE = """
+import aioacl
+import pytest
+from aioacl import simulator
+from aioacl.testing import wait_until_blocking
+from threading import Thread
+
+kept = []
+
+def allocate(device):
+    with pytest.raises(aioacl.DeviceQuarantined):
+        device.allocate(64).result()
+
+def test_without_a_fixture_of_aioacl_fails():
+    aioacl.use_library("simulator")
+    device = aioacl.open_device(cache=False).result()
+    simulator.hang_call("aclrtMalloc")
+    Thread(target=allocate, args=(device,)).start()
+    wait_until_blocking(lambda: simulator.hung("aclrtMalloc"))
+    assert device.force_reset(grace=0, timeout=0.1).result().ok
+
+def test_next_passes(aioacl_device):
+    aioacl_device.allocate(64).result().close().result()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", ["fixtures", "none"])
+def test_failed_test_that_is_not_checked_leaves_a_device_that_works(tmp_path: Path, check: str) -> None:
+    (tmp_path / "test_it.py").write_text(LEAVES_A_QUARANTINED_DEVICE)
+    ran = run(tmp_path, "-o", f"aioacl_check={check}", "test_it.py")
+    assert ran.passed == {"test_next_passes"}, ran.output
