@@ -23,6 +23,7 @@ _NAMES: Final = {
     lib.AIO_EXACT_RUNTIME: "rtRegTaskFailCallbackByModule",
 }
 _allowed = _EVERY_WAY
+_begun = False
 _warned = False
 
 
@@ -32,15 +33,22 @@ def keeps_order(soc: str) -> bool:
 
 
 def allow(ways: int) -> None:
-    """Sets which registrations may be used (flags `lib.AIO_EXACT_*`). For tests, before the library is loaded."""
+    """Sets which registrations may be used (flags `lib.AIO_EXACT_*`). For tests, before the library is used."""
     global _allowed  # noqa: PLW0603 - there is one library in a process
     _allowed = ways
 
 
 def begin() -> None:
-    """Registers for reports of failed tasks, after the library is loaded."""
-    lib.aio_failures_register(_allowed)
-    look()
+    """Registers for reports of failed tasks, once, when the loaded library is first used.
+
+    A library that was only loaded can be used in a forked child. After the registration it cannot, because the
+    registration starts the runtime.
+    """
+    global _begun  # noqa: PLW0603 - there is one library in a process
+    if not _begun:
+        lib.aio_failures_register(_allowed)
+        look()
+        _begun = True
 
 
 def look() -> None:
@@ -52,7 +60,8 @@ def look() -> None:
 
 
 def detection() -> Detection:
-    """Returns how failed tasks are found in this process."""
+    """Returns how failed tasks are found in this process, whose library is loaded."""
+    begin()
     return "exact" if lib.aio_failure_detection() != lib.AIO_CONFIRMED else "confirmed"
 
 

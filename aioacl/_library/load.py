@@ -72,6 +72,9 @@ class LibraryInfo:
 
         "exact": the runtime reports each failed task before the work after it continues. "confirmed": aioacl
         synchronizes; an await may then miss a failure if other code synchronizes the same stream or device.
+
+        The first read starts ACL's runtime, unless a device was opened before. Children that are forked later then
+        cannot use the device.
         """
         from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module; this class does not
 
@@ -216,9 +219,6 @@ def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
 
 def _describe(native: _Native, attempt: _Attempt) -> LibraryInfo:
     """Return the LibraryInfo of the library that this attempt opened."""
-    from aioacl._library import detection  # noqa: PLC0415 - it needs the compiled module
-
-    detection.begin()
     backend = native.backend()
     extra: list[str] = []
     findings = list(attempt.findings)

@@ -67,6 +67,7 @@ def _load() -> None:
     ensure_loaded()
     if not _watching:
         lib.aio_exit_install(int(EXIT_GRACE_SECONDS * 1e6))
+        detection.begin()
         _told_of_resets = lib.aio_watch_foreign() == 0
         _watching = True
 

@@ -7,7 +7,8 @@
  * ends the process at once, with the same status.
  *
  * In a forked child the runtime's threads do not exist, and the runtime's destructor would wait for them. So
- * the handler ends the child at once.
+ * the handler ends the child at once. A child whose parent had only opened the library is no such child: the
+ * runtime starts with the first call.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -59,14 +60,20 @@ static void in_child(void) {
     atomic_store(&aio_in_child, true);
 }
 
+void aio_watch_forks(void) {
+    static atomic_bool watched;
+    if (!atomic_exchange(&watched, true)) {
+        pthread_atfork(NULL, NULL, in_child);
+    }
+}
+
 void aio_exit_install(int64_t grace_us) {
     static atomic_bool installed;
     atomic_store(&grace, grace_us);
-    if (atomic_exchange(&installed, true)) {
-        return;
+    aio_watch_forks();
+    if (!atomic_exchange(&installed, true)) {
+        on_exit(at_exit, NULL);
     }
-    pthread_atfork(NULL, NULL, in_child);
-    on_exit(at_exit, NULL);
 }
 
 int aio_forked(void) {

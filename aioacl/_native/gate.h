@@ -79,6 +79,9 @@ void aio_free_begin(aio_frame *frame, int function);
 void aio_free_end(const aio_frame *frame, int code);
 extern atomic_int aio_outside;
 extern atomic_bool aio_exiting;
+/* Later forks make `aio_in_child` true in the child. To be called before the first call of the library, and
+ * before the first wait. */
+void aio_watch_forks(void);
 extern atomic_bool aio_in_child;
 
 static inline int aio_pass_device(aio_pass pass) {

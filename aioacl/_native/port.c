@@ -18,6 +18,7 @@ aio_port *aio_port_new(void) {
     if (!port) {
         return NULL;
     }
+    aio_watch_forks(); /* a child would share the eventfd */
     port->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     atomic_init(&port->references, 1);
     if (port->fd >= 0) {

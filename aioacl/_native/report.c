@@ -140,6 +140,7 @@ int aio_failures_register(int allowed) {
     static bool asked;
     aio_library_lock();
     if (!asked) {
+        aio_watch_forks(); /* the registration starts the runtime */
         atomic_store(&registered, register_for_reports(allowed));
     }
     asked = true;

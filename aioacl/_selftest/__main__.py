@@ -16,7 +16,7 @@ from typing import Any
 
 from aioacl._base.errors import LibraryNotFound
 from aioacl._base.ffi import ffi
-from aioacl._library import onnxruntime
+from aioacl._library import detection, onnxruntime
 from aioacl._library.load import LibraryInfo, library_info, use_library
 from aioacl._selftest._bench import Bench, Helper, call, named, patience
 from aioacl._selftest._outcomes import Broken, NotTestable
@@ -50,8 +50,11 @@ class Report:
 def load(choice: str | None) -> LibraryInfo:
     """Returns the library of that choice, or the library that the usual search finds."""
     if choice is None:
-        return library_info()
-    return use_library(choice if choice == "simulator" else Path(choice).absolute())
+        info = library_info()
+    else:
+        info = use_library(choice if choice == "simulator" else Path(choice).absolute())
+    detection.begin()  # the checks call ACL directly, and some of them wait for reports
+    return info
 
 
 def devices() -> tuple[int, str]:

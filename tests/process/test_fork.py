@@ -254,6 +254,70 @@ parent(pid)
     assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
+WORK = """
+import multiprocessing, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+def work():
+    with open_device(0) as device, device.create_stream() as stream, device.allocate(4) as memory:
+        answer = bytearray(4)
+        stream.fill(memory, 7)
+        stream.copy(answer, memory).result()
+        simulator.fail_next(stream, 507015)
+        try:
+            stream.fill(memory, 8).result()
+        except aioacl.DeviceFault as error:
+            say(answer.hex(), error.code, aioacl.library_info().failure_detection, simulator.violations())
+def child():
+    try:
+        work()
+    except ForkedProcessError:
+        say("refused")
+    sys.exit(5)
+"""
+CHILDREN = {
+    "fork": """
+pid = os.fork()
+if pid == 0:
+    child()
+say("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+""",
+    "multiprocessing": """
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join()
+say("child", process.exitcode)
+""",
+}
+# Each of these makes the process load the library. The last ones use it too.
+ONLY_LOADED = {
+    "use_library": "use_library('simulator')",
+    "library_info": "os.environ['AIOACL_LIBRARY'] = 'simulator'; aioacl.library_info()",
+    "a control of the simulator": "use_library('simulator'); simulator.forget()",
+    "a fork of a fork": "use_library('simulator'); os.fork() and os._exit(os.waitstatus_to_exitcode(os.wait()[1]))",
+}
+USED = {
+    "failure_detection": "use_library('simulator').failure_detection",
+    "list_devices": "use_library('simulator'); aioacl.list_devices()",
+    "a call of lowlevel": "from aioacl import lowlevel; use_library('simulator'); lowlevel.functions.aclrtGetSocName()",
+    "a closed device": "use_library('simulator'); open_device(0).result().close().result()",
+}
+
+
+@pytest.mark.parametrize("child", CHILDREN)
+@pytest.mark.parametrize("before", ONLY_LOADED)
+def test_child_of_a_process_that_only_loaded_the_library_uses_the_device(before: str, child: str) -> None:
+    program = f"{WORK}{ONLY_LOADED[before]}\n{CHILDREN[child]}work()\n"
+    worked = "07070707 507015 exact []\n"
+    assert run(program) == (0, f"{worked}child 5\n{worked}", "")
+
+
+@pytest.mark.parametrize("child", CHILDREN)
+@pytest.mark.parametrize("before", USED)
+def test_child_of_a_process_that_used_the_library_is_refused(before: str, child: str) -> None:
+    program = f"{WORK}{USED[before]}\n{CHILDREN[child]}work()\n"
+    assert run(program) == (0, "refused\nchild 5\n07070707 507015 exact []\n", "")
+
+
 # The state when the parent forks: a held lease, a listener for events and a finished wait. In addition, threads hold
 # all locks of the library. The child does not have these threads.
 LOCKED = """

@@ -1,4 +1,8 @@
-/* A forked child has none of the simulator's threads. Calls in the child return an error instead of hanging. */
+/*
+ * A forked child has none of the simulator's threads. If its parent had called ACL, calls in the child return
+ * an error instead of hanging. If its parent had only loaded the simulator or used its controls, the child can
+ * use ACL: no thread and no object existed.
+ */
 #include "sim.h"
 
 static atomic_bool forked;
@@ -16,7 +20,7 @@ static void parent(void) {
 }
 
 static void child(void) {
-    atomic_store(&forked, true);
+    atomic_store(&forked, calls_all() > 0);
     register_forked();
     parent();
     thread_renumber();
