@@ -13,8 +13,10 @@ from aioacl._base.options import (
     OnFailure,
     Strategy,
     deadline_of,
+    is_one_of,
     limits_of_reset,
     must_be_reason,
+    repr_of,
     whole_of,
 )
 from aioacl._base.records import DeviceInfo, Health, MemoryInfo, ResetReport
@@ -163,12 +165,12 @@ class Device(Made):
         urgency = priority if type(priority) is int else whole_of(priority)
         if urgency is None or not 0 <= urgency <= 7:
             raise ParameterError(
-                f"priority must be an int from 0 (highest) to 7, got {priority!r}",
+                f"priority must be an int from 0 (highest) to 7, got {repr_of(priority)}",
                 hint="Pass 0 to 7, or omit priority for the highest.",
             )
-        if on_failure not in ("continue", "stop"):
+        if not is_one_of(on_failure, "continue", "stop"):
             raise ParameterError(
-                f'on_failure must be "continue" or "stop", got {on_failure!r}',
+                f'on_failure must be "continue" or "stop", got {repr_of(on_failure)}',
                 hint='Omit on_failure for "continue".',
             )
         if on_failure == "continue":
@@ -716,12 +718,12 @@ def open_device(
         DeviceQuarantined: the device is quarantined.
         DeviceTimeout: the device was not open within `timeout` seconds.
     """
-    if waits not in ("watch", "thread"):
+    if not is_one_of(waits, "watch", "thread"):
         raise ParameterError(
-            f'waits must be "watch" or "thread", got {waits!r}', hint='Omit waits for "watch".'
+            f'waits must be "watch" or "thread", got {repr_of(waits)}', hint='Omit waits for "watch".'
         )
     if not isinstance(cache, bool):
-        raise ParameterError(f"cache must be a bool, got {cache!r}", hint="Pass True or False.")
+        raise ParameterError(f"cache must be a bool, got {repr_of(cache)}", hint="Pass True or False.")
     manager = manager_of(index)
 
     async def make() -> Device:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from aioacl._base.options import repr_of
+
 INT64: Final = 9
 
 _TYPES: Final = {
@@ -85,7 +87,7 @@ def holds(item: str, itemsize: int, dtype: str) -> bool:
 
 def item_name(item: str, itemsize: int) -> str:
     """Returns the name of the data type of a buffer's items, for messages; the format itself if it has none."""
-    return next((name for name in _ITEMS if holds(item, itemsize, name)), f"items of format {item!r}")
+    return next((name for name in _ITEMS if holds(item, itemsize, name)), f"items of format {repr_of(item)}")
 
 
 def array_dtype(dtype: str) -> str | None:

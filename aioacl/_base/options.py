@@ -4,23 +4,90 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypeAlias
+from collections.abc import Sized
+from enum import Enum
+from numbers import Number
+from pathlib import PurePath
+from types import NoneType
+from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypeAlias, cast
 
 from aioacl._base import sync
 from aioacl._base.errors import ParameterError
 
+SHOWN_CHARACTERS: Final = 160
+SHOWN_ITEMS: Final = 8
+_SHORT: Final = (int, float, str, NoneType)  # a tuple of a few of these is shown
+_PLAIN: Final = (Number, Enum, PurePath, BaseException)  # their repr has no contents
+_OWN: Final = (
+    "aioacl",
+    "builtins",
+    "_cffi_backend",
+)  # modules whose classes without a size have such a repr too
 
-def repr_of(value: Any) -> str:
-    """Returns the repr of an argument for the message of an error. Never raises.
 
-    Python refuses to convert an int of more than 4300 digits to text, and the `__repr__` of an object may fail.
+def repr_of(value: object) -> str:
+    """Returns a short text for an argument, for the message of an error. Never raises, and shows no contents.
+
+    Of an array, a buffer, a container or a long string, the text has the type and the size. Of an object of another
+    class of the user, it has the type only, because the repr of that class may show contents.
     """
     try:
-        return repr(value)
+        return _short(value) or f"an object of {_name(value)}{_size(value)}"
     except Exception as error:  # noqa: BLE001 - the error of the argument is raised, not that of its repr
-        if isinstance(value, int):
-            return f"an int of {value.bit_length()} bits"
-        return f"an object of {type(value).__name__} whose repr raises {type(error).__name__}"
+        return f"an object of {_name(value)} whose repr raises {type(error).__name__}"
+
+
+def _short(value: object) -> str:
+    """Returns the repr of a value that has no contents, or a short text; "" for any other value."""
+    if isinstance(value, str):
+        return str.__repr__(value) if len(value) <= SHOWN_CHARACTERS else ""
+    if isinstance(value, int) and value.bit_length() > SHOWN_CHARACTERS:
+        return f"an int of {value.bit_length()} bits"
+    kind: type[object] = type(value)
+    if kind is tuple:
+        items = cast("tuple[object, ...]", value)
+        if 0 < len(items) <= 3 and all(type(item) in _SHORT for item in items):
+            return _cut(f"({', '.join(map(_short, items))}{',' if len(items) == 1 else ''})")
+    if _has_plain_repr(value):
+        return _cut(repr(value))
+    return ""
+
+
+def _has_plain_repr(value: object) -> bool:
+    """Returns whether the repr of a value shows no contents."""
+    kind = type(value)
+    if isinstance(value, _PLAIN) or kind.__repr__ is object.__repr__:
+        return True
+    holds_values = hasattr(kind, "__len__") or isinstance(value, slice)
+    return not holds_values and kind.__module__.partition(".")[0] in _OWN
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+
+
+def _name(value: object) -> str:
+    name: str = type.__dict__["__name__"].__get__(type(value))  # a metaclass may have a `__name__` of its own
+    return _cut(name)
+
+
+def _size(value: object) -> str:
+    """Returns the shape or the length of a value; "" if it has none."""
+    shape: Any = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        sizes = cast("tuple[object, ...]", shape)
+        if len(sizes) <= SHOWN_ITEMS and all(type(size) is int for size in sizes):
+            return f" with the shape {(*sizes,)}"
+    if isinstance(value, bytes | bytearray):
+        return f" with {len(value)} bytes"
+    if isinstance(value, Sized):
+        return f" with {len(value)} {'characters' if isinstance(value, str) else 'items'}"
+    return ""
+
+
+def is_one_of(value: object, *choices: str) -> bool:
+    """Returns whether a value is one of these texts. An array, for instance, cannot be compared with a text."""
+    return isinstance(value, str) and value in choices
 
 
 def _unreadable(value: Any, error: Exception) -> ParameterError:

@@ -9,7 +9,7 @@ import ctypes
 import re
 from functools import lru_cache
 from types import WrapperDescriptorType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 _CDATA: Final[type] = ctypes.c_int.__mro__[-2]  # the base class of all ctypes types
 _FIELD_NAME: Final = re.compile(":[^:]*:")
@@ -55,7 +55,9 @@ def view_of(thing: Any) -> tuple[Any, str]:
     try:
         view = memoryview(thing)
     except (TypeError, ValueError, BufferError):  # numpy has no format for datetime64, for instance
-        if not isinstance(getattr(type(thing), "__buffer__", OF_C), WrapperDescriptorType):
+        if not isinstance(
+            getattr(cast("type[object]", type(thing)), "__buffer__", OF_C), WrapperDescriptorType
+        ):
             raise
         kind = getattr(thing, "dtype", None)
         return thing, str(kind) if getattr(kind, "hasobject", False) else ""

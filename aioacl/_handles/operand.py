@@ -72,8 +72,8 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
         ) from error
     if memory is None:
         raise ParameterError(
-            f"expected a buffer of plain values, got {type(thing).__name__} of the format {pointers!r}, which holds "
-            "pointers",
+            f"expected a buffer of plain values, got {type(thing).__name__} of the format {repr_of(pointers)}, which "
+            "holds pointers",
             hint="Pass a buffer of the values that the pointers refer to, for instance array.astype(float).",
         )
     # CPython crashes when it collects a cycle in which an object of `from_buffer` refers to a memoryview. Another view

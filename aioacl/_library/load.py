@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from aioacl._base import paths as _paths
 from aioacl._base.errors import LibraryConflict, LibraryNotFound, ParameterError
+from aioacl._base.options import repr_of
 from aioacl._base.unique import record
 from aioacl._library import locate, onnxruntime
 from aioacl._library.locate import Candidate, Origin, Rules, Unusable
@@ -386,7 +387,7 @@ def _accepts(choice: str, loaded: str) -> bool:
 def _refuse_another(info: LibraryInfo, choice: str) -> None:
     if not _accepts(choice, info.path):
         raise LibraryConflict(
-            f"expected {info.path!r} (from {info.origin}), which this process already uses, got {choice!r}"
+            f"expected {info.path!r} (from {info.origin}), which this process already uses, got {repr_of(choice)}"
         )
 
 
@@ -414,7 +415,7 @@ def use_library(choice: str | os.PathLike[str]) -> LibraryInfo:
     )
     if not isinstance(path, str):
         raise ParameterError(
-            f"expected a path as str or os.PathLike[str], or 'simulator', got {choice!r}",
+            f"expected a path as str or os.PathLike[str], or 'simulator', got {repr_of(choice)}",
             hint="Convert a path of bytes with os.fsdecode(). To search for the library, call library_info().",
         )
     return _process.use(path)

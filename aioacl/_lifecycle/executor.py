@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from aioacl._base import sync
 from aioacl._base.errors import ForkedProcessError, ParameterError
 from aioacl._base.ffi import generation_of, lib
+from aioacl._base.options import repr_of
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
 from aioacl._lifecycle.gate import error_of
@@ -68,11 +69,11 @@ def must_be_plain(fn: object) -> None:
         _close_unstarted(fn)
         hint = "Pass the function and then its arguments: run(fn, *args)."
         raise ParameterError(
-            f"expected a function, got {fn!r}", hint=AWAIT_IT if inspect.iscoroutine(fn) else hint
+            f"expected a function, got {repr_of(fn)}", hint=AWAIT_IT if inspect.iscoroutine(fn) else hint
         )
     for called in (fn, type(fn).__call__):
         if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
-            raise ParameterError(f"expected a function that is not async, got {fn!r}", hint=AWAIT_IT)
+            raise ParameterError(f"expected a function that is not async, got {repr_of(fn)}", hint=AWAIT_IT)
 
 
 def plain(fn: object, result: T, hint: str = AWAIT_IT) -> T:
@@ -80,7 +81,7 @@ def plain(fn: object, result: T, hint: str = AWAIT_IT) -> T:
     if inspect.iscoroutine(result) or inspect.isasyncgen(result):
         _close_unstarted(result)
         raise ParameterError(
-            f"expected a function that is not async, got {fn!r}, which returned a {type(result).__name__}",
+            f"expected a function that is not async, got {repr_of(fn)}, which returned a {type(result).__name__}",
             hint=hint,
         )
     return result

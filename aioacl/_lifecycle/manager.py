@@ -136,7 +136,7 @@ class Manager:
         if self.admission.opens and strategy != self.strategy and not closed:
             raise ParameterError(
                 f"expected waits={self.strategy!r}, as in the first open of device {self.index}, "
-                f"got waits={strategy!r}",
+                f"got waits={repr_of(strategy)}",
                 hint="Pass the same value, or close the device before you open it with another one.",
             )
         if closed:

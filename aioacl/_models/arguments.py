@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 from aioacl._base.dtypes import array_dtype, holds, item_name
 from aioacl._base.errors import NotSupported, ParameterError
 from aioacl._base.ffi import ffi, pointer
-from aioacl._base.options import repr_of
+from aioacl._base.options import SHOWN_ITEMS, repr_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Argument:
         # The view that was checked: a second request of the argument's buffer may return other memory. The object of
         # `from_buffer` is not kept, because CPython crashes when it collects it in a cycle with its memoryview.
         self._kept = view
-        self.shape = view.shape or ()
+        self.shape: tuple[int, ...] = view.shape or ()
         self.nbytes = view.nbytes
         self.address = pointer(ffi.from_buffer("char[]", view, writable)) if view.nbytes else 0
 
@@ -91,7 +91,7 @@ def in_order(tensors: Sequence[TensorInfo], given: Any, noun: str, hint: str = A
     if _is_mapping(given):
         if {*given} != {*names}:
             raise ParameterError(
-                f"expected {noun}s named {', '.join(map(repr, names))}, got {', '.join(map(repr_of, given)) or 'none'}",
+                f"expected {noun}s named {', '.join(map(repr, names))}, got {_named(given)}",
                 hint=f"Pass one array for each name, and nothing else; the model lists them in `model.{noun}s`.",
             )
         return [given[name] for name in names]
@@ -103,6 +103,10 @@ def in_order(tensors: Sequence[TensorInfo], given: Any, noun: str, hint: str = A
             hint=hint,
         )
     return values
+
+
+def _named(given: Mapping[Any, Any]) -> str:
+    return f"{len(given)} names" if len(given) > SHOWN_ITEMS else ", ".join(map(repr_of, given)) or "none"
 
 
 def _is_mapping(given: Any) -> TypeGuard[Mapping[Any, Any]]:

@@ -9,7 +9,7 @@ from aioacl._base.errors import (
     ParameterError,
 )
 from aioacl._base.ffi import lib
-from aioacl._base.options import deadline_of, repr_of, whole_of
+from aioacl._base.options import deadline_of, is_one_of, repr_of, whole_of
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Operation
@@ -231,7 +231,7 @@ class Model(Made):
             raise ParameterError(
                 f"limit must be an int, at least 1, or None, got {repr_of(limit)}", hint="Omit limit."
             )
-        if errors not in ("raise", "return"):
+        if not is_one_of(errors, "raise", "return"):
             raise ParameterError(
                 f'errors must be "raise" or "return", got {repr_of(errors)}', hint='Omit errors for "raise".'
             )

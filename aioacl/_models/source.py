@@ -57,7 +57,7 @@ class Source:
     def _unreadable(self, error: Exception) -> ParameterError:
         reason = getattr(error, "strerror", None) or str(error)
         return ParameterError(
-            f"expected a file of a model, got {self.name!r}, which cannot be read: {reason}",
+            f"expected a file of a model, got {repr_of(self.name)}, which cannot be read: {reason}",
             hint="Pass the path of an .om file that this process can read.",
         )
 
@@ -72,7 +72,7 @@ class Source:
             raise self._unreadable(error) from error
         if self._digest and digest != self._digest:
             raise ParameterError(
-                f"expected the file that was loaded before the reset, got a changed {self.name!r}",
+                f"expected the file that was loaded before the reset, got a changed {repr_of(self.name)}",
                 hint="Close the model, and load the new file with load_model().",
             )
         self._digest = digest

@@ -12,6 +12,7 @@ from typing import Final
 
 import aioacl as _aioacl  # noqa: F401  # pyright: ignore[reportUnusedImport] - waits for another thread's import
 from aioacl._base.errors import ParameterError
+from aioacl._base.options import repr_of as _repr_of
 from aioacl._base.public import publish as _publish
 from aioacl._device import Device
 from aioacl.lowlevel import constants, ffi
@@ -53,7 +54,7 @@ def on(device: Device) -> Functions:
     """
     if not isinstance(device, Device):
         raise ParameterError(
-            f"expected a Device, got {device!r}", hint="Pass a device that open_device() opened."
+            f"expected a Device, got {_repr_of(device)}", hint="Pass a device that open_device() opened."
         )
     device._check()
     return Functions(Place(device._manager, device.generation))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib, pointer
-from aioacl._base.options import whole_of
+from aioacl._base.options import repr_of, whole_of
 from aioacl._base.unique import record
 from aioacl._handles.stream import Stream
 from aioacl._library.load import library_info
@@ -121,7 +121,7 @@ def of_function(name: str, function: str, *values: int, signature: str = "int (*
     text = c_text("the name of an ACL function", function)
     if control_function("aclsim_hung", "int (*)(const char *)")(text) < 0:
         raise ParameterError(
-            f"expected the name of an ACL function, got {function!r}",
+            f"expected the name of an ACL function, got {repr_of(function)}",
             hint=suggestion(function, functions(), "Pass a name of acl_rt.h, aclrtMalloc for instance."),
         )
     answer: int = control_function(name, signature)(text, *values)
@@ -132,7 +132,7 @@ def word(name: str, value: SupportsIndex) -> int:
     """Returns the value as an int that fits an int32_t. Raises ParameterError for every other value."""
     number = whole_of(value)
     if number is None:
-        raise ParameterError(f"{name} must be an int, got {value!r}", hint="Pass an int of 32 bits.")
+        raise ParameterError(f"{name} must be an int, got {repr_of(value)}", hint="Pass an int of 32 bits.")
     if not -(1 << 31) <= number < 1 << 31:
         raise ParameterError(
             f"{name} must fit 32 bits, got {number}", hint="Pass an int from -2147483648 to 2147483647."
@@ -177,14 +177,14 @@ def stream_handle(stream: StreamLike, *, changes: bool = True) -> CData:
     if isinstance(stream, Stream):
         core = stream._core
         if _is_gone(stream):
-            raise ParameterError(f"expected a live stream, got {stream!r}", hint=_STREAMS)
+            raise ParameterError(f"expected a live stream, got {repr_of(stream)}", hint=_STREAMS)
         core.reusable = core.reusable and not changes
         native: CData = core.native
         return native
     address = pointer(stream) if _is_pointer(stream) else whole_of(stream)
     if address is not None and 0 < address < 1 << 64:
         return ffi.cast("void *", address)
-    raise ParameterError(f"expected a stream, got {stream!r}", hint=_STREAMS)
+    raise ParameterError(f"expected a stream, got {repr_of(stream)}", hint=_STREAMS)
 
 
 def of_stream(
@@ -197,7 +197,7 @@ def of_stream(
     """Calls a control that takes a stream, and returns its result. Raises ParameterError if the stream is not alive."""
     answer: int = control_function(name, signature)(stream_handle(stream, changes=changes), *values)
     if answer < 0:
-        raise ParameterError(f"expected a live stream, got {stream!r}", hint=_STREAMS)
+        raise ParameterError(f"expected a live stream, got {repr_of(stream)}", hint=_STREAMS)
     return answer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from aioacl._base.errors import ParameterError
-from aioacl._base.options import whole_of
+from aioacl._base.options import repr_of, whole_of
 from aioacl.simulator._control import control_function, of_device, of_stream
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def set_next_task(stream: StreamLike, task_id: SupportsIndex) -> None:
     number = whole_of(task_id)
     if number is None or not 0 <= number <= MAX_TASK_ID:
         raise ParameterError(
-            f"task_id must be an int from 0 to {MAX_TASK_ID}, got {task_id!r}", hint="Pass an int of 32 bits."
+            f"task_id must be an int from 0 to {MAX_TASK_ID}, got {repr_of(task_id)}",
+            hint="Pass an int of 32 bits.",
         )
     of_stream("aclsim_set_next_task", stream, number, signature="int (*)(void *, uint32_t)")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, SupportsIndex, Type
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, pointer
-from aioacl._base.options import real_of, whole_of
+from aioacl._base.options import real_of, repr_of, whole_of
 from aioacl.simulator._control import control_function, stream_handle
 from aioacl.simulator._names import c_text, functions, suggestion
 
@@ -57,7 +57,7 @@ class Fault:
     def __enter__(self) -> Self:
         if self._id is not None:
             raise ParameterError(
-                f"expected a fault outside of its `with` block, but {self.rule!r} applies already",
+                f"expected a fault outside of its `with` block, but {repr_of(self.rule)} applies already",
                 hint="Use a fault in one block at a time.",
             )
         self._counted = (0, 0)
@@ -115,7 +115,9 @@ def _check(rule: str) -> None:
 
 def _refused(rule: str) -> ParameterError:
     hint = "aclsim.h, in the folder include_dir(), describes the grammar of rules."
-    return ParameterError(f"the simulator refused the rule {rule!r}: {_refusal()}", hint=_closest(rule, hint))
+    return ParameterError(
+        f"the simulator refused the rule {repr_of(rule)}: {_refusal()}", hint=_closest(rule, hint)
+    )
 
 
 def _closest(rule: str, otherwise: str) -> str:
@@ -215,7 +217,7 @@ def _number(least: int) -> Callable[[str, Any], str]:
         number = _whole(value, least, WORD_MOST)
         if number is None:
             raise ParameterError(
-                f"{name} must be an int from {least}, got {value!r}",
+                f"{name} must be an int from {least}, got {repr_of(value)}",
                 hint=f"Pass an int from {least} to {WORD_MOST}.",
             )
         return f"{name}{number}"
@@ -227,7 +229,7 @@ def _times(name: str, value: Any) -> str:
     number = _whole(value, -1, WORD_MOST)
     if not number:
         raise ParameterError(
-            f"{name} must be an int from 1, or -1, got {value!r}",
+            f"{name} must be an int from 1, or -1, got {repr_of(value)}",
             hint="Pass a number of calls, or -1 for no limit.",
         )
     return f"{name}{number}"
@@ -237,7 +239,7 @@ def _any_code(name: str, value: Any) -> str:
     number = _whole(value, CODE_LEAST, CODE_MOST)
     if number is None:
         raise ParameterError(
-            f"{name} must be a code of ACL, got {value!r}",
+            f"{name} must be a code of ACL, got {repr_of(value)}",
             hint=f"Pass an int from {CODE_LEAST} to {CODE_MOST}.",
         )
     return f"{name}{number}"
@@ -258,7 +260,7 @@ def _real(name: str, value: Any, most: float = math.inf) -> str:
     if number is None or not 0 <= number <= most or math.isinf(number):
         limit = "" if math.isinf(most) else f" to {most}"
         raise ParameterError(
-            f"{name} must be a number from 0{limit}, got {value!r}",
+            f"{name} must be a number from 0{limit}, got {repr_of(value)}",
             hint="Pass a finite int or float in that range.",
         )
     whole = whole_of(value)
@@ -287,7 +289,7 @@ def _lie(name: str, value: Any) -> str:
 def _word(name: str, value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[\w.+-]+", value):
         raise ParameterError(
-            f"{name} must be a word, got {value!r}",
+            f"{name} must be a word, got {repr_of(value)}",
             hint="Pass a str of letters, digits and the characters _ . + -",
         )
     return f"{name}{value}"
@@ -344,7 +346,7 @@ def _spread(options: dict[str, Any]) -> None:
         )
     elif jitter:
         raise ParameterError(
-            f"expected latency= with jitter=, got jitter={jitter!r} alone",
+            f"expected latency= with jitter=, got jitter={repr_of(jitter)} alone",
             hint="Pass latency= too, in milliseconds.",
         )
 
@@ -370,7 +372,7 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
         strange = min(unknown)
         known = ", ".join(FaultOptions.__annotations__)
         raise ParameterError(
-            f"expected options of a fault, got {strange!r}",
+            f"expected options of a fault, got {repr_of(strange)}",
             hint=suggestion(strange, FaultOptions.__annotations__, f"The options are {known}."),
         )
     c_text("functions or groups of them", which)
@@ -396,7 +398,8 @@ def set_seed(seed: SupportsIndex) -> None:
     number = whole_of(seed)
     if number is None or not 0 <= number < 1 << 64:
         raise ParameterError(
-            f"seed must be an int from 0 to {(1 << 64) - 1}, got {seed!r}", hint="Pass an int of 64 bits."
+            f"seed must be an int from 0 to {(1 << 64) - 1}, got {repr_of(seed)}",
+            hint="Pass an int of 64 bits.",
         )
     control_function("aclsim_set_seed", "void (*)(uint64_t)")(number)
 
@@ -460,7 +463,7 @@ def advance_clock(seconds: Seconds) -> None:
         or control_function("aclsim_clock_advance", "int (*)(int64_t)")(int(number * 1e9)) != 0
     ):
         raise ParameterError(
-            f"expected a virtual clock and seconds from 0 to below {LONGEST_SECONDS}, got {seconds!r}",
+            f"expected a virtual clock and seconds from 0 to below {LONGEST_SECONDS}, got {repr_of(seconds)}",
             hint="Call set_virtual_clock(True) first, and pass a number in that range.",
         )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi
+from aioacl._base.options import repr_of
 from aioacl._base.unique import record
 from aioacl.simulator._registration import Registration
 
@@ -111,7 +112,7 @@ def register_model(name: str, function: Callable[[Execution], SupportsIndex | No
     made = ModelFunction(name, function)
     if not made._begin(c_name, _trampoline()):
         raise ParameterError(
-            f"expected a name of 1 to {NAME_BYTES} bytes, got {name!r}",
+            f"expected a name of 1 to {NAME_BYTES} bytes, got {repr_of(name)}",
             hint="Pass the name in the header of the model's file.",
         )
     return made

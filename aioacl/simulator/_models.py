@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base.dtypes import type_name
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi
-from aioacl._base.options import bound_of
+from aioacl._base.options import bound_of, repr_of
 from aioacl._base.unique import record
 from aioacl._library import onnxruntime
 from aioacl.simulator._control import control_function
@@ -126,7 +126,8 @@ def set_onnxruntime(path: str | os.PathLike[str] | None = None) -> None:
     control = control_function("aclsim_set_onnxruntime", "int (*)(const char *)")
     if "\0" in chosen or control(ffi.new("char[]", os.fsencode(chosen))) < 0:
         raise ParameterError(
-            f"expected an absolute path, got {chosen!r}", hint="Pass the absolute path of libonnxruntime.so."
+            f"expected an absolute path, got {repr_of(chosen)}",
+            hint="Pass the absolute path of libonnxruntime.so.",
         )
 
 
@@ -157,7 +158,7 @@ def _whole(name: str, seconds: Seconds, units: float) -> int:
     value = bound_of(name, seconds) * units
     if value >= TIME_MOST:
         raise ParameterError(
-            f"{name} must be at most {TIME_MOST / units:g} seconds, got {seconds!r}",
+            f"{name} must be at most {TIME_MOST / units:g} seconds, got {repr_of(seconds)}",
             hint="Pass a shorter time.",
         )
     return round(value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._base.options import repr_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 def c_text(what: str, text: object) -> CData:
     """Returns the text as a C string. Raises ParameterError if it is not a str or contains a null character."""
     if not isinstance(text, str) or "\0" in text:
-        raise ParameterError(f"expected {what}, got {text!r}", hint="Pass a str without null characters.")
+        raise ParameterError(
+            f"expected {what}, got {repr_of(text)}", hint="Pass a str without null characters."
+        )
     return ffi.new("char[]", text.encode("utf-8", "surrogatepass"))
 
 

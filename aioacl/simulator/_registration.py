@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, Self, SupportsIndex,
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi
+from aioacl._base.options import repr_of
 from aioacl.simulator._control import control_function
 from aioacl.simulator._names import c_text
 
@@ -112,9 +113,7 @@ def _code_of(answer: object) -> int:
     try:
         code = int(operator.index(cast("SupportsIndex", answer)))
     except TypeError:
-        text = (
-            f"expected the function to return None, 0 or an error code, got {answer!r}; return one of these"
-        )
+        text = f"expected the function to return None, 0 or an error code, got {repr_of(answer)}; return one of these"
         raise TypeError(text) from None
     if not -CODES <= code < CODES:
         raise OverflowError(

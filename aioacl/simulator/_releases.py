@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from aioacl._base import paths
 from aioacl._base.errors import ParameterError
+from aioacl._base.options import is_one_of, repr_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +29,12 @@ def library_path(cann: Release | None = None) -> Path:
     Raises:
         ParameterError: the simulator has no library for that release.
     """
-    if cann is None or cann == NEWEST:
-        return paths.NEWEST_SIMULATOR
-    if cann not in RELEASES:
+    if cann is not None and not is_one_of(cann, *RELEASES):
         raise ParameterError(
-            f"expected a release of CANN that the simulator has, got cann={cann!r}",
+            f"expected a release of CANN that the simulator has, got cann={repr_of(cann)}",
             hint=f"Pass one of {', '.join(RELEASES)}.",
         )
-    return paths.SIMULATOR / f"libascendcl-{cann}.so"
+    return paths.NEWEST_SIMULATOR if cann in (None, NEWEST) else paths.SIMULATOR / f"libascendcl-{cann}.so"
 
 
 def runtime_path(cann: Release) -> Path | None:

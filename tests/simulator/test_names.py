@@ -8,6 +8,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
+from aioacl._base.options import repr_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +69,7 @@ def test_control_of_an_unknown_device_raises_parameter_error(control: str, index
 @pytest.mark.parametrize("control", BY_TEXT)
 @pytest.mark.parametrize("text", [3, "aclrtMalloc\0", b"aclrtMalloc"])
 def test_control_with_a_bad_text_raises_parameter_error(control: str, text: object) -> None:
-    assert f", got {text!r}. Pass a str" in refusal(BY_TEXT[control], text)
+    assert f", got {repr_of(text)}. Pass a str" in refusal(BY_TEXT[control], text)
 
 
 def test_fail_call_with_negative_times_reports_the_number() -> None:

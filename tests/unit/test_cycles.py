@@ -10,6 +10,7 @@ import gc
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -261,7 +262,6 @@ async def be_cancelled(world: World, case: Case) -> None:
         waiting.cancel()
         await turns()
         go_on(case)
-    del waiting
 
 
 async def time_out(world: World, case: Case) -> None:
@@ -295,7 +295,7 @@ ROWS: Final = [
 def _frozen() -> Generator[None]:
     """The collector ignores all objects that exist before the tests of this file, so each collection is fast."""
     with suppress(ImportError):
-        import onnxruntime  # noqa: F401 - its first import opens files that stay open
+        import_module("onnxruntime")  # its first import opens files that stay open
     gc.collect()
     gc.freeze()
     yield

@@ -86,7 +86,7 @@ ARGUMENTS: dict[str, tuple[Callable[[aioacl.Device, Any], object], object, str]]
     "reason": (
         lambda device, value: device.force_reset(reason=value),
         b"why",
-        "reason must be a str, got b'why'. Pass a text for the report.",
+        "reason must be a str, got an object of bytes with 3 bytes. Pass a text for the report.",
     ),
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import aioacl
@@ -20,9 +22,25 @@ class Unshowable:
         raise ZeroDivisionError
 
 
-class NoText:
+class UnshowableNumber(int):
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+class NoText(int):
     def __repr__(self) -> Any:
         return 3
+
+
+class Secret:
+    """An object whose repr shows its contents, as that of a tensor or a data class does."""
+
+    def __repr__(self) -> str:
+        return "secret"
+
+
+class Color(Enum):
+    RED = 1
 
 
 @pytest.mark.parametrize(
@@ -31,11 +49,25 @@ class NoText:
         ("a", "'a'"),
         (HUGE, "an int of 16610 bits"),
         (-HUGE, "an int of 16610 bits"),
-        ((HUGE,), "an object of tuple whose repr raises ValueError"),
-        (Unshowable(), "an object of Unshowable whose repr raises ZeroDivisionError"),
-        (NoText(), "an object of NoText whose repr raises TypeError"),
+        ((HUGE,), "(an int of 16610 bits,)"),
+        ((1.0, "a", None), "(1.0, 'a', None)"),
+        (Unshowable(), "an object of Unshowable"),
+        (UnshowableNumber(1), "an object of UnshowableNumber whose repr raises ZeroDivisionError"),
+        (NoText(1), "an object of NoText whose repr raises TypeError"),
+        (Secret(), "an object of Secret"),
+        ("a" * 161, "an object of str with 161 characters"),
+        (b"a", "an object of bytes with 1 bytes"),
+        ([1, 2], "an object of list with 2 items"),
+        ({1: 2}.values(), "an object of dict_values with 1 items"),
+        (slice(1, 2), "an object of slice"),
+        (np.zeros((2, 3)), "an object of ndarray with the shape (2, 3)"),
+        (memoryview(b"ab"), "an object of memoryview with the shape (2,)"),
+        (np.float64(1.5), repr(np.float64(1.5))),
+        (Color.RED, "<Color.RED: 1>"),
+        (len, "<built-in function len>"),
+        (None, "None"),
     ],
-    ids=["text", "huge", "huge negative", "tuple", "unshowable", "no text"],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
 def test_repr_of_an_argument_never_raises(value: object, text: str) -> None:
     assert repr_of(value) == text
