@@ -17,7 +17,7 @@ from aioacl import simulator
 from aioacl._library.locate import candidates
 from aioacl._lifecycle.procedures import limits
 from scripts.pages import one
-from tests.kit import FAULT, TASK_FAULT, hanging, until
+from tests.kit import FAULT, TASK_FAULT, hanging, runs_out_of_time, until
 
 
 def program_of(page: str) -> str:
@@ -143,7 +143,7 @@ def test_guard_tries_again_until_a_hung_call_returns(
             simulator.hang_call("aclrtMalloc")
             request = asyncio.create_task(service["work"](device, b"request"))
             await until(hanging("aclrtMalloc"))
-            report = await device.force_reset(grace=0, timeout=0.1)
+            report = await runs_out_of_time(device)
             assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
             with pytest.raises(aioacl.DeviceQuarantined):
                 await service["work"](device, b"request")

@@ -138,6 +138,11 @@ def all_free(loaded: aioacl.Model) -> bool:
     return slots.free == slots._all
 
 
+def enqueued() -> int:
+    """The number of executions that were enqueued. On a slow machine, a time limit may end before its call enqueues."""
+    return simulator.calls("aclmdlExecuteAsync")
+
+
 def executions() -> int:
     """The number of executions of all loaded models that have succeeded."""
     return sum(each.executions for each in simulator.models())

@@ -54,8 +54,10 @@ async def test_reset_during_a_timed_out_wait_for_a_foreign_stream_works_if_the_s
     async with open_device() as device:
         foreign = Foreign(device, named)
         await device.run(foreign.make)
-        with pytest.raises(aioacl.DeviceTimeout):
-            await anyio.to_thread.run_sync(lambda: device.run(foreign.wait).result(timeout=0.05))
+        waiting = device.executor.submit(foreign.wait)
+        await until(lambda: simulator.calls("aclrtSynchronizeStream"))
+        with pytest.raises(TimeoutError):
+            await anyio.to_thread.run_sync(lambda: waiting.result(timeout=0.01))
         if not named:
             report = await runs_out_of_time(device)
             assert [stuck.function for stuck in report.stuck] == ["a job on device.executor"]

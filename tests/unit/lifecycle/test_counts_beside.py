@@ -10,8 +10,7 @@ import pytest
 import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._lifecycle.manager import manager_of
-from aioacl._lifecycle.procedures import limits
-from tests.kit import Raised, Waiting, hanging, reset_by_other_code, turns, until
+from tests.kit import Raised, Waiting, clock_in_place, hanging, reset_by_other_code, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,17 +28,20 @@ async def open_and_close_beside_a_lowlevel_set(open_device: OpenDevice) -> None:
     assert simulator.retain_count() == 0
 
 
-async def test_reset_of_the_last_close_that_returns_late_is_not_repeated(
-    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reset_of_the_last_close_that_returns_late_is_not_repeated(open_device: OpenDevice) -> None:
+    async def close_late() -> None:
+        with clock_in_place() as clock:
+            async with anyio.create_task_group() as group:
+                closing = Waiting(group, device.close)
+                await until(hanging("aclrtResetDevice"))
+                await clock.advance_until(lambda: closing.ended)
+
     lowlevel.set_device(0)
-    monkeypatch.setattr(limits, "RESET_SECONDS", 0.05)
-    monkeypatch.setattr(limits, "DROP_SECONDS", 0.0)  # no extra time for streams that handles still refer to
+    device = await open_device()
+    assert simulator.retain_count() == 2
     simulator.hang_call("aclrtResetDevice")
     with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice"):
-        async with open_device():
-            assert simulator.retain_count() == 2
-    monkeypatch.undo()
+        await close_late()
     simulator.unhang("aclrtResetDevice")
     await until(lambda: manager_of(0).counts.now.retained == 1)
     await open_and_close_beside_a_lowlevel_set(open_device)

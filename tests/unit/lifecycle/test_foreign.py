@@ -298,6 +298,7 @@ async def test_device_is_set_again_after_a_time_limit_if_a_job_stays_inside(
         await until(begun.is_set)
         reset_by_other_code()
         assert await works(device)
+        monkeypatch.undo()  # the close needs the normal limit
         assert not job.ended
         go_on.set()
         await job.outcome()

@@ -149,8 +149,12 @@ async def test_a_wait_in_flight_raises_device_reset_with_the_report(
 async def test_two_resets_at_once_are_one_procedure_with_one_report(open_device: OpenDevice) -> None:
     async with open_device() as device, device.lease():
         before = simulator.resets()
+        simulator.hang_call("aclrtResetDeviceForce")
         async with anyio.create_task_group() as group:
             waiting = [Waiting(group, lambda: device.force_reset(grace=0.05, reason="r")) for _ in range(5)]
+            await until(hanging("aclrtResetDeviceForce"))
+            await turns()  # all of them join
+            simulator.unhang("aclrtResetDeviceForce")
             await until(lambda: all(one.ended for one in waiting))
             reports = [await one.outcome() for one in waiting]
             assert all(report is reports[0] for report in reports)

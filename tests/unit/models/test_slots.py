@@ -148,8 +148,9 @@ class TestClose:
         model = device.load_model(offline.product(), slots=1).result()
         offline.hold(model)
         streams = offline.streams_of(model)
-        with pytest.raises(aioacl.DeviceTimeout):
-            model(rows()).result(timeout=0.02)
+        while not offline.enqueued():
+            with pytest.raises(aioacl.DeviceTimeout):
+                model(rows()).result(timeout=0.02)
         closing = Raised(lambda: model.close().result())
         assert until_now(lambda: "closed" in repr(model))
         assert closing.running
