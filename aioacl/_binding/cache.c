@@ -211,9 +211,9 @@ static PyObject *cache_give_buffer(PyObject *object, PyObject *buffer) {
     if (PyDict_SetItem(handle->lent, names.lent, Py_None) < 0) {
         return NULL;
     }
-    if (!give_item(self, &made)) {
-        PyErr_NoMemory();
-        return NULL;
+    if (!give_item(self, &made)) { /* the caller frees the memory, unless a tensor refers to it */
+        PyDict_Clear(handle->lent);
+        Py_RETURN_FALSE;
     }
     handle->owed = 0;
     Py_RETURN_TRUE;
@@ -270,14 +270,14 @@ static PyObject *cache_release(PyObject *object, PyObject *released) {
     core_object *core = (core_object *)released;
     bool usable = PyObject_TypeCheck(released, core_type) && core->stream != NULL;
     long priority = usable ? priority_of(released) : -1;
-    item *it = priority >= 0 && priority < PRIORITIES ? malloc(sizeof *it) : NULL;
-    if (it == NULL) {
+    if (priority < 0 || priority >= PRIORITIES) {
         return PyErr_Occurred() ? NULL
                                 : PyErr_Format(PyExc_ValueError, "expected a stream that may be used again");
     }
+    item *it = malloc(sizeof *it); /* without memory, the native stream is destroyed */
     int kept = 0;
     PyThreadState *thread = PyEval_SaveThread();
-    int code = aio_stream_release(core->stream, &kept);
+    int code = it ? aio_stream_release(core->stream, &kept) : aio_stream_destroy(core->stream);
     PyEval_RestoreThread(thread);
     if (kept) {
         *it = (item){.kind = CACHED_STREAM, .class = (int)priority, .core = Py_NewRef(released)};

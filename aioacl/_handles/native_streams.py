@@ -105,7 +105,11 @@ def make_core(
             error = error_of(code, "aclrtSetStreamFailureMode", manager.index, generation)
             lib.aio_g_aclrtDestroyStream(shown, made[0])
             raise error
-    return StreamCore(manager, generation, made[0], made_at, priority, on_failure)
+    try:
+        return StreamCore(manager, generation, made[0], made_at, priority, on_failure)
+    except MemoryError:
+        lib.aio_g_aclrtDestroyStream(shown, made[0])
+        raise
 
 
 def _create(shown: int, made: CData, priority: int) -> tuple[str, int]:
