@@ -39,6 +39,7 @@ from aioacl.simulator._control import (
 )
 from aioacl.simulator._failures import (
     faulted,
+    set_device_livelock,
     set_next_task,
     set_query_lag,
     set_reset_crash,
@@ -99,6 +100,7 @@ __all__ = [
     "retain_count",
     "set_abort_supported",
     "set_count_notify_supported",
+    "set_device_livelock",
     "set_ipc_event_supported",
     "set_limits",
     "set_model_cost",

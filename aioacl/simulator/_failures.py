@@ -88,6 +88,19 @@ def set_sync_livelock(on: bool = True) -> None:
     control_function("aclsim_set_sync_livelock", "void (*)(int)")(int(on))
 
 
+def set_device_livelock(on: bool = True) -> None:
+    """Sets whether aclrtSynchronizeDevice without a time-out waits for work that is enqueued after the call began.
+
+    While the call waits, calls that create, destroy or abort streams of its context wait for it, and so do resets.
+
+    Args:
+        on: with True, the call does not return if tasks are enqueued on a stream while the call waits for this stream.
+            When all tasks of the stream are done, the next task that is enqueued on the stream ends the call, for
+            example the record of an event. An abort of the stream or `set_device_livelock(False)` ends the call too.
+    """
+    control_function("aclsim_set_device_livelock", "void (*)(int)")(int(on))
+
+
 def set_reset_crash(on: bool = True) -> None:
     """Sets whether a reset crashes while another thread synchronizes a stream of the device.
 

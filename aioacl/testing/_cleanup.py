@@ -66,6 +66,7 @@ def release_everything() -> None:
     simulator.set_ipc_event_supported(supported=False)
     simulator.set_query_lag(on=False)
     simulator.set_sync_livelock(on=False)
+    simulator.set_device_livelock(on=False)
     simulator.set_reset_crash(on=False)
     simulator.watch_uninitialised(on=os.environ.get("AIOACL_SIM_UNINIT", "0") not in {"", "0"})
     simulator.set_virtual_clock(virtual=os.environ.get("AIOACL_SIM_CLOCK") == "virtual")

@@ -113,6 +113,12 @@ void aclsim_set_query_lag(int on);
 /* With 1, aclrtSynchronizeStream without a time-out does not return if tasks are enqueued on the stream while
  * it waits. An abort, the end of the stream, or aclsim_set_sync_livelock(0) ends the call. */
 void aclsim_set_sync_livelock(int on);
+/* With 1, aclrtSynchronizeDevice without a time-out does not return if tasks are enqueued on a stream while it
+ * waits for this stream. It holds the context's lock on streams meanwhile, so calls that create, destroy or
+ * abort streams of the context wait, and so do resets. If all tasks of the stream are done, the next task that
+ * is enqueued on the stream ends the call. An abort of the stream or aclsim_set_device_livelock(0) ends the
+ * call too. */
+void aclsim_set_device_livelock(int on);
 /* With 1, a reset that releases the device ends the process with SIGSEGV if another thread is inside
  * aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. The device-state
  * callback before the reset may end such a call, for example by an abort. */

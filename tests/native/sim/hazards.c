@@ -1,5 +1,5 @@
-/* Known faults of the runtime, which the simulator reproduces on request: a query that lags, a livelock, and a
- * crash in a reset. */
+/* Known faults of the runtime, which the simulator reproduces on request: a query that lags, two livelocks, and
+ * a crash in a reset. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,6 +59,60 @@ static void test_livelock(void) {
     CHECK_RC(aclrtDestroyStream(fed), 0);
 }
 
+static aclError body_sync_device(void *unused) {
+    (void)unused;
+    return aclrtSynchronizeDevice();
+}
+
+static aclError body_create(void *made) {
+    return aclrtCreateStream(made);
+}
+
+static aclError body_destroy(void *stream) {
+    return aclrtDestroyStream(stream);
+}
+
+static void feed_device(call_t *call, aclrtStream stream) {
+    CHECK(aclsim_hold(stream) == 0);
+    fill(stream, block, 0);
+    call_start(call, body_sync_device, NULL);
+    until_waiting("aclrtSynchronizeDevice");
+    fill(stream, block, 0);
+    CHECK(aclsim_release(stream) == 0);
+    while (!is_idle(stream)) {
+        sched_yield();
+    }
+}
+
+static void test_device_livelock(void) {
+    aclrtStream fed = stream_made(), unused = stream_made(), made = NULL;
+    aclrtEvent event = event_made(SYNC_FLAG);
+    call_t call, create, destroy;
+    feed_device(&call, fed);
+    CHECK(call_join(&call) == 0);
+    aclsim_set_device_livelock(1);
+    feed_device(&call, fed);
+    call_start(&create, body_create, &made);
+    until_waiting("aclrtCreateStream");
+    call_start(&destroy, body_destroy, unused);
+    until_waiting("aclrtDestroyStream");
+    CHECK_RC(aclrtSynchronizeStream(fed), 0);
+    CHECK_RC(aclrtRecordEvent(event, other), 0); /* on another stream: ends nothing */
+    CHECK(aclsim_waiting("aclrtSynchronizeDevice") == 1 && atomic_load(&call.rc) == -1);
+    CHECK_RC(aclrtRecordEvent(event, fed), 0);
+    CHECK(call_join(&call) == 0 && call_join(&create) == 0 && call_join(&destroy) == 0);
+    feed_device(&call, fed);
+    CHECK_RC(aclrtStreamAbort(fed), 0);
+    CHECK(call_join(&call) == 107023);
+    feed_device(&call, fed);
+    CHECK_RC(aclrtSynchronizeDeviceWithTimeout(10), 507046); /* waits for the lock only */
+    aclsim_set_device_livelock(0);
+    CHECK(call_join(&call) == 0);
+    CHECK_RC(aclrtDestroyStream(made), 0);
+    CHECK_RC(aclrtDestroyStream(fed), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+}
+
 /* Runs in its own process, which is forked before this process has called ACL. */
 static int reset_child(bool limited) {
     call_t call;
@@ -93,6 +147,7 @@ int main(void) {
     other = stream_made();
     test_query_lag();
     test_livelock();
+    test_device_livelock();
     puts("ok");
     return 0;
 }

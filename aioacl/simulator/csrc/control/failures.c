@@ -74,15 +74,35 @@ static void end_livelock(void *object, void *arg) {
     stream_finish_waiters(object);
 }
 
-API void aclsim_set_sync_livelock(int on) {
-    switch_to(&sim.sync_livelock, on);
+static void switch_livelock(bool *what, int on) {
+    switch_to(what, on);
     sim_lock();
     object_each(KIND_STREAM, end_livelock, NULL);
     sim_unlock();
 }
 
+API void aclsim_set_sync_livelock(int on) {
+    switch_livelock(&sim.sync_livelock, on);
+}
+
+API void aclsim_set_device_livelock(int on) {
+    switch_livelock(&sim.device_livelock, on);
+}
+
 bool sync_livelocks(const stream_t *stream, const waiter_t *waiter) {
-    return sim.sync_livelock && waiter->untimed && stream->enqueued > waiter->target;
+    bool livelock = (sim.sync_livelock && waiter->untimed) || (sim.device_livelock && waiter->whole);
+    return livelock && stream->enqueued > waiter->target;
+}
+
+/* With the new target, a wait ends as if no later task was enqueued. */
+void sync_end_device_livelock(stream_t *stream) {
+    bool idle = stream->ended == stream->enqueued;
+    for (waiter_t *waiter = stream->waiters.first; idle && waiter != NULL; waiter = waiter->next) {
+        waiter->target = waiter->whole ? stream->enqueued : waiter->target;
+    }
+    if (idle && stream->waiters.first != NULL) {
+        stream_finish_waiters(stream);
+    }
 }
 
 static void find_syncing(thread_t *thread, void *arg) {

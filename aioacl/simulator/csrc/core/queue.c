@@ -111,6 +111,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
     }
     fault_enqueue(task);
     take_ids(stream, task);
+    sync_end_device_livelock(stream);
     stream->ring[stream->enqueued % SIM_RING] = *task;
     thread_self()->last_task = stream->next_task - 1;
     stream->enqueued++;

@@ -117,9 +117,11 @@ typedef struct {
     bool abort_supported;
     bool count_notify_supported;
     bool ipc_event_supported;
-    bool query_lag;     /* the first aclrtQueryEvent of a complete record lags */
-    bool sync_livelock; /* a wait for a stream does not end if tasks are enqueued during the wait */
-    bool reset_crash;   /* a reset crashes if another thread synchronizes a stream */
+    bool query_lag;       /* the first aclrtQueryEvent of a complete record lags */
+    bool sync_livelock;   /* a wait for a stream does not end if tasks are enqueued during the wait */
+    bool device_livelock; /* a wait for a device does not end if tasks are enqueued on a stream during the wait
+                           */
+    bool reset_crash;     /* a reset crashes if another thread synchronizes a stream */
     int64_t started_ns;
     int default_device; /* the default device of aclInit's configuration; -1: none */
 } sim_t;
@@ -244,6 +246,9 @@ void recycler_device_fault(device_t *device, aclError code);
 /* failures.c: known faults of the runtime, if a test enables them. */
 /* True: the waiter continues to wait although its work is complete, because more work was enqueued. */
 bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
+/* Called before a task is enqueued on the stream. Ends the waits for the device that the stream keeps waiting
+ * although its work is complete. */
+void sync_end_device_livelock(stream_t *stream);
 /* Called before the tear-down of a reset. Ends the process if another thread synchronizes a stream of the
  * device. */
 void sync_crash(const device_t *device);

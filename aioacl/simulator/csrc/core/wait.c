@@ -13,6 +13,7 @@ void wait_add(wait_list_t *list, waiter_t *waiter, uint64_t target) {
     waiter->list = list;
     waiter->target = target;
     waiter->untimed = false;
+    waiter->whole = false;
     waiter->why[0] = '\0';
     waiter->rc = 0;
     waiter->cond = &thread_self()->cond;

@@ -10,7 +10,8 @@ static aclError take_error(stream_t *stream) {
     return code;
 }
 
-aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc) {
+static aclError wait_as(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc,
+                        bool whole) {
     device_t *device = stream->device;
     waiter_t waiter;
     if (stream->ended >= target) {
@@ -23,6 +24,7 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
     recycler_keep_awake(device);
     wait_add(&stream->waiters, &waiter, target);
     waiter.untimed = deadline_ns == SIM_FOREVER && atomic_load(&thread_self()->syncing) == stream;
+    waiter.whole = deadline_ns == SIM_FOREVER && whole;
     bool ended = wait_for(&waiter, deadline_ns);
     recycler_let_sleep(device);
     if (ended) {
@@ -33,6 +35,10 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
     }
     error_explain(waiter.rc, waiter.why);
     return waiter.rc;
+}
+
+aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, aclError timeout_rc) {
+    return wait_as(stream, target, deadline_ns, timeout_rc, false);
 }
 
 static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
@@ -89,15 +95,19 @@ aclError do_aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeou
     return rc;
 }
 
+static aclError sync_one(stream_t *stream, int64_t deadline_ns) {
+    return wait_as(stream, stream->sync_target, deadline_ns, RT_STREAM_SYNC_TIMEOUT, true);
+}
+
 static aclError sync_each(context_t *context, int64_t deadline_ns) {
     stream_t *stream = context->default_stream;
-    aclError rc = stream_wait(stream, stream->sync_target, deadline_ns, RT_STREAM_SYNC_TIMEOUT);
+    aclError rc = sync_one(stream, deadline_ns);
     for (stream = context->streams; stream != NULL && rc == ACL_SUCCESS; stream = stream->next) {
         if (stream->aborting) {
             return RT_STREAM_ABORT;
         }
         if (!stream_never_completes(stream)) {
-            rc = stream_wait(stream, stream->sync_target, deadline_ns, RT_STREAM_SYNC_TIMEOUT);
+            rc = sync_one(stream, deadline_ns);
         }
     }
     return rc;
