@@ -108,7 +108,7 @@ finish() {
 
 # Makes .venv with the packages that the tests need, and builds the libraries, as ./test does.
 build() {
-    (root=$PWD && . scripts/environment.sh && environment test)
+    (root=$PWD && . scripts/environment.sh && environment dev)
 }
 
 sanitizes() {

@@ -55,7 +55,7 @@ void write_counts(const char *label) {
     CALLGRIND_DUMP_STATS_AT(label);
 }
 """
-ENVIRONMENT: Final = 'set -eu; root=$1; . "$root/scripts/environment.sh"; cd "$root"; environment test'
+ENVIRONMENT: Final = 'set -eu; root=$1; . "$root/scripts/environment.sh"; cd "$root"; environment ""'
 
 
 # --- callgrind's files -----------------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ environment() {
     must_be_writable
     mkdir -p "$root/build"
     wait_for_lock
-    if is_installed "$1" || is_installed test; then
+    if is_installed "$1" || is_installed dev; then
         found=$python
         find_compiler
         build

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -252,3 +254,9 @@ def test_free_threaded_python_is_refused_before_anything_is_made(tmp_path: Path)
     assert status == 1
     assert f"{python}: it is a free-threaded build, expected one with the GIL" in errors
     assert not (tmp_path / "clone" / ".venv").exists()
+
+
+def test_extra_of_the_plugin_has_only_what_its_users_need() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {re.split(r"[<>=]", each)[0] for each in extras["test"]} == {"pytest", "pytest-asyncio"}
+    assert "aioacl[test]" in extras["dev"]
