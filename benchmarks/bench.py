@@ -89,7 +89,7 @@ def tasks_of(microseconds: float) -> AbstractContextManager[object]:
     """Inside the block, each copy of any caller takes that long on the device. 0: as long as the simulator needs."""
     if not microseconds:
         return nullcontext()
-    return simulator.fault("aclrtMemcpyAsync", late_complete=microseconds / 1000)
+    return simulator.fault("aclrtMemcpyAsync", late_complete=microseconds / 1e6)
 
 
 @contextmanager

@@ -155,7 +155,7 @@ def _times(library: LibraryInfo) -> Generator[Times | None]:
         stack.callback(simulator.set_model_cost)
         simulator.set_model_cost(base=RUN_SECONDS)
         if added:
-            stack.enter_context(simulator.fault("aclrtMemcpyAsync", late_complete=added * 1000))
+            stack.enter_context(simulator.fault("aclrtMemcpyAsync", late_complete=added))
         yield Times(always + added, RUN_SECONDS, always + added)
 
 

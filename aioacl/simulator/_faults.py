@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TEXT_BYTES: Final = 1024
 LONGEST_SECONDS: Final = 1 << 33  # fits into 64 bits as nanoseconds
+MOST_SECONDS: Final = 1_000_000  # of a time in a rule
 WORD_MOST: Final = (1 << 63) - 1
 HANDLE_LEAST: Final = 4096  # stream ids are below this number, and addresses are not
 CODE_LEAST: Final = -(1 << 31)
@@ -132,7 +133,7 @@ def _closest(rule: str, otherwise: str) -> str:
 
 
 class FaultOptions(TypedDict, total=False):
-    """The options of `fault()`. Times are in milliseconds of the simulator's clock, and codes are ints of 32 bits.
+    """The options of `fault()`. Times are in seconds of the simulator's clock, and codes are ints of 32 bits.
 
     Attributes:
         device: match only calls on this device.
@@ -267,6 +268,13 @@ def _real(name: str, value: Any, most: float = math.inf) -> str:
     return f"{name}{number if whole is None else whole}"
 
 
+def _seconds(name: str, value: Any) -> str:
+    """Writes a time. The text of a rule has milliseconds, to the nanosecond."""
+    _real(name, value, MOST_SECONDS)
+    milliseconds = f"{(real_of(value) or 0) * 1000:.6f}".rstrip("0").rstrip(".")
+    return f"{name}{milliseconds}"
+
+
 def _chance(name: str, value: Any) -> str:
     return _real(name, value, 1)
 
@@ -317,14 +325,14 @@ _WRITERS: Final[Mapping[str, tuple[str, Callable[[str, Any], str]]]] = MappingPr
         "hang": ("hang=", _flag),
         "block_record": ("block-record=", _flag),
         "async_error": ("async-error=", _code),
-        "late_complete": ("late-complete=", _real),
-        "late_copy": ("late-copy=", _real),
+        "late_complete": ("late-complete=", _seconds),
+        "late_copy": ("late-copy=", _seconds),
         "sticky": ("sticky=", _code),
         "lost": ("lost=", _code),
         "reset_fail": ("reset-fail=", _number(1)),
         "reset_lies": ("reset-lies=", _lie),
         "false_drain": ("false-drain", _flag),
-        "slow_teardown": ("slow-teardown=", _real),
+        "slow_teardown": ("slow-teardown=", _seconds),
         "ext_reset": ("ext-reset", _flag),
         "errmsg": ("errmsg=", _word),
     }
@@ -340,14 +348,14 @@ def _spread(options: dict[str, Any]) -> None:
     """Joins `jitter` to `latency`, because the rule's text has one field for both."""
     jitter = options.pop("jitter", 0)
     if "latency" in options:
-        whole = _real("latency=", options["latency"]).removeprefix("latency=")
+        whole = _seconds("latency=", options["latency"]).removeprefix("latency=")
         options["latency"] = (
-            f"{whole}+-{_real('jitter=', jitter).removeprefix('jitter=')}" if jitter else whole
+            f"{whole}+-{_seconds('jitter=', jitter).removeprefix('jitter=')}" if jitter else whole
         )
     elif jitter:
         raise ParameterError(
             f"expected latency= with jitter=, got jitter={repr_of(jitter)} alone",
-            hint="Pass latency= too, in milliseconds.",
+            hint="Pass latency= too, in seconds.",
         )
 
 
@@ -358,9 +366,9 @@ def fault(which: str, **options: Unpack[FaultOptions]) -> Fault:
         which: names of functions (with `*` and `?` as in a shell) or groups of functions, separated by bars:
             `"alloc|aclrtCreateStream"`. `which` may also be the whole text of a rule.
         options: see `FaultOptions`. The options from `device` to `size_max` select calls. The options from `nth` to
-            `per_thread` decide when the rule fires. The others are the effects of the rule. Times are in milliseconds
-            of the simulator's clock. `aclsim.h`, in the folder `include_dir()`, describes each option and lists the
-            groups.
+            `per_thread` decide when the rule fires. The others are the effects of the rule. Times are in seconds of the
+            simulator's clock; in the text of a rule, they are in milliseconds. `aclsim.h`, in the folder
+            `include_dir()`, describes each option and lists the groups.
 
     Raises:
         ParameterError: an option is unknown, its value is not valid, the options exclude each other, no function has

@@ -61,7 +61,7 @@ from aioacl import simulator
 from aioacl._device import Device
 reset = Device.force_reset
 async def reset_during_an_execution(self, **options):
-    with simulator.fault("aclmdlExecuteAsync", nth=1, late_complete=3_600_000) as hanging:
+    with simulator.fault("aclmdlExecuteAsync", nth=1, late_complete=3600) as hanging:
         while not hanging.hits:
             await anyio.sleep(0)
         return await reset(self, **options)

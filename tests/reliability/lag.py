@@ -104,7 +104,7 @@ class Load:
         faults = ExitStack()
         for function in HUNG:
             faults.enter_context(simulator.fault(function, hang="lag"))
-        faults.enter_context(simulator.fault(SLICED, latency=self._seconds * 1000, times=1))
+        faults.enter_context(simulator.fault(SLICED, latency=self._seconds, times=1))
         return faults
 
     async def _all_inside(self, devices: Sequence[Device], streams: Sequence[aioacl.Stream]) -> None:

@@ -174,9 +174,12 @@ def test_rule_for_a_thread_fires_in_that_thread_only() -> None:
 
 def test_fault_with_options_writes_the_text_of_the_rule() -> None:
     fault = simulator.fault(
-        "alloc|copy", device=0, size_min=16, nth=3, times=2, rc=507015, latency=20, jitter=5, at="after"
+        "alloc|copy", device=0, size_min=16, nth=3, times=2, rc=507015, latency=0.02, jitter=0.005, at="after"
     )
     assert fault.rule == "alloc|copy:dev=0:size>=16:nth=3:times=2:rc=507015:latency=20+-5:at=after"
+    times = {0: "0", 2: "2000", 0.2: "200", 0.0001: "0.1", 1e-9: "0.000001", 1_000_000: "1000000000"}
+    for seconds, milliseconds in times.items():
+        assert simulator.fault("copy", late_copy=seconds).rule == f"copy:late-copy={milliseconds}"
     hang = simulator.fault("sync", hang="gate", per_thread=True)
     assert hang.rule == "sync:per=thread:hang=gate"
     assert simulator.fault("reset", reset_lies=True).rule == "reset:reset-lies"
@@ -197,6 +200,7 @@ def test_fault_with_options_writes_the_text_of_the_rule() -> None:
         {"device": -1, "rc": 1},
         {"latency": -1},
         {"latency": float("inf")},
+        {"latency": 1_000_001},
         {"jitter": 5, "rc": 1},
         {"hang": "a:b"},
         {"at": "some:day", "latency": 1},

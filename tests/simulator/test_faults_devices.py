@@ -207,7 +207,7 @@ def test_slow_teardown_holds_the_stream_lock() -> None:
                 good("aclrtSetCurrentContext", context[0])
                 return rc(function, *arguments)
 
-            with simulator.fault("aclrtDestroyStream", slow_teardown=306_000):
+            with simulator.fault("aclrtDestroyStream", slow_teardown=306):
                 destroy = Raised(lambda: in_context("aclrtDestroyStream", stream))
                 assert until_now(lambda: is_waiting("aclrtDestroyStream"))
                 create = Raised(lambda: in_context("aclrtCreateStream", ffi.new("aclrtStream *")))

@@ -143,7 +143,7 @@ def test_latency_holds_a_call_until_the_clock_advances(at: str) -> None:
 
 @pytest.mark.usefixtures("virtual_clock")
 def test_latencies_of_several_rules_add_up_and_release_all_ends_them() -> None:
-    with simulator.fault(COUNT, latency=1000), simulator.fault(COUNT, latency=1000):
+    with simulator.fault(COUNT, latency=1), simulator.fault(COUNT, latency=1):
         slow = Raised(query)
         assert until_now(lambda: is_waiting(COUNT))
         simulator.advance_clock(1.5)
@@ -156,7 +156,7 @@ def test_latencies_of_several_rules_add_up_and_release_all_ends_them() -> None:
 def test_latency_during_a_task_does_not_block_the_caller() -> None:
     with device():
         memory, stream = new_memory(), new_stream()
-        with simulator.fault("copy", latency=5000, at="during"):
+        with simulator.fault("copy", latency=5, at="during"):
             assert fill(memory, stream) == 0
         other = new_stream()
         assert fill(memory, other) == 0
@@ -176,7 +176,7 @@ def test_time_outs_follow_the_clock() -> None:
         memory, stream = new_memory(), new_stream()
         context = ffi.new("aclrtContext *")
         good("aclrtGetCurrentContext", context)
-        with simulator.fault("copy", late_complete=3_600_000):
+        with simulator.fault("copy", late_complete=3600):
             assert fill(memory, stream) == 0
 
         def wait() -> int:

@@ -134,7 +134,7 @@ def test_model_that_a_reset_has_abandoned_is_no_leak(open_device: OpenDevice) ->
     async def main() -> None:
         with simulator.register_model("digits", lambda _: None):
             async with open_device() as device, device.load_model(MODEL) as model:
-                with simulator.fault("aclmdlExecuteAsync", late_complete=3_600_000, nth=1) as execution:
+                with simulator.fault("aclmdlExecuteAsync", late_complete=3600, nth=1) as execution:
                     async with asyncio.TaskGroup() as group:
                         call = group.create_task(raises_device_reset(model))
                         await kit.until(lambda: execution.hits)

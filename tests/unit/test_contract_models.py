@@ -112,7 +112,7 @@ async def test_36_call_in_progress_raises_device_reset_and_waiting_calls_run_aft
     async with open_device() as device, device.load_model(MODEL, slots=1) as model:
         loads = simulator.calls("aclmdlLoadFromFileWithMem")
         # The first execution lasts an hour, so the reset drops it.
-        with simulator.fault(EXECUTE, late_complete=3_600_000, nth=1):
+        with simulator.fault(EXECUTE, late_complete=3600, nth=1):
             async with anyio.create_task_group() as group:
                 running = Waiting(group, lambda: model(numbers(0)))
                 await until(lambda: simulator.calls(EXECUTE) == 1)

@@ -144,6 +144,7 @@ void aclsim_clear(void);
 /* Faults.
  *
  * A rule is text:   WHICH[:FIELD]...   as in   copy:dev=0:nth=3:rc=507015
+ * All times in it are in milliseconds (MS), as the time-outs of ACL are. Fractions are possible: 0.5.
  *
  * WHICH   names of functions, with * and ? as in a shell, or groups, separated by bars: alloc|aclrtCreateStream
  *         The groups: alloc copy memory stream event notify context device create destroy sync query reset init

@@ -464,7 +464,7 @@ async def test_32_runtime_is_woken_for_work_that_nothing_awaits_during_predicted
         device.create_stream() as other,
         device.allocate(64) as memory,
     ):
-        with simulator.fault("aclrtMemsetAsync", stream=awaited, late_complete=20):
+        with simulator.fault("aclrtMemsetAsync", stream=awaited, late_complete=0.02):
             for _ in range(5):  # the later waits are predicted
                 await awaited.fill(memory, 1)
             simulator.hold(other)

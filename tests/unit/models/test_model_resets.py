@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 MODEL = DATA / "digits.om"
 EXECUTE, COPY = "aclmdlExecuteAsync", "aclrtMemcpyAsync"
-HOUR_MS = 3_600_000
+HOUR_SECONDS = 3600
 ABORTED = 107023
 X = np.zeros((1, 64), np.float32)
 
@@ -41,7 +41,7 @@ async def test_call_that_waits_for_another_execution_in_a_reset_is_ended_and_the
     """The first execution lasts an hour. The reset begins while the second call uploads, before it waits for it."""
     async with open_device() as device, device.load_model(MODEL, slots=2) as model:
         async with anyio.create_task_group() as group:
-            with simulator.fault(EXECUTE, late_complete=HOUR_MS, nth=1):
+            with simulator.fault(EXECUTE, late_complete=HOUR_SECONDS, nth=1):
                 first = Waiting(group, partial(model, X))
                 await until(lambda: simulator.calls(COPY) == 2)  # its upload and its download are enqueued
             simulator.hang_call(COPY)
@@ -83,7 +83,7 @@ async def test_call_that_waits_for_a_slot_when_a_reset_fails_raises_device_quara
     """The slot is not given back, because its work may run until a reset succeeds."""
     async with open_device() as device, device.load_model(MODEL, slots=1) as model:
         async with anyio.create_task_group() as group:
-            with simulator.fault(EXECUTE, late_complete=HOUR_MS, nth=1):
+            with simulator.fault(EXECUTE, late_complete=HOUR_SECONDS, nth=1):
                 calls = [Waiting(group, partial(model, X)) for _ in range(3)]
                 await until(lambda: simulator.calls(COPY) == 2)
                 await until(lambda: len(model._loaded().slots._waiters) == 2)

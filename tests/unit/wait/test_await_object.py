@@ -205,7 +205,7 @@ async def test_tickets_are_made_by_streams_only() -> None:
 
 @pytest.mark.watch_only
 async def test_wait_that_fails_within_its_usual_time_raises_the_failure(setting: Setting) -> None:
-    with simulator.fault("aclrtMemsetAsync", late_complete=20):
+    with simulator.fault("aclrtMemsetAsync", late_complete=0.02):
         for _ in range(5):
             await setting.stream.fill(setting.memory, 1)
     simulator.fail_next(setting.stream, TASK_FAULT)
@@ -215,10 +215,10 @@ async def test_wait_that_fails_within_its_usual_time_raises_the_failure(setting:
 
 @pytest.mark.watch_only
 async def test_wait_beyond_its_usual_time_ends_with_its_work(setting: Setting) -> None:
-    with simulator.fault("aclrtMemsetAsync", late_complete=1):
+    with simulator.fault("aclrtMemsetAsync", late_complete=0.001):
         for _ in range(5):
             await setting.stream.fill(setting.memory, 1)
-    with simulator.fault("aclrtMemsetAsync", late_complete=40):
+    with simulator.fault("aclrtMemsetAsync", late_complete=0.04):
         await setting.stream.fill(setting.memory, 1)
     assert setting.stream.query()
 
