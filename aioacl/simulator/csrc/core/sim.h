@@ -119,8 +119,7 @@ typedef struct {
     bool ipc_event_supported;
     bool query_lag;       /* the first aclrtQueryEvent of a complete record lags */
     bool sync_livelock;   /* a wait for a stream does not end if tasks are enqueued during the wait */
-    bool device_livelock; /* a wait for a device does not end if tasks are enqueued on a stream during the wait
-                           */
+    bool device_livelock; /* a wait for a device does not end if tasks are enqueued meanwhile */
     bool reset_crash;     /* a reset crashes if another thread synchronizes a stream */
     int64_t started_ns;
     int default_device; /* the default device of aclInit's configuration; -1: none */
