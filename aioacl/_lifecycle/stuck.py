@@ -83,6 +83,7 @@ class StuckCalls:
             if self._thread is not None:
                 return
             self._open()
+            self._clear()  # an earlier thread may have left a wake-up
             self._thread = me = object()
             try:
                 sync.spawn(f"aioacl-stuck-{self._host.index}", lambda: self._run(me))
@@ -131,8 +132,11 @@ class StuckCalls:
 
     def _sleep(self, seconds: float | None) -> None:
         if sync.readable(self._eventfd, seconds):
-            with suppress(BlockingIOError):
-                os.eventfd_read(self._eventfd)
+            self._clear()
+
+    def _clear(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._eventfd)
 
     def _look(self) -> float | None:
         """Sends the events. Returns after how many seconds to look again, or None if no call is inside."""

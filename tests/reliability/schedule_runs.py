@@ -56,8 +56,9 @@ class ScheduleProcess:
         self._runs = 0
         self._lengths: dict[str, int] = {}
         self.outcomes: dict[str, int] = {}
-        self.once(SCENARIOS["open_close"], Recorded(()), grain=Grain.LOCKS)
-        # Includes the ports of the worker threads, which last as long as the process.
+        for name in ("open_close", "events"):
+            self.once(SCENARIOS[name], Recorded(()), grain=Grain.LOCKS)
+        # Includes the descriptors that wake the device's threads, which last as long as the process.
         self._before = _descriptors()
 
     # --- one schedule -----------------------------------------------------------------------------------------
