@@ -273,7 +273,7 @@ class Device(Made):
         return wrap(self._manager, address, nbytes, owner)
 
     def from_dlpack(self, x: Producer, *, stream: Stream | int | None = None) -> DeviceBuffer:
-        """Makes a DeviceBuffer of a tensor of another library, without a copy. aioacl calls no ACL function.
+        """Makes a DeviceBuffer of a tensor of another library, without a copy of the bytes.
 
         The buffer contains the bytes of the tensor, whatever their type. The producer's memory stays allocated until
         the buffer is closed and no work uses it, or until a reset or the close of the device has ended. Then the
@@ -284,8 +284,9 @@ class Device(Made):
             x: an object with `__dlpack__` and `__dlpack_device__`, for example a tensor of torch_npu. Its device type
                 is 12 (kDLExtDev) or 21 (kDLAscend), and its index is that of this device. It is contiguous, in C order.
             stream: the Stream that uses the buffer first, or the address of an aclrtStream. The producer makes this
-                stream wait for its work. -1: nothing waits. None: the producer gets no stream, and the caller waits for
-                the producer's work.
+                stream wait for its work. For a tensor of torch_npu, aioacl makes the stream wait for torch's current
+                stream (aclrtStreamWaitEvent). -1: nothing waits. None: the producer gets no stream, and the caller
+                waits for the producer's work.
 
         Returns:
             A DeviceBuffer.

@@ -17,6 +17,7 @@ from aioacl._base.options import repr_of, whole_of
 from aioacl._handles.dlpack import ASCEND, EXTENSION, VERSION, pair_of
 from aioacl._handles.in_flight import leave_until_reset
 from aioacl._handles.memory import DeviceBuffer
+from aioacl._handles.npu_tensor import NpuTensor, is_npu_tensor
 from aioacl._handles.stream import Stream
 from aioacl._handles.stream_core import NOTHING_OLDER_RUNS
 from aioacl._wait.current import current_holder
@@ -209,6 +210,8 @@ class _Fields(NamedTuple):
 
 def from_dlpack(manager: Manager, thing: Producer, stream: Stream | int | None) -> DeviceBuffer:
     """Takes a tensor over, and makes a DeviceBuffer of its memory."""
+    if is_npu_tensor(thing):
+        thing = NpuTensor(manager, thing)
     methods = (getattr(thing, name, None) for name in ("__dlpack__", "__dlpack_device__"))
     if isinstance(thing, type) or not all(map(callable, methods)):
         raise ParameterError(
@@ -226,7 +229,10 @@ def from_dlpack(manager: Manager, thing: Producer, stream: Stream | int | None) 
     if tensor is None:
         raise _taken(capsule)
     kind = ReadOnlyBuffer if fields.flags & READ_ONLY else WrappedBuffer
-    return _make(manager, kind, address, size, tensor, generation, "from_dlpack")
+    owner = (
+        (tensor, thing) if isinstance(thing, NpuTensor) else tensor
+    )  # the stream may wait for torch's event
+    return _make(manager, kind, address, size, owner, generation, "from_dlpack")
 
 
 def _named(thing: object) -> str:

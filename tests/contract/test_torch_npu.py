@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -79,6 +80,41 @@ try:
 except RuntimeError as error:
     found = str(error)
 print(json.dumps({"found": found}))
+"""
+
+# aioacl and cffi are not installed beside torch, so the program adds their folders to its path.
+FOLDERS: Final = (str(Path(__file__).parents[2]), sysconfig.get_path("purelib"))
+BORROWED: Final = f"""
+import sys
+import torch
+import torch_npu
+
+sys.path += {FOLDERS!r}
+import json
+import aioacl
+from aioacl import simulator
+
+aioacl.use_library("simulator")
+npu = torch.npu
+npu.set_device(0)
+source = torch.arange(1 << 12, dtype=torch.int32).pin_memory()
+there = torch.zeros_like(source).to("npu")
+theirs = npu.Stream()
+npu.synchronize()
+found = []
+with aioacl.open_device() as device, device.create_stream() as ours, device.pinned(source.nbytes) as back:
+    with simulator.held(theirs.npu_stream), npu.stream(theirs):
+        there.copy_(source, non_blocking=True)
+        buffer = device.from_dlpack(there, stream=ours)
+        ticket = ours.copy(back, buffer)
+        found.append(ticket.done)
+    ticket.result()
+    found.append(bytes(back.view) == source.numpy().tobytes())
+    ours.fill(buffer, 0).result()
+    buffer.close().result()
+    found.append(there.cpu().count_nonzero().item())
+    found.append(simulator.violations())
+print(json.dumps(found))
 """
 
 
@@ -156,6 +192,12 @@ def test_torch_npu_running_an_operator_raises_not_supported(
     found = json.loads(_run(python, folder, tmp_path, OPERATOR))["found"]
     assert "The simulator does not support this call with these arguments." in found
     assert "Argument: aclopCompileAndExecute. Result: 207000." in found
+
+
+def test_tensor_of_torch_npu_is_taken_without_a_copy_and_after_the_work_of_torch(
+    python: Path, folder: str, tmp_path: Path
+) -> None:
+    assert json.loads(_run(python, folder, tmp_path, BORROWED)) == [False, True, 0, []]
 
 
 def test_torch_npu_program_of_the_page_prints_the_output_on_the_page(
