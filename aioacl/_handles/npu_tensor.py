@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 DEVICE_TYPES: Final = ("npu", "privateuseone")
 
 
-def is_npu_tensor(thing: Any) -> bool:
+def is_npu_tensor(thing: object) -> bool:
     """Whether the object is a tensor of torch on a device that an extension of torch added."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    return isinstance(tensor, type) and isinstance(thing, tensor) and thing.device.type in DEVICE_TYPES
+    kind = getattr(getattr(thing, "device", None), "type", None)
+    return isinstance(tensor, type) and isinstance(thing, tensor) and kind in DEVICE_TYPES
 
 
 class NpuTensor:
