@@ -135,8 +135,9 @@ class Stream(Handle, Awaitable):
         """The failure that an enqueue on this stream raises, an AclError, or None. Calls no ACL function.
 
         The error is the failure of the first failed task of this stream. If no task of this stream failed, the error is
-        the failure of the first `wait_event` of this stream whose event has failed. Each read makes a new exception
-        object. The stream is usable again after `await stream.renew()`.
+        the failure of the first `wait_event` of this stream whose event has failed. Until all work of the stream is
+        done, a failure that becomes known later may replace this one. Each read makes a new exception object. The
+        stream is usable again after `await stream.renew()`.
         """
         failed = self._core.error_at(LAST)
         return None if failed is None else self._core.raised(failed)

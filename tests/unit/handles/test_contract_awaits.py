@@ -293,6 +293,74 @@ async def test_28_wait_event_on_a_known_failure_raises_and_leaves_the_stream_usa
         await stream.fill(memory, 1)
 
 
+async def says(stream: aioacl.Stream, memory: aioacl.DeviceBuffer, code: int) -> None:
+    """Asserts that `error`, an enqueue and `upload()` name the failure with this code."""
+    assert stream.error is not None
+    assert stream.error.code == code
+    with pytest.raises(aioacl.AclError) as caught:
+        stream.fill(memory, 1)
+    assert caught.value.code == code
+    await raises(stream.upload(memory, bytes(64)), code)
+
+
+@anyio_test
+@pytest.mark.parametrize("place", ["before", "behind"])
+async def test_28_own_failure_that_is_found_later_replaces_the_failure_of_a_wait_event(
+    open_device: OpenDevice, place: str
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as source,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(source)
+        simulator.hold(stream)
+        failing(source, memory, 507011)
+        if place == "before":
+            own = failing(stream, memory)
+        stream.wait_event(source.record())
+        depends = stream.fill(memory, 1)
+        if place == "behind":
+            own = failing(stream, memory)
+        simulator.release(source)
+        await raises(source, 507011)
+        await says(stream, memory, 507011)
+        simulator.release(stream)
+        await raises(own)
+        await raises(stream)
+        await says(stream, memory, TASK_FAULT)
+        await raises(depends, TASK_FAULT if place == "before" else 507011)
+
+
+@anyio_test
+async def test_28_failure_of_an_earlier_wait_event_that_is_found_later_replaces_that_of_a_later_one(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.create_stream() as slow,
+        device.create_stream() as source,
+        device.create_stream() as stream,
+        device.allocate(64) as memory,
+    ):
+        simulator.hold(slow)
+        simulator.hold(source)
+        failing(slow, memory, 507014)
+        failing(source, memory, 507011)
+        stream.wait_event(slow.record())
+        first = stream.fill(memory, 1)
+        stream.wait_event(source.record())
+        last = stream.fill(memory, 1)
+        simulator.release(source)
+        await raises(source, 507011)
+        await says(stream, memory, 507011)
+        simulator.release(slow)
+        for each in (first, last, stream):
+            await raises(each, 507014)
+        await says(stream, memory, 507014)
+
+
 # --- 29: the remedy -------------------------------------------------------------------------------------------------
 
 
