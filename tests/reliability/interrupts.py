@@ -170,7 +170,8 @@ def run(scale: Scale, seed: int) -> Outcome:
     warnings.simplefilter("ignore")  # after an interrupt, handles that are still open correctly emit warnings
     outcome = Outcome()
     for index in range(3):
-        aioacl.open_device(index).result().close().result()  # creates the objects that exist once per process
+        with aioacl.open_device(index) as device:
+            device.events()  # this and the open create the objects that exist once per process
     before, files = testing.snapshot(), descriptors()
     campaign = Campaign(outcome, random.Random(seed))
     campaign.run(INTERRUPTS[scale])

@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator, testing
 from aioacl._base.ffi import lib
-from aioacl._lifecycle import health as _health
+from aioacl._lifecycle import stuck as _stuck
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import FAULT, Waiting, hanging, no_call, no_call_of_mine, turns, until
 
@@ -310,7 +310,7 @@ async def test_health_counts_waits_and_jobs_and_calls_no_acl_function(open_devic
 async def test_health_of_a_device_whose_call_does_not_return_is_stuck(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_health, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(_stuck, "STUCK_SECONDS", 0.1)
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtMalloc")
         allocating = Waiting(group, lambda: device.allocate(64))

@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from aioacl._lifecycle import health
+from aioacl._lifecycle import stuck as _stuck
 from aioacl._lifecycle.gate import inside
 from aioacl._lifecycle.procedures import limits, reset
 from tests.kit import (
@@ -210,7 +210,7 @@ async def test_reset_call_past_its_deadline_is_not_made_a_second_time_while_it_h
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RESET_SECONDS", 2 * LONG_SECONDS)
-    monkeypatch.setattr(health, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(_stuck, "STUCK_SECONDS", 0.1)
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtResetDeviceForce")
         with clock_in_place() as clock:
@@ -263,7 +263,7 @@ async def test_a_set_past_its_deadline_is_named_by_the_report_and_by_the_close(
 async def test_slow_set_is_not_reported_as_stuck_while_a_reset_waits_for_it(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(_stuck, "STUCK_SECONDS", 0.1)
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.hang_call("aclrtSetDevice")
         resetting = Waiting(group, device.force_reset)
