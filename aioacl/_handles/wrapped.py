@@ -229,9 +229,8 @@ def from_dlpack(manager: Manager, thing: Producer, stream: Stream | int | None) 
     if tensor is None:
         raise _taken(capsule)
     kind = ReadOnlyBuffer if fields.flags & READ_ONLY else WrappedBuffer
-    owner = (
-        (tensor, thing) if isinstance(thing, NpuTensor) else tensor
-    )  # the stream may wait for torch's event
+    # The stream may still wait for torch's event, which the NpuTensor keeps.
+    owner = (tensor, thing) if isinstance(thing, NpuTensor) else tensor
     return _make(manager, kind, address, size, owner, generation, "from_dlpack")
 
 
