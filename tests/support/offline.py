@@ -16,6 +16,8 @@ from aioacl.simulator._atc import Options, convert
 from tests.support.onnx_models import model, value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import onnx
     from numpy.typing import NDArray
 
@@ -139,8 +141,19 @@ def all_free(loaded: aioacl.Model) -> bool:
 
 
 def enqueued() -> int:
-    """The number of executions that were enqueued. On a slow machine, a time limit may end before its call enqueues."""
+    """The number of executions that were enqueued."""
     return simulator.calls("aclmdlExecuteAsync")
+
+
+def short_limits() -> Iterator[float]:
+    """Time limits for calls that do not end, until one of the calls has enqueued its execution.
+
+    On a slow machine, a limit may end earlier. So each limit is twice as long as the one before.
+    """
+    limit = 0.02
+    while not enqueued():
+        yield limit
+        limit *= 2
 
 
 def executions() -> int:

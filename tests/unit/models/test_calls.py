@@ -103,9 +103,9 @@ class TestOnALoop:
             offline.hold(model)
             out = np.full((2, 4), -1, np.float32)
             hints: list[str] = []
-            while not offline.enqueued():
+            for limit in offline.short_limits():
                 with pytest.raises(aioacl.DeviceTimeout) as caught:
-                    await model(rows(), out=out, timeout=0.02)
+                    await model(rows(), out=out, timeout=limit)
                 hints.append(caught.value.hint)
             assert TIMED_OUT_HINT in hints
             with pytest.raises(aioacl.QueueFull):
@@ -213,9 +213,9 @@ class TestOnAPlainThread:
         self, model: aioacl.Model
     ) -> None:
         offline.hold(model)
-        while not offline.enqueued():
+        for limit in offline.short_limits():
             with pytest.raises(aioacl.DeviceTimeout):
-                model(rows()).result(timeout=0.02)
+                model(rows()).result(timeout=limit)
         offline.release(model)
         assert until_now(lambda: offline.all_free(model))
         assert offline.executions() > 0
@@ -252,9 +252,9 @@ def test_virtual_cost_of_an_execution_ends_a_timed_call(device: aioacl.Device) -
     simulator.set_model_cost(base=1000)
     try:
         with device.load_model(offline.product(), slots=1) as model:
-            while not offline.enqueued():
+            for limit in offline.short_limits():
                 with pytest.raises(aioacl.DeviceTimeout):
-                    model(rows(), timeout=0.02).result()
+                    model(rows(), timeout=limit).result()
             simulator.set_virtual_clock(True)
             simulator.advance_clock(1001)
             assert until_now(lambda: offline.all_free(model))

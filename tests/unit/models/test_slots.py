@@ -148,9 +148,9 @@ class TestClose:
         model = device.load_model(offline.product(), slots=1).result()
         offline.hold(model)
         streams = offline.streams_of(model)
-        while not offline.enqueued():
+        for limit in offline.short_limits():
             with pytest.raises(aioacl.DeviceTimeout):
-                model(rows()).result(timeout=0.02)
+                model(rows()).result(timeout=limit)
         closing = Raised(lambda: model.close().result())
         assert until_now(lambda: "closed" in repr(model))
         assert closing.running
