@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import threading
 import warnings
@@ -84,6 +85,34 @@ def test_model_that_is_not_closed_is_a_leak(
     assert all(model._life.closed for model in kept)  # the audit has closed it
     if around is not None:
         around.close().result()
+
+
+class Cycle:
+    """Keeps a file open until the garbage collector runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("w")
+        self.me = self
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
+def test_cycle_that_is_dropped_after_a_collection_is_no_leak(tmp_path: Path) -> None:
+    kept: list[Cycle] = []
+
+    def drop(phase: str, _: object) -> None:
+        if phase == "stop":
+            kept.clear()
+
+    gc.disable()  # only the audit collects
+    try:
+        with audit(patience=kit.PATIENCE_SECONDS):
+            kept.append(Cycle(tmp_path / "file"))
+            gc.callbacks.append(drop)
+    finally:
+        gc.callbacks.remove(drop)
+        gc.enable()
 
 
 def test_files_that_onnxruntime_keeps_open_are_no_leak(tmp_path: Path) -> None:
