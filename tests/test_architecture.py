@@ -242,7 +242,11 @@ def test_package_has_the_marker_of_types() -> None:
 
 
 def test_extension_exports_only_its_init_functions() -> None:
-    assert elf.exports(Path(str(_acl.__file__))) == {"PyInit__acl", "PyInit__await"}
+    assert elf.exports(Path(str(_acl.__file__))) == {
+        "PyInit__acl",
+        "PyInit__await",
+        "PyInit__interpreter",
+    }
 
 
 def test_simulator_exports_only_acl_and_its_controls() -> None:

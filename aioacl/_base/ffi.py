@@ -1,7 +1,7 @@
 """The only module that imports the compiled modules, and the functions that decode their results.
 
 `_acl` is made by cffi. `_await` has the Python types and functions of `aioacl/_binding`. Both are in one shared object,
-because both use one engine.
+because both use one engine. `_interpreter`, in the same file, refuses the import in a sub-interpreter.
 
 A result of the engine is a position in a stream (positive), or a failure: `FAILED` plus the code as an unsigned
 number. Codes at or below `lib.AIO_LIMIT` are aioacl's own refusals, all others are ACL's.
@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from typing import TYPE_CHECKING, Final
+
+from aioacl._base.extension import load_part
 
 # A free-threaded Python cannot load modules of the stable ABI, and the C of `_await` relies on the GIL.
 if "t" in sys.abiflags:
@@ -25,6 +25,9 @@ if "t" in sys.abiflags:
         f"aioacl needs a Python with the GIL, got the free-threaded build {sys.executable}; "
         "use the usual build of that Python"
     )
+
+if not TYPE_CHECKING:  # before the other imports, because it raises ImportError in a sub-interpreter
+    load_part("aioacl._interpreter")
 
 from aioacl._acl import ffi, lib
 
@@ -34,10 +37,7 @@ if TYPE_CHECKING:
     from aioacl._acl import CData
 else:
     CData = ffi.CData
-    _loader = ExtensionFileLoader("aioacl._await", str(sys.modules["aioacl._acl"].__file__))
-    _await = module_from_spec(spec_from_loader("aioacl._await", _loader))
-    _loader.exec_module(_await)
-    sys.modules["aioacl._await"] = _await
+    load_part("aioacl._await")
 
 from aioacl._await import (  # after the module is loaded
     DONE,
