@@ -8,6 +8,8 @@
 
 typedef struct await_object await_object;
 
+enum { MOST_TAKEN = 64, MOST_KEPT = 2 * MOST_TAKEN };
+
 /* The base of AsyncioPort and TrioPort. */
 typedef struct {
     PyObject_HEAD aio_port *port; /* owned by the Python object; NULL before `_attach` */
@@ -25,6 +27,9 @@ typedef struct {
     int64_t behind_since_us;
     long long patience_us;
     int64_t busy_until_us;
+    int kept; /* completions that were taken, and could not be passed on for lack of memory */
+    uint64_t kept_keys[MOST_KEPT];
+    int64_t kept_results[MOST_KEPT];
 } awaits_object;
 
 enum await_state { NEW, YIELDED, SUSPENDED, OVER };

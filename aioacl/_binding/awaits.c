@@ -2,12 +2,14 @@
  * Awaits, the base of AsyncioPort and TrioPort: it takes the completions of a loop from the engine, and wakes
  * the tasks. See await.c.
  */
+#include <string.h>
+
 #include "await.h"
 
 /* FEW_QUICK: after so many quick awaits, the loop reports its next turn. */
 enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, FEW_QUICK = 8 };
 
-enum { FEWEST_TAKEN = 2, BUSY_TAKEN = 8, MOST_TAKEN = 64, TURNS = 32, PATIENCE_US = 4000, BUSY_US = 20000 };
+enum { FEWEST_TAKEN = 2, BUSY_TAKEN = 8, TURNS = 32, PATIENCE_US = 4000, BUSY_US = 20000 };
 
 PyTypeObject *awaits_type;
 
@@ -152,6 +154,19 @@ static void run_ready_soon(awaits_object *port, first_error *first) {
     Py_DECREF(loop);
 }
 
+/* The engine passes each completion only once. So after a MemoryError, the next turn of the loop passes it on
+ * again. Of nested drains, each takes at most MOST_TAKEN completions. */
+static bool keep_completion(awaits_object *port, uint64_t key, int64_t result, first_error *first) {
+    if (!PyErr_ExceptionMatches(PyExc_MemoryError) || port->kept == MOST_KEPT) {
+        keep_error(first);
+        return false;
+    }
+    PyErr_Clear();
+    port->kept_keys[port->kept] = key;
+    port->kept_results[port->kept++] = result;
+    return true;
+}
+
 static void complete(awaits_object *port, uint64_t key, int64_t result, first_error *first) {
     await_object *self = (await_object *)(uintptr_t)(key & ~KEY_OF_AWAIT);
     core_object *core = self->core;
@@ -168,19 +183,20 @@ static void complete(awaits_object *port, uint64_t key, int64_t result, first_er
     }
     PyObject *task = self->waiter;
     self->waiter = NULL;
-    if (task != NULL && trio_wake(task) < 0) {
-        keep_error(first);
+    if (task != NULL && trio_wake(task) < 0 && keep_completion(port, key, result, first)) {
+        self->waiter = Py_NewRef(task);
+        list_await(port, self);
     }
     Py_XDECREF(task);
     Py_DECREF((PyObject *)self);
 }
 
 /* Passes a completion to Python. If a key has several results, only the first result is passed. */
-static void pass_on(PyObject *came, uint64_t key, int64_t result, first_error *first) {
+static void pass_on(awaits_object *port, PyObject *came, uint64_t key, int64_t result, first_error *first) {
     PyObject *number = PyLong_FromUnsignedLongLong(key), *value = PyLong_FromLongLong(result);
     int present = number != NULL && value != NULL ? PyDict_Contains(came, number) : -1;
     if (present < 0 || (present == 0 && PyDict_SetItem(came, number, value) < 0)) {
-        keep_error(first);
+        keep_completion(port, key, result, first);
     }
     Py_XDECREF(number);
     Py_XDECREF(value);
@@ -206,21 +222,32 @@ static void note_rest(awaits_object *self, int64_t now_us, bool some_left) {
     }
 }
 
+static int take_kept(awaits_object *self, uint64_t *keys, int64_t *results) {
+    int kept = self->kept;
+    memcpy(keys, self->kept_keys, (size_t)kept * sizeof *keys);
+    memcpy(results, self->kept_results, (size_t)kept * sizeof *results);
+    self->kept = 0;
+    return kept;
+}
+
 /* Takes some completions. If more have arrived, the descriptor stays readable, and the loop first runs the
  * tasks that were woken here. So a turn of the loop stays short. */
 static void take_some(awaits_object *self, PyObject *came, first_error *first) {
-    uint64_t keys[MOST_TAKEN];
-    int64_t results[MOST_TAKEN];
+    uint64_t keys[MOST_KEPT + MOST_TAKEN];
+    int64_t results[MOST_KEPT + MOST_TAKEN];
     int64_t now = aio_now_us();
-    int wanted = taken_at_once(self, now);
-    int count = self->port ? aio_port_take(self->port, keys, results, wanted) : 0;
+    int wanted = taken_at_once(self, now), kept = take_kept(self, keys, results);
+    int count = self->port ? aio_port_take(self->port, keys + kept, results + kept, wanted) : 0;
     note_rest(self, now, count == wanted);
-    for (int index = 0; index < count; index++) {
+    for (int index = 0; index < kept + count; index++) {
         if (keys[index] & KEY_OF_AWAIT) {
             complete(self, keys[index], results[index], first);
         } else {
-            pass_on(came, keys[index], results[index], first);
+            pass_on(self, came, keys[index], results[index], first);
         }
+    }
+    if (self->kept) {
+        aio_port_kick(self->port);
     }
     if (!self->learns_of_turn) {
         self->quick = 0;
@@ -309,6 +336,7 @@ static int awaits_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int awaits_clear(PyObject *object) {
     awaits_object *self = (awaits_object *)object;
+    self->kept = 0; /* their keys are addresses of Awaits in the list */
     while (self->first) {
         await_object *each = self->first;
         unlist_await(each);

@@ -159,9 +159,14 @@ class Port:
         batch.count = 0
 
     def _deliver(self, key: int, result: int) -> None:
-        """Delivers one result. May be repeated. A delivery that raised an Exception counts as done."""
+        """Delivers one result. May be repeated. A delivery that raised an Exception counts as done.
+
+        After a MemoryError, the result may not have been delivered, so the delivery is repeated.
+        """
         try:
             self._call_back(key, result)
+        except MemoryError:
+            raise
         except Exception:
             self._forget(key)
             raise

@@ -39,7 +39,12 @@ class TrioPort(LoopPort):
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.fd)
-                self.drain()
+                try:
+                    self.drain()
+                except (
+                    MemoryError
+                ) as error:  # the reader runs once more; an error here would end the whole run
+                    sync.report(error)
         finally:
             _of_run.set(None)
             del self
@@ -62,7 +67,8 @@ class TrioPort(LoopPort):
 
         def deliver(result: int) -> None:
             if waiting:
-                trio.lowlevel.reschedule(waiting.pop(), outcome.Value(result))
+                value = outcome.Value(result)  # made first: without memory, the delivery is repeated
+                trio.lowlevel.reschedule(waiting.pop(), value)
 
         def abort(_: object) -> trio.lowlevel.Abort:
             waiting.clear()

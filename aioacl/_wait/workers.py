@@ -314,13 +314,16 @@ class WorkerThread:
     def _run(self) -> None:
         self.thread = threading.get_native_id()
         while not self._done():
-            sync.readable(self.port.fd, None)
-            while self._unawaited:
-                self._unawaited.popleft().abandon(self)
-            self._guarded(self.port.drain)
-            if self._on_wake is not None:
-                self._guarded(self._on_wake)
-            self._run_jobs()
+            self._guarded(self._turn)
+
+    def _turn(self) -> None:
+        sync.readable(self.port.fd, None)
+        while self._unawaited:
+            self._unawaited.popleft().abandon(self)
+        self._guarded(self.port.drain)
+        if self._on_wake is not None:
+            self._guarded(self._on_wake)
+        self._run_jobs()
 
     @staticmethod
     def _guarded(step: Callable[[], object]) -> None:
