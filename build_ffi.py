@@ -190,13 +190,34 @@ UNGUARDED_VOID = """void aio_u_{name}({params}) {{
 }}
 """
 
+# These functions take the runtime's lock on the streams of a context; see streamlock.c. With True, a success shows that
+# the call has had the lock.
+STREAM_LOCK: Final = {
+    "aclrtCreateStream": True,
+    "aclrtCreateStreamWithConfig": True,
+    "aclrtDestroyStream": True,
+    "aclrtDestroyStreamForce": True,
+    "aclrtStreamAbort": False,
+    "aclrtSynchronizeDeviceWithTimeout": False,
+    "aclmdlLoadFromFileWithMem": False,
+    "aclmdlLoadFromMemWithMem": False,
+    "aclmdlUnload": False,
+}
+
+LOCKING = """    bool notes = aio_locking_begin(aio_pass_device(pass));
+    code = aio_acl.{name}({args});
+    aio_locking_end(aio_pass_device(pass), notes, {had});
+"""
+
+PLAIN = """    code = aio_acl.{name}({args});
+"""
+
 GUARDED = """{returns} aio_g_{name}({params}) {{
     aio_frame frame;
     int code = aio_begin(&frame, pass, AIO_{kind}, AIO_FN_{name});
     if (code)
         return code;
-    code = aio_acl.{name}({args});
-    aio_end(&frame, code);
+{call}    aio_end(&frame, code);
     return code;
 }}
 """
@@ -211,7 +232,9 @@ def trampolines() -> str:
         shape = UNGUARDED_VOID if row.returns == "void" else UNGUARDED
         parts.append(shape.format(**values, params=row.params, absent=row.none, code=code))
         if row.guarded:
-            parts.append(GUARDED.format(**values, params=_guarded_params(row)))
+            had = "code" if STREAM_LOCK.get(row.name) else "AIO_UNKNOWN"
+            call = (LOCKING if row.name in STREAM_LOCK else PLAIN).format(**values, had=had)
+            parts.append(GUARDED.format(**values, params=_guarded_params(row), call=call))
     return "\n".join(parts)
 
 

@@ -51,7 +51,9 @@ static void abort_native(abort_job *job, aclrtStream stream) {
     if (!runs(stream)) {
         return;
     }
+    bool notes = aio_locking_begin(job->device);
     int code = aio_acl.aclrtStreamAbort(stream);
+    aio_locking_end(job->device, notes, AIO_UNKNOWN);
     atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == RT_FEATURE_NOT_SUPPORT ? 1 : 2], 1);
 }
 

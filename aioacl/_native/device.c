@@ -19,6 +19,7 @@ void aio_device_stop(int device) {
     aio_watcher_stop(device);
     aio_waiters_stop(device);
     atomic_store(&self->kick, NULL);
+    atomic_store(&self->relief, NULL);
 }
 
 void aio_device_kick(int device, int reason) {
@@ -269,10 +270,11 @@ void aio_device_nudge(int device) {
     }
 }
 
-static int make_equipment(struct aio_device *self) {
+static int make_equipment(int device) {
+    struct aio_device *self = &aio_devices[device];
     aclrtStream stream = NULL;
     aclrtEvent event = NULL;
-    int code = aio_acl.aclrtCreateStream(&stream);
+    int code = aio_stream_lock_create(device, &stream);
     aio_calling(AIO_FN_aclrtCreateEventWithFlag);
     if (code == 0) {
         code = aio_acl.aclrtCreateEventWithFlag(&event, AIO_EVENT_SYNC);
@@ -308,7 +310,7 @@ int aio_device_equip(int device) {
     if (code) {
         return code;
     }
-    code = make_equipment(self);
+    code = make_equipment(device);
     if (code == 0) {
         atomic_store(&self->equipped, generation);
         aio_device_nudge(device);

@@ -272,6 +272,15 @@ int aio_stage_grow(int device, int large);
 int aio_stage_free_slots(int device, size_t size);
 void aio_stage_close(int device);
 
+/* streamlock.c. */
+/* Whether a call that creates or destroys a stream has waited for more than a second. */
+int aio_device_held_up(int device);
+/* The port gets kicks while aio_device_held_up is true. NULL: no port. */
+void aio_device_relieve_by(int device, aio_port *port);
+/* Returns when no wait for the device can keep a reset waiting for idle streams of the engine any more. To be
+ * called when no call is inside the gate. Returns AIO_CROWDED or 0. */
+int aio_device_pass_lock(int device);
+
 /* stream.c. */
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
 /* Destroys the native stream if it is idle and not in use. The outcomes of its positions stay known. Returns

@@ -435,7 +435,9 @@ static int abort_inside(aio_stream *stream) {
     atomic_fetch_add(&stream->aborts, 1);
     uint64_t tail = atomic_load(&stream->tail);
     uint64_t from = atomic_load(&stream->finished);
+    bool notes = aio_locking_begin(stream->device);
     int code = aio_acl.aclrtStreamAbort(stream->handle);
+    aio_locking_end(stream->device, notes, AIO_UNKNOWN);
     if (was_refused(code)) {
         atomic_fetch_sub(&stream->aborts, 1);
     } else {

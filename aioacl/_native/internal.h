@@ -156,7 +156,9 @@ typedef struct aio_aborted {
     uint64_t to;
 } aio_aborted;
 
-enum aio_owner { AIO_NOBODY = 0, AIO_ENQUEUER = 1, AIO_COLLECTOR = 2 };
+/* AIO_KEPT: the record has ended, and the cache has its native stream. AIO_KEPT_BUSY: the watcher records on
+ * it. */
+enum aio_owner { AIO_NOBODY = 0, AIO_ENQUEUER = 1, AIO_COLLECTOR = 2, AIO_KEPT = 3, AIO_KEPT_BUSY = 4 };
 
 struct aio_stream {
     aio_stream *next; /* among the device's streams, newest first */
@@ -189,6 +191,10 @@ struct aio_stream {
     _Atomic uint64_t waited;       /* the newest position that was awaited while it was the tail */
     _Atomic uint64_t wanted;       /* the position of the tail if a ticket refers to it, else 0 */
     _Atomic uint64_t last_mark;    /* position of the newest mark */
+    /* See streamlock.c. */
+    _Atomic uint64_t roused; /* records of the watcher that have no position */
+    _Atomic uint64_t noted;  /* the stream's activity when a call that takes the stream lock began */
+    _Atomic uint64_t passed; /* the activity that was noted by a call that has had the lock */
     _Atomic bool delivering;
     aio_lock lock;
     aio_event *marks, **marks_end;
@@ -336,6 +342,14 @@ struct aio_device {
     aio_event *events;         /* all events that were made and not freed */
     aio_token *deferred_waits; /* waits interrupted by a reset that has not ended yet */
     aio_staged_copy *left;     /* staging memory of freed streams whose copies may be running */
+    /* See streamlock.c. */
+    atomic_int locking;         /* calls inside that take the stream lock */
+    atomic_uint locked;         /* how many such calls have returned */
+    atomic_uint rousings;       /* how often the watcher has recorded events for such calls */
+    atomic_bool rousing;        /* the watcher may be recording such events */
+    atomic_bool noting;         /* one of these calls notes the activity of the streams */
+    atomic_bool held_up;        /* one of these calls has been inside for long */
+    _Atomic(aio_port *) relief; /* gets kicks while `held_up` is set */
     /* For the strategy AIO_WATCH. */
     _Atomic(aio_token *) incoming;
     _Atomic uint32_t asleep;  /* the watcher sleeps on this word */
@@ -369,11 +383,40 @@ void aio_copy_bytes(void *target, const void *source, size_t size);
  * `previous`. */
 aio_stream *aio_device_next(int device, aio_stream *previous);
 
+/* streamlock.c. To be called before and after a call that takes the stream lock, inside the gate. `code` is 0
+ * if the call has certainly had the lock. */
+enum { AIO_UNKNOWN = -1 };
+bool aio_locking_begin(int device);
+void aio_locking_end(int device, bool notes, int code);
+/* Whether a call has had the stream lock since the last task was enqueued on the stream. */
+bool aio_stream_passed(const aio_stream *stream);
+/* Lets a call have the stream lock. False if this has failed. *spare is NULL or a stream of an earlier call,
+ * and must be passed to aio_stream_lock_drop. */
+bool aio_stream_pass_lock(aio_stream *stream, aclrtStream *spare);
+/* Makes or destroys a native stream. */
+int aio_stream_lock_create(int device, aclrtStream *made);
+int aio_stream_lock_destroy(int device, aclrtStream stream);
+/* Destroys the spare stream, unless it is NULL. `code`: the result of the call before, whose text is kept. */
+void aio_stream_lock_drop(int device, aclrtStream spare, int code);
+/* When the watcher looks at the calls that take the stream lock. */
+typedef struct {
+    unsigned locked;
+    int64_t due_us; /* 0: no such call is inside */
+} aio_lock_look;
+/* Records events if a call has waited too long for the stream lock. For the watcher. */
+void aio_stream_lock_look(int device, aio_lock_look *look);
+/* The cache has the native stream of a record that has ended: the watcher may record on it until
+ * aio_stream_unkeep. */
+void aio_stream_keep(aio_stream *stream);
+void aio_stream_unkeep(aio_stream *stream);
+
 /* Strategies. */
 extern atomic_llong aio_thread_count;
 
 int aio_watcher_start(int device);
 void aio_watcher_stop(int device);
+/* Wakes the watcher for one round, which queries only what is due. */
+void aio_watcher_stir(int device);
 void aio_watcher_submit(aio_token *token);
 int aio_waiter_submit(aio_token *token);
 void aio_waiters_stop(int device);

@@ -56,18 +56,6 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     return stream;
 }
 
-/* The next waits probably take as long as the waits of the released record. */
-aio_stream *aio_stream_again(aio_stream *released, int32_t id) {
-    aio_stream *stream = new_record(released->device, released->generation, released->handle);
-    if (stream) {
-        stream->pace = released->pace;
-        atomic_init(&stream->first_us, atomic_load(&released->first_us));
-        aio_stream_number(stream, id);
-        list_stream(stream);
-    }
-    return stream;
-}
-
 void aio_stream_hold(aio_stream *stream) {
     atomic_fetch_add(&stream->references, 1);
 }
@@ -149,6 +137,21 @@ void aio_stream_unlist(aio_stream *stream) {
     }
 }
 
+/* The next waits probably take as long as the waits of the released record. */
+aio_stream *aio_stream_again(aio_stream *released, int32_t id) {
+    aio_stream *stream = new_record(released->device, released->generation, released->handle);
+    if (stream) {
+        aio_stream_unkeep(released);
+        unlist(released);
+        stream->pace = released->pace;
+        atomic_init(&stream->roused, 1); /* the released record has had tasks */
+        atomic_init(&stream->first_us, atomic_load(&released->first_us));
+        aio_stream_number(stream, id);
+        list_stream(stream);
+    }
+    return stream;
+}
+
 aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
     aio_lock_take(&stream->lock);
     aio_event *mark = stream->marks;
@@ -202,9 +205,9 @@ int aio_stream_ask_marks(aio_stream *stream) {
     }
 }
 
-static bool take_owner(aio_stream *stream, uint32_t as) {
+static bool take_owner(aio_stream *stream) {
     uint32_t unowned = AIO_NOBODY;
-    return atomic_compare_exchange_strong(&stream->owner, &unowned, as);
+    return atomic_compare_exchange_strong(&stream->owner, &unowned, AIO_COLLECTOR);
 }
 
 static void give_owner(aio_stream *stream) {
@@ -258,7 +261,7 @@ static bool sync_idle(aio_stream *stream) {
     if (!aio_stream_use(stream)) {
         return false;
     }
-    bool owned = aio_stream_idle(stream) == 1 && take_owner(stream, AIO_COLLECTOR);
+    bool owned = aio_stream_idle(stream) == 1 && take_owner(stream);
     bool done = owned && sync_owned(stream);
     aio_stream_unuse(stream);
     return done;
@@ -427,28 +430,47 @@ int aio_stream_is_spent(aio_stream *stream) {
            !aio_links_are_open(stream) && aio_stream_current(stream) && !atomic_load(&stream->dropped);
 }
 
+/* Owns the stream and ends its record. Before a native stream is destroyed, a call must have had the stream
+ * lock since the stream's last task was enqueued. If no stream can be made for such a call, none is made. */
+static int own_and_end(aio_stream *stream, bool *busy, bool keep, aclrtStream *spare) {
+    for (bool sure = false;; sure = !aio_stream_pass_lock(stream, spare)) {
+        if (!take_owner(stream)) {
+            return AIO_PENDING;
+        }
+        if (sure || (keep && is_reusable(stream)) || aio_stream_passed(stream) ||
+            aio_stream_idle(stream) != 1) {
+            return destroy_owned(stream, busy);
+        }
+        give_owner(stream);
+    }
+}
+
 static int end_stream(aio_stream *stream, int *kept) {
     aio_frame frame;
+    aclrtStream spare = NULL;
     bool busy = false;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_LIFETIME, AIO_FN_aclrtDestroyStream);
     if (code) {
         return code;
     }
     code = atomic_load(&stream->dropped) ? AIO_STALE : AIO_PENDING;
-    if (code == AIO_PENDING && take_owner(stream, AIO_COLLECTOR)) {
-        code = destroy_owned(stream, &busy);
+    if (code == AIO_PENDING) {
+        code = own_and_end(stream, &busy, *kept, &spare);
     }
     bool gone = code == 0;
     *kept = gone && *kept && is_reusable(stream);
     if (gone && !*kept) {
-        code = aio_acl.aclrtDestroyStream(stream->handle);
+        code = aio_stream_lock_destroy(stream->device, stream->handle);
     }
+    aio_stream_lock_drop(stream->device, spare, code);
     aio_end(&frame, code > 0 ? code : 0);
     if (busy && atomic_load(&stream->finished) == atomic_load(&stream->tail)) {
         aio_stream_mark_now(stream,
                             atomic_load(&stream->tail) + 1); /* marks the end of work of direct ACL calls */
     }
-    if (gone && !aio_links_are_open(stream)) {
+    if (*kept) {
+        aio_stream_keep(stream);
+    } else if (gone && !aio_links_are_open(stream)) {
         unlist(stream);
     }
     return code;

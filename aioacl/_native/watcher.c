@@ -38,6 +38,7 @@ typedef struct {
     bool guarding;
     int64_t tick_us;     /* the time of the next check of work that no caller awaits */
     int64_t expected_us; /* the time at which a wait that has not begun will be due; 0: none is expected */
+    aio_lock_look lock;
 } watcher;
 
 /* Most waits begin in the order of their positions, so the last wait is compared first. */
@@ -362,6 +363,9 @@ static int64_t first_due(const watcher *self) {
     if (self->expected_us && self->expected_us < first) {
         first = self->expected_us;
     }
+    if (self->lock.due_us && self->lock.due_us < first) {
+        first = self->lock.due_us;
+    }
     for (const aio_stream *stream = self->active; stream; stream = stream->next_active) {
         if (stream->due_us < first) {
             first = stream->due_us;
@@ -395,6 +399,7 @@ static void rest(watcher *self) {
     atomic_store(&device->asleep, mine);
     bool news =
         atomic_load(&device->incoming) || atomic_load(&device->guarded) != self->guarding || aio_reports_wait();
+    news = news || (atomic_load(&device->locking) && !self->lock.due_us);
     if (!news && atomic_load(&device->epoch) == self->epoch) {
         aio_futex_wait(&device->asleep, mine, due == INT64_MAX ? -1 : due - now);
     }
@@ -411,6 +416,9 @@ static void *watch(void *argument) {
         bool due = tick_is_due(self, aio_now_us());
         if (self->active || due) {
             pass_over(self, due);
+        }
+        if (self->lock.due_us || atomic_load(&device->locking)) {
+            aio_stream_lock_look(self->device, &self->lock);
         }
         rest(self);
     }
@@ -445,6 +453,10 @@ static void wake(int device) {
     if (atomic_exchange(&aio_devices[device].asleep, 0)) {
         aio_futex_wake(&aio_devices[device].asleep, INT_MAX);
     }
+}
+
+void aio_watcher_stir(int device) {
+    wake(device);
 }
 
 void aio_watcher_wake(int device) {

@@ -233,8 +233,13 @@ class Procedure:
         return code
 
     def _destroy_events(self) -> int:
-        """Destroys the native events. A reset does not free them, and aioacl cannot destroy them after a reset."""
+        """Destroys the native events. A reset does not free them, and aioacl cannot destroy them after a reset.
+
+        First ends waits for the device that the reset would wait for. After a fault, no stream can be made for this.
+        """
         if self.host.counts.ended_generation != self.admission.generation:
+            if self.host.failures.last_fault is None:
+                lib.aio_device_pass_lock(self.index)
             lib.aio_device_destroy_events(self.index)
         return 0
 
