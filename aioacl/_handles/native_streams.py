@@ -33,7 +33,7 @@ def keep_if_done(core: StreamCore) -> bool:
     cache, handle = core.manager.cache, core.handle
     if not core.reusable or core.waiting or core.awaits or not cache.accepts:
         return False
-    if lib.aio_stream_known(handle, lib.aio_stream_tail(handle)) < 0:
+    if not lib.aio_stream_is_spent(handle):  # the native stream would be destroyed, and that may take long
         return False
     code = _release(core, cache)
     if code >= 0:
@@ -62,7 +62,9 @@ def destroy(core: StreamCore) -> None:
         # the core is added again.
         manager.streams.add(core)
         tail = lib.aio_stream_tail(core.handle)
-        manager.maintenance.watch(core.handle, tail, lambda _: destroy(core))
+        manager.maintenance.watch(
+            core.handle, tail, lambda _: manager.maintenance.leave(lambda: destroy(core))
+        )
         return
     _ended(core, code, left=left)
 

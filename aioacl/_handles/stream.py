@@ -603,6 +603,10 @@ class Stream(Handle, Awaitable):
         if self._claim():
             destroy(self._core)
 
+    def _leave(self) -> None:
+        """Queues the destroy, because another thread can go on only with the maintenance thread's queue."""
+        self._manager.maintenance.leave(self._destroy_once)
+
     def close(self) -> Operation[None]:
         """Closes the stream. Its unfinished work runs to its end.
 
@@ -620,7 +624,7 @@ class Stream(Handle, Awaitable):
         if not hasattr(self, "_core") or not self._owed or self.stale or lib.aio_forked():
             return
         closed, self._closed = self._closed, True
-        self._manager.deferred.leave_note(self._destroy_once)
+        self._manager.deferred.leave_note(self._leave)
         if not closed:
             warn_of_drop(self, "a stream was not closed: close it, or make it with `async with`")
 

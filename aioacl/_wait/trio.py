@@ -41,10 +41,8 @@ class TrioPort(LoopPort):
                 await trio.lowlevel.wait_readable(self.fd)
                 try:
                     self.drain()
-                except (
-                    MemoryError
-                ) as error:  # the reader runs once more; an error here would end the whole run
-                    sync.report(error)
+                except MemoryError as error:
+                    sync.report(error)  # the reader runs once more; an error here would end the whole run
         finally:
             _of_run.set(None)
             del self

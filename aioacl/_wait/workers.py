@@ -10,6 +10,9 @@ An internal call belongs to the task that awaits it. If the await ends first, a 
 The result of a call that has begun is passed to `discard` on the thread, so no object that the call made is lost. A
 clean-up always runs. An await of a clean-up ends early if the device is quarantined, and after ENDED_SECONDS if the
 device is closed.
+
+If an internal call does not return for long, `relieve` starts another thread, which goes on with the queue. The thread
+of that call ends when the call returns.
 """
 
 from __future__ import annotations
@@ -34,6 +37,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ENDED_SECONDS: Final = 5.0
+MOST_RELIEVED: Final = 16
+RELIEVED_SECONDS: Final = 1.0
+STUCK_HINT: Final = (
+    "A call inside C continues. `device.health` shows its duration; if it is stuck, call `force_reset()`."
+)
 
 
 class WorkerStuck(Exception):
@@ -175,7 +183,9 @@ class WorkerThread:
         name: str,
         on_wake: Callable[[], object] | None = None,
         refusal: Callable[[], BaseException | None] = lambda: None,
+        hint: Callable[[], str] = lambda: STUCK_HINT,
     ) -> None:
+        self.hint = hint  # what to do if a call is not done in time
         self._name = name
         self._on_wake = on_wake
         self._refusal = refusal  # the error for new calls, or None if calls are accepted
@@ -185,6 +195,9 @@ class WorkerThread:
         self._running = False
         self._stopping = False
         self._current: Job[Any] | None = None
+        self._began = 0.0  # the time at which the current call began
+        self._relieved: list[Job[Any]] = []  # calls that have not returned, and whose threads were relieved
+        self._shift = 0  # raised by each start and relief; the thread of an earlier shift ends
         self._port: Port | None = None
         self.thread = 0  # the kernel's id of the thread
 
@@ -213,8 +226,9 @@ class WorkerThread:
             if self._port is None:
                 self._port = _LastingPort()
             self._running = True
+            self._shift = shift = self._shift + 1
         try:
-            sync.spawn(self._name, self._run)
+            sync.spawn(self._name, partial(self._run, shift))
         except RuntimeError:
             with self._changed:
                 self._running = False
@@ -230,6 +244,21 @@ class WorkerThread:
             while self._running and sync.monotonic() < end:
                 self._changed.wait(end - sync.monotonic())
             return not self._running
+
+    def relieve(self) -> None:
+        """Starts another thread if an internal call has run for RELIEVED_SECONDS. At most MOST_RELIEVED are started."""
+        with self._changed:
+            job = self._current
+            young = sync.monotonic() - self._began < RELIEVED_SECONDS
+            if job is None or young or len(self._relieved) >= MOST_RELIEVED:
+                return
+            try:
+                sync.spawn(self._name, partial(self._run, self._shift + 1))
+            except RuntimeError:
+                return
+            self._shift += 1
+            self._current = None
+            self._relieved.append(job)
 
     def kick(self) -> None:
         """Wakes the thread, which then runs its queued calls. Takes no lock, so a finalizer may call it."""
@@ -257,6 +286,12 @@ class WorkerThread:
         """Queues an internal call. If the thread has ended, this method runs the call at once."""
         if not self._queue(job):
             job.run()
+
+    def leave(self, work: Callable[[], object]) -> None:
+        """Queues a clean-up that no task awaits. If the thread has ended, this method runs it at once."""
+        job = CleanUp(work)
+        job.abandon(self)
+        self.submit(job)
 
     def entrust(self, job: Job[Any]) -> None:
         """Queues an internal call without blocking. If the thread has ended, a new thread runs the call.
@@ -306,24 +341,26 @@ class WorkerThread:
         The error of the other awaits is the result of `error`. Clean-ups still run.
         """
         with self._changed:
-            jobs = self._jobs.copy()
+            jobs = [*self._relieved, *self._jobs]
         current = self._current
         for job in jobs if current is None else (current, *jobs):
             job.fail(error())
 
-    def _run(self) -> None:
-        self.thread = threading.get_native_id()
-        while not self._done():
-            self._guarded(self._turn)
+    def _run(self, shift: int) -> None:
+        with self._changed:  # a relief raises the shift after it has started this thread
+            self.thread = threading.get_native_id()
+        self.kick()  # an earlier shift may have taken a kick
+        while not self._done(shift):
+            self._guarded(partial(self._turn, shift))
 
-    def _turn(self) -> None:
+    def _turn(self, shift: int) -> None:
         sync.readable(self.port.fd, None)
         while self._unawaited:
             self._unawaited.popleft().abandon(self)
         self._guarded(self.port.drain)
         if self._on_wake is not None:
             self._guarded(self._on_wake)
-        self._run_jobs()
+        self._run_jobs(shift)
 
     @staticmethod
     def _guarded(step: Callable[[], object]) -> None:
@@ -333,14 +370,27 @@ class WorkerThread:
         except Exception as error:  # noqa: BLE001 - it is reported
             sync.report(error)
 
-    def _run_jobs(self) -> None:
-        while self._jobs:
-            self._current = self._jobs.popleft()
-            self._guarded(self._current.run)
-            self._current = None
+    def _run_jobs(self, shift: int) -> None:
+        while (job := self._next(shift)) is not None:
+            self._guarded(job.run)
+            with self._changed:
+                if shift == self._shift:
+                    self._current = None
+                else:
+                    self._relieved.remove(job)
 
-    def _done(self) -> bool:
+    def _next(self, shift: int) -> Job[Any] | None:
         with self._changed:
+            if shift != self._shift or not self._jobs:
+                return None
+            self._began = sync.monotonic()
+            self._current = self._jobs.popleft()
+            return self._current
+
+    def _done(self, shift: int) -> bool:
+        with self._changed:
+            if shift != self._shift:
+                return True
             if not self._stopping or self._jobs:
                 return False
             self._running = self._stopping = False
@@ -397,6 +447,6 @@ async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None)
         job.abandon(worker)
         raise DeviceTimeout(
             "the work on the device's maintenance thread was not done in time",
-            hint="A call inside C continues. `device.health` shows its duration; if it is stuck, call `force_reset()`.",
+            hint=worker.hint(),
         )
     return job.outcome()

@@ -51,6 +51,7 @@ class OpenProcedure(Procedure):
         if code:
             self.host.control.call(self._reset_plain, limits.RESET_SECONDS)
             raise error_of(code, "pthread_create", self.index, admission.generation)
+        lib.aio_device_relieve_by(self.index, self.host.control.port.handle)
 
     def _open(self) -> None:
         admission = self.admission
