@@ -26,7 +26,7 @@ typedef struct {
     PyObject *core;        /* of a stream: its StreamCore */
     PyObject *version;     /* of an event: its newest record, a Recorded; NULL or None: it has none */
     PyObject *uses;        /* of a buffer: its Uses, the InFlight objects that refer to it */
-    PyObject *lent;        /* of a device buffer: a dict, see aioacl/_handles/dlpack.py */
+    PyObject *keeper;      /* of a pinned or exported buffer: its Keeper; NULL after it is freed */
     PyObject *base;        /* of a view: the buffer that it is a part of, whose `uses` it shares */
     unsigned long long address;
     Py_ssize_t size;  /* in bytes */
@@ -49,6 +49,7 @@ typedef struct {
     Py_ssize_t most;                  /* if the list is longer, an enqueue drops entries of work that is done */
     Py_ssize_t awaits;                /* Awaits of the stream that are in progress */
     char gone;                        /* the stream was closed or renewed, and the native stream is destroyed */
+    char owned;                       /* this object owns the native stream, and no list of a cache does */
 } core_object;
 
 /* One record of an event. */
@@ -107,10 +108,11 @@ typedef struct {
     X(get_debug)                                                                                               \
     X(in_trio_run)                                                                                             \
     X(last_fault)                                                                                              \
-    X(lent)                                                                                                    \
     X(lowlevel)                                                                                                \
     X(made)                                                                                                    \
+    X(manager)                                                                                                 \
     X(name)                                                                                                    \
+    X(number)                                                                                                  \
     X(priority)                                                                                                \
     X(refused)                                                                                                 \
     X(reusable)                                                                                                \
@@ -172,6 +174,7 @@ int add_in_flight(PyObject *module);
 int add_enqueue(PyObject *module);
 int add_awaits(PyObject *module);
 int add_dlpack(PyObject *module);
+int add_keeper(PyObject *module);
 int add_cache(PyObject *module);
 int add_site(PyObject *module);
 /* Returns a new reference to the site of the caller's code that called aioacl; see site.c. */
@@ -181,5 +184,9 @@ int cache_is_simple(PyObject *cache);
 /* Takes memory or a stream from a cache, and returns a new handle, or None if nothing fits. `key` is the size
  * in bytes, or the priority of a stream. */
 PyObject *take_cached(PyObject *cache, int kind, Py_ssize_t key, PyObject *manager);
+/* Passes the memory of a device buffer, or the native stream of a StreamCore, to the cache, if no code frees
+ * it: an exception of a signal handler has interrupted a close or a finalizer. For finalizers. */
+void leave_buffer(handle_object *handle);
+void leave_stream(core_object *core);
 
 #endif

@@ -81,20 +81,21 @@ static int handle_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->core);
     Py_VISIT(self->version);
     Py_VISIT(self->uses);
-    Py_VISIT(self->lent);
+    Py_VISIT(self->keeper);
     Py_VISIT(self->base);
     return 0;
 }
 
 static int handle_clear(PyObject *object) {
     handle_object *self = (handle_object *)object;
+    leave_buffer(self);
     Py_CLEAR(self->manager);
     Py_CLEAR(self->born);
     Py_CLEAR(self->site);
     Py_CLEAR(self->core);
     Py_CLEAR(self->version);
     Py_CLEAR(self->uses);
-    Py_CLEAR(self->lent);
+    Py_CLEAR(self->keeper);
     Py_CLEAR(self->base);
     return 0;
 }
@@ -118,7 +119,7 @@ static PyMemberDef handle_members[] = {
     {"_core", T_OBJECT_EX, offsetof(handle_object, core), 0, NULL},
     {"_version", T_OBJECT, offsetof(handle_object, version), 0, NULL},
     {"_uses", T_OBJECT_EX, offsetof(handle_object, uses), 0, NULL},
-    {"_lent", T_OBJECT_EX, offsetof(handle_object, lent), 0, NULL},
+    {"_bytes", T_OBJECT, offsetof(handle_object, keeper), 0, NULL},
     {"_base", T_OBJECT, offsetof(handle_object, base), READONLY, NULL},
     {"_address", T_ULONGLONG, offsetof(handle_object, address), 0, NULL},
     {"_size", T_PYSSIZET, offsetof(handle_object, size), 0, NULL},
@@ -335,6 +336,14 @@ static int core_clear(PyObject *object) {
     return 0;
 }
 
+/* Each close and each finalizer of a Stream sets `gone` in the end, or the cache has taken the stream. */
+static void core_finalize(PyObject *object) {
+    core_object *self = (core_object *)object;
+    if (self->owned && !self->gone) {
+        leave_stream(self);
+    }
+}
+
 static void core_dealloc(PyObject *object) {
     core_object *self = (core_object *)object;
     PyObject_GC_UnTrack(object);
@@ -358,6 +367,7 @@ static PyMethodDef core_methods[] = {
 static PyMemberDef core_members[] = {
     {"awaits", T_PYSSIZET, offsetof(core_object, awaits), READONLY, NULL},
     {"gone", T_BOOL, offsetof(core_object, gone), 0, NULL},
+    {"owned", T_BOOL, offsetof(core_object, owned), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -369,6 +379,7 @@ static PyGetSetDef core_getters[] = {
 static PyType_Slot core_slots[] = {
     {Py_tp_doc,
      (void *)"The base of StreamCore: the engine's record of a stream, and its in-flight references."},
+    {Py_tp_finalize, (void *)core_finalize},
     {Py_tp_dealloc, (void *)core_dealloc},
     {Py_tp_traverse, (void *)core_traverse},
     {Py_tp_clear, (void *)core_clear},

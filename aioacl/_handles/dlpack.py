@@ -1,8 +1,8 @@
 """DLPack exports: a buffer as a tensor of bytes that another library can use.
 
 A tensor refers to an object that keeps the memory: its *keeper*. If the buffer is closed, the memory is freed when the
-tensors are gone too. The keeper of a PinnedBuffer is its array of bytes, and the keeper of wrapped memory is its owner.
-A DeviceBuffer makes a keeper for its first export (`keeper_of`). aioacl/_binding/dlpack.c makes the capsules.
+tensors are gone too. The keeper of wrapped memory is its owner. The keeper of other memory is a Keeper, which a
+DeviceBuffer makes for its first export; see aioacl/_binding/keeper.c. aioacl/_binding/dlpack.c makes the capsules.
 
 An export does not wait. With `stream=None`, the caller has waited for the work that uses the buffer. If the caller
 passes a stream, that stream waits on the device for an event on each stream whose work uses the buffer.
@@ -10,96 +10,25 @@ passes a stream, that stream waits on the device for an event on each stream who
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import code_of, dlpack_export, ffi, lib, make_pass, owner, pointer
+from aioacl._base.ffi import code_of, dlpack_export, ffi, lib, make_pass, pointer
 from aioacl._base.options import repr_of, whole_of
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.in_flight import UNKNOWN
 from aioacl._handles.stream_core import streams_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import CapsuleType  # for type checkers; in types since Python 3.13
 
     from aioacl._base.ffi import CData, InFlight, Uses
     from aioacl._handles.stream_core import StreamCore
-    from aioacl._lifecycle.manager import Manager
 
 CPU: Final = 1
 EXTENSION: Final = 12  # kDLExtDev, the type that torch_npu uses for its device
 ASCEND: Final = 21  # kDLAscend
 VERSION: Final = (1, 0)  # the newest version of DLPack that is used here
-
-
-# --- the memory of a DeviceBuffer -----------------------------------------------------------------------------------
-
-
-class _Lent:
-    """Device memory to which tensors refer. It is freed once, when nothing refers to its keeper any more."""
-
-    def __init__(self, manager: Manager, free: Callable[[], object]) -> None:
-        self._manager = manager
-        self._free = free
-        self._owed: list[bool] = []  # as in memory.py: the call that takes the item frees the memory
-
-    def unreferenced(self) -> None:
-        """Called by the finalizer of the keeper, on any thread. The maintenance thread frees the memory."""
-        if self._manager.maintenance.running:  # else the device is closed, which has freed the memory
-            self._owed.append(True)
-            self._manager.deferred.leave_note(self.free)
-
-    def free(self) -> None:
-        """Frees the memory if nothing refers to it and no other thread frees it."""
-        try:
-            self._owed.pop()
-        except IndexError:
-            return
-        self._free()
-
-
-_numbers: Final = count(1)
-_lent: Final[dict[int, _Lent]] = {}  # by the number that is the value of the keeper; it is no address
-
-
-def _unreferenced(keeper: CData) -> None:
-    lent = _lent.pop(pointer(keeper), None)
-    if lent is not None and not lib.aio_forked():
-        lent.unreferenced()
-
-
-_own: Final = owner(_unreferenced)
-
-
-# The dict `_lent` of a DeviceBuffer. It is empty before the first export. Then the item "lent" is the keeper, or None
-# after the buffer has freed its memory. Another thread may free the memory during the first export. Each step is one
-# operation of the dict, so no lock is needed.
-Lending = dict[str, "tuple[CData, _Lent] | None"]
-
-
-def keeper_of(lending: Lending, manager: Manager, free: Callable[[], object]) -> CData | None:
-    """Returns the keeper of the memory, or None if the memory is freed. When the keeper is gone, `free` is called."""
-    if "lent" not in lending:
-        number = next(_numbers)
-        made = _own(ffi.cast("char *", number)), _Lent(manager, free)
-        if lending.setdefault("lent", made) is made:
-            _lent[number] = made[1]
-    state = lending["lent"]
-    return None if state is None else state[0]
-
-
-def end_lending(lending: Lending) -> bool:
-    """Drops the buffer's reference to the keeper. Returns whether the caller has to free the memory itself."""
-    state = lending.setdefault("lent", None)
-    if state is None:
-        return True
-    lent, lending["lent"] = state[1], None
-    del state
-    lent.free()
-    return False
 
 
 # --- exporting -----------------------------------------------------------------------------------------------------

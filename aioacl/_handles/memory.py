@@ -14,18 +14,17 @@ A reset frees the memory of its device.
 from __future__ import annotations
 
 import ctypes
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl._base.codes import Family, is_of
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import Uses, bind_maker, ffi, lib, make_pass, pointer
 from aioacl._base.origin import warn_of_drop
-from aioacl._handles.dlpack import ASCEND, EXTENSION, Exportable, end_lending, keeper_of
+from aioacl._handles.dlpack import ASCEND, EXTENSION, Exportable
 from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
 from aioacl._handles.operation import Operation
 from aioacl._handles.slices import bounds_of
-from aioacl._lifecycle.cache import DEVICE_MEMORY, free_device
+from aioacl._lifecycle.cache import DEVICE_MEMORY
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
@@ -249,7 +248,6 @@ class DeviceBuffer(Buffer, _Refuser):
     def __init__(self, manager: Manager, generation: int, address: int, size: int, block: int) -> None:
         super().__init__(manager, generation, address, size)
         self._block = block
-        self._lent = {}
 
     def _can_be_freed(self) -> bool:
         return not self.stale
@@ -260,12 +258,13 @@ class DeviceBuffer(Buffer, _Refuser):
         return self._unused() and self._manager.cache.keep_buffer(self)
 
     def _free(self) -> None:
-        if end_lending(self._lent):  # else a DLPack tensor may refer to the memory
-            _free_or_keep(self._manager, self._generation, self._address, self._block)
+        if self._bytes is None:
+            self._manager.cache.keep_or_free(self._generation, self._address, self._block)
+        else:  # DLPack tensors may refer to the memory
+            del self._bytes
 
     def _keeper(self) -> object:
-        free = partial(_free_or_keep, self._manager, self._generation, self._address, self._block)
-        keeper = keeper_of(self._lent, self._manager, free)
+        keeper = self._manager.cache.lend(self)
         if keeper is None:
             raise self._was_closed()
         return keeper
@@ -293,40 +292,32 @@ class DeviceBuffer(Buffer, _Refuser):
         return f"<DeviceBuffer of {self._shown_size()}, {self._state()}>"
 
 
-def _free_or_keep(manager: Manager, generation: int, address: int, block: int) -> None:
-    """Gives a block of device memory to the cache, or frees it. A buffer of 0 bytes has no memory."""
-    stale = generation != manager.generation
-    if address and not stale and not manager.cache.keep_memory(DEVICE_MEMORY, generation, address, block):
-        free_device(manager, generation, address)
-
-
 # --- allocating -------------------------------------------------------------------------------------------------------
 
 
 def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
     """Allocates device memory (aclrtMalloc). Runs on the maintenance thread. 0 bytes need no memory."""
+    target: CData = ffi.new("void **")
 
-    def allocate(target: CData, whole: int) -> int:
+    def allocate() -> int:
         shown = make_pass(manager.index, generation)
-        return lib.aio_g_aclrtMalloc(shown, target, whole, lib.ACL_MEM_MALLOC_HUGE_FIRST)
+        return lib.aio_g_aclrtMalloc(shown, target, block, lib.ACL_MEM_MALLOC_HUGE_FIRST)
 
-    address, block = allocated(manager, generation, size, DEVICE_MEMORY, "aclrtMalloc", allocate)
-    return DeviceBuffer._make(manager, generation, address, size, block)
+    block = manager.cache.block_size(size) if size else 0
+    if size:
+        must_allocate(manager, generation, DEVICE_MEMORY, "aclrtMalloc", allocate)
+    return DeviceBuffer._make(manager, generation, pointer(target[0]), size, block)
 
 
-def allocated(
-    manager: Manager, generation: int, size: int, kind: int, call: str, allocate: Callable[[CData, int], int]
-) -> tuple[int, int]:
-    """Returns the address and the size of new memory. If there is too little, frees the cache and tries again."""
-    if not size:
-        return 0, 0
-    target, block = ffi.new("void **"), manager.cache.block_size(size)
-    code = allocate(target, block)
+def must_allocate(
+    manager: Manager, generation: int, kind: int, call: str, allocate: Callable[[], int]
+) -> None:
+    """Allocates memory. If there is too little, frees the cache and tries again. Raises the error of the last try."""
+    code = allocate()
     if is_of(code, Family.OUT_OF_MEMORY) and manager.cache.empty(kind):
-        code = allocate(target, block)
+        code = allocate()
     if code:
         raise error_of(code, call, manager.index, generation)
-    return pointer(target[0]), block
 
 
 def discard(buffer: Buffer) -> None:

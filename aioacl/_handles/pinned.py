@@ -1,122 +1,29 @@
 """Pinned host memory.
 
-Pinned memory belongs to the host and outlives a reset. A ctypes array owns the memory. The buffer refers to the array
-until the buffer is closed, and each view and DLPack tensor refers to the array while it exists. When the last of these
-references is gone, the cache takes the memory, or it is freed. No memory is freed twice: the list `_owed` of an
-allocation has only one item to take.
+Pinned memory belongs to the host and outlives a reset. A Keeper owns the memory; see aioacl/_binding/keeper.c. The
+buffer refers to the Keeper until the buffer is closed, and each view and DLPack tensor refers to it while it exists.
+When the last of these references is gone, the cache takes the memory, or it is freed.
 """
 
 from __future__ import annotations
 
-import ctypes
 import sys
-from functools import lru_cache
 from importlib import import_module
-from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from aioacl._base.ffi import bind_maker, ffi, lib, make_pass, owner, pointer
-from aioacl._base.states import State
+from aioacl._base.ffi import Keeper, bind_maker, lib
 from aioacl._handles.dlpack import CPU
-from aioacl._handles.in_flight import leave_until_reset
-from aioacl._handles.memory import Buffer, allocated, exporter
+from aioacl._handles.memory import Buffer, exporter, must_allocate
 from aioacl._library import runtime
-from aioacl._lifecycle.cache import PINNED_MEMORY, free_pinned
+from aioacl._lifecycle.cache import PINNED_MEMORY
 
 if TYPE_CHECKING:
-    from aioacl._base.ffi import CData
     from aioacl._lifecycle.manager import Manager
 
     class _Exporter:
         def __buffer__(self, flags: int, /) -> memoryview: ...
 else:
     _Exporter = exporter
-
-
-class _Allocation:
-    """Pinned memory, from aclrtMallocHost to aclrtFreeHost."""
-
-    def __init__(self, manager: Manager, address: int, block: int) -> None:
-        self._manager = manager
-        self._address = address
-        self._block = block
-        # Gets one item when nothing refers to the memory any more. The call that takes the item frees the memory.
-        self._owed: list[bool] = []
-
-    def unreferenced(self) -> None:
-        """Called by the finalizer. Nothing refers to the memory any more, so it is kept or freed."""
-        self._owed.append(True)
-        if self._keep():
-            return
-        self._manager.deferred.leave_note(self.free)
-        if not self._manager.maintenance.running:  # the device is closed, so no thread reads notes
-            self.free()
-
-    def _keep(self) -> bool:
-        """Gives the memory to the cache. Returns False if it must be freed, or if another thread frees it."""
-        if not self._taken():
-            return False
-        if self._manager.cache.keep_memory(PINNED_MEMORY, 0, self._address, self._block):
-            runtime.let_go(self)
-            return True
-        self._owed.append(True)
-        return False
-
-    def _taken(self) -> bool:
-        try:
-            return self._owed.pop()
-        except IndexError:
-            return False
-
-    def free(self) -> None:
-        """Keeps or frees the memory if nothing refers to it and no other thread frees it.
-
-        After a device fault, the memory is freed only after the next reset.
-        """
-        manager = self._manager
-        if manager.failures.last_fault is not None and manager.admission.state is not State.CLOSED:
-            leave_until_reset(manager, self.free)
-            return
-        if self._keep() or not self._taken():
-            return
-        if free_pinned(manager, self._address):
-            runtime.let_go(self)
-            return
-        self._owed.append(True)
-        leave_until_reset(manager, self.free)
-
-
-_numbers: Final = count(1)
-# By the number that is the value of the owner; it is no address. An entry is removed once nothing refers to the memory.
-_allocations: Final[dict[int, _Allocation]] = {}
-
-
-def _unreferenced(number: CData) -> None:
-    if lib.aio_forked() or sys.is_finalizing():
-        return
-    allocation = _allocations.pop(pointer(number), None)
-    if allocation is not None:  # otherwise Ctrl-C has interrupted the making of the buffer
-        allocation.unreferenced()
-
-
-_own: Final = owner(_unreferenced)
-
-
-def _was_passed(address: int) -> bool:
-    """Whether cached memory belongs to a PinnedBuffer. Called if the making of the buffer raised an exception."""
-    return any(allocation._address == address for allocation in tuple(_allocations.values()))
-
-
-class _Bytes:
-    """The array of a pinned buffer's bytes: the only object that views of the bytes keep alive."""
-
-    owner: CData  # owns the bytes
-
-
-@lru_cache(maxsize=256)
-def _array_of(size: int) -> Any:
-    """The ctypes array type for pinned buffers of that size."""
-    return type("PinnedBytes", (_Bytes, ctypes.Array), {"_type_": ctypes.c_ubyte, "_length_": size})
 
 
 class PinnedBuffer(Buffer, _Exporter):
@@ -127,28 +34,15 @@ class PinnedBuffer(Buffer, _Exporter):
     buffer exist, the memory is freed when the last view is gone, because a view cannot be invalidated.
     """
 
-    __slots__ = ("_allocation", "_bytes")
+    __slots__ = ()
     _noun = "pinned buffer"
     _memory = 2
     _factory = "device.pinned(nbytes)"
 
-    def __init__(self, manager: Manager, generation: int, address: int, size: int, block: int) -> None:
-        super().__init__(manager, generation, address, size)
-        self._allocation: _Allocation | None = None
-        self._bytes: Any = None
-        if not size:
-            self._bytes = _array_of(0)()
-            return
-        number = next(_numbers)
-        self._allocation = allocation = _Allocation(manager, address, block)
-        self._bytes = _array_of(size).from_address(address)
-        self._bytes.owner = _own(ffi.cast("char *", number))
-        _allocations[number] = allocation  # from here on, the finalizer of the bytes gives the memory back
-        runtime.keep(allocation)
-
-    def _be_view(self, base: Buffer, address: int, size: int) -> None:
-        super()._be_view(base, address, size)
-        self._allocation, self._bytes = None, None
+    def __init__(self, manager: Manager, generation: int, size: int, block: int, keeper: Keeper) -> None:
+        super().__init__(manager, generation, keeper.address, size)
+        self._block = block
+        self._bytes = keeper
 
     @property
     def _exported(self) -> object:
@@ -158,10 +52,10 @@ class PinnedBuffer(Buffer, _Exporter):
         whole = (base or self)._bytes
         if whole is None:  # another thread has closed the buffer
             raise self._was_closed()
-        if base is None or not base._size:  # a memoryview of 0 bytes cannot be cast
+        if base is None:
             return whole
         first = self._address - base._address
-        return memoryview(whole).cast("B")[first : first + self._size]
+        return memoryview(whole)[first : first + self._size]
 
     @property
     def view(self) -> memoryview:
@@ -172,11 +66,7 @@ class PinnedBuffer(Buffer, _Exporter):
         Raises:
             ParameterError: the buffer is closed.
         """
-        whole = memoryview(self)
-        if not self._size:  # a memoryview of 0 bytes cannot be cast
-            return memoryview(bytearray())
-        # ctypes gives single bytes a byte order ("<B"), and a memoryview of that format cannot be indexed.
-        return whole.cast("B")
+        return memoryview(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Called by NumPy if it gets no buffer. Without this, NumPy would make an array that holds this object."""
@@ -199,24 +89,26 @@ class PinnedBuffer(Buffer, _Exporter):
         return True
 
     def _give_back(self) -> bool:
-        allocation = self._allocation
-        if allocation is None or not (self._unused() and self._manager.cache.takes(allocation._block)):
+        if not (self._unused() and self._manager.cache.takes(self._block)):
             return False
         if self._claim():
-            self._free()
+            self._drop_bytes()
         return True
 
-    def _free(self) -> None:
-        """Drops the reference to the bytes; if no view refers to them, they are freed. Runs when no copy uses them."""
+    def _drop_bytes(self) -> None:
+        """Drops the reference to the bytes; if no view refers to them, the cache gets them."""
         for reference in tuple(self._uses):
             reference.core.release_done()
-        self._bytes = None
-        if self._allocation is not None:
-            self._allocation.free()
-            runtime.settle()
+        del self._bytes
+
+    def _free(self) -> None:
+        """Frees the memory, unless a view refers to it. Runs when no copy uses the memory."""
+        self._drop_bytes()
+        self._manager.cache.free_left()
+        runtime.settle()
 
     def __del__(self) -> None:
-        if hasattr(self, "_bytes") and not lib.aio_forked() and not sys.is_finalizing():
+        if self._bytes is not None and not lib.aio_forked() and not sys.is_finalizing():
             self._warn_if_open()  # the bytes are freed with this object or with the last view
 
     def __repr__(self) -> str:
@@ -225,12 +117,18 @@ class PinnedBuffer(Buffer, _Exporter):
 
 def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
     """Allocates pinned memory (aclrtMallocHost). Runs on the maintenance thread. 0 bytes need no memory."""
+    made: list[Keeper] = []
 
-    def allocate(target: CData, whole: int) -> int:
-        return lib.aio_g_aclrtMallocHost(make_pass(manager.index, generation), target, whole)
+    def allocate() -> int:
+        answer = manager.cache.allocate_pinned(generation, size, block)
+        if isinstance(answer, int):
+            return answer
+        made.append(answer)
+        return 0
 
-    address, block = allocated(manager, generation, size, PINNED_MEMORY, "aclrtMallocHost", allocate)
-    return PinnedBuffer._make(manager, generation, address, size, block)
+    block = manager.cache.block_size(size)
+    must_allocate(manager, generation, PINNED_MEMORY, "aclrtMallocHost", allocate)
+    return PinnedBuffer._make(manager, generation, size, block, made.pop())
 
 
-bind_maker(PINNED_MEMORY, PinnedBuffer._make, _was_passed)
+bind_maker(PINNED_MEMORY, PinnedBuffer)

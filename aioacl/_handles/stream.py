@@ -40,7 +40,7 @@ from aioacl._handles.operand import (
 from aioacl._handles.operation import Operation
 from aioacl._handles.stream_core import EndedCore
 from aioacl._handles.transfer import STAGED_AT_MOST, pump, room
-from aioacl._lifecycle.cache import STREAMS
+from aioacl._lifecycle.cache import DESTROY, STREAMS
 from aioacl._lifecycle.failures import LAST, warn
 from aioacl._wait.current import begun, run_blocking
 from aioacl._wait.workers import call_on, clean_up_on
@@ -652,3 +652,4 @@ def discard_stream(stream: Stream) -> None:
 
 
 bind_maker(STREAMS, Stream)
+DESTROY.append(destroy)

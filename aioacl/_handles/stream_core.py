@@ -100,11 +100,15 @@ class StreamCore(Core):
         self.priority = priority
         self.on_failure: OnFailure = on_failure
         self.reusable = on_failure == "continue"  # whether the cache may keep the native stream
+        self.owned = True
 
     def again(self) -> StreamCore:
-        """Returns a new record of the native stream. The engine has released this record; see cache.c."""
+        """Returns a new record of the native stream, which does not own the stream yet; see cache.c.
+
+        The engine has released this record.
+        """
         core = StreamCore.__new__(StreamCore)
-        record = lib.aio_stream_again(self.handle, self.number)
+        record = lib.aio_stream_again(self.handle)
         core._take(record, self.manager, self.generation, self.native, self.number)
         core.made = None
         core.priority = self.priority

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl._base import sync
 from aioacl._base.errors import AclWarning, ForkedProcessError, error_for
-from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._base.ffi import ffi, lib, pinned_in_use, text_of
 from aioacl._library import detection
 from aioacl._library.load import ensure_loaded
 
@@ -39,8 +39,6 @@ _busy: list[object] = []
 _owner = False
 _debt = 0  # the number of finalizes that failed: ACL still counts these initialisations
 _watching = False
-_told_of_resets = False
-_kept: set[object] = set()  # pinned memory; no lock guards it, because finalizers remove members
 
 
 def must_not_be_forked() -> None:
@@ -63,12 +61,12 @@ def of_parent() -> str:
 
 
 def _load() -> None:
-    global _watching, _told_of_resets  # noqa: PLW0603 - there is one library in a process
+    global _watching  # noqa: PLW0603 - there is one library in a process
     ensure_loaded()
     if not _watching:
         lib.aio_exit_install(int(EXIT_GRACE_SECONDS * 1e6))
         detection.begin()
-        _told_of_resets = lib.aio_watch_foreign() == 0
+        lib.aio_watch_foreign()
         _watching = True
 
 
@@ -133,17 +131,7 @@ def _finalize() -> int:
 
 def is_told_of_resets() -> bool:
     """Whether the library reports resets by other code (aclrtRegDeviceStateCallback)."""
-    return _told_of_resets
-
-
-def keep(memory: object) -> None:
-    """Prevents ACL from being finalized until `let_go` is called for this memory."""
-    _kept.add(memory)
-
-
-def let_go(memory: object) -> None:
-    """Notes that the memory was freed. Finalizers may call it."""
-    _kept.discard(memory)
+    return bool(lib.aio_tells_of_resets())
 
 
 def release(user: object) -> None:
@@ -153,7 +141,7 @@ def release(user: object) -> None:
 
 
 def _stays() -> bool:
-    return bool(_users) or bool(_kept) or not _owner
+    return bool(_users) or bool(pinned_in_use()) or not _owner
 
 
 def settle(user: object = None) -> None:

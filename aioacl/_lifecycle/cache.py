@@ -3,6 +3,9 @@
 A handle gives its memory or stream to the cache when no work uses it any more. The next request of the same size class
 takes it, without a call of ACL and without another thread. aioacl/_binding/cache.c keeps the lists.
 
+Memory also comes from finalizers, and from code that an exception of a signal handler has interrupted. If the cache
+does not take it, it is *left*: the maintenance thread frees it, or the end of the running reset or close.
+
 The cache holds native objects without a Python handle, so the leak checks count them apart. If the items of a kind
 exceed their limit, the maintenance thread frees those that were given first. All items of a kind are freed if an
 allocation fails for lack of memory. A reset and the last close free everything.
@@ -10,15 +13,17 @@ allocation fails for lack of memory. A reset and the last close free everything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aioacl._base.ffi import Cache, ffi, lib, make_pass
+from aioacl._base.ffi import Cache, Core, ffi, lib, make_pass
 from aioacl._base.states import State
-from aioacl._library.runtime import is_told_of_resets
 from aioacl._lifecycle.failures import warn_of_failure
 
 if TYPE_CHECKING:
-    from aioacl._base.ffi import Core, HandleBase
+    from collections.abc import Callable
+
+    from aioacl._base.ffi import HandleBase
     from aioacl._lifecycle.admission import Admission
     from aioacl._lifecycle.deferred import Deferred
     from aioacl._lifecycle.failures import Failures
@@ -29,6 +34,8 @@ DEVICE_MEMORY: Final = 1
 PINNED_MEMORY: Final = 2
 # The limits: the number of streams, and the bytes of each kind of memory.
 MOST: Final = {STREAMS: 256, DEVICE_MEMORY: 256 << 20, PINNED_MEMORY: 256 << 20}
+# What destroys a stream that was left; aioacl/_handles/stream.py adds it.
+DESTROY: Final[list[Callable[[Any], object]]] = []
 NAMES: Final = {DEVICE_MEMORY: "device_blocks", PINNED_MEMORY: "host_blocks", STREAMS: "streams"}
 
 
@@ -59,18 +66,6 @@ def free_device(host: Host, generation: int, address: int) -> None:
         warn_of_failure(host, "aclrtFree", code, "the memory")
 
 
-def free_pinned(host: Host, address: int) -> bool:
-    """Frees pinned memory (aclrtFreeHost). Returns False if it can be freed only after the next reset."""
-    # The call needs no device, but must not run during a reset. Therefore it passes the gate while the device is open.
-    memory, shown = ffi.cast("void *", address), make_pass(host.index, host.generation)
-    code = lib.aio_g_aclrtFreeHost(shown, memory)
-    if code < 0 and host.admission.state is State.CLOSED:
-        code = lib.aio_u_aclrtFreeHost(memory)
-    if code > 0:
-        warn_of_failure(host, "aclrtFreeHost", code, "the memory")
-    return code >= 0
-
-
 class HandleCache(Cache):
     """The closed memory and streams of one device that later requests use again.
 
@@ -79,7 +74,7 @@ class HandleCache(Cache):
     """
 
     def __init__(self, host: Host) -> None:
-        super().__init__(host.index, host.failures, host.admission.leases)
+        super().__init__(host.index, host.failures, host.admission.leases, MOST)
         self._host = host
         self._forbidden: dict[object, None] = {}  # by the opens that forbid it
 
@@ -95,27 +90,13 @@ class HandleCache(Cache):
         self._forbidden.pop(user, None)
         self.enabled = not self._forbidden
 
-    @property
-    def accepts(self) -> bool:
-        """Whether the cache takes memory and streams now.
-
-        After a device fault, the reset frees the objects. If the library does not report resets by other code, a
-        request could not notice that such a reset has ended what was kept.
-        """
-        host = self._host
-        usable = host.failures.last_fault is None and host.maintenance.running
-        return self.enabled and usable and is_told_of_resets()
-
     def takes(self, block: int) -> bool:
         """Whether the cache takes a block of this size now. It takes only blocks of the whole size of a class."""
         return self.accepts and self.fits(block)
 
-    def keep_memory(self, kind: int, generation: int, address: int, block: int) -> bool:
-        """Keeps a block of memory that nothing uses any more. Returns False if the caller has to free it.
-
-        Finalizers may call it: it takes no lock.
-        """
-        return self.accepts and self.give(kind, generation, address, block) and self._kept(kind)
+    def keep_memory(self, generation: int, address: int, block: int) -> bool:
+        """Keeps a block of device memory that nothing uses any more. Returns False if the caller has to free it."""
+        return self.accepts and self.give(generation, address, block) and self._kept(DEVICE_MEMORY)
 
     def keep_buffer(self, buffer: HandleBase) -> bool:
         """Keeps the memory of a closed device buffer that no work uses.
@@ -174,6 +155,52 @@ class HandleCache(Cache):
             found.dispose()
         elif kind == DEVICE_MEMORY:
             free_device(host, generation, found)
-        elif not free_pinned(host, found):  # a reset is in progress
-            host.deferred.leftovers.append(lambda: free_pinned(host, found))
+        else:
+            self.warn_of_free(found)
         return True
+
+    def keep_or_free(self, generation: int, address: int, block: int) -> None:
+        """Keeps or frees a block of device memory. A buffer of 0 bytes has none, and a reset frees stale memory."""
+        stale = generation != self._host.generation
+        if address and not stale and not self.keep_memory(generation, address, block):
+            free_device(self._host, generation, address)
+
+    # --- what was left ---------------------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Frees what was left, and what exceeds the limits. Runs on the maintenance thread."""
+        self.free_left()
+        self._trim()
+
+    def free_left(self) -> None:
+        """Frees what was left, all of it even if a warning is raised as an exception.
+
+        Runs on the maintenance thread, or on the control thread after a reset or close. After a device fault it frees
+        nothing, until a reset or close has ended it.
+        """
+        host = self._host
+        if host.failures.last_fault is not None and host.admission.state is not State.CLOSED:
+            return
+        with ExitStack() as steps:
+            for _ in range(self.left):
+                steps.callback(self._free_first_left)
+
+    def _free_first_left(self) -> None:
+        found: Any = self.end_left()
+        if isinstance(found, int):
+            self.warn_of_free(found)
+        elif isinstance(found, Core):
+            self._destroy(found)
+        elif found is not None:
+            self.keep_or_free(*found)
+
+    @staticmethod
+    def _destroy(core: Any) -> None:
+        if not core.stale:
+            for destroy in DESTROY:
+                destroy(core)
+
+    def warn_of_free(self, code: int) -> None:
+        """Emits an AclWarning if this is a failure of aclrtFreeHost. A negative code is a refusal during a reset."""
+        if code > 0:
+            warn_of_failure(self._host, "aclrtFreeHost", code, "the memory")

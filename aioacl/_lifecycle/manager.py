@@ -328,6 +328,7 @@ class Manager:
     def clean_up(self) -> None:
         """Does the work that had to wait until the device was reset or closed."""
         with ExitStack() as steps:  # each step is taken even if one before it raises
+            steps.callback(self.cache.free_left)
             steps.callback(self.cache.empty)
             steps.callback(self.deferred.do_all)
             steps.callback(self._answer, lib.AIO_KICK_DONE)
@@ -352,6 +353,8 @@ class Manager:
         for kick, large in ((lib.AIO_KICK_SMALL, 0), (lib.AIO_KICK_LARGE, 1)):
             if kicks & kick:
                 lib.aio_stage_grow(self.index, large)
+        if kicks & lib.AIO_KICK_LEFT:
+            self.cache.tidy()
         if kicks & lib.AIO_KICK_NUDGE:
             lib.aio_device_equip(self.index)
         if kicks & lib.AIO_KICK_DONE:  # drops in-flight references, even if nothing is awaited

@@ -330,9 +330,17 @@ void aio_foreign_settle(int device, uint32_t foreign_resets) {
     }
 }
 
+static atomic_bool told_of_resets;
+
 int aio_watch_foreign(void) {
     if (!aio_present[AIO_FN_aclrtRegDeviceStateCallback]) {
         return AIO_ABSENT;
     }
-    return aio_acl.aclrtRegDeviceStateCallback("aioacl", on_state, NULL);
+    int code = aio_acl.aclrtRegDeviceStateCallback("aioacl", on_state, NULL);
+    atomic_store(&told_of_resets, code == 0);
+    return code;
+}
+
+int aio_tells_of_resets(void) {
+    return atomic_load(&told_of_resets);
 }

@@ -64,6 +64,7 @@ enum aio_kick {
     AIO_KICK_NUDGE = 4,   /* the stream for waking the runtime is missing, or recording on it has failed */
     AIO_KICK_FOREIGN = 8, /* other code has reset the device */
     AIO_KICK_FAULT = 32,  /* a task has failed */
+    AIO_KICK_LEFT = 128,  /* a finalizer has left something to free, or the cache exceeds its limit */
     AIO_KICK_DONE = 64    /* work that no caller awaits may be done; its references can then be dropped */
 };
 
@@ -249,7 +250,10 @@ void aio_foreign_found(int device, uint32_t generation);
  * `foreign_resets` is the number of foreign resets that had been reported when the device was set. If more
  * foreign resets were reported since, shuts the gate until these are handled too. */
 void aio_foreign_settle(int device, uint32_t foreign_resets);
+/* Registers the callback by which the library reports resets by other code. Returns the library's code. */
 int aio_watch_foreign(void);
+/* Whether the callback is registered. */
+int aio_tells_of_resets(void);
 int64_t aio_threads(void);
 
 /* counts.c. */
@@ -292,8 +296,11 @@ int aio_stream_release(aio_stream *stream, int *kept);
 /* Whether the record itself can serve further work after a close: as for `kept`, and all its work has
  * succeeded. */
 int aio_stream_is_spent(aio_stream *stream);
-/* Makes a new record of the native stream of a released record. `id` is the stream's id. */
-aio_stream *aio_stream_again(aio_stream *released, int32_t id);
+/* Makes a new record of the native stream of a released record. Reports of failed tasks are attributed to the
+ * record only after `aio_stream_list`, so a record that is dropped before has no effect. */
+aio_stream *aio_stream_again(aio_stream *released);
+/* Adds the record to the streams of its device. `id` is the stream's id. */
+void aio_stream_list(aio_stream *stream, int32_t id);
 /* Drops the caller's reference to the stream. The memory is freed when the work has ended, and no wait and no
  * other stream refers to the stream. */
 void aio_stream_drop(aio_stream *stream);

@@ -22,8 +22,10 @@ static int32_t native_id(const aio_stream *stream) {
     return code ? -1 : id;
 }
 
-static void list_stream(aio_stream *stream) {
+void aio_stream_list(aio_stream *stream, int32_t id) {
     struct aio_device *device = &aio_devices[stream->device];
+    aio_stream_number(stream, id);
+    aio_stream_hold(stream);
     aio_lock_take(&device->lock);
     stream->number = ++device->stream_numbers;
     stream->listed = true;
@@ -40,7 +42,7 @@ static aio_stream *new_record(int device, unsigned generation, aclrtStream handl
     stream->handle = handle;
     stream->device = device;
     stream->generation = generation;
-    atomic_init(&stream->references, 2); /* one for the handle, one for the device's list */
+    atomic_init(&stream->references, 1); /* `aio_stream_list` adds one for the device's list */
     atomic_init(&stream->stranded, UINT64_MAX);
     stream->marks_end = &stream->marks;
     stream->staged_copies_end = &stream->staged_copies;
@@ -50,8 +52,7 @@ static aio_stream *new_record(int device, unsigned generation, aclrtStream handl
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     aio_stream *stream = new_record(aio_pass_device(pass), aio_pass_generation(pass), handle);
     if (stream) {
-        aio_stream_number(stream, native_id(stream));
-        list_stream(stream);
+        aio_stream_list(stream, native_id(stream));
     }
     return stream;
 }
@@ -138,7 +139,7 @@ void aio_stream_unlist(aio_stream *stream) {
 }
 
 /* The next waits probably take as long as the waits of the released record. */
-aio_stream *aio_stream_again(aio_stream *released, int32_t id) {
+aio_stream *aio_stream_again(aio_stream *released) {
     aio_stream *stream = new_record(released->device, released->generation, released->handle);
     if (stream) {
         aio_stream_unkeep(released);
@@ -146,8 +147,6 @@ aio_stream *aio_stream_again(aio_stream *released, int32_t id) {
         stream->pace = released->pace;
         atomic_init(&stream->roused, 1); /* the released record has had tasks */
         atomic_init(&stream->first_us, atomic_load(&released->first_us));
-        aio_stream_number(stream, id);
-        list_stream(stream);
     }
     return stream;
 }

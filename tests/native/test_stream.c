@@ -146,7 +146,8 @@ static void a_released_stream_keeps_its_native_stream(void) {
     CHECK_EQ(aio_stream_known(stream, 1), 1);
     CHECK(!aio_stream_use(stream));
     CHECK_EQ(sim.calls("aclrtDestroyStream"), 0);
-    aio_stream *again = aio_stream_again(stream, id);
+    aio_stream *again = aio_stream_again(stream);
+    aio_stream_list(again, id);
     aio_stream_drop(stream);
     CHECK_EQ(bed_copy(again), 1);
     bed_end_stream(again);

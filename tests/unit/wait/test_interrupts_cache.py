@@ -1,0 +1,49 @@
+"""Exceptions of signal handlers at any instruction that uses the cache: no stream or block is lost or used twice."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import pytest
+
+from aioacl import simulator
+from tests.support import cache_ways
+from tests.support.signals import RaisingHandler
+
+SEED: Final = 35
+# An interrupt between the making of a port and its store loses the eventfd of the port.
+pytestmark = pytest.mark.leaves("descriptors")
+
+
+@pytest.fixture(autouse=True)
+def _finalizers_may_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ignores the exceptions that a handler raises in a finalizer, because they reach no caller."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+
+
+def interrupts_lose_and_double_nothing(total: int, every: int) -> None:
+    finalized = simulator.calls("aclFinalizeReference")
+    with RaisingHandler() as handler:
+        assert cache_ways.run(handler, total, every, SEED) == ""
+        assert handler.raised >= total
+    assert simulator.calls("aclFinalizeReference") == finalized + 1
+    assert simulator.violations() == []
+
+
+@pytest.mark.thorough
+def test_interrupts_of_takes_and_gives_lose_and_double_nothing() -> None:
+    interrupts_lose_and_double_nothing(1000, 50)
+
+
+@pytest.mark.slow
+def test_many_interrupts_of_takes_and_gives_lose_and_double_nothing() -> None:
+    interrupts_lose_and_double_nothing(20_000, 100)
+
+
+@pytest.mark.parametrize("name", ["pinned memory, closed", "pinned memory, dropped"])
+def test_interrupts_of_pinned_memory_lose_and_double_no_block(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_ways, "WAYS", {name: cache_ways.WAYS[name]})
+    interrupts_lose_and_double_nothing(50, 5)
