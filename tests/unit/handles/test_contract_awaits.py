@@ -317,12 +317,10 @@ async def test_28_own_failure_that_is_found_later_replaces_the_failure_of_a_wait
         simulator.hold(source)
         simulator.hold(stream)
         failing(source, memory, 507011)
-        if place == "before":
-            own = failing(stream, memory)
+        own = failing(stream, memory) if place == "before" else None
         stream.wait_event(source.record())
         depends = stream.fill(memory, 1)
-        if place == "behind":
-            own = failing(stream, memory)
+        own = own or failing(stream, memory)
         simulator.release(source)
         await raises(source, 507011)
         await says(stream, memory, 507011)
