@@ -120,12 +120,16 @@ def of_function(name: str, function: str, *values: int, signature: str = "int (*
     """Calls a control that takes a function, and returns its result. Raises ParameterError for an unknown function."""
     text = c_text("the name of an ACL function", function)
     if control_function("aclsim_hung", "int (*)(const char *)")(text) < 0:
-        raise ParameterError(
-            f"expected the name of an ACL function, got {repr_of(function)}",
-            hint=suggestion(function, functions(), "Pass a name of acl_rt.h, aclrtMalloc for instance."),
-        )
+        raise _unknown_function(function)
     answer: int = control_function(name, signature)(text, *values)
     return answer
+
+
+def _unknown_function(name: str) -> ParameterError:
+    return ParameterError(
+        f"expected the name of an ACL function, got {repr_of(name)}",
+        hint=suggestion(name, functions(), "Pass a name of acl_rt.h, aclrtMalloc for instance."),
+    )
 
 
 def word(name: str, value: SupportsIndex) -> int:
@@ -316,7 +320,7 @@ def fail_call(function: str, code: SupportsIndex, times: SupportsIndex = 1) -> N
 
 
 def hang_call(function: str) -> None:
-    """Makes the next call of an ACL function hang until `unhang` or `release_all` is called.
+    """Makes the next call of an ACL function hang until `release_call` or `release_all` is called.
 
     Args:
         function: the name of an ACL function, `"aclrtMalloc"` for instance.
@@ -327,16 +331,20 @@ def hang_call(function: str) -> None:
     of_function("aclsim_hang_call", function)
 
 
-def unhang(function: str) -> None:
-    """Ends the hang of calls in the ACL function. These calls continue.
+def release_call(name: str) -> None:
+    """Releases the calls that hang because of `hang_call` or of the option `hang` of `fault`. These calls continue.
 
     Args:
-        function: the name of an ACL function, `"aclrtMalloc"` for instance.
+        name: the name of the ACL function in which the calls hang, `"aclrtMalloc"` for instance, or the key that was
+            given to `hang`.
 
     Raises:
-        ParameterError: ACL has no function of that name.
+        ParameterError: `name` is not a str, contains a null character, or begins with "acl" but is not the name of an
+            ACL function.
     """
-    of_function("aclsim_unhang", function)
+    text = c_text("the name of an ACL function, or a key", name)
+    if control_function("aclsim_release_call", "int (*)(const char *)")(text) < 0:
+        raise _unknown_function(name)
 
 
 def hung(function: str) -> int:

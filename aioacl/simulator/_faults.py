@@ -156,8 +156,7 @@ class FaultOptions(TypedDict, total=False):
         latency: the call takes this much longer.
         jitter: the latency varies by at most this much.
         at: when the call is delayed: "before", "during" or "after" its work.
-        hang: the call hangs until `release_key` is called with this key. With True, the key is the function's name.
-        block_record: like `hang`, for calls that record an event.
+        hang: the call hangs until `release_call` is called with this key, or with the function's name. True: no key.
         async_error: the enqueued task fails later, with this code. Not for aclrtRecordEvent*, aclmdlExecute and
             aclmdlExecuteV2.
         late_complete: the enqueued task does its work, and ends this much later.
@@ -194,7 +193,6 @@ class FaultOptions(TypedDict, total=False):
     jitter: Seconds
     at: Moment
     hang: str | bool
-    block_record: str | bool
     async_error: SupportsIndex
     late_complete: Seconds
     late_copy: Seconds
@@ -323,7 +321,6 @@ _WRITERS: Final[Mapping[str, tuple[str, Callable[[str, Any], str]]]] = MappingPr
         "latency": ("latency=", _word),
         "at": ("at=", _word),
         "hang": ("hang=", _flag),
-        "block_record": ("block-record=", _flag),
         "async_error": ("async-error=", _code),
         "late_complete": ("late-complete=", _seconds),
         "late_copy": ("late-copy=", _seconds),
@@ -339,9 +336,7 @@ _WRITERS: Final[Mapping[str, tuple[str, Callable[[str, Any], str]]]] = MappingPr
 )
 
 
-_FLAGS: Final = frozenset(
-    {"per_thread", "oom", "hang", "block_record", "reset_lies", "false_drain", "ext_reset"}
-)
+_FLAGS: Final = frozenset({"per_thread", "oom", "hang", "reset_lies", "false_drain", "ext_reset"})
 
 
 def _spread(options: dict[str, Any]) -> None:
@@ -410,18 +405,6 @@ def set_seed(seed: SupportsIndex) -> None:
             hint="Pass an int of 64 bits.",
         )
     control_function("aclsim_set_seed", "void (*)(uint64_t)")(number)
-
-
-def release_key(key: str) -> None:
-    """Ends the hang of each call that hangs under the given key.
-
-    Args:
-        key: the key of `hang` or `block_record`. A hang without a key has the name of its function as its key.
-
-    Raises:
-        ParameterError: `key` is not a str, or contains a null character.
-    """
-    control_function("aclsim_release_key", "int (*)(const char *)")(c_text("a key", key))
 
 
 def set_limits(limits: str = "") -> None:

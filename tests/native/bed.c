@@ -54,7 +54,7 @@ void bed_load(void) {
     FIND(fail_call);
     FIND(clear);
     FIND(hang_call);
-    FIND(unhang);
+    FIND(release_call);
     FIND(hung);
     FIND(calls);
     FIND(pending);

@@ -55,7 +55,7 @@ typedef struct {
     __typeof__(&aclsim_fail_call) fail_call;
     __typeof__(&aclsim_clear) clear;
     __typeof__(&aclsim_hang_call) hang_call;
-    __typeof__(&aclsim_unhang) unhang;
+    __typeof__(&aclsim_release_call) release_call;
     __typeof__(&aclsim_hung) hung;
     __typeof__(&aclsim_calls) calls;
     __typeof__(&aclsim_pending) pending;

@@ -65,7 +65,7 @@ static void an_enqueue_in_c_during_an_abort_is_aborted(void) {
     pthread_t enqueuer = bed_thread(copy_elsewhere, stream);
     UNTIL(sim.hung("aclrtMemcpyAsync"));
     CHECK_EQ(aio_stream_abort(stream), 0);
-    sim.unhang("aclrtMemcpyAsync");
+    sim.release_call("aclrtMemcpyAsync");
     CHECK_EQ(pthread_join(enqueuer, &position), 0);
     CHECK_EQ((uintptr_t)position, 1);
     CHECK_EQ(bed_await(stream, 1), aio_failed(107023));
@@ -312,7 +312,7 @@ static void destroying_events_stops_when_the_generation_changes(void) {
     CHECK_EQ(aio_gate_inside(0, calls, 4), 1);
     CHECK_EQ(calls[0].function, AIO_FN_aclrtDestroyEvent);
     aio_foreign_found(0, aio_word_generation(aio_gate_word(0)));
-    sim.unhang("aclrtDestroyEvent");
+    sim.release_call("aclrtDestroyEvent");
     CHECK_EQ(pthread_join(destroyer, &destroyed), 0);
     CHECK_EQ((uintptr_t)destroyed, 1);
     aio_gate_counts(0, counts);
@@ -381,7 +381,7 @@ static void an_abort_that_hangs_is_counted_as_failed(void) {
     CHECK_EQ(outcome[0] + outcome[1], 0);
     CHECK_EQ(outcome[2], 1);
     UNTIL(sim.hung("aclrtStreamAbort"));
-    sim.unhang("aclrtStreamAbort");
+    sim.release_call("aclrtStreamAbort");
     CHECK(bed_abort_and_wait(0));
     bed_reset_and_reopen(0);
     aio_stream_drop(stream);
@@ -435,7 +435,7 @@ static void query_across_a_reset(const char *function, void *(*ask)(void *), aio
     pthread_t asker = bed_thread(ask, stream);
     UNTIL(sim.hung(function));
     bed_seize(0);
-    sim.unhang(function);
+    sim.release_call(function);
     CHECK_EQ(pthread_join(asker, &answered), 0);
     CHECK_EQ((uintptr_t)answered, answer);
     CHECK_EQ(atomic_load(&stream->finished), 0);

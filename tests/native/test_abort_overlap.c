@@ -102,7 +102,7 @@ static void an_enqueue_during_a_refused_abort_is_not_aborted(void) {
     sim.set_abort_supported(0);
     CHECK(aio_stream_abort(stream) > 0);
     sim.set_abort_supported(1);
-    sim.unhang("aclrtMemcpyAsync");
+    sim.release_call("aclrtMemcpyAsync");
     CHECK_EQ(pthread_join(enqueuer, &position), 0);
     CHECK_EQ(bed_await(stream, (uintptr_t)position), (uintptr_t)position);
     end();

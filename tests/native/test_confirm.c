@@ -261,7 +261,7 @@ static void a_device_wide_code_fails_work_being_enqueued(void) {
     pthread_t enqueuer = bed_thread(copy_elsewhere, NULL);
     UNTIL(sim.hung("aclrtMemcpyAsync"));
     aio_device_fail(0, 507015, "found by a wait for the device");
-    sim.unhang("aclrtMemcpyAsync");
+    sim.release_call("aclrtMemcpyAsync");
     CHECK_EQ(pthread_join(enqueuer, &position), 0);
     CHECK_EQ(bed_await(stream, (uintptr_t)position), aio_failed(507015));
     uint64_t later = copy(other);
@@ -279,7 +279,7 @@ static void a_device_wide_code_fails_manual_work_being_queried(void) {
     aio_device_sync_begin(0);
     aio_device_fail(0, 507015, "found by a wait for the device");
     aio_device_sync_end(0);
-    sim.unhang("aclrtStreamQuery");
+    sim.release_call("aclrtStreamQuery");
     CHECK_EQ(aio_stream_error(stream, UINT64_MAX, &error), 507015);
     end();
 }

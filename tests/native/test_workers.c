@@ -26,7 +26,7 @@ static void a_wait_whose_mark_is_gone_gets_its_result(void) {
     sim.release(stream->handle);
     UNTIL(aio_stream_query(stream, second) == 1);
     CHECK(!aio_stream_mark_for(stream, 0));
-    sim.unhang("aclrtGetCurrentContext");
+    sim.release_call("aclrtGetCurrentContext");
     CHECK_EQ(bed_take_one(port, &key), (int64_t)first);
     end();
 }
@@ -95,7 +95,7 @@ static void an_abort_code_does_not_fail_later_work(void) {
     CHECK_EQ(aio_stream_abort(stream), 0);
     sim.release(stream->handle);
     uint64_t later = copy();
-    sim.unhang("aclrtSynchronizeEventWithTimeout");
+    sim.release_call("aclrtSynchronizeEventWithTimeout");
     CHECK_EQ(bed_take_one(port, &key), aio_failed(107023));
     CHECK_EQ(bed_await(stream, later), (int64_t)later);
     end();
@@ -119,7 +119,7 @@ static void a_failure_fails_later_work_being_enqueued(void) {
     UNTIL(sim.hung("aclrtMemcpyAsync"));
     sim.release(stream->handle);
     CHECK_EQ(bed_take_one(port, &key), aio_failed(507015));
-    sim.unhang("aclrtMemcpyAsync");
+    sim.release_call("aclrtMemcpyAsync");
     CHECK_EQ(pthread_join(enqueuer, &position), 0);
     CHECK_EQ(bed_await(stream, (uintptr_t)position), aio_failed(507015));
     end();

@@ -19,8 +19,8 @@ from tests.reliability.cancel_phases import (
     leased,
     make,
     phase,
+    release_call,
     resetting,
-    unhang,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
             yield Setup(
                 lambda number: begin(device, number),
                 reached,
-                finish=lambda: unhang("aclrtResetDeviceForce"),
+                finish=lambda: release_call("aclrtResetDeviceForce"),
                 check=given_up,
             )
 
@@ -121,10 +121,10 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Setup]:
             and simulator.hung("aclrtSetDevice") == 1
             and manager.admission.opens == count == len(manager.admission._subscribers)
         ),
-        finish=lambda: unhang("aclrtSetDevice"),
+        finish=lambda: release_call("aclrtSetDevice"),
         check=counted,
     )
-    simulator.unhang("aclrtSetDevice")
+    simulator.release_call("aclrtSetDevice")
     await until(lambda: manager.procedure is None and manager.admission.state is State.CLOSED)
     bench.expect(
         simulator.retain_count(index) == 0,
@@ -138,7 +138,7 @@ async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     bench.touched = list(SPARE[:count])
 
     async def finish() -> None:
-        simulator.release_key("cancel")
+        simulator.release_call("cancel")
 
     with simulator.fault("aclrtResetDevice", hang="cancel", times=count):
         yield Setup(
@@ -149,7 +149,7 @@ async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Setup]:
             ),
             finish=finish,
         )
-        simulator.release_key("cancel")
+        simulator.release_call("cancel")
     await until(lambda: all(device.state is State.CLOSED for device in devices))
     retained = [simulator.retain_count(device.index) for device in devices]
     bench.expect(

@@ -116,7 +116,7 @@ async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
         await until(hanging("aclrtResetDeviceForce"))
         await until(lambda: len(device._manager.admission._subscribers) == 1)
         yield caller
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         report: ResetReport = await caller.outcome()
         bench.expect(report.ok, f"expected a reset to succeed, got {report}")
 
@@ -129,7 +129,7 @@ async def busy_maintenance(device: Device) -> AsyncGenerator[None]:
         first = Waiting(group, lambda: device.allocate(64))
         await until(hanging("aclrtMalloc"))
         yield
-        simulator.unhang("aclrtMalloc")
+        simulator.release_call("aclrtMalloc")
         await (await first.outcome()).close()
 
 
@@ -142,9 +142,9 @@ async def held(device: Device) -> AsyncGenerator[Stream]:
         simulator.release(stream)
 
 
-async def unhang(function: str) -> None:
+async def release_call(function: str) -> None:
     """Releases the hung call."""
-    simulator.unhang(function)
+    simulator.release_call(function)
 
 
 async def release(stream: Stream) -> None:

@@ -19,8 +19,8 @@ from tests.reliability.cancel_phases import (
     phase,
     queued,
     release,
+    release_call,
     resetting,
-    unhang,
     waits,
 )
 
@@ -51,7 +51,7 @@ async def _turn(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         return isinstance(manager.procedure, ResetProcedure) and manager.admission.state is State.OPEN
 
     def arrive() -> None:
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         until_now(lambda: manager.admission.state is State.OPEN and manager.procedure is None)
         second.append(ThreadsReset(device))
         until_now(next_reset_waits)
@@ -87,7 +87,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     def gathered(count: int) -> bool:
         if len(manager.admission.turns._waiting) == count and not opened:
             opened.append(True)
-            simulator.unhang("aclrtResetDeviceForce")
+            simulator.release_call("aclrtResetDeviceForce")
         return in_their_turn(count)
 
     def arrive() -> None:
@@ -95,7 +95,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         until_now(lambda: isinstance(manager.procedure, ResetProcedure))
 
     async def finish() -> None:
-        simulator.release_key("turn")
+        simulator.release_call("turn")
 
     # The device may allocate staging memory at any time. Staging memory is larger than the size limit of the fault.
     hang = simulator.fault("aclrtMallocHost", size_max=64, hang="turn", times=1)
@@ -109,7 +109,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Setup]:
                 finish=finish,
                 check=_no_turn_is_due(manager),
             )
-            simulator.release_key("turn")
+            simulator.release_call("turn")
     await until(lambda: not second[0].is_alive())
     report = second[0].report
     bench.expect(report and report.ok, f"expected the reset after the turns to succeed, got {report}")
@@ -190,7 +190,7 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Setup]:
     before = [device.generation for device in devices]
 
     async def finish() -> None:
-        simulator.release_key("cancel")
+        simulator.release_call("cancel")
 
     def reset_continues(_: int, __: int) -> str:
         states = [device.state.name for device in devices if device.state is not State.RESETTING]
@@ -210,7 +210,7 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Setup]:
             finish=finish,
             check=reset_continues,
         )
-        simulator.release_key("cancel")
+        simulator.release_call("cancel")
     await until(lambda: all(device.state is State.OPEN for device in devices))
     raised = [device.generation - generation for device, generation in zip(devices, before, strict=True)]
     bench.expect(
@@ -236,7 +236,7 @@ async def _joined(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         yield Setup(
             begin,
             lambda count: procedure.joined == count + 1 == len(manager.admission._subscribers),
-            finish=lambda: unhang("aclrtResetDeviceForce"),
+            finish=lambda: release_call("aclrtResetDeviceForce"),
         )
         bench.expect(
             await caller.outcome() is procedure.report,

@@ -21,7 +21,7 @@ from tests.reliability.cancel_phases import (
     phase,
     queued,
     release,
-    unhang,
+    release_call,
     waits,
 )
 
@@ -65,7 +65,7 @@ async def _queued(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         yield Setup(
             begin,
             lambda count: queued(manager) == count,
-            finish=lambda: unhang("aclrtMalloc"),
+            finish=lambda: release_call("aclrtMalloc"),
             done=one_call_for_each_uncancelled_await,
         )
 
@@ -91,7 +91,7 @@ def _hung_in(
 
             async def finish() -> None:
                 rule.close()  # so that a repeated wait does not hang again
-                simulator.release_key("cancel")
+                simulator.release_call("cancel")
 
             yield Setup(
                 lambda number: call(devices[number]),
@@ -122,7 +122,7 @@ def _made(*, drained: bool) -> Callable[..., Any]:
         port = current_port()
 
         def arrive() -> None:
-            simulator.unhang("aclrtMalloc")
+            simulator.release_call("aclrtMalloc")
             until_now(lambda: idle(manager))
             if drained:
                 port.drain()
@@ -173,7 +173,7 @@ async def _closing(bench: Bench, count: int) -> AsyncGenerator[Setup]:
         yield Setup(
             lambda number: things[number].close(),
             lambda count: queued(manager) == count,
-            finish=lambda: unhang("aclrtMalloc"),
+            finish=lambda: release_call("aclrtMalloc"),
             done=each_once,
         )
 
@@ -241,7 +241,7 @@ async def _synchronize_queued(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         yield Setup(
             lambda _: device.synchronize(),
             lambda count: queued(device._manager) == count,
-            finish=lambda: unhang("aclrtMalloc"),
+            finish=lambda: release_call("aclrtMalloc"),
         )
 
 

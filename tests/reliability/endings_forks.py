@@ -189,7 +189,7 @@ thread = threading.Thread(target=lambda: things.device.force_reset(grace=0).resu
 thread.start()
 until_now(lambda: simulator.hung("aclrtResetDeviceForce"))
 parent(branch(things))
-simulator.unhang("aclrtResetDeviceForce")
+simulator.release_call("aclrtResetDeviceForce")
 thread.join()
 close(things)
 """,

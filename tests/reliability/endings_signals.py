@@ -99,7 +99,7 @@ async def main():
             simulator.hang_call("aclrtResetDevice")
             daemon(say_when_closing)
     finally:
-        simulator.unhang("aclrtResetDevice")
+        simulator.release_call("aclrtResetDevice")
 interruptible(main)
 """,
         status=130,

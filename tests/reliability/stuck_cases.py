@@ -120,7 +120,7 @@ class Case:
         if self.name == JOB:
             setup.go_on.set()
         else:
-            simulator.unhang(self.name)
+            simulator.release_call(self.name)
 
 
 NAMED: Final = (

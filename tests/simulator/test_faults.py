@@ -229,7 +229,6 @@ REFUSED = {
     "aclmdlExecute:async-error=1": "none of these functions can show the effects",
     "aclmdlExecuteV2:async-error=1": "none of these functions can show the effects",
     "aclrtRecordEvent*:async-error=1": "none of these functions can show the effects",
-    "sync:block-record": "none of these functions",
     "alloc:hang=a b": "hang expects a key",
     "alloc:p=2:rc=1": "p expects a chance",
     "alloc::rc=1": "no such field",

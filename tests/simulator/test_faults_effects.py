@@ -202,10 +202,10 @@ def test_hung_call_goes_on_when_its_key_is_released() -> None:
         assert until_now(lambda: simulator.hung(COUNT) == 1)
         second = Raised(query)
         assert until_now(lambda: simulator.hung(COUNT) == 2)
-        simulator.release_key("door")
+        simulator.release_call("door")
         assert second.join() == 0
         assert (first.running, simulator.hung(COUNT)) == (True, 1)
-        simulator.release_key("gate")
+        simulator.release_call("gate")
         assert first.join() == 0
 
 
@@ -213,7 +213,7 @@ def test_hang_without_a_key_has_the_function_as_its_key() -> None:
     with simulator.fault(COUNT, hang=True):
         hung = Raised(query)
         assert until_now(lambda: simulator.hung(COUNT) == 1)
-        simulator.release_key(COUNT)
+        simulator.release_call(COUNT)
         assert hung.join() == 0
 
 
@@ -243,12 +243,13 @@ def test_reset_ends_hung_waits_but_not_other_hung_calls() -> None:
             )
         assert wait.join() == 107002
         assert other.running
-        simulator.release_key("gate")
+        simulator.release_call("gate")
         assert other.join() == 107002
     simulator.forget()  # as expected, the usage checker has reported a reset during a call
 
 
-def test_block_record_holds_a_record_until_released() -> None:
+@pytest.mark.parametrize("name", ["events", "aclrtRecordEvent"])
+def test_hang_holds_a_record_until_its_key_or_function_is_released(name: str) -> None:
     with device():
         stream, event = new_stream(), new_event()
         context = ffi.new("aclrtContext *")
@@ -258,10 +259,10 @@ def test_block_record_holds_a_record_until_released() -> None:
             good("aclrtSetCurrentContext", context[0])
             return rc("aclrtRecordEvent", event, stream)
 
-        with simulator.fault("*", block_record="events"):
+        with simulator.fault("aclrtRecordEvent*", hang="events"):
             blocked = Raised(record)
             assert until_now(lambda: simulator.hung("aclrtRecordEvent") == 1)
-            simulator.release_key("events")
+            simulator.release_call(name)
             assert blocked.join() == 0
         good("aclrtSynchronizeStream", stream)
         good("aclrtDestroyEvent", event)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 BY_FUNCTION: dict[str, Callable[[str], object]] = {
     "fail_call": lambda name: simulator.fail_call(name, 1),
     "hang_call": simulator.hang_call,
-    "unhang": simulator.unhang,
     "hung": simulator.hung,
     "calls": simulator.calls,
 }
@@ -29,7 +28,7 @@ BY_DEVICE: dict[str, Callable[[int], object]] = {
 BY_TEXT: dict[str, Callable[[str], object]] = {
     **BY_FUNCTION,
     "set_limits": simulator.set_limits,
-    "release_key": simulator.release_key,
+    "release_call": simulator.release_call,
     "register_kernel": lambda name: simulator.register_kernel(name, print),
     "fault": lambda which: simulator.fault(which, rc=1).__enter__(),
 }
@@ -47,6 +46,14 @@ def test_control_of_an_unknown_function_suggests_close_names(control: str) -> No
     assert text.startswith(
         "expected the name of an ACL function, got 'aclrtMaloc'. Did you mean aclrtMalloc "
     )
+
+
+def test_release_of_a_misspelt_function_suggests_close_names() -> None:
+    text = refusal(simulator.release_call, "aclrtMaloc")
+    assert text.startswith(
+        "expected the name of an ACL function, got 'aclrtMaloc'. Did you mean aclrtMalloc "
+    )
+    simulator.release_call("a-key-under-which-nothing-hangs")
 
 
 @pytest.mark.parametrize("control", BY_FUNCTION)

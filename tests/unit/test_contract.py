@@ -63,7 +63,7 @@ async def test_01_reset_waits_until_no_call_is_inside(open_device: OpenDevice) -
         resetting = Waiting(group, lambda: device.force_reset(grace=0))
         await until(lambda: device.state is aioacl.State.RESETTING)
         assert force_resets() == 0
-        simulator.unhang("aclrtMalloc")
+        simulator.release_call("aclrtMalloc")
         assert (await resetting.outcome()).ok
         await (await making.outcome()).close()
     assert simulator.violations() == []  # a reset during a running call would be a violation
@@ -78,7 +78,7 @@ async def test_02_concurrent_callers_share_a_reset_and_a_later_caller_gets_a_new
         simulator.hang_call("aclrtResetDeviceForce")
         callers = [Waiting(group, device.force_reset) for _ in range(3)]
         await until(hanging("aclrtResetDeviceForce"))
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         reports = [await caller.outcome() for caller in callers]
         assert (reports[0].joined, force_resets(), device.generation) == (3, 1, generation + 1)
         assert reports[1:] == [reports[0], reports[0]]
@@ -95,7 +95,7 @@ async def test_03_reset_whose_caller_is_cancelled_goes_on(open_device: OpenDevic
         await until(hanging("aclrtResetDeviceForce"))
         caller.cancel()
         await until(lambda: caller.ended)
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         await until(lambda: device.state is aioacl.State.OPEN)
         assert device.generation == generation + 1
 
@@ -198,7 +198,7 @@ async def test_07_resets_and_waiting_operations_alternate(open_device: OpenDevic
         waiter = Waiting(group, device.create_stream)
         await until(lambda: bool(device._manager.admission.turns._waiting))
         second = Waiting(group, lambda: reset_again(device, first))
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         report = await second.outcome()
         assert waiter.ended
         stream = await waiter.outcome()
@@ -250,7 +250,7 @@ async def test_09_reset_while_a_call_is_stuck_is_not_attempted(open_device: Open
         assert force_resets() == 0
         with pytest.raises(aioacl.DeviceQuarantined):
             await making.outcome()
-        simulator.unhang("aclrtMalloc")
+        simulator.release_call("aclrtMalloc")
         assert (await device.force_reset()).ok
         assert await works(device)
 
@@ -421,7 +421,7 @@ async def test_16_allocation_whose_await_was_cancelled_is_freed(open_device: Ope
         making.cancel()
         await until(lambda: making.ended)
         blocks = simulator.stats().device_blocks
-        simulator.unhang("aclrtMalloc")
+        simulator.release_call("aclrtMalloc")
         await until(lambda: simulator.calls("aclrtFree") == 1)
         assert simulator.stats().device_blocks == blocks
 
@@ -572,7 +572,7 @@ async def test_23_event_loop_keeps_running_while_a_call_is_inside(open_device: O
         await until(hanging("aclrtMalloc"))
         await turns(100)
         assert not any(one.ended for one in slow)
-        simulator.unhang("aclrtMalloc")
+        simulator.release_call("aclrtMalloc")
         simulator.release(stream)
         await (await slow[0].outcome()).close()
         await slow[1].outcome()
@@ -605,7 +605,7 @@ async def test_24_call_that_health_calls_stuck_sends_one_event_and_another_one_w
         stuck = await anext(events)
         assert (stuck.kind, device.health.status) == ("stuck", "stuck")
         assert 1.0 < stuck.seconds < device.health.stuck_for
-        simulator.unhang("aclrtGetMemInfo")
+        simulator.release_call("aclrtGetMemInfo")
         recovered = await anext(events)
         assert (recovered.kind, recovered.text, device.health.status) == ("recovered", stuck.text, "ok")
         await until(lambda: not call.running)

@@ -251,7 +251,7 @@ def go_on(case: Case) -> None:
         simulator.release_all()
     else:
         simulator.clear()  # first: an await that timed out early may not have reached the call yet
-        simulator.unhang(case.stops)
+        simulator.release_call(case.stops)
 
 
 async def be_cancelled(world: World, case: Case) -> None:
@@ -361,7 +361,7 @@ def run_all(device: Any, model: Any, done: Callable[[Any], object]) -> None:
     simulator.hang_call("aclmdlExecuteAsync")
     done(lambda: model(call, timeout=SHORT))
     simulator.clear()
-    simulator.unhang("aclmdlExecuteAsync")
+    simulator.release_call("aclmdlExecuteAsync")
     done(lambda: device.run(raise_own))
 
 

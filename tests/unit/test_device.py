@@ -238,7 +238,7 @@ async def test_strategy_of_an_open_that_timed_out_does_not_bind_a_later_open(
     async with anyio.create_task_group() as group:
         opening = Waiting(group, lambda: aioacl.open_device(0, other))
         await turns()
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         device = await opening.outcome()
         assert manager_of(0).strategy == other
         await device.close()

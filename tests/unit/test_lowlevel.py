@@ -321,7 +321,7 @@ async def test_reset_waits_for_a_call_by_hand(open_device: OpenDevice) -> None:
         with pytest.raises(aioacl.DeviceResetting):
             acl.aclrtStreamQuery(stream, ffi.new("aclrtStreamStatus *"))
         assert simulator.resets() == resets
-        simulator.unhang("aclrtMemsetAsync")
+        simulator.release_call("aclrtMemsetAsync")
         call.join()
         assert reset.join().ok
         assert simulator.resets() == resets + 1
@@ -335,7 +335,7 @@ async def test_reset_does_not_wait_for_an_unguarded_call(open_device: OpenDevice
         assert until_now(hanging("aclrtGetSocName"))
         assert (await device.force_reset(grace=0)).ok
         assert call.running
-        simulator.unhang("aclrtGetSocName")
+        simulator.release_call("aclrtGetSocName")
         call.join()
 
 

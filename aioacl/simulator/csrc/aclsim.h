@@ -128,9 +128,12 @@ void aclsim_set_reset_crash(int on);
 /* The next `times` calls of the named function (-1: all) do nothing and return `code`. A new setting replaces
  * an earlier setting of the same function. */
 int aclsim_fail_call(const char *function, int32_t code, int32_t times);
-/* The next call of the named function hangs until aclsim_unhang(function) or aclsim_release_all(). */
+/* The next call of the named function hangs until aclsim_release_call(function) or aclsim_release_all(). */
 int aclsim_hang_call(const char *function);
-int aclsim_unhang(const char *function);
+/* Releases the calls that hang under the name: the name of their function, or the key of the rule that hangs
+ * them. Returns -1 if no call hangs under the name, and it begins with "acl" but is not the name of a function.
+ */
+int aclsim_release_call(const char *name);
 /* Returns the number of calls that hang inside the named function now. */
 int aclsim_hung(const char *function);
 /* Returns the number of calls that are blocked inside the named function now: calls that wait for work, an
@@ -169,15 +172,16 @@ void aclsim_clear(void);
  *         latency=MS[+-J]     takes MS milliseconds longer: before the work (at=before, the default), during it
  *                             (at=during: a task takes longer on the device, any other call waits before its
  *                             work), or after it (at=after)
- *         hang[=KEY]          hangs until the key is released; the default key is the function's name. A wait
+ *         hang[=KEY]          hangs until aclsim_release_call() gets the key or the function's name. A wait
  *                             with a time-out still times out (507046, 507047). A synchronizing call also
  *                             continues when its device is reset
- *         block-record[=KEY]  like hang, for aclrtRecordEvent*, as if events had run out
- *         async-error=CODE    the task is enqueued, and fails later. Does not apply to aclrtRecordEvent*, and
- * to aclmdlExecute and aclmdlExecuteV2, which return a failure themselves. A wait for an event fails one second
- * of real time after it was enqueued, as if it had timed out. A wait that submits no task, because the event is
- * complete or of the same stream, does not fail late-complete=MS    the task does its work, and ends MS
- * milliseconds later late-copy=MS        the task copies its bytes MS milliseconds later, and ends then
+ *         async-error=CODE    the task is enqueued, and fails later. Not for aclrtRecordEvent*, and not for
+ *                             aclmdlExecute and aclmdlExecuteV2, which return a failure themselves. A wait for
+ *                             an event fails one second of real time after it was enqueued, as if it had timed
+ *                             out. A wait that submits no task, because the event is complete or of the same
+ *                             stream, does not fail
+ *         late-complete=MS    the task does its work, and ends MS milliseconds later
+ *         late-copy=MS        the task copies its bytes MS milliseconds later, and ends then
  *         sticky=CODE         the device enters a fault state until a force reset: its tasks stop, and calls
  *                             that create or enqueue return 507899. Queries return CODE. Waits also return
  *                             CODE until a wait or query has returned CODE. Later waits return 507046 or 507047
@@ -215,8 +219,6 @@ void aclsim_fault_clear(void);
 /* Stores how often the rule has fired, and how many calls have matched the rule. */
 int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches);
 void aclsim_set_seed(uint64_t seed);
-/* Lets the calls that hang with the key `key` continue. */
-int aclsim_release_key(const char *key);
 /* Limits the number of objects and the bytes of memory of a device:
  * "stream=8,event=16,notify=4,context=2,mem=64M". "host=32M" limits the pinned, managed and physical memory of
  * the host. "" removes all limits. */

@@ -104,7 +104,7 @@ static void test_hangs(void) {
     }
     aclsim_fault_clear(); /* calls that already hang continue to hang */
     CHECK(aclsim_hung("aclrtGetDeviceCount") == THREADS);
-    CHECK(aclsim_release_key("gate") == 0);
+    CHECK(aclsim_release_call("gate") == 0);
     for (int i = 0; i < THREADS; i++) {
         CHECK(call_join(&calls[i]) == 507000);
     }

@@ -152,7 +152,7 @@ async def test_enqueue_while_the_last_close_drains_or_resets_raises_that_the_dev
         with pytest.raises(aioacl.StaleHandleError, match="got one of a closed device"):
             stream.fill(memory, 1)
         simulator.hang_call("aclrtResetDevice")
-        simulator.unhang("aclrtMalloc")
+        simulator.release_call("aclrtMalloc")
         await until(hanging("aclrtResetDevice"))
         with pytest.raises(aioacl.StaleHandleError, match="got one of a closed device"):
             stream.fill(memory, 1)

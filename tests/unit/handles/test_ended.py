@@ -78,7 +78,7 @@ async def test_cause_that_drops_work_is_named_before_the_generation_ends(open_de
         await until(hanging("aclrtResetDevice"))
         assert manager.generation == generation
         assert str(manager.admission.was_ended(generation, CALL)) == text(generation, "closed", OPEN_AGAIN)
-        simulator.unhang("aclrtResetDevice")
+        simulator.release_call("aclrtResetDevice")
         await closing.outcome()
 
 

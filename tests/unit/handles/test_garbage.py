@@ -151,7 +151,7 @@ def test_wait_for_a_reset_in_a_closed_loop_does_not_delay_the_reset(
     Raised(collect_with_the_lock).join()
     assert there() is None
     assert not manager_of(0).admission.turns._waiting
-    simulator.unhang("aclrtResetDeviceForce")
+    simulator.release_call("aclrtResetDeviceForce")
     assert reset.join().ok
     assert device.health.leases == 0
     device.close().result()
@@ -165,7 +165,7 @@ def test_open_in_a_closed_loop_leaves_the_device_closed(open_device: OpenDevice,
     assert there() is None
     if failing:
         simulator.fail_call("aclrtGetCurrentContext", FAULT)
-    simulator.unhang("aclrtSetDevice")
+    simulator.release_call("aclrtSetDevice")
     manager = manager_of(0)
     assert until_now(
         lambda: (
@@ -228,7 +228,7 @@ def test_allocation_that_ends_after_its_loop_was_closed_is_freed(open_device: Op
         with ended:
             collect_with_the_lock()
 
-    simulator.unhang("aclrtMalloc")
+    simulator.release_call("aclrtMalloc")
     assert until_now(lambda: maintenance._current is None)
     assert made() != before
     Raised(collect).join()

@@ -176,7 +176,7 @@ def test_buffer_closed_by_another_thread_during_the_call_to_c_is_freed_after_the
     enqueue = Raised(lambda: ENQUEUES[what](stream, buffer, with_other))
     assert until_now(hanging(call))
     buffer.close().result()
-    simulator.unhang(call)
+    simulator.release_call(call)
     enqueue.join()
     assert blocks() == before
     simulator.release(stream)
@@ -227,7 +227,7 @@ def test_event_closed_by_another_thread_at_the_call_to_c_is_in_the_pool_again_af
             enqueueing = Raised(lambda: enqueue(stream, event))
             assert until_now(hanging(call))
             event.close().result()
-            simulator.unhang(call)
+            simulator.release_call(call)
             enqueueing.join()
         assert event._version is None
         for user in users:
@@ -383,7 +383,7 @@ def leave_pending(begin: Callable[[], object], call: str) -> None:
     loop.close()
     del loop
     collecting = Raised(gc.collect)
-    simulator.unhang(call)
+    simulator.release_call(call)
     collecting.join()
 
 

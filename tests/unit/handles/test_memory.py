@@ -223,7 +223,7 @@ async def test_pinned_memory_released_while_the_device_closes_is_freed_by_the_cl
         await until(hanging("aclrtResetDevice"))
         views.clear()
         assert blocks("pinned") > before
-        simulator.unhang("aclrtResetDevice")
+        simulator.release_call("aclrtResetDevice")
         await closing.outcome()
         assert blocks("pinned") == before
         device._manager.cache.allow(device)
@@ -287,7 +287,7 @@ def test_close_waits_for_the_later_of_two_uses_registered_in_reverse_order(
     def interrupt() -> None:
         assert until_now(hanging("aclrtMemsetAsync"))
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-        simulator.release_key("enqueueing")
+        simulator.release_call("enqueueing")
 
     before = signal.signal(signal.SIGUSR1, enqueue_later_work)
     try:

@@ -42,7 +42,7 @@ async def stuck_maintenance(device: aioacl.Device) -> AsyncGenerator[Waiting]:
         making = Waiting(group, lambda: device.allocate(64))
         await until(hanging("aclrtMalloc"))
         yield making
-        simulator.unhang("aclrtMalloc")
+        simulator.release_call("aclrtMalloc")
         await until(lambda: making.ended)
         if making.error is None:
             await making.value.close()
@@ -208,7 +208,7 @@ async def test_handle_closed_while_the_last_close_stops_the_maintenance_thread_i
         with no_call_of_mine():
             closing.append(Waiting(group, second.close))
             await until(lambda: queued(device) == 1)
-            simulator.unhang("aclrtFree")
+            simulator.release_call("aclrtFree")
             for one in closing:
                 await one.outcome()
     assert simulator.calls("aclrtFree") == 2
@@ -245,7 +245,7 @@ async def test_clean_up_that_raises_after_its_close_was_cancelled_is_reported(
                 await until(lambda: queued(device) == 1)
                 closing.cancel()
                 await until(lambda: closing.ended)
-                simulator.unhang("aclrtMalloc")
+                simulator.release_call("aclrtMalloc")
                 await until(lambda: reported)
         assert reported[0].exc_type is aioacl.AclWarning
         assert await works(device)
@@ -254,7 +254,7 @@ async def test_clean_up_that_raises_after_its_close_was_cancelled_is_reported(
 async def test_block_of_a_device_in_a_cancelled_scope_waits_for_the_close(open_device: OpenDevice) -> None:
     async def release() -> None:
         await until(hanging("aclrtResetDevice"))
-        simulator.unhang("aclrtResetDevice")
+        simulator.release_call("aclrtResetDevice")
 
     opened: list[aioacl.Device] = []
     async with anyio.create_task_group() as group:
@@ -287,7 +287,7 @@ async def test_memory_is_freed_at_the_close_although_the_wait_for_its_copy_is_in
     assert simulator.stats().host_blocks == 0
     freed = simulator.calls("aclrtFreeHost")
     assert freed > before
-    simulator.unhang("aclrtSynchronizeEventWithTimeout")
+    simulator.release_call("aclrtSynchronizeEventWithTimeout")
     async with aioacl.open_device(cache=False) as device:
         assert await works(device)
     assert simulator.violations() == []
@@ -311,7 +311,7 @@ async def test_wait_that_a_close_interrupts_ends_only_after_its_work_was_dropped
             closing = Waiting(group, device.close)
             await until(hanging("aclrtResetDevice"))
             assert not waiting.ended
-            simulator.unhang("aclrtResetDevice")
+            simulator.release_call("aclrtResetDevice")
             await closing.outcome()
             with pytest.raises(aioacl.DeviceReset):
                 await waiting.outcome()
@@ -385,7 +385,7 @@ async def test_wait_of_an_earlier_open_that_is_inside_c_delays_neither_a_reset_n
         assert (await device.force_reset(grace=0)).ok
         assert await works(device)
     assert device.state is aioacl.State.CLOSED
-    simulator.unhang("aclrtSynchronizeEventWithTimeout")
+    simulator.release_call("aclrtSynchronizeEventWithTimeout")
 
 
 async def test_close_does_all_of_its_clean_up_although_some_of_it_raises(open_device: OpenDevice) -> None:

@@ -42,7 +42,7 @@ async def test_reset_of_the_last_close_that_returns_late_is_not_repeated(open_de
     simulator.hang_call("aclrtResetDevice")
     with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice"):
         await close_late()
-    simulator.unhang("aclrtResetDevice")
+    simulator.release_call("aclrtResetDevice")
     await until(lambda: manager_of(0).counts.now.retained == 1)
     await open_and_close_beside_a_lowlevel_set(open_device)
 
@@ -76,7 +76,7 @@ async def test_lowlevel_set_during_a_foreign_reset_belongs_to_its_caller(
     setting = Raised(lambda: lowlevel.set_device(0))
     await until(hanging("aclrtSetDevice"))
     reset_by_other_code()
-    simulator.unhang("aclrtSetDevice")
+    simulator.release_call("aclrtSetDevice")
     setting.join()
     await open_and_close_beside_a_lowlevel_set(open_device)
 
@@ -90,7 +90,7 @@ async def test_closed_handle_does_not_wait_for_a_running_lowlevel_set(open_devic
     await device.close()
     with pytest.raises(aioacl.ParameterError, match="got a closed one"):
         await device.force_reset()
-    simulator.unhang("aclrtSetDevice")
+    simulator.release_call("aclrtSetDevice")
     setting.join()
     lowlevel.reset_device(0)
 
@@ -109,7 +109,7 @@ async def test_open_during_a_lowlevel_set_waits_without_blocking_its_loop(
     async with anyio.create_task_group() as group:
         opening = Waiting(group, open_device)
         await turns()
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         setting.join()
         device = await opening.outcome()
         sets = 2

@@ -244,7 +244,7 @@ async def test_a_job_that_was_cancelled_before_its_thread_failed_stays_cancelled
             future = device.executor.submit(int)
             await until(lambda: simulator.hung("aclrtSetCurrentContext"))
             assert future.cancel()
-            simulator.release_key("bind")
+            simulator.release_call("bind")
             await until(lambda: device.executor._idle)
         assert future.cancelled()
 
@@ -276,7 +276,7 @@ async def test_cancellation_that_ctrl_c_has_interrupted_is_completed_by_the_work
             future = device.executor.submit(int)
             await until(lambda: simulator.hung("aclrtSetCurrentContext"))
             future._unclaimed.pop()  # does only the first step of cancel()
-            simulator.release_key("bind")
+            simulator.release_call("bind")
             await until(future.done)
         assert future.cancelled()
 

@@ -397,7 +397,7 @@ async def test_abort_code_of_a_device_wait_does_not_fail_the_work_of_streams(
         simulator.hold(stream)
         ticket = stream.fill(memory, 1)
         simulator.fail_call(DEVICE_WAIT, ABORTED)
-        simulator.unhang("aclrtGetMemInfo")
+        simulator.release_call("aclrtGetMemInfo")
         with pytest.raises(aioacl.StreamAborted):
             await waiting.outcome()
         simulator.release(stream)
@@ -416,7 +416,7 @@ async def test_a_wait_for_the_device_whose_work_a_reset_aborts_ends_in_device_re
     ):
         simulator.hold(stream)
         stream.fill(memory, 1)
-        simulator.unhang("aclrtGetMemInfo")
+        simulator.release_call("aclrtGetMemInfo")
         await until(lambda: simulator.calls(DEVICE_WAIT) > 1)
         report = await device.force_reset(grace=0)
         with pytest.raises(aioacl.DeviceReset) as caught:

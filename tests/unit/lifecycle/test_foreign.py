@@ -150,7 +150,7 @@ async def test_listener_receives_a_foreign_reset_that_comes_while_a_force_reset_
         reset = Waiting(group, device.force_reset)
         await until(hanging("aclrtSetDevice"))
         elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         assert not (await reset.outcome()).ok
         await until(lambda: not lib.aio_gate_foreign(0))
         simulator.clear()
@@ -214,7 +214,7 @@ async def test_force_reset_waits_until_the_foreign_reset_is_handled(open_device:
         await turns()
         assert not resetting.ended
         assert simulator.calls("aclrtResetDeviceForce") == 1
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         report = await resetting.outcome()
         assert (report.ok, report.generation) == (True, generation + 2)
 
@@ -231,7 +231,7 @@ async def test_calls_that_waited_until_the_device_was_closed_raise_that_it_is_cl
         await turns()
         closing = Waiting(group, device.close)
         await turns()
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         assert until_now(lambda: device.state is aioacl.State.CLOSED)  # blocks this loop until then
         for one in (resetting, making):
             with pytest.raises(aioacl.ParameterError, match="got a closed one"):

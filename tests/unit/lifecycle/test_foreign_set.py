@@ -35,7 +35,7 @@ async def test_device_that_cannot_be_set_again_is_quarantined_until_a_reset(
             making = Waiting(group, device.create_stream)
             await turns()
             assert not making.ended
-            simulator.unhang("aclrtSetDevice")
+            simulator.release_call("aclrtSetDevice")
             await until(lambda: device.state is aioacl.State.QUARANTINED)
             with pytest.raises(aioacl.DeviceQuarantined, match="could not be set again") as caught:
                 await making.outcome()
@@ -82,7 +82,7 @@ async def test_foreign_reset_during_the_first_open_is_followed_by_another_set(
         opening = Waiting(group, open_device().__aenter__)
         await until(hanging("aclrtGetCurrentContext"))
         elsewhere("aclrtResetDeviceForce")
-        simulator.unhang("aclrtGetCurrentContext")
+        simulator.release_call("aclrtGetCurrentContext")
         device: aioacl.Device = await opening.outcome()
         assert await works(device)
         assert simulator.retain_count() == 1
@@ -96,7 +96,7 @@ async def test_set_that_comes_after_a_foreign_reset_is_kept(open_device: OpenDev
         opening = Waiting(group, open_device().__aenter__)
         await until(hanging("aclrtSetDevice"))
         elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         device: aioacl.Device = await opening.outcome()
         assert simulator.calls("aclrtSetDevice") == 2  # one by the other code and one by aioacl
         assert simulator.retain_count() == 1
@@ -209,7 +209,7 @@ async def test_probe_is_counted_in_the_gate_and_makes_no_call_if_the_count_is_fu
             assert simulator.calls("aclrtCreateStream") == streams
             while counts(0) != [0, 0, 1]:
                 lib.aio_leave(make_pass(0, 0), lib.AIO_LIFETIME)
-            simulator.unhang("aclrtMalloc")
+            simulator.release_call("aclrtMalloc")
             assert (await resetting.outcome()).ok
 
 

@@ -60,7 +60,7 @@ async def test_late_set_of_a_reset_that_gave_up_is_undone_by_the_close(
 ) -> None:
     async with open_device() as device:
         await gives_up_in(device, "aclrtSetDevice")
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         await until(lambda: simulator.retain_count() == 1)
     assert simulator.retain_count() == 0
 
@@ -74,7 +74,7 @@ async def test_late_set_of_a_foreign_procedure_that_gave_up_is_undone_by_the_clo
             reset_by_other_code()
             await until(hanging("aclrtSetDevice"))
             await clock.advance_until(lambda: device.state is aioacl.State.QUARANTINED)
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         await until(lambda: simulator.retain_count() == 1)
     assert simulator.retain_count() == 0
 
@@ -84,7 +84,7 @@ async def test_set_by_other_code_after_a_reset_that_returns_late_is_kept(
 ) -> None:
     async with open_device() as device:
         await gives_up_in(device, "aclrtResetDeviceForce")
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         await until(lambda: simulator.retain_count() == 0)
         elsewhere("aclrtSetDevice")
     assert simulator.retain_count() == 1
@@ -120,7 +120,7 @@ async def test_probe_that_fails_after_a_foreign_reset_leaves_the_device_set(
         resetting = Waiting(group, device.force_reset)
         await until(hanging("aclrtSetDevice"))
         elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
-        simulator.unhang("aclrtSetDevice")
+        simulator.release_call("aclrtSetDevice")
         assert not (await resetting.outcome()).ok
         await until(lambda: device._manager.procedure is None)
         assert simulator.retain_count() == 1
@@ -145,7 +145,7 @@ def lowlevel_set_during(*calls: str) -> None:
     setting = Raised(lambda: lowlevel.set_device(0))
     assert until_now(hanging("aclrtSetDevice"))
     elsewhere(*calls)
-    simulator.unhang("aclrtSetDevice")
+    simulator.release_call("aclrtSetDevice")
     setting.join()
 
 
@@ -168,7 +168,7 @@ async def test_set_by_other_code_after_a_foreign_reset_of_the_set_of_an_open_is_
         opening = Waiting(group, open_device().__aenter__)
         await until(hanging("aclrtGetCurrentContext"))
         elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
-        simulator.unhang("aclrtGetCurrentContext")
+        simulator.release_call("aclrtGetCurrentContext")
         device: aioacl.Device = await opening.outcome()
         assert await works(device)
         assert simulator.retain_count() == 2
@@ -185,7 +185,7 @@ async def test_set_by_other_code_after_a_foreign_reset_of_the_set_of_a_force_res
         resetting = Waiting(group, device.force_reset)
         await until(hanging("aclrtGetCurrentContext"))
         elsewhere("aclrtResetDeviceForce", "aclrtSetDevice")
-        simulator.unhang("aclrtGetCurrentContext")
+        simulator.release_call("aclrtGetCurrentContext")
         assert (await resetting.outcome()).ok
         assert await works(device)
     assert simulator.retain_count() == 1

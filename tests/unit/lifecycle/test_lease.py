@@ -189,7 +189,7 @@ async def test_task_that_waited_for_a_lease_holds_it_before_the_next_reset(open_
         await until(hanging("aclrtResetDeviceForce"))
         holding = Waiting(group, hold)
         await until(lambda: len(device._manager.admission.turns._waiting) == 1)
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         while not first.ended:
             await anyio.lowlevel.checkpoint()
         again = await device.force_reset(grace=0)

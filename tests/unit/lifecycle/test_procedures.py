@@ -484,7 +484,7 @@ async def test_close_during_a_reset_that_fails_closes_the_device(open_device: Op
         await until(hanging("aclrtResetDeviceForce"))
         closing = Waiting(group, device.close)
         await until(lambda: manager_of(0).admission.opens == 0)
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         assert not (await reset.outcome()).ok
         await closing.outcome()
     assert device.state is aioacl.State.CLOSED

@@ -154,7 +154,7 @@ async def test_two_resets_at_once_are_one_procedure_with_one_report(open_device:
             waiting = [Waiting(group, lambda: device.force_reset(grace=0.05, reason="r")) for _ in range(5)]
             await until(hanging("aclrtResetDeviceForce"))
             await turns()  # all of them join
-            simulator.unhang("aclrtResetDeviceForce")
+            simulator.release_call("aclrtResetDeviceForce")
             await until(lambda: all(one.ended for one in waiting))
             reports = [await one.outcome() for one in waiting]
             assert all(report is reports[0] for report in reports)
@@ -339,7 +339,7 @@ async def test_drain_waits_for_a_wait_whose_work_is_done(
             )
             await until(lambda: looks > 2 or resetting.ended or device.state is State.RESETTING)
             assert device.state is State.DRAINING
-            simulator.release_key("waiting")
+            simulator.release_call("waiting")
         await waiting.outcome()  # the reset does not end this wait
         assert (await resetting.outcome()).ok
 

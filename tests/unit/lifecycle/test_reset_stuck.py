@@ -63,7 +63,7 @@ async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_
             assert device.health.status == "poisoned"
             await runs_out_of_time(device)
             assert simulator.resets() == resets
-        simulator.unhang("aclrtMalloc")
+        simulator.release_call("aclrtMalloc")
         report = await device.force_reset()
         assert (report.ok, device.state) == (True, aioacl.State.OPEN)
         assert simulator.resets() == resets + 1
@@ -199,7 +199,7 @@ async def test_reset_that_returns_late_has_ended_the_streams(
         simulator.hold(stream)
         stream.fill(memory, 1)
         await gives_up_in(device, "aclrtResetDeviceForce")
-        simulator.unhang("aclrtResetDeviceForce")
+        simulator.release_call("aclrtResetDeviceForce")
         await until(lambda: live_streams() == 0)
         asked = simulator.calls("aclrtStreamQuery"), simulator.calls("aclrtStreamAbort")
         assert (await device.force_reset(grace=0)).ok

@@ -61,7 +61,7 @@ async def stuck_and_recovered(device: aioacl.Device, function: str, begin: Calla
     )
     assert first.seconds > SOON
     assert int(first.text.rpartition(" ")[2]) > 0
-    simulator.unhang(function)
+    simulator.release_call(function)
     second = await next_of(events, function)
     assert (second.kind, second.text) == ("recovered", first.text)
     assert second.seconds >= first.seconds
@@ -129,7 +129,7 @@ async def test_call_that_stays_inside_sends_stuck_once(open_device: OpenDevice) 
         sent = await next_of(events, "aclrtGetMemInfo")
         looks = counted_looks(device)
         await until(lambda: looks() > 2)
-        simulator.unhang("aclrtGetMemInfo")
+        simulator.release_call("aclrtGetMemInfo")
         assert (await next_of(events, "aclrtGetMemInfo")).kind == "recovered"
         assert sent.kind == "stuck"
         await until(lambda: not first.running)

@@ -48,7 +48,7 @@ def test_close_does_not_wait_for_a_call_that_is_stuck_in_c(
     ):
         in_thread(model.close().result)
     monkeypatch.undo()  # on a slow machine, the unload could seem to be stuck
-    simulator.unhang("aclmdlExecuteAsync")
+    simulator.release_call("aclmdlExecuteAsync")
     call.join()
     model.close().result()
     assert simulator.models() == ()

@@ -350,7 +350,7 @@ class TestOnALoop:
             waiting.cancel()
             await until(lambda: waiting.ended)
             assert waiting.cancelled
-            simulator.unhang("aclmdlLoadFromMemWithMem")
+            simulator.release_call("aclmdlLoadFromMemWithMem")
             loads = simulator.calls("aclmdlLoadFromMemWithMem")
             await until(lambda: simulator.calls("aclmdlUnload") > 0 and not simulator.models())
             assert simulator.calls("aclmdlLoadFromMemWithMem") == loads
@@ -363,7 +363,7 @@ class TestOnALoop:
             await until(hanging("aclmdlQuerySizeFromMem"))
             waiting.cancel()
             await until(lambda: waiting.ended)
-            simulator.unhang("aclmdlQuerySizeFromMem")
+            simulator.release_call("aclmdlQuerySizeFromMem")
             await until(lambda: not device._manager.jobs._of_models)
 
     async def test_timeout_of_a_load_raises_device_timeout(self, open_device: OpenDevice) -> None:
@@ -372,7 +372,7 @@ class TestOnALoop:
             with pytest.raises(aioacl.DeviceTimeout, match="the model was not loaded in time"):
                 await device.load_model(offline.product(), timeout=0.02)
             await until(hanging("aclmdlLoadFromMemWithMem"))
-            simulator.unhang("aclmdlLoadFromMemWithMem")
+            simulator.release_call("aclmdlLoadFromMemWithMem")
             async with device.load_model(offline.product()) as model:
                 assert np.array_equal(await model(rows()), rows() @ WEIGHTS)
 
@@ -384,7 +384,7 @@ class TestOnALoop:
             loading = Waiting(group, lambda: device.load_model(offline.product()))
             with pytest.raises(aioacl.DeviceResetting):
                 await device.load_model(offline.product(), wait=False)
-            simulator.unhang("aclrtResetDeviceForce")
+            simulator.release_call("aclrtResetDeviceForce")
             assert (await reset.outcome()).ok
             await (await loading.outcome()).close()
 
@@ -403,7 +403,7 @@ def test_load_that_hangs_ends_with_the_last_close(open_device: OpenDevice) -> No
     assert until_now(hanging("aclmdlQuerySizeFromMem"))
     closing = Raised(lambda: device.close().result())
     assert until_now(lambda: device.state is not aioacl.State.OPEN)
-    simulator.unhang("aclmdlQuerySizeFromMem")
+    simulator.release_call("aclmdlQuerySizeFromMem")
     closing.join()
     with pytest.raises(aioacl.AclError):
         loading.join()

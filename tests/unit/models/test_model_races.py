@@ -75,7 +75,7 @@ class TestCloseDuringALoad:
         call = Raised(model(X).result)
         assert until_now(hanging("aclmdlDestroyDesc"))
         with device._manager.admission.changed:  # the load cannot report its end, so its job does not end
-            simulator.unhang("aclmdlDestroyDesc")
+            simulator.release_call("aclmdlDestroyDesc")
             assert until_now(lambda: model._life.load is not stale)
             close = Raised(model.close().result)
             assert until_now(lambda: model._life.closed)
@@ -92,7 +92,7 @@ class TestCloseDuringALoad:
             assert until_now(hanging("aclmdlQuerySizeFromMem"))
             close = Raised(model.close().result)
             assert until_now(lambda: model._life.closed)
-            simulator.unhang("aclmdlQuerySizeFromMem")
+            simulator.release_call("aclmdlQuerySizeFromMem")
             close.join()
             with pytest.raises(aioacl.OutOfMemoryError):
                 call.join()
@@ -113,7 +113,7 @@ class TestReload:
                 await until(hanging("aclrtResetDeviceForce"))
                 late = Waiting(group, lambda: model(X))
                 await until(lambda: len(device._manager.admission._subscribers) == 2)
-                simulator.unhang("aclrtResetDeviceForce")
+                simulator.release_call("aclrtResetDeviceForce")
                 # The loop is blocked until the thread's call has loaded the model.
                 assert is_negation(in_thread(lambda: model(X).result()))
                 load = model._life.load
@@ -146,7 +146,7 @@ class TestCallInC:
         assert until_now(hanging("aclmdlExecuteAsync"))
         close = Raised(device.close().result)
         assert until_now(lambda: device.state is aioacl.State.RESETTING)  # the gate refuses further calls
-        simulator.unhang("aclmdlExecuteAsync")
+        simulator.release_call("aclmdlExecuteAsync")
         close.join()
         with pytest.raises(aioacl.DeviceReset):
             call.join()
@@ -165,7 +165,7 @@ class TestCallInC:
             assert until_now(hanging("aclmdlExecuteAsync"))
             reset = Raised(device.force_reset(grace=0).result)
             assert until_now(lambda: simulator.calls("aclrtStreamAbort"))
-            simulator.unhang("aclmdlExecuteAsync")
+            simulator.release_call("aclmdlExecuteAsync")
             assert reset.join().ok
             with pytest.raises(aioacl.DeviceReset):
                 call.join()
@@ -221,7 +221,7 @@ class TestUnload:
             with pytest.raises(aioacl.ParameterError, match="the model is closed"):
                 enqueue(load, (memory,), data.input_data, data.output_data)
         finally:
-            simulator.unhang("aclmdlUnload")
+            simulator.release_call("aclmdlUnload")
             close.join()
             memory.close().result()
 

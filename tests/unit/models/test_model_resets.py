@@ -49,7 +49,7 @@ async def test_call_that_waits_for_another_execution_in_a_reset_is_ended_and_the
             await until(hanging(COPY))
             reset = Waiting(group, partial(device.force_reset, grace=0))
             await until(lambda: device.state.name == "RESETTING")
-            simulator.unhang(COPY)
+            simulator.release_call(COPY)
             assert (await reset.outcome()).ok
             for call in (first, second):
                 with pytest.raises(aioacl.DeviceReset):
@@ -69,7 +69,7 @@ async def test_call_that_begins_to_wait_for_its_results_in_a_reset_raises_device
                 await until(lambda: download.hits)
                 reset = Waiting(group, partial(device.force_reset, grace=0))
                 await until(lambda: device.state.name == "RESETTING")
-                simulator.release_key("download")
+                simulator.release_call("download")
                 assert (await reset.outcome()).ok
                 with pytest.raises(aioacl.DeviceReset):
                     await call.outcome()

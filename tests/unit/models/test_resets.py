@@ -98,7 +98,7 @@ async def test_call_during_a_reset_waits_and_then_loads_the_model(open_device: O
             with pytest.raises(aioacl.DeviceTimeout):
                 await model(rows(), timeout=0.02)
             assert not call.ended
-            simulator.unhang("aclrtResetDeviceForce")
+            simulator.release_call("aclrtResetDeviceForce")
             assert (await reset.outcome()).ok
             assert await call.outcome()
 
@@ -201,7 +201,7 @@ async def test_load_that_fails_after_a_reset_fails_for_its_callers_and_is_tried_
         async with anyio.create_task_group() as group:
             calls = [Waiting(group, lambda: model(rows())) for _ in range(3)]
             await until(hanging("aclmdlQuerySizeFromMem"))
-            simulator.unhang("aclmdlQuerySizeFromMem")
+            simulator.release_call("aclmdlQuerySizeFromMem")
             await until(lambda: all(call.ended for call in calls))
             errors = [call.error for call in calls]
             assert [getattr(error, "code", None) for error in errors] == [code] * 3

@@ -211,7 +211,7 @@ class TestClose:
         assert until_now(lambda: simulator.hung("aclmdlQuerySizeFromMem") > 0)
         closing = Raised(lambda: model.close().result())
         assert until_now(lambda: "closed" in repr(model))
-        simulator.unhang("aclmdlQuerySizeFromMem")
+        simulator.release_call("aclmdlQuerySizeFromMem")
         with pytest.raises(aioacl.ParameterError):
             loading.join()
         closing.join()
@@ -224,7 +224,7 @@ class TestClose:
         assert until_now(lambda: simulator.hung("aclmdlLoadFromMemWithMem") > 0)
         closing = Raised(lambda: model.close().result())
         assert until_now(lambda: "closed" in repr(model))
-        simulator.unhang("aclmdlLoadFromMemWithMem")
+        simulator.release_call("aclmdlLoadFromMemWithMem")
         with pytest.raises(aioacl.ParameterError, match="the model is closed"):
             loading.join()
         closing.join()

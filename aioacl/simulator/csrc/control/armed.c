@@ -78,17 +78,6 @@ API int aclsim_hang_call(const char *function) {
     return rule != NULL ? 0 : -1;
 }
 
-API int aclsim_unhang(const char *function) {
-    int index = function_find(function);
-    if (index < 0) {
-        return -1;
-    }
-    sim_lock();
-    fault_release_function((function_t)index);
-    sim_unlock();
-    return 0;
-}
-
 API int aclsim_hung(const char *function) {
     int index = function_find(function);
     if (index < 0) {

@@ -43,7 +43,7 @@ static void want_time(const rule_t *rule, injection_t *injection) {
         injection->late_ns = rule->late_ns;
         injection->late_copy = wants(rule, EFFECT_LATE_COPY);
     }
-    if (wants(rule, EFFECT_HANG | EFFECT_BLOCK_RECORD)) {
+    if (wants(rule, EFFECT_HANG)) {
         injection->hangs = true;
         memcpy(injection->key, rule->key, sizeof injection->key);
     }

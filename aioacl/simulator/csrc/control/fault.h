@@ -116,7 +116,6 @@ void fault_release_all(void);
 bool fault_hang(injection_t *injection);
 /* Releases the hung waits that a reset of the device ends. */
 void fault_release_device(const device_t *device);
-void fault_release_function(function_t function);
 uint32_t fault_hung(function_t function);
 
 /* health.c. */

@@ -38,34 +38,27 @@ bool fault_hang(injection_t *injection) {
     return wait_unseen(&hung.waiter, deadline_ns);
 }
 
-static void release(bool (*which)(const injection_t *injection, const void *arg), const void *arg) {
+static bool release(bool (*which)(const injection_t *injection, const void *arg), const void *arg) {
     waiter_t *next = NULL;
+    bool any = false;
     for (waiter_t *waiter = hanging.first; waiter != NULL; waiter = next) {
         next = waiter->next;
         if (which(((hung_t *)(void *)waiter)->injection, arg)) {
             wait_finish(waiter, 0);
+            any = true;
         }
     }
+    return any;
 }
 
-/* The default key of a hang is the name of its function. */
-static bool has_key(const injection_t *injection, const void *key) {
-    const char *own = *injection->key != '\0' ? injection->key : function_info[injection->function].name;
-    return strcmp(own, key) == 0;
-}
-
-static bool has_function(const injection_t *injection, const void *function) {
-    return injection->function == *(const function_t *)function;
+static bool has_name(const injection_t *injection, const void *name) {
+    return strcmp(injection->key, name) == 0 || strcmp(function_info[injection->function].name, name) == 0;
 }
 
 /* Whether a reset of the device ends the call in the real runtime. */
 static bool waits_for(const injection_t *injection, const void *device) {
     bool wait = group_has("sync", 4, injection->function);
     return injection->device == device && wait && !is_own(injection);
-}
-
-void fault_release_function(function_t function) {
-    release(has_function, &function);
 }
 
 void fault_release_device(const device_t *device) {
@@ -85,12 +78,13 @@ uint32_t fault_hung(function_t function) {
     return count;
 }
 
-API int aclsim_release_key(const char *key) {
-    if (key == NULL) {
+API int aclsim_release_call(const char *name) {
+    if (name == NULL) {
         return -1;
     }
     sim_lock();
-    release(has_key, key);
+    bool released = release(has_name, name);
     sim_unlock();
-    return 0;
+    bool misspelt = strncmp(name, "acl", 3) == 0 && function_find(name) < 0;
+    return released || !misspelt ? 0 : -1;
 }

@@ -10,18 +10,17 @@ typedef enum {
     EFFECT_OOM = 1 << 2,
     EFFECT_LATENCY = 1 << 3,
     EFFECT_HANG = 1 << 4,
-    EFFECT_BLOCK_RECORD = 1 << 5,
-    EFFECT_ASYNC_ERROR = 1 << 6,
-    EFFECT_STICKY = 1 << 7,
-    EFFECT_LOST = 1 << 8,
-    EFFECT_FALSE_DRAIN = 1 << 9,
-    EFFECT_RESET_FAIL = 1 << 10,
-    EFFECT_RESET_LIES = 1 << 11,
-    EFFECT_SLOW_TEARDOWN = 1 << 12,
-    EFFECT_LATE_COMPLETE = 1 << 13,
-    EFFECT_LATE_COPY = 1 << 14,
-    EFFECT_EXT_RESET = 1 << 15,
-    EFFECT_TEXT = 1 << 16
+    EFFECT_ASYNC_ERROR = 1 << 5,
+    EFFECT_STICKY = 1 << 6,
+    EFFECT_LOST = 1 << 7,
+    EFFECT_FALSE_DRAIN = 1 << 8,
+    EFFECT_RESET_FAIL = 1 << 9,
+    EFFECT_RESET_LIES = 1 << 10,
+    EFFECT_SLOW_TEARDOWN = 1 << 11,
+    EFFECT_LATE_COMPLETE = 1 << 12,
+    EFFECT_LATE_COPY = 1 << 13,
+    EFFECT_EXT_RESET = 1 << 14,
+    EFFECT_TEXT = 1 << 15
 } effect_t;
 
 /* The key of calls that aclsim_hang_call hangs. The text of a rule cannot contain it. */

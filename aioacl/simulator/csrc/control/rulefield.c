@@ -249,7 +249,6 @@ static const field_t fields[] = {
     {"latency", "milliseconds, such as 20 or 20+-5, the second number at most the first", EFFECT_LATENCY,
      FORM_OWN, set_latency, 0},
     {"hang", key, EFFECT_HANG, FORM_KEY, PLACE(key)},
-    {"block-record", key, EFFECT_BLOCK_RECORD, FORM_KEY, PLACE(key)},
     {"async-error", code, EFFECT_ASYNC_ERROR, FORM_CODE, PLACE(async_error)},
     {"sticky", code, EFFECT_STICKY, FORM_CODE, PLACE(fault_state_code)},
     {"lost", code, EFFECT_LOST, FORM_CODE, PLACE(fault_state_code)},

@@ -91,8 +91,6 @@ static bool reaches(uint32_t effect, function_t function) {
     case EFFECT_RC_AFTER:
     case EFFECT_OOM:
         return role_returns_code(function);
-    case EFFECT_BLOCK_RECORD:
-        return strstr(name, "RecordEvent") != NULL;
     case EFFECT_ASYNC_ERROR:
         return fails_later(function);
     case EFFECT_LATE_COMPLETE:
@@ -142,8 +140,8 @@ static bool agree(const reader_t *reader) {
     if (rule->size_least > rule->size_most) {
         return refuse(reader, "no size is in that range; size>= must be at most size<=");
     }
-    if (both(rule, EFFECT_STICKY, EFFECT_LOST) || both(rule, EFFECT_HANG, EFFECT_BLOCK_RECORD) ||
-        both(rule, EFFECT_LATE_COMPLETE, EFFECT_LATE_COPY) || both(rule, EFFECT_RC, EFFECT_OOM)) {
+    if (both(rule, EFFECT_STICKY, EFFECT_LOST) || both(rule, EFFECT_LATE_COMPLETE, EFFECT_LATE_COPY) ||
+        both(rule, EFFECT_RC, EFFECT_OOM)) {
         return refuse(reader, "two effects exclude each other; remove one");
     }
     if (rule->moment != AT_BEFORE && (rule->effects & EFFECT_LATENCY) == 0) {
