@@ -203,10 +203,11 @@ def problem_of(origin: Origin) -> str:
         return "was never left" if origin.dropped or is_held(origin) else ""
     if origin.dropped:
         return "was dropped without being closed"
-    if origin.outlived and origin.name != "devices" and (thing is None or not _is_closed(thing)):
-        return "was still open when its device was closed"
-    if thing is not None and is_open(thing):
+    outlived = origin.outlived and (thing is None or not _is_closed(thing))
+    if thing is not None and is_open(thing) and not (outlived and isinstance(thing, Model)):
         return "is still open"
+    if outlived:
+        return "was still open when its device was closed"
     if is_viewed(origin):
         return "was closed, but a view of it is still alive"
     return ""
