@@ -96,7 +96,9 @@ class Cache:
     """The closed memory and streams of a device that later requests use again. Kinds: 0 streams, 1 device, 2 pinned."""
 
     enabled: bool
-    def __init__(self, device: int, failures: Any, leases: Any, limits: dict[int, int]) -> None: ...
+    def __init__(
+        self, device: int, failures: Any, leases: Any, limits: dict[int, int], maintenance: Any
+    ) -> None: ...
     @property
     def accepts(self) -> bool: ...
     @property

@@ -91,6 +91,8 @@ typedef struct {
     X(_nest_patched)                                                                                           \
     X(_new_turn)                                                                                               \
     X(_release_stale)                                                                                          \
+    X(_running)                                                                                                \
+    X(_stopping)                                                                                               \
     X(_target)                                                                                                 \
     X(aclrtMemcpyAsync)                                                                                        \
     X(aclrtMemsetAsync)                                                                                        \

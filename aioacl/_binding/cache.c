@@ -29,9 +29,10 @@ typedef struct {
     Py_ssize_t count[KINDS], size[KINDS];
     item *first_left, **end_left; /* what the maintenance thread has to free; linked by `newer` */
     Py_ssize_t left;
-    PyObject *limits;   /* a dict: the most bytes that are kept of each kind of memory */
-    PyObject *failures; /* its `last_fault` is None, or a fault after which nothing is taken */
-    PyObject *leases;   /* if its `some_lost` is True, a request checks whether its caller has lost a lease */
+    PyObject *maintenance; /* the WorkerThread that frees what is left */
+    PyObject *limits;      /* a dict: the most bytes that are kept of each kind of memory */
+    PyObject *failures;    /* its `last_fault` is None, or a fault after which nothing is taken */
+    PyObject *leases; /* if its `some_lost` is True, a request checks whether its caller has lost a lease */
     int device;
     char enabled;
 } cache_object;
@@ -198,12 +199,21 @@ static bool is_closed_device(int device) {
     return aio_word_state(aio_gate_word(device)) == AIO_CLOSED;
 }
 
+/* Whether a field of the maintenance thread is True. The instance attribute is read without Python code. */
+static bool is_set(PyObject *worker, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(worker, name);
+    bool set = value == Py_True;
+    Py_XDECREF(value);
+    return set;
+}
+
 /* After a device fault, the reset frees the objects. If the library does not report resets by other code, a
- * request could not notice that such a reset has ended what was kept. What is given while the device is being
- * reset or closed is freed at the end of that. */
+ * request could not notice that such a reset has ended what was kept. The last close stops the maintenance
+ * thread before it empties the cache. */
 static int accepts(const cache_object *self) {
-    bool may = self->enabled && aio_tells_of_resets() && !is_closed_device(self->device);
-    return may ? is_usable(self) : 0;
+    bool may = self->enabled && aio_tells_of_resets() && is_set(self->maintenance, names._running) &&
+               !is_set(self->maintenance, names._stopping);
+    return PyErr_Occurred() ? -1 : may ? is_usable(self) : 0;
 }
 
 static bool exceeds_limit(const cache_object *self, int kind) {
@@ -711,15 +721,16 @@ static PyObject *cache_counts(PyObject *object, void *field) {
 }
 
 static int cache_init(PyObject *object, PyObject *arguments, PyObject *keywords) {
-    static char *known[] = {"device", "failures", "leases", "limits", NULL};
+    static char *known[] = {"device", "failures", "leases", "limits", "maintenance", NULL};
     cache_object *self = (cache_object *)object;
-    PyObject *failures, *leases, *limits;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "iOOO!", known, &self->device, &failures, &leases,
-                                     &PyDict_Type, &limits)) {
+    PyObject *failures, *leases, *limits, *maintenance;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "iOOO!O", known, &self->device, &failures, &leases,
+                                     &PyDict_Type, &limits, &maintenance)) {
         return -1;
     }
     self->enabled = 1;
     replace(&self->limits, Py_NewRef(limits));
+    replace(&self->maintenance, Py_NewRef(maintenance));
     replace(&self->failures, Py_NewRef(failures));
     replace(&self->leases, Py_NewRef(leases));
     return 0;
@@ -741,6 +752,7 @@ static PyObject *cache_accepts(PyObject *object, void *Py_UNUSED(closure)) {
 static int cache_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(((cache_object *)object)->limits);
+    Py_VISIT(((cache_object *)object)->maintenance);
     Py_VISIT(((cache_object *)object)->failures);
     Py_VISIT(((cache_object *)object)->leases);
     for (item *it = ((cache_object *)object)->newest[CACHED_STREAM]; it; it = it->older) {
@@ -755,6 +767,7 @@ static int cache_traverse(PyObject *object, visitproc visit, void *arg) {
 static int cache_clear(PyObject *object) {
     cache_object *self = (cache_object *)object;
     Py_CLEAR(self->limits);
+    Py_CLEAR(self->maintenance);
     Py_CLEAR(self->failures);
     Py_CLEAR(self->leases);
     item *it;

@@ -63,21 +63,31 @@ def free_deferred(reference: InFlight) -> None:
         except IndexError:  # `wait_for_enqueue` has removed the last one
             return
         manager = buffer._manager
-        if manager.maintenance.running:
-            manager.deferred.leave_note(buffer._free_when_unused)
-        else:
-            leave_until_reset(manager, buffer._free_when_unused)
+        _leave(manager, manager.deferred.notes, buffer._free_when_unused, lambda: False)
+        manager.maintenance.kick()
 
 
-def leave_until_reset(manager: Manager, clean_up: Callable[[], object]) -> None:
+def leave_until_reset(
+    manager: Manager, clean_up: Callable[[], object], over: Callable[[], bool] = lambda: False
+) -> None:
     """Runs the clean-up after the next reset or close.
 
-    If the device is closed and its own clean-up has ended, `clean_up` runs at once.
+    If the device is closed and its own clean-up has ended, `clean_up` runs at once. So it does if `over` returns True:
+    the device may have been closed and opened again before this call.
     """
-    manager.deferred.leftovers.append(clean_up)
-    if manager.admission.state is State.CLOSED:
+    _leave(manager, manager.deferred.leftovers, clean_up, over)
+
+
+def _leave(
+    manager: Manager,
+    queue: deque[Callable[[], object]],
+    clean_up: Callable[[], object],
+    over: Callable[[], bool],
+) -> None:
+    queue.append(clean_up)
+    if manager.admission.state is State.CLOSED or over():
         try:
-            manager.deferred.leftovers.remove(clean_up)
+            queue.remove(clean_up)
         except ValueError:  # another thread runs it
             return
         clean_up()

@@ -147,7 +147,7 @@ class Buffer(Exportable):
             if reference.core.passed(reference.position):
                 continue
             if worker.watch(reference.core.handle, reference.position, self._check_again):
-                leave_until_reset(self._manager, self._free_when_unused)
+                leave_until_reset(self._manager, self._free_when_unused, self._unused)
             return
         self._free()
 
@@ -159,7 +159,7 @@ class Buffer(Exportable):
         if result >= 0 or self._unused():
             self._free_when_unused()
         else:
-            leave_until_reset(self._manager, self._free_when_unused)
+            leave_until_reset(self._manager, self._free_when_unused, self._unused)
 
     def _unused(self) -> bool:
         uses = self._uses

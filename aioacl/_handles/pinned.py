@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base.ffi import Keeper, bind_maker, lib
+from aioacl._base.states import State
 from aioacl._handles.dlpack import CPU
 from aioacl._handles.memory import Buffer, exporter, must_allocate
 from aioacl._library import runtime
@@ -100,6 +101,11 @@ class PinnedBuffer(Buffer, _Exporter):
         for reference in tuple(self._uses):
             reference.core.release_done()
         del self._bytes
+
+    def _leave_open(self) -> None:
+        super()._leave_open()
+        if self._manager.admission.state is State.CLOSED and self._claim():  # no thread reads the note
+            self._drop_bytes()
 
     def _free(self) -> None:
         """Frees the memory, unless a view refers to it. Runs when no copy uses the memory."""

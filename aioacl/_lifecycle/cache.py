@@ -74,7 +74,7 @@ class HandleCache(Cache):
     """
 
     def __init__(self, host: Host) -> None:
-        super().__init__(host.index, host.failures, host.admission.leases, MOST)
+        super().__init__(host.index, host.failures, host.admission.leases, MOST, host.maintenance)
         self._host = host
         self._forbidden: dict[object, None] = {}  # by the opens that forbid it
 
