@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -72,7 +72,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(waits: Waits, with_model: bool) -> AsyncIterator[Scene]:
+async def scene(waits: Waits, with_model: bool) -> AsyncGenerator[Scene]:
     """Opens the device."""
     async with (
         aioacl.open_device(0, waits=waits) as device,
@@ -186,7 +186,8 @@ async def fails_a_task(scene: Scene) -> None:
 
 async def calls_a_model(scene: Scene) -> None:
     assert scene.model is not None
-    await scene.model(np.zeros(scene.model.inputs[0].shape, scene.model.inputs[0].dtype))
+    images = scene.model.inputs[0]
+    await scene.model(np.zeros([size or 1 for size in images.shape], images.dtype))
 
 
 async def loads_a_model(scene: Scene) -> None:

@@ -14,7 +14,7 @@ from aioacl._wait.port import LoopPort
 from tests.kit import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 memory = pytest.importorskip("_testcapi", reason="CPython's own test module lets allocations fail")
 
@@ -24,7 +24,7 @@ MOST = 30  # more than the allocations of a step
 
 
 @contextmanager
-def failing(nth: int) -> Iterator[None]:
+def failing(nth: int) -> Generator[None]:
     """Inside the block, the allocation with this number fails."""
     memory.set_nomemory(nth, nth + 1)
     try:
