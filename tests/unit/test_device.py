@@ -212,10 +212,11 @@ async def test_attribute_of_an_object_that_is_not_made_yet_is_explained(open_dev
             "create_stream() returned an Opening, which has no attribute 'copy': await it first, or enter it with "
             "`async with`"
         )
+        synchronize = device.synchronize()
         with pytest.raises(
             AttributeError, match=r"synchronize\(\) returned an Operation, .* or call its result"
         ):
-            (synchronize := device.synchronize()).done  # type: ignore[attr-defined]  # noqa: B018  # as above
+            synchronize.done  # type: ignore[attr-defined]  # noqa: B018  # as above
         assert not hasattr(opening, "_private")
         await synchronize
         await (await opening).close()
