@@ -20,7 +20,8 @@ from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
 from aioacl._lifecycle.failures import concerns_device
 from aioacl._lifecycle.gate import error_of
-from aioacl._wait.workers import CleanUp, clean_up_on
+from aioacl._wait.internal_call import CleanUp
+from aioacl._wait.workers import clean_up_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,8 @@ and the maintenance thread creates and destroys native objects.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl._base import sync
 from aioacl._base.errors import (
@@ -39,9 +40,10 @@ from aioacl._lifecycle.procedures.close import CloseProcedure
 from aioacl._lifecycle.procedures.foreign import ForeignProcedure
 from aioacl._lifecycle.procedures.open import OpenProcedure
 from aioacl._lifecycle.procedures.reset import ResetProcedure
+from aioacl._lifecycle.stream_lock import hint_of, relieve
 from aioacl._lifecycle.stuck import StuckCalls
 from aioacl._wait.current import current_holder
-from aioacl._wait.workers import STUCK_HINT, WorkerThread, call_on
+from aioacl._wait.workers import WorkerThread, call_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,11 +53,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEVICES = 64
-HELD_UP_HINT: Final = (
-    "Another thread of the process probably waits for the whole device without a time limit (aclrtSynchronizeDevice, "
-    "which `torch.npu.synchronize()` calls). Meanwhile the runtime creates and destroys no stream of the device. Let "
-    "the other library wait for its streams one by one instead. A reset would have to wait too."
-)
 
 
 class Manager:
@@ -81,8 +78,9 @@ class Manager:
         self.index = index
         self.strategy: Strategy = "watch"
         self.procedure: Procedure | None = None
-        self.control = WorkerThread(f"aioacl-ctl-{index}", self._relieve)
-        self.maintenance = WorkerThread(f"aioacl-mnt-{index}", self._on_wake, self._refusal, self._hint)
+        self.control = WorkerThread(f"aioacl-ctl-{index}", lambda: relieve(index, self.maintenance))
+        hint = partial(hint_of, index)
+        self.maintenance = WorkerThread(f"aioacl-mnt-{index}", self._on_wake, self._refusal, hint)
         self.deferred = Deferred(self.maintenance.kick)
         self.admission = Admission(index, defer=self.deferred.leave_note, applied=self._applied)
         self.counts = SetCounts(index, self.admission.changed)
@@ -338,14 +336,6 @@ class Manager:
             self.deferred.do_notes()
         finally:  # also after a note has raised an exception, because the engine does not repeat these kicks
             self._answer(lib.aio_device_kicks(self.index))
-
-    def _relieve(self) -> None:
-        """Runs on the control thread. The watcher wakes it if a call has waited too long for the stream lock."""
-        if lib.aio_device_held_up(self.index):
-            self.maintenance.relieve()
-
-    def _hint(self) -> str:
-        return HELD_UP_HINT if lib.aio_device_held_up(self.index) else STUCK_HINT
 
     def _answer(self, kicks: int) -> None:
         if kicks & lib.AIO_KICK_REFILL:

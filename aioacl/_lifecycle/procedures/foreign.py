@@ -7,7 +7,8 @@ from aioacl._base.ffi import lib
 from aioacl._base.states import Trigger
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.procedure import Procedure
-from aioacl._wait.workers import Job, WorkerStuck
+from aioacl._wait.internal_call import Job
+from aioacl._wait.workers import WorkerStuck
 
 
 class ForeignProcedure(Procedure):

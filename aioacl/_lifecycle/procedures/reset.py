@@ -39,7 +39,8 @@ from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.procedure import Procedure
 from aioacl._lifecycle.turns import TURN_SECONDS
-from aioacl._wait.workers import Job, WorkerStuck
+from aioacl._wait.internal_call import Job
+from aioacl._wait.workers import WorkerStuck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

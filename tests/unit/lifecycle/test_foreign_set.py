@@ -14,7 +14,7 @@ from aioacl._base.ffi import lib, make_pass
 from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits, procedure
-from aioacl._wait.workers import Job
+from aioacl._wait.internal_call import Job
 from tests.kit import Waiting, elsewhere, hanging, reset_by_other_code, turns, until, works
 
 if TYPE_CHECKING:

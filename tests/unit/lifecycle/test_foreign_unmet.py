@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._wait.workers import Job
+from aioacl._wait.internal_call import Job
 from tests.kit import PATIENCE_SECONDS, reset_by_other_code, until_now
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.procedures.limits import POOL_EVENTS
-from aioacl._wait.workers import Job
+from aioacl._wait.internal_call import Job
 from tests.kit import Waiting, live_streams, reset_by_other_code, until, works
 
 if TYPE_CHECKING:
