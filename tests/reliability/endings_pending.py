@@ -39,7 +39,7 @@ def _case(kinds: list[str], place: str) -> Case:
         pending.program(kinds, place, f"leave({pending.STATUS})"),
         status=pending.STATUS,
         output=pending.OUTPUT,
-        any_stderr=True,
-        destructors_run="a job" not in kinds,  # it never ends
+        any_end=True,
+        destructors_run=False,
         strict=False,
     )
