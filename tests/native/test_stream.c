@@ -151,7 +151,7 @@ static void a_released_stream_keeps_its_native_stream(void) {
     aio_stream_drop(stream);
     CHECK_EQ(bed_copy(again), 1);
     bed_end_stream(again);
-    CHECK_EQ(sim.calls("aclrtDestroyStream"), 1);
+    CHECK_EQ(sim.calls("aclrtDestroyStream"), 2); /* before it, a stream was made to have the stream lock */
     bed_close_copied();
 }
 
@@ -176,7 +176,7 @@ static void a_released_stream_of_direct_calls_is_destroyed(void) {
     aio_stream_manual(stream, 0);
     UNTIL(aio_stream_release(stream, &kept) == 0);
     CHECK_EQ(kept, 0);
-    CHECK_EQ(sim.calls("aclrtDestroyStream"), 1);
+    CHECK_EQ(sim.calls("aclrtDestroyStream"), 2); /* as above */
     aio_stream_drop(stream);
     bed_close_copied();
 }
