@@ -141,6 +141,8 @@ def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
         pytest.fail(guard.text)
     if "offline_models" in allowed:
         kit.drop_abandoned()
+    if "host_blocks" in allowed:
+        kit.free_refused_memory()
 
 
 def _must_be_closed() -> None:

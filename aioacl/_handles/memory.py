@@ -262,6 +262,7 @@ class DeviceBuffer(Buffer, _Refuser):
             self._manager.cache.keep_or_free(self._generation, self._address, self._block)
         else:  # DLPack tensors may refer to the memory
             del self._bytes
+            self._manager.cache.free_left()
 
     def _keeper(self) -> object:
         keeper = self._manager.cache.lend(self)

@@ -233,7 +233,7 @@ async def test_stream_of_an_await_that_a_finalizer_ends_at_its_completion_stays(
         def __del__(self) -> None:
             steps.close()
             held.clear()
-            assert until_now(lambda: simulator.calls("aclrtDestroyStream") == 1)
+            assert until_now(lambda: simulator.calls("aclrtDestroyStream") >= 1)
             in_thread(lambda: device.memory_info().result())  # the maintenance thread no longer uses the core
             stays.append(core() is not None)
 
