@@ -103,7 +103,7 @@ class StreamCore(Core):
         self.owned = True
 
     def again(self) -> StreamCore:
-        """Returns a new record of the native stream, which does not own the stream yet; see cache.c.
+        """Returns a new record of the native stream, which does not own the stream yet; see cache_take.c.
 
         The engine has released this record.
         """

@@ -1,7 +1,7 @@
 """The cache of a device: closed memory and streams that later requests use again.
 
 A handle gives its memory or stream to the cache when no work uses it any more. The next request of the same size class
-takes it, without a call of ACL and without another thread. aioacl/_binding/cache.c keeps the lists.
+takes it, without a call of ACL and without another thread. aioacl/_binding/cache_lists.c keeps the lists.
 
 Memory also comes from finalizers, and from code that an exception of a signal handler has interrupted. If the cache
 does not take it, it is *left*: the maintenance thread frees it, or the end of the running reset or close.
