@@ -1,6 +1,7 @@
 /*
- * A library with one wrong result, or with one trait of the vendor's runtime. The build defines one of the names below, and links the library with the
- * simulator, which executes all other calls. If none of the names is defined, the library has no wrong result.
+ * A library with one wrong result, or with one trait of the vendor's runtime. The build defines one of the
+ * names below, and links the library with the simulator, which executes all other calls. If none of the names
+ * is defined, the library has no wrong result.
  */
 #include <dlfcn.h>
 #include <signal.h>
