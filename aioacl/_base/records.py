@@ -139,7 +139,8 @@ class Health:
 
     Attributes:
         status: "ok", "poisoned" (quarantined, or a fault that only a reset clears) or "stuck" (a call has been inside
-            C for more than a second). Jobs, waits of aioacl, and calls of a running procedure do not count as stuck.
+            C for more than a second). Jobs, waits of aioacl, loads of models, and calls of a running procedure do not
+            count as stuck.
         state: the device's state, which decides which calls the device admits now.
         generation: the device's generation; every reset raises it.
         last_fault: the newest device fault of this generation, with its hint, or "".

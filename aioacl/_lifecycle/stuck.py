@@ -30,6 +30,8 @@ MAY_TAKE_LONG: Final = (
     name_of_function(USER_JOB),
     "aclrtSynchronizeStreamWithTimeout",
     "aclrtSynchronizeEventWithTimeout",
+    "aclmdlLoadFromFileWithMem",
+    "aclmdlLoadFromMemWithMem",
 )
 CONTROL: Final = (
     "aclInit",

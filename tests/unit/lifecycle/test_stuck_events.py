@@ -11,6 +11,7 @@ import pytest
 from aioacl import simulator
 from aioacl._base import sync
 from aioacl._lifecycle import stuck
+from aioacl._lifecycle.gate import inside
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import FewThreads, Raised, hanging, until
 from tests.support import offline
@@ -194,3 +195,18 @@ async def test_thread_that_cannot_start_makes_events_raise_resource_exhausted(
                 device.events()
             assert type(caught.value).__name__ == "ResourceExhausted"
         device.events()
+
+
+async def test_load_of_a_model_that_takes_long_does_not_count_as_stuck(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = "aclmdlLoadFromMemWithMem"
+    monkeypatch.setattr(stuck, "STUCK_SECONDS", 0.0)
+    async with open_device() as device:
+        simulator.hang_call(load)
+        loading = Raised(lambda: device.load_model(offline.product()).result().close().result())
+        await until(hanging(load))
+        calls = [call for call in inside(device.index) if call.function == load]
+        assert [stuck.is_stuck(manager_of(device.index), call) for call in calls] == [False]
+        simulator.release_call(load)
+        await until(lambda: not loading.running)
