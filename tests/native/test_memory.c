@@ -216,10 +216,10 @@ static void release_and_make_again(void) {
     fail();
     CHECK_EQ(aio_stream_release(released, &kept), 0);
     CHECK(kept);
-    stream = aio_stream_again(released, aio_stream_id(released));
+    stream = aio_stream_again(released);
     enough();
     if (!stream) {
-        stream = aio_stream_again(released, aio_stream_id(released));
+        stream = aio_stream_again(released);
     }
     aio_stream_drop(released);
     copy_and_wait();
