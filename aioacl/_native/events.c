@@ -7,7 +7,7 @@
  * A list contains all events that were made. Before a reset, these events are destroyed: the runtime does not
  * free events with their device. Destroying an event after the tear-down is undefined, because
  * aclrtDestroyEvent uses the device object that the event was made with. So if a thread still waits for an
- * event in C when the device is reset, the event is abandoned.
+ * event in C when the device is reset, or is still making it, the event is abandoned.
  */
 #include <stdlib.h>
 
@@ -67,18 +67,23 @@ static int new_event(int device, uint32_t generation, bool timing, aio_event **m
     return 0;
 }
 
-static aio_event *pop_event(struct aio_device *self, bool timing) {
+/* Returns NULL if the pool has no event of the generation. */
+static aio_event *pop_event(struct aio_device *self, bool timing, uint32_t generation) {
     aio_lock_take(&self->lock);
-    aio_event *event = self->pool[timing];
+    aio_event **link = &self->pool[timing], *event;
+    while ((event = *link) && event->generation != generation) {
+        link = &event->next;
+    }
     if (event) {
-        self->pool[timing] = event->next;
+        *link = event->next;
         atomic_fetch_sub(&self->pooled[timing], 1);
     }
     aio_lock_give(&self->lock);
     return event;
 }
 
-/* Removes events of other generations from the pool, because they are not used again. */
+/* Removes events of other generations from the pool, because they are not used again. A native event that an
+ * older generation has left is abandoned, because a stale handle is never passed to C. */
 static void purge(struct aio_device *self, bool timing, uint32_t generation) {
     aio_event *stale = NULL;
     aio_lock_take(&self->lock);
@@ -114,11 +119,8 @@ static void push_event(struct aio_device *self, aio_event *event) {
  * and a wait would also last until later work is done. */
 int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
-    aio_event *event;
+    aio_event *event = pop_event(self, timing, generation);
     int code = 0;
-    while ((event = pop_event(self, timing)) && event->generation != generation) {
-        free_event(self, event);
-    }
     if (!timing && atomic_load(&self->pooled[0]) < POOL_LOW) {
         aio_device_kick(device, AIO_KICK_REFILL);
     }
@@ -136,14 +138,25 @@ void aio_event_hold(aio_event *event) {
     atomic_fetch_add(&event->references, 1);
 }
 
-/* Drops a reference. A native event of an older generation is abandoned, because a stale handle is never passed
- * to C. */
+static bool is_current(const struct aio_device *self, uint32_t generation) {
+    return aio_word_generation(atomic_load(&self->word)) == generation;
+}
+
+static bool has_handle(struct aio_device *self, const aio_event *event) {
+    aio_lock_take(&self->lock);
+    bool has = event->handle != NULL;
+    aio_lock_give(&self->lock);
+    return has;
+}
+
+/* Drops a reference. A foreign reset raises the generation before it destroys the native events, and finds them
+ * in the list of all events. So an event with a native event stays in the list, and `purge` frees it later. */
 void aio_event_drop(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
     if (atomic_load(&aio_in_child) || atomic_fetch_sub(&event->references, 1) != 1) {
         return;
     }
-    if (aio_word_generation(atomic_load(&self->word)) == event->generation) {
+    if (is_current(self, event->generation) || has_handle(self, event)) {
         push_event(self, event);
     } else {
         free_event(self, event);
@@ -179,8 +192,9 @@ int aio_device_refill(int device, int timing, int count) {
     if (code) {
         return code;
     }
-    purge(self, timing != 0, generation);
-    while (code == 0 && self->pooled[timing != 0] < count) {
+    purge(self, false, generation);
+    purge(self, true, generation);
+    while (code == 0 && is_current(self, generation) && self->pooled[timing != 0] < count) {
         aio_event *event = NULL;
         code = new_event(device, generation, timing != 0, &event);
         if (code == 0) {
