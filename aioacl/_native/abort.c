@@ -47,12 +47,17 @@ static bool runs(aclrtStream stream) {
     return code != 0 || status != ACL_STREAM_STATUS_COMPLETE;
 }
 
+/* Without the function, the stream counts as a stream whose abort is not supported: its work still runs. */
+static int abort_if_possible(aclrtStream stream) {
+    return aio_present[AIO_FN_aclrtStreamAbort] ? aio_acl.aclrtStreamAbort(stream) : RT_FEATURE_NOT_SUPPORT;
+}
+
 static void abort_native(abort_job *job, aclrtStream stream) {
     if (!runs(stream)) {
         return;
     }
     bool notes = aio_locking_begin(job->device);
-    int code = aio_acl.aclrtStreamAbort(stream);
+    int code = abort_if_possible(stream);
     aio_locking_end(job->device, notes, AIO_UNKNOWN);
     atomic_fetch_add(&job->outcome[code == 0 ? 0 : code == RT_FEATURE_NOT_SUPPORT ? 1 : 2], 1);
 }
@@ -163,9 +168,6 @@ void aio_device_abort_named(int device, void *const *named, int count, int64_t t
     int64_t end = aio_now_us() + timeout_us;
     struct timespec nap = {0, 200000};
     out[0] = out[1] = out[2] = 0;
-    if (!aio_present[AIO_FN_aclrtStreamAbort]) {
-        return;
-    }
     abort_job *job = new_job(device, named, count);
     if (!job) {
         out[2] = count_unfinished(device) + count;
