@@ -62,9 +62,13 @@ def free_deferred(reference: InFlight) -> None:
             buffer = waiting.popleft()
         except IndexError:  # `wait_for_enqueue` has removed the last one
             return
-        manager = buffer._manager
-        _leave(manager, manager.deferred.notes, buffer._free_when_unused, lambda: False)
-        manager.maintenance.kick()
+        leave_note(buffer._manager, buffer._free_when_unused)
+
+
+def leave_note(manager: Manager, clean_up: Callable[[], object]) -> None:
+    """Makes the maintenance thread run the clean-up. If the device is closed, `clean_up` runs at once."""
+    _leave(manager, manager.deferred.notes, clean_up, lambda: False)
+    manager.maintenance.kick()
 
 
 def leave_until_reset(

@@ -166,13 +166,11 @@ class Model(Made):
     ) -> Any:
         while True:
             load = await self._life.ready(wait, deadline)
-            slot = await load.slots.take(wait=wait, deadline=deadline)
-            if slot is None:  # the model was closed, or a reset has ended this load
-                continue
-            lent = Lent(load, slot, call)
+            lent = Lent(load, call)
             try:
+                await load.slots.take(lent, wait=wait, deadline=deadline)
                 done = await lent.run(deadline)
-                result = await self._fetch(slot, call, targets) if done else None
+                result = await self._fetch(lent.taken[0], call, targets) if done else None
             except GeneratorExit:  # a finalizer may run on a thread that holds the locks
                 lent.leave()
                 raise
@@ -180,7 +178,7 @@ class Model(Made):
                 lent.give()
                 raise
             lent.give()
-            if result is not None:  # else a reset came before the call began
+            if result is not None:  # else a reset or a close came before the call began
                 return out if out is not None else as_result(self._described, result)
 
     async def _fetch(self, slot: Slot, call: Call, targets: list[Argument] | None) -> list[Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base import sync
@@ -15,6 +14,7 @@ from aioacl._wait.current import current_port
 from aioacl._wait.port import TIMED_OUT
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Callable, Sequence
 
     from aioacl._base.ffi import CData
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
     from aioacl._models.description import TensorInfo
     from aioacl._models.instance import Instance
+    from aioacl._models.lent import Lent
     from aioacl._wait.port import Port
 
 ALIGNMENT = 64
@@ -106,14 +107,9 @@ class Slot:
         self.input_data = self.output_data = None
 
 
-class _Waiter:
-    __slots__ = ("key", "port", "slot")
-
-    def __init__(self, port: Port) -> None:
-        # Not a reference, because the port of a loop refers to the tasks, and so to their arguments.
-        self.port = weakref.ref(port)
-        self.key = 0
-        self.slot: Slot | None = None
+def _move(take: Callable[[Any], Slot], source: object, target: list[Slot] | deque[Slot]) -> None:
+    """Moves a slot in one call of C: no exception of a signal handler can come when the slot is in neither place."""
+    target.extend(map(take, (source,)))
 
 
 class Slots:
@@ -122,19 +118,25 @@ class Slots:
     Tasks of any loop and threads wait here together. `end` ends all waits, when the model was closed or a reset has
     ended this load. `wake` also ends them, when the device is quarantined: until a reset succeeds, a slot whose work
     may still run is not given back.
+
+    A slot is either free or in the list of the Lent that takes it. An exception of a signal handler may end any method
+    early, so each step can be repeated; `give` completes the steps that were left out.
     """
 
     def __init__(self, slots: Sequence[Slot], manager: Manager) -> None:
         self._manager = manager
         self._changed = sync.condition()
         self._free = deque(slots)
-        self._waiters: deque[_Waiter] = deque()
+        # Weak references, because a call that was ended may be dropped before it leaves the queue.
+        self._waiters: deque[weakref.ref[Lent]] = deque()
         self._ended = False
         self._all = len(slots)
         self._then: Callable[[], object] | None = None
 
-    async def take(self, *, wait: bool, deadline: float | None) -> Slot | None:
-        """Returns a free slot, or None if `end` or `wake` has ended the wait.
+    async def take(self, lent: Lent, *, wait: bool, deadline: float | None) -> None:
+        """Moves a free slot to `lent.taken`, unless `end` or `wake` ends the wait.
+
+        If it raises, `give` has to be called, as for a slot.
 
         Raises:
             QueueFull: no slot is free, and `wait` is False.
@@ -142,63 +144,35 @@ class Slots:
         """
         with self._changed:
             if self._ended:
-                return None
+                return
             if self._free and not self._waiters:
-                return self._free.popleft()
+                _move(deque.popleft, self._free, lent.taken)
+                return
         if not wait:
             raise QueueFull(
                 f"all {self._all} slots of the model are in use",
                 device=self._manager.index,
                 hint="Call the model again later, pass wait=True, or load it with more slots.",
             )
-        return await self._wait(current_port(), deadline)
+        await self._wait(lent, current_port(), deadline)
 
-    async def _wait(self, port: Port, deadline: float | None) -> Slot | None:
-        waiter = _Waiter(port)
-
+    async def _wait(self, lent: Lent, port: Port, deadline: float | None) -> None:
         def start(_: CData, key: int) -> int:
             port.take_token(key)
             with self._changed:
-                waiter.key = key
-                self._waiters.append(waiter)
+                lent.key = key
+                self._waiters.append(lent.reference)
                 self._serve()
             if self._manager.admission.state is State.QUARANTINED:  # perhaps `wake` was called before
                 self.wake()
             return 0
 
-        leave = partial(self._manager.deferred.leave_note, partial(self._withdraw, waiter))
-        port.if_closed[waiter] = leave
-        try:
-            result = await port.wait(start, deadline=deadline)
-        except GeneratorExit:  # a finalizer may run on a thread that holds the lock
-            leave()
-            raise
-        except BaseException:
-            self._withdraw(waiter)
-            raise
-        finally:
-            port.if_closed.pop(waiter, None)
-        if result == TIMED_OUT:
-            self._withdraw(waiter)
+        if await port.wait(start, deadline=deadline) == TIMED_OUT:
             raise DeviceTimeout(
                 "no slot of the model was free in time",
                 device=self._manager.index,
                 hint="The call was not begun: try again, pass a longer timeout, or load the model with more slots.",
             )
-        return waiter.slot
-
-    def _withdraw(self, waiter: _Waiter) -> None:
-        """Ends a wait that was cancelled, and gives back the slot that it may have got. May be called twice."""
-        with self._changed:
-            waits = waiter in self._waiters
-            if waits:
-                self._waiters.remove(waiter)
-            slot, waiter.slot = waiter.slot, None
-        port = waiter.port()
-        if waits and port is not None:
-            port.refuse(waiter.key)
-        elif slot is not None:
-            self.give(slot)
 
     def _serve(self) -> None:
         """Gives free slots to waiters. Call it with the lock held."""
@@ -207,14 +181,16 @@ class Slots:
 
     def _end_first(self, *, with_slot: bool) -> None:
         """Ends the first wait. Call it with the lock held."""
-        waiter = self._waiters[0]
-        port = waiter.port()
-        if port is None:  # its event loop was closed, so its task cannot resume
+        lent = self._waiters[0]()
+        port = None if lent is None else lent.port()
+        if lent is None or port is None:  # the call was dropped, or its event loop was closed
             self._waiters.popleft()
             return
-        waiter.slot = self._free.popleft() if with_slot else None
+        if with_slot and not lent.taken:
+            _move(deque.popleft, self._free, lent.taken)
+        port.post(lent.key)
         self._waiters.popleft()
-        port.post(waiter.key)
+        lent.key = 0
 
     def wake(self) -> None:
         """Ends all waits, so that the callers look at the state of the device again."""
@@ -222,14 +198,27 @@ class Slots:
             while self._waiters:
                 self._end_first(with_slot=False)
 
-    def give(self, slot: Slot) -> None:
-        """Takes a slot back whose work on the device is done."""
+    def give(self, lent: Lent) -> None:
+        """Ends the wait of a call, and takes back its slot, whose work on the device is done. May be repeated."""
         with self._changed:
-            self._free.append(slot)
+            self._withdraw(lent)
+            if lent.taken:
+                _move(list.pop, lent.taken, self._free)
             self._serve()
             then = self._take_then()
         if then is not None:
             then()
+
+    def _withdraw(self, lent: Lent) -> None:
+        """Ends the wait of a call, if it still waits. Call it with the lock held."""
+        if not lent.key:
+            return
+        port = lent.port()
+        if port is not None:
+            port.refuse(lent.key)
+        with suppress(ValueError):  # an exception came before the key was reset
+            self._waiters.remove(lent.reference)
+        lent.key = 0
 
     def _take_then(self) -> Callable[[], object] | None:
         if not self._ended or len(self._free) < self._all:

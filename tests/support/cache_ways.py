@@ -1,4 +1,4 @@
-"""The ways to take memory and streams from the cache of a device, and to give them back."""
+"""The ways to take memory, streams and slots of models from the cache of a device, and to give them back."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import asyncio
 import gc
 import logging
 import random
+import threading
 import warnings
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import pointer
+from aioacl._base.paths import DATA
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import live_streams, until_now
 
@@ -24,34 +29,43 @@ if TYPE_CHECKING:
     Way = Callable[["Bench"], object]
 
 SIZES: Final = (512, 1024, 4096)
-KINDS: Final = ("streams", "device blocks", "pinned blocks")
+KINDS: Final = ("streams", "device blocks", "pinned blocks", "slots")
+SLOTS: Final = 2
 CACHED: Final = 0  # the devices
 UNCACHED: Final = 1
+MODEL: Final = DATA / "digits.om"
+X: Final = np.zeros((1, 64), np.float32)
+FAILED: Final = 507011  # of the stream only
+BAD: Final = np.ones((1, 64), np.float32)  # its call fails
 
 
 class Bench:
-    """A device with a cache, a device without, and a stream and memory that no way closes."""
+    """A device with a cache, a device without, and a stream, memory and a model that no way closes."""
 
     def __init__(self) -> None:
         self.device = aioacl.open_device(CACHED).result()
         self.uncached = aioacl.open_device(UNCACHED, cache=False).result()
         self.stream = self.device.create_stream().result()
         self.memory = self.device.allocate(SIZES[0]).result()
+        self.model = self.device.load_model(MODEL, slots=SLOTS).result()
         for _ in range(2):
             for way in WAYS.values():  # so that the caches are full
-                way(self)
+                with suppress(aioacl.AclError):
+                    way(self)
         assert until_now(self.settled), "expected that the device settles"
         self.before = self.in_use()
 
     def settled(self) -> bool:
-        """Whether the maintenance threads have nothing to do."""
+        """Whether the maintenance threads have nothing to do, and no call has a slot."""
         gc.collect()
-        return not any(manager_of(index).deferred.notes for index in (CACHED, UNCACHED))
+        notes = any(manager_of(index).deferred.notes for index in (CACHED, UNCACHED))
+        return not notes and self.in_use()[-1] == 0
 
-    def in_use(self) -> tuple[int, int, int]:
-        """The numbers of streams, device blocks and pinned blocks that are in no cache."""
+    def in_use(self) -> tuple[int, int, int, int]:
+        """The numbers of streams, device blocks and pinned blocks that are in no cache, and of slots in use."""
         stats, kept = simulator.stats(), manager_of(CACHED).cache.counts
-        return live_streams() - kept[0], stats.device_blocks - kept[1], stats.host_blocks - kept[2]
+        slots = SLOTS - self.model._loaded().slots.free
+        return live_streams() - kept[0], stats.device_blocks - kept[1], stats.host_blocks - kept[2], slots
 
     def lost(self) -> str:
         """Returns "" once as much is in use as at the beginning, or else a text that names what is lost."""
@@ -68,7 +82,7 @@ class Bench:
         return ", ".join(f"{now - then} {kind} lost" for kind, now, then in more if now != then)
 
     def doubled(self) -> str:
-        """Takes all that is cached, and returns a text if two handles have the same block."""
+        """Takes all that is cached, and returns a text if two handles have the same block, or two slots are one."""
         streams = self._taken(0, self.device.create_stream)
         made = [
             each
@@ -78,10 +92,11 @@ class Bench:
         ]
         addresses = [buffer.address for buffer in made]
         natives = [pointer(stream._core.native) for stream in streams]
-        twice = len(addresses) - len(set(addresses)) + len(natives) - len(set(natives))
+        slots = list(self.model._loaded().slots._free)
+        twice = sum(len(each) - len(set(each)) for each in (addresses, natives, slots))
         for thing in (*made, *streams):
             thing.close().result()
-        return f"{twice} blocks or streams twice" if twice else ""
+        return f"{twice} blocks, streams or slots twice" if twice else ""
 
     def wrong(self) -> str:
         """Returns "", or a text that names what is lost or twice."""
@@ -98,7 +113,7 @@ class Bench:
 
     def close(self) -> None:
         """Closes everything."""
-        for thing in (self.memory, self.stream, self.uncached, self.device):
+        for thing in (self.model, self.memory, self.stream, self.uncached, self.device):
             thing.close().result()
 
 
@@ -173,6 +188,24 @@ def _uncached(bench: Bench) -> None:
     view.release()
 
 
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+def _beside_a_thread(bench: Bench) -> None:
+    def call() -> None:
+        for _ in range(SLOTS):
+            bench.model(X).result()
+
+    threads = [threading.Thread(target=call) for _ in range(SLOTS)]
+    for thread in threads:
+        thread.start()
+    try:
+        call()
+    finally:
+        for thread in threads:
+            thread.join()
+
+
 # --- on an event loop ------------------------------------------------------------------------------------------------
 
 
@@ -185,6 +218,35 @@ async def _all_kinds(bench: Bench) -> None:
     await device.pinned(SIZES[2])
     await device.allocate(SIZES[2])
     await device.create_stream()
+
+
+async def _called(bench: Bench) -> None:
+    await bench.model(X)
+    await asyncio.gather(*(bench.model(x) for x in (X, BAD, X, X)), return_exceptions=True)
+
+
+async def _calls_cancelled(bench: Bench, turns: int) -> None:
+    """Cancels calls that execute, and calls that wait for a slot."""
+    tasks = [asyncio.ensure_future(_called(bench)) for _ in range(2)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def _mapped(bench: Bench) -> None:
+    async with bench.model.map([X, BAD, X, X, X], errors="return") as results:
+        await anext(results)
+        await anext(results)
+
+
+async def _left_on_loop(bench: Bench) -> None:
+    """Leaves calls on a loop that is closed."""
+    left = list[object]()
+    for _ in range(3):
+        left.append(asyncio.ensure_future(_called(bench)))
+        await asyncio.sleep(0)
 
 
 async def _cancelled(bench: Bench) -> None:
@@ -230,16 +292,31 @@ WAYS: Final[dict[str, Way]] = {
     "pinned memory, used": partial(_used, make="pinned"),
     "blocks": _block,
     "without a cache": _uncached,
+    "model": lambda bench: bench.model(X).result(),
+    "model, into": lambda bench: bench.model(X, out=np.empty((1, 10), np.float32)).result(),
+    "model, fails": lambda bench: bench.model(BAD).result(),
+    "model, timed out": lambda bench: bench.model(X, timeout=0).result(),
+    "model, beside a thread": _beside_a_thread,
+    "model, on a loop": _on_loop(_called),
+    "model, cancelled on a loop": _on_loop(partial(_calls_cancelled, turns=2)),
+    "model, cancelled later on a loop": _on_loop(partial(_calls_cancelled, turns=20)),
+    "model, mapped on a loop": _on_loop(_mapped),
+    "model, on a loop that is closed": _on_loop(_left_on_loop),
     "on a loop": _on_loop(_all_kinds),
     "cancelled on a loop": _on_loop(_cancelled),
 }
+
+
+def _compute(execution: simulator.Execution) -> int:
+    """What the simulator runs in place of the model. The execution of BAD fails."""
+    return FAILED if any(execution.inputs[0].memory) else 0
 
 
 def run(handler: RaisingHandler, total: int, every: int, seed: int = 1) -> str:
     """Interrupts the ways at that many steps. Returns "", or a text that names what is lost or twice."""
     logging.getLogger("asyncio").disabled = True  # it reports each task that an interrupt has ended
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), simulator.register_model("digits", _compute):
             warnings.simplefilter("ignore")  # an object that is dropped correctly emits a warning
             return _run(handler, total, every, random.Random(seed))
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
@@ -26,6 +27,16 @@ class Pending(int):
 
 class Interrupted(Exception):
     """What the handler raises, as a handler of SIGALRM may raise TimeoutError."""
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Clears the frames of an exception, which may be in a cycle.
+
+    If such a cycle has a memoryview, the garbage collector of Python 3.11 crashes (gh-77894).
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 class RaisingHandler:
@@ -79,6 +90,7 @@ class RaisingHandler:
                 operation()
             finally:
                 sys.settrace(before)  # a signal that came at the very end is handled after this call
-        except (Interrupted, KeyboardInterrupt, aioacl.AclError):
-            pass  # an AclError: aioacl reports a call that the interrupt has ended early
+        # An AclError: aioacl reports a call that the interrupt has ended early.
+        except (Interrupted, KeyboardInterrupt, aioacl.AclError) as error:
+            _clear_frames(error)
         return self._left <= 0

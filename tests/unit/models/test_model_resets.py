@@ -12,6 +12,8 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.paths import DATA
+from aioacl._models.arguments import check_call
+from aioacl._models.lent import Lent
 from tests.kit import Waiting, hanging, in_thread, until
 
 if TYPE_CHECKING:
@@ -107,11 +109,12 @@ async def test_call_that_has_a_slot_of_the_load_before_a_reset_when_the_model_is
     async with open_device() as device:
         model = await device.load_model(MODEL, slots=1)
         slots = model._loaded().slots
-        slot = await slots.take(wait=False, deadline=None)
-        assert slot is not None
+        lent = Lent(model._loaded(), check_call(model._described, X))
+        await slots.take(lent, wait=False, deadline=None)
+        assert lent.taken
 
         def meanwhile() -> None:
-            slots.give(slot)
+            lent.give()
             assert device.force_reset(grace=0).result().ok
             model(X).result()
             model.close().result()
