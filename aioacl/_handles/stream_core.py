@@ -145,7 +145,10 @@ class StreamCore(Core):
 
         After a device fault it calls nothing, because a reset frees the stream.
         """
-        core = self.again() if self.gone else self
+        core = self
+        if self.gone:
+            core = self.again()
+            lib.aio_stream_list(core.handle, core.number)  # otherwise no record could end a wait; see streamlock.c
         code = 0 if self.manager.failures.last_fault else lib.aio_stream_destroy(core.handle)
         core.gone = True
         self.manager.streams.discard(core)

@@ -27,6 +27,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.slow  # seconds usually, but a step that waits for a time limit takes up to a minute
 @pytest.mark.parametrize("waits", ["watch", "thread"])
 def test_operation_without_memory_raises_and_the_next_one_succeeds(failing: Path, waits: str) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}

@@ -107,15 +107,15 @@ def test_reset_releases_the_owner_of_stale_memory_and_plans_nothing_more(device:
     del owner
     assert released() is not None
     assert device.force_reset(grace=0).result().ok
-    assert released() is None
-    assert not manager_of(0).deferred.leftovers
+    assert until_now(lambda: released() is None)
+    assert until_now(lambda: not manager_of(0).deferred.leftovers)
     wrapped.close().result()
 
 
 def test_reset_after_the_close_of_wrapped_memory_plans_nothing_more(device: aioacl.Device) -> None:
     device.wrap_memory(1 << 20, 64, owner=Owner()).close().result()
     assert device.force_reset(grace=0).result().ok
-    assert not manager_of(0).deferred.leftovers
+    assert until_now(lambda: not manager_of(0).deferred.leftovers)
 
 
 # --- streams that come back to the cache ----------------------------------------------------------------------------

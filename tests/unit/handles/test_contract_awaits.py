@@ -564,7 +564,7 @@ async def test_32_close_of_a_stream_whose_work_fails_afterwards_warns(open_devic
         await stream.close()
         with pytest.warns(aioacl.AclWarning, match=rf"its stream was closed: {TASK_FAULT}"):  # noqa: PT031 - on a thread
             simulator.release(stream)
-            await until(lambda: simulator.calls("aclrtDestroyStream") == 1)
+            await until(lambda: simulator.calls("aclrtDestroyStream") >= 1)
             await device.memory_info()  # returns after the maintenance thread has destroyed the stream
 
 
