@@ -173,8 +173,8 @@ class Lent:
 
     def leave(self) -> None:
         """Leaves `give` to the maintenance thread. For finalizers, and when the loop is closed: takes no lock."""
-        self._forget_loop()
         self._manager.deferred.leave_note(self.give)
+        self._forget_loop()  # last, so that the port calls this method again if an exception has ended it
 
     def _leave(self) -> None:
         """Leaves the rest to the maintenance thread. After the last close there is none, but the work has ended."""

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 
 def _closed(port: weakref.ref[AsyncioPort], _: object) -> None:
-    """Called when a loop has been closed."""
+    """Called twice when a loop has been closed. Each note removes itself, so the second call finds what is left."""
     left = port()
-    while left is not None and left.if_closed:
-        _, note = left.if_closed.popitem()
+    for note in () if left is None else tuple(left.if_closed.values()):
         note()
 
 
@@ -36,8 +35,9 @@ class AsyncioPort(LoopPort):
         self._loop = weakref.ref(loop)
         reader = self.drain
         loop.add_reader(self.fd, reader)
-        # A loop that is closed drops its readers. Its tasks may keep this port much longer.
-        self._reader = weakref.ref(reader, partial(_closed, weakref.ref(self)))
+        # A loop that is closed drops its readers. Its tasks may keep this port much longer. There are two references,
+        # because an exception of a signal handler may end one of the calls of `_closed` early.
+        self._readers = [weakref.ref(reader, partial(_closed, weakref.ref(self))) for _ in range(2)]
 
     def _running(self) -> asyncio.AbstractEventLoop:
         loop = self._loop()

@@ -51,7 +51,8 @@ class Port:
         # taken from the engine stay here until they are delivered.
         self._batch: Any = ffi.new("aio_batch *")
         self._came: dict[int, int] = {}
-        # For each object: what to do for it if the loop is closed. It is called on any thread, and takes no lock.
+        # For each object: what to do for it if the loop is closed. It is called on any thread, takes no lock, and
+        # removes the object from here.
         self.if_closed: dict[object, Callable[[], object]] = {}
 
     def __del__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import signal
 import sys
 import traceback
@@ -54,6 +55,8 @@ class RaisingHandler:
         self._kind: type[BaseException] = Interrupted
         self._before = signal.signal(SIGNAL, self._handle)
         self._signal = Pending(SIGNAL)
+        # One object, because Python 3.11 crashes if the end of the tracing frees the method that traces.
+        self._tracer = self._trace
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +78,7 @@ class RaisingHandler:
             if self._left == 0:
                 sys.settrace(None)  # otherwise the next call of this method would handle the signal
                 self._signal.now  # noqa: B018 - the read sends the signal
-        return self._trace
+        return self._tracer
 
     def interrupt(self, operation: Callable[[], object], step: int, *, ctrl_c: bool) -> bool:
         """Runs the operation and interrupts it at that step. Returns whether it has that many steps.
@@ -84,7 +87,7 @@ class RaisingHandler:
         """
         self._left, self._kind = step, KeyboardInterrupt if ctrl_c else Interrupted
         before = sys.gettrace()
-        sys.settrace(self._trace)
+        sys.settrace(self._tracer)
         try:
             try:
                 operation()
@@ -93,4 +96,7 @@ class RaisingHandler:
         # An AclError: aioacl reports a call that the interrupt has ended early.
         except (Interrupted, KeyboardInterrupt, aioacl.AclError) as error:
             _clear_frames(error)
+        else:
+            if self._left <= 0:  # a finalizer was interrupted, so only the collector may end what it left
+                gc.collect()
         return self._left <= 0
