@@ -285,7 +285,9 @@ class LeaseHeldError(_OwnError):
 class ForkedProcessError(_OwnError):
     """The process was forked after ACL was used, and ACL does not work in the child; use spawn instead."""
 
-    default_hint = 'Use the spawn start method: `multiprocessing.set_start_method("spawn")`.'
+    default_hint = (
+        "Use the spawn start method of multiprocessing, or fork before the parent opens or lists a device."
+    )
 
 
 class LibraryNotFound(_OwnError):

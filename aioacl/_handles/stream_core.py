@@ -148,7 +148,9 @@ class StreamCore(Core):
         core = self
         if self.gone:
             core = self.again()
-            lib.aio_stream_list(core.handle, core.number)  # otherwise no record could end a wait; see streamlock.c
+            lib.aio_stream_list(
+                core.handle, core.number
+            )  # otherwise no record could end a wait; see streamlock.c
         code = 0 if self.manager.failures.last_fault else lib.aio_stream_destroy(core.handle)
         core.gone = True
         self.manager.streams.discard(core)

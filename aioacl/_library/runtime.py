@@ -47,7 +47,7 @@ def must_not_be_forked() -> None:
     In both cases the other threads of Python do not run, but may hold locks. So it is called before a lock is taken.
     """
     if lib.aio_forked():
-        raise ForkedProcessError("this process was forked, and the devices belong to its parent")
+        raise ForkedProcessError("this process was forked after its parent had used ACL")
     if sys.is_finalizing():
         raise RuntimeError(
             "expected a use of the device before the interpreter ends, got one while it ends; "

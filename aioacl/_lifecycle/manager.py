@@ -90,6 +90,7 @@ class Manager:
         self.cache = HandleCache(self)
         self.stuck_calls = StuckCalls(self)
         self.models = Models(index)
+        self._equipping = False  # only one thread at a time makes the engine's own stream
 
     @property
     def generation(self) -> int:
@@ -345,8 +346,9 @@ class Manager:
                 lib.aio_stage_grow(self.index, large)
         if kicks & lib.AIO_KICK_LEFT:
             self.cache.tidy()
-        if kicks & lib.AIO_KICK_NUDGE:
-            lib.aio_device_equip(self.index)
+        if kicks & lib.AIO_KICK_NUDGE and not self._equipping:
+            self._equipping = True
+            self.maintenance.leave(self._equip)
         if kicks & lib.AIO_KICK_DONE:  # drops in-flight references, even if nothing is awaited
             for stream in self.streams.members():
                 stream.release_done()
@@ -355,6 +357,13 @@ class Manager:
         if kicks & lib.AIO_KICK_FOREIGN:
             with self.admission.changed:
                 self.meet_foreign()
+
+    def _equip(self) -> None:
+        """Makes the engine's own stream. A call of its own, so that the maintenance thread can be relieved of it."""
+        try:
+            lib.aio_device_equip(self.index)
+        finally:
+            self._equipping = False
 
     def meet_foreign(self) -> None:
         """Starts the procedure that follows a foreign reset, if there was one. Call it with the lock held.

@@ -38,7 +38,8 @@ ENDED_SECONDS: Final = 5.0
 MOST_RELIEVED: Final = 16
 RELIEVED_SECONDS: Final = 1.0
 STUCK_HINT: Final = (
-    "A call inside C continues. `device.health` shows its duration; if it is stuck, call `force_reset()`."
+    "A call inside C continues. `device.health` shows its duration, and `device.events()` reports its return. No reset "
+    "can stop it."
 )
 
 

@@ -12,7 +12,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.cache import STREAMS
 from tests.kit import PATIENCE_SECONDS, TASK_FAULT, Waiting, until, works
-from tests.support.spinning import spin, spinning, synchronizing
+from tests.support.spinning import blocked, spin, spinning, synchronizing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -136,3 +136,13 @@ async def test_maintenance_goes_on_while_a_create_waits_for_a_synchronize_of_ano
                 assert not any(one.ended for one in waiting)
                 group.cancel_scope.cancel()
         assert await works(device)
+
+
+async def test_memory_is_made_while_the_engine_waits_to_make_its_own_stream(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        with synchronizing(device), simulator.held(stream), anyio.fail_after(PATIENCE_SECONDS):
+            stream.fill(memory, 1)  # the first unfinished work, for which the engine makes a stream
+            await until(lambda: blocked("aclrtCreateStream"))
+            async with device.allocate(1 << 26):  # too large for the cache
+                pass
+        await stream
