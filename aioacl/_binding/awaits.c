@@ -103,6 +103,13 @@ static await_object *next_ready(awaits_object *port) {
     return self;
 }
 
+/* Takes the reference to the Await. */
+static void put_back(awaits_object *port, await_object *self) {
+    self->next = port->ready;
+    port->ready_end = port->ready ? port->ready_end : &self->next;
+    port->ready = self;
+}
+
 /* Whether a step of a task may run the loop, and wait for another task of its batch. asyncio does not allow
  * this, but nest_asyncio patches asyncio, and leaves this mark. */
 static bool may_nest(void) {
@@ -115,10 +122,8 @@ static bool may_nest(void) {
 static int wake_each_soon(awaits_object *port) {
     while (port->ready != NULL) {
         await_object *self = next_ready(port);
-        if (future_wake_soon(self) < 0) { /* back to the head */
-            self->next = port->ready;
-            port->ready_end = port->ready ? port->ready_end : &self->next;
-            port->ready = self;
+        if (future_wake_soon(self) < 0) {
+            put_back(port, self);
             return -1;
         }
         Py_DECREF((PyObject *)self);
@@ -257,15 +262,19 @@ static void take_some(awaits_object *self, PyObject *came, first_error *first) {
 }
 
 /* The loop calls this function after a batch of completions. It runs the next steps of the tasks. Of the
- * exceptions that a task raises, only KeyboardInterrupt and SystemExit reach this function. Then the loop runs
- * the remaining steps later. */
+ * exceptions of tasks, only KeyboardInterrupt, SystemExit and those of asyncio's own code reach this function.
+ * Then the loop runs the remaining steps later. */
 static PyObject *awaits_run_ready(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     awaits_object *port = (awaits_object *)object;
     await_object *self;
     int woken = 0;
     while (woken == 0 && (self = next_ready(port)) != NULL) {
         woken = future_wake(self);
-        Py_DECREF((PyObject *)self);
+        if (woken < 0 && self->waiter != NULL) {
+            put_back(port, self);
+        } else {
+            Py_DECREF((PyObject *)self);
+        }
     }
     if (woken == 0) {
         Py_RETURN_NONE;

@@ -27,6 +27,12 @@ static bool is_future(const await_object *self) {
 
 /* --- waking the task ------------------------------------------------------------------------------------- */
 
+/* Whether the task has run out of memory before its next step. That step would have ended the Await. */
+static bool may_wake_again(const await_object *self) {
+    return self->state == SUSPENDED && self->waiter == NULL && PyErr_ExceptionMatches(PyExc_MemoryError);
+}
+
+/* Keeps the callback if a later call can try again. */
 int future_wake(await_object *self) {
     PyObject *callback = self->waiter, *context = self->context;
     if (callback == NULL) {
@@ -35,6 +41,11 @@ int future_wake(await_object *self) {
     self->waiter = NULL;
     self->context = NULL;
     PyObject *done = PyObject_CallMethodObjArgs(context, names.run, callback, (PyObject *)self, NULL);
+    if (done == NULL && may_wake_again(self)) {
+        self->waiter = callback;
+        self->context = context;
+        return -1;
+    }
     Py_DECREF(callback);
     Py_DECREF(context);
     Py_XDECREF(done);

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 from asyncio import tasks
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,7 +20,7 @@ from tests.kit import BACKENDS, TASK_FAULT, instances, turns, until, until_now, 
 from tests.unit.wait.test_await_object import Setting, begun, setting_on
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Generator
 
     from tests.kit import OpenDevice
 
@@ -359,6 +360,53 @@ async def test_callback_that_raises_does_not_keep_the_other_from_running(setting
     loop.set_exception_handler(before)
     assert [type(report) for report in reports] == [ZeroDivisionError]
     first.close()
+
+
+@contextmanager
+def reported() -> Generator[list[type]]:
+    """The types of the exceptions that the loop reports inside the block."""
+    reports: list[type] = []
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, report: reports.append(type(report["exception"])))
+    try:
+        yield reports
+    finally:
+        loop.set_exception_handler(before)
+
+
+async def test_callback_without_memory_for_the_next_step_is_called_again(setting: Setting) -> None:
+    steps: Any = begun(held(setting))
+    called: list[object] = []
+
+    def step(future: object) -> None:
+        called.append(future)
+        if len(called) == 1:
+            raise MemoryError
+
+    steps.add_done_callback(step)
+    with reported() as reports:
+        arrive(setting)
+        await turns()
+    assert (called, reports) == ([steps, steps], [MemoryError])
+    steps.close()
+
+
+async def test_step_that_has_ended_the_await_is_not_repeated(setting: Setting) -> None:
+    steps: Any = begun(held(setting))
+    called: list[object] = []
+
+    def step(future: object) -> None:
+        called.append(future)
+        with pytest.raises(StopIteration):
+            steps.send(None)
+        raise MemoryError
+
+    steps.add_done_callback(step)
+    with reported() as reports:
+        arrive(setting)
+        await turns()
+    assert (called, reports) == ([steps], [MemoryError])
 
 
 @pytest.mark.parametrize("first", ["completion", "close"])
