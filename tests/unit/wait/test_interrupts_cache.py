@@ -1,4 +1,4 @@
-"""Exceptions of signal handlers at any instruction that uses the cache: no stream or block is lost or used twice."""
+"""Exceptions of signal handlers at any instruction that uses the cache or a model: nothing is lost or used twice."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def test_many_interrupts_of_takes_and_gives_lose_and_double_nothing() -> None:
     interrupts_lose_and_double_nothing(20_000, 100)
 
 
-@pytest.mark.parametrize("name", ["pinned memory, closed", "pinned memory, dropped"])
-def test_interrupts_of_pinned_memory_lose_and_double_no_block(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+QUICK: Final = ("pinned memory, closed", "pinned memory, dropped", "model", "model, cancelled on a loop")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_interrupts_of_one_way_lose_and_double_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_ways, "WAYS", {name: cache_ways.WAYS[name]})
     interrupts_lose_and_double_nothing(50, 5)
