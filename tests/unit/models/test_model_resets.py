@@ -14,7 +14,8 @@ from aioacl import simulator
 from aioacl._base.paths import DATA
 from aioacl._models.arguments import check_call
 from aioacl._models.lent import Lent
-from tests.kit import Waiting, hanging, in_thread, until
+from aioacl._wait.workers import WorkerThread
+from tests.kit import Waiting, hanging, in_thread, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -125,6 +126,29 @@ async def test_call_that_has_a_slot_of_the_load_before_a_reset_when_the_model_is
             in_thread(meanwhile)
             with pytest.raises(aioacl.ParameterError, match="the model is closed"):
                 await call.outcome()
+
+
+async def test_slot_whose_work_ends_while_the_wait_for_it_is_refused_is_free_at_once(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A close of the device refuses the wait, and the device may be open again before the slot is left to a reset."""
+    async with open_device() as device, device.load_model(MODEL, slots=1) as model:
+        lent = Lent(model._loaded(), check_call(model._described, X))
+        await model._loaded().slots.take(lent, wait=False, deadline=None)
+        stream = lent.taken[0].stream
+        memory = await device.allocate(64)
+        simulator.hold(stream)
+        ticket = stream.fill(memory, 1)
+
+        def refused(*_: object) -> int:
+            simulator.release(stream)
+            assert until_now(lambda: ticket.done)
+            return 1
+
+        with monkeypatch.context() as patch:
+            patch.setattr(WorkerThread, "watch", refused)
+            lent._reclaim()
+        assert model._loaded().slots.free == 1
 
 
 async def test_copy_that_an_abort_ends_raises_device_reset(open_device: OpenDevice) -> None:
