@@ -17,7 +17,7 @@ from aioacl._base.errors import ParameterError
 SHOWN_CHARACTERS: Final = 160
 SHOWN_ITEMS: Final = 8
 _SHORT: Final = (int, float, str, NoneType)  # a tuple of a few of these is shown
-_PLAIN: Final = (Number, Enum, PurePath, BaseException)  # their repr has no contents
+_PLAIN: Final = (Number, Enum, PurePath)  # their repr has no contents
 _OWN: Final = (
     "aioacl",
     "builtins",
@@ -34,13 +34,13 @@ def repr_of(value: object) -> str:
     try:
         return _short(value) or f"an object of {_name(value)}{_size(value)}"
     except Exception as error:  # noqa: BLE001 - the error of the argument is raised, not that of its repr
-        return f"an object of {_name(value)} whose repr raises {type(error).__name__}"
+        return f"an object of {_name(value)} whose repr raises {_name(error)}"
 
 
 def _short(value: object) -> str:
     """Returns the repr of a value that has no contents, or a short text; "" for any other value."""
     if isinstance(value, str):
-        return str.__repr__(value) if len(value) <= SHOWN_CHARACTERS else ""
+        return str.__repr__(value) if str.__len__(value) <= SHOWN_CHARACTERS else ""
     if isinstance(value, int) and value.bit_length() > SHOWN_CHARACTERS:
         return f"an int of {value.bit_length()} bits"
     kind: type[object] = type(value)

@@ -345,7 +345,7 @@ class Manager:
             if kicks & kick:
                 lib.aio_stage_grow(self.index, large)
         if kicks & lib.AIO_KICK_LEFT:
-            self.cache.tidy()
+            self.maintenance.leave(self.cache.tidy)
         if kicks & lib.AIO_KICK_NUDGE and not self._equipping:
             self._equipping = True
             self.maintenance.leave(self._equip)

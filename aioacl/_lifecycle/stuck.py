@@ -114,9 +114,12 @@ class StuckCalls:
 
     def _run(self, me: object) -> None:
         while self._goes_on(me):
-            if not lib.aio_gate_notify(self._host.index, self._eventfd):
-                self._sleep(None)
-            self._look_while_calls_are_inside(me)
+            try:
+                if not lib.aio_gate_notify(self._host.index, self._eventfd):
+                    self._sleep(None)
+                self._look_while_calls_are_inside(me)
+            except Exception as error:  # noqa: BLE001 - a lack of memory, for instance; the thread goes on
+                sync.report(error)
 
     def _look_while_calls_are_inside(self, me: object) -> None:
         pause: float | None = STUCK_SECONDS

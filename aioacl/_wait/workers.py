@@ -37,6 +37,7 @@ T = TypeVar("T")
 ENDED_SECONDS: Final = 5.0
 MOST_RELIEVED: Final = 16
 RELIEVED_SECONDS: Final = 1.0
+SOON_RELIEVED_SECONDS: Final = 0.05  # of the calls that follow one from which the thread was relieved
 STUCK_HINT: Final = (
     "A call inside C continues. `device.health` shows its duration, and `device.events()` reports its return. No reset "
     "can stop it."
@@ -125,10 +126,11 @@ class WorkerThread:
             return not self._running
 
     def relieve(self) -> None:
-        """Starts another thread if an internal call has run for RELIEVED_SECONDS. At most MOST_RELIEVED are started."""
+        """Starts another thread if an internal call has run for too long. At most MOST_RELIEVED are started."""
         with self._changed:
             job = self._current
-            young = sync.monotonic() - self._began < RELIEVED_SECONDS
+            patience = SOON_RELIEVED_SECONDS if self._relieved else RELIEVED_SECONDS
+            young = sync.monotonic() - self._began < patience
             if job is None or young or len(self._relieved) >= MOST_RELIEVED:
                 return
             try:
@@ -230,7 +232,10 @@ class WorkerThread:
             self.thread = threading.get_native_id()
         self.kick()  # an earlier shift may have taken a kick
         while not self._done(shift):
-            self._guarded(partial(self._turn, shift))
+            try:  # not `_guarded`, whose arguments would be made outside of it
+                self._turn(shift)
+            except Exception as error:  # noqa: BLE001 - it is reported
+                sync.report(error)
 
     def _turn(self, shift: int) -> None:
         sync.readable(self.port.fd, None)
@@ -238,7 +243,12 @@ class WorkerThread:
             self._unawaited.popleft().abandon(self)
         self._guarded(self.port.drain)
         if self._on_wake is not None:
-            self._guarded(self._on_wake)
+            step = CleanUp(self._on_wake)  # a call too, so that the thread can be relieved of it
+            step.abandon(self)
+            with self._changed:
+                begins = self._begin(step, shift)
+            if begins:
+                self._do(step, shift)
         self._run_jobs(shift)
 
     @staticmethod
@@ -251,20 +261,27 @@ class WorkerThread:
 
     def _run_jobs(self, shift: int) -> None:
         while (job := self._next(shift)) is not None:
-            self._guarded(job.run)
-            with self._changed:
-                if shift == self._shift:
-                    self._current = None
-                else:
-                    self._relieved.remove(job)
+            self._do(job, shift)
+
+    def _do(self, job: Job[Any], shift: int) -> None:
+        self._guarded(job.run)
+        with self._changed:
+            if shift == self._shift:
+                self._current = None
+            else:
+                self._relieved.remove(job)
 
     def _next(self, shift: int) -> Job[Any] | None:
         with self._changed:
-            if shift != self._shift or not self._jobs:
-                return None
-            self._began = sync.monotonic()
-            self._current = self._jobs.popleft()
-            return self._current
+            return self._jobs.popleft() if self._jobs and self._begin(self._jobs[0], shift) else None
+
+    def _begin(self, job: Job[Any], shift: int) -> bool:
+        """Makes a call the current one. Returns False if the thread was relieved. Call it with the lock held."""
+        if shift != self._shift:
+            return False
+        self._began = sync.monotonic()
+        self._current = job
+        return True
 
     def _done(self, shift: int) -> bool:
         with self._changed:

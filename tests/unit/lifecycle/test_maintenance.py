@@ -14,6 +14,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.procedures.limits import POOL_EVENTS
 from aioacl._wait.internal_call import Job
+from aioacl._wait.workers import WorkerThread
 from tests.kit import Waiting, live_streams, reset_by_other_code, until, works
 
 if TYPE_CHECKING:
@@ -112,3 +113,23 @@ async def test_maintenance_thread_handles_its_wake_up_although_deferred_work_rai
         await until(lambda: device.generation > before and device.state is aioacl.State.OPEN)
         assert await works(device)
     assert [args.exc_type for args in reported] == [aioacl.AclWarning]
+
+
+async def test_thread_goes_on_after_a_turn_that_had_no_memory(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    turn, failing = WorkerThread._turn, [True]
+
+    def turn_without_memory(worker: WorkerThread, shift: int) -> None:
+        if failing:
+            failing.pop()
+            raise MemoryError
+        turn(worker, shift)
+
+    async with open_device() as device:
+        monkeypatch.setattr(WorkerThread, "_turn", turn_without_memory)
+        for _ in range(2):
+            await device.memory_info()
+    assert len(reported) == 1

@@ -146,3 +146,12 @@ async def test_memory_is_made_while_the_engine_waits_to_make_its_own_stream(open
             async with device.allocate(1 << 26):  # too large for the cache
                 pass
         await stream
+
+
+async def test_memory_is_made_while_a_note_waits_to_destroy_a_stream() -> None:
+    async with aioacl.open_device() as device:
+        await (await device.create_stream()).close()  # the cache keeps it
+        with synchronizing(device), anyio.fail_after(PATIENCE_SECONDS):
+            async with aioacl.open_device(cache=False):  # a note empties the cache
+                await until(lambda: blocked("aclrtCreateStream") or blocked("aclrtDestroyStream"))
+                await (await device.allocate(64)).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -210,3 +211,23 @@ async def test_load_of_a_model_that_takes_long_does_not_count_as_stuck(
         assert [stuck.is_stuck(manager_of(device.index), call) for call in calls] == [False]
         simulator.release_call(load)
         await until(lambda: not loading.running)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_events_go_on_after_a_look_that_had_no_memory(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    look, failing = stuck.StuckCalls._look, [True]
+
+    def look_without_memory(calls: stuck.StuckCalls) -> float | None:
+        if failing:
+            failing.pop()
+            raise MemoryError
+        return look(calls)
+
+    monkeypatch.setattr(stuck.StuckCalls, "_look", look_without_memory)
+    async with open_device() as device:
+        await stuck_and_recovered(device, "aclrtGetMemInfo", device.memory_info().result)
+    assert len(reported) == 1
