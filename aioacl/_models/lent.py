@@ -75,7 +75,7 @@ class Lent:
         self._error: BaseException | None = None
         port = current_port()
         self.port = weakref.ref(port)
-        self.reference = weakref.ref(self)
+        self.reference: weakref.ref[Lent] = weakref.ref(self)
         self._over = False  # whether `slots.give` has ended
         port.if_closed[self.reference] = partial(_leave, self.reference)
 
