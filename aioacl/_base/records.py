@@ -91,17 +91,15 @@ class DeviceEvent:
     """One event of a device, from `device.events()`.
 
     Attributes:
-        kind: "opened", "draining", "resetting", "reopened" (a reset has ended), "quarantined" (a reset, open
-            or close failed), "closed", "foreign reset" (code outside aioacl reset the device), "fault" (a task or the
-            device failed), "revoked" (leases were revoked by a reset after its grace time, by a foreign reset or by
-            the last close), "model_loading" (a model begins to load), "model_loaded", "stuck" (a call has been inside
-            C for more than a second, as for `health.status`), or "recovered" (the stuck call has returned).
+        kind: what has happened, one of the strings of `EventKind`. The page "Records" of the reference has a table of
+            their meanings and of the attributes that each kind sets.
         device: the device's index.
         state: the device's state after the event.
         generation: the device's generation after the event; for a failed task, the generation in which the task was
             enqueued.
         at: the time of the event, in seconds of `time.monotonic()`.
-        report: the report of the reset that ended with this event; None for other events and for foreign resets.
+        report: the report of the reset that ended with this event, or of the reset, open or close that failed; None if
+            there is no report.
         text: the fault, the reason for the quarantine, the number of revoked leases, the name of the model, or the
             function and the thread of a stuck call.
         missed: the number of events before this one that were dropped because they were not read in time.
