@@ -51,7 +51,7 @@ static int keeper_buffer(PyObject *object, Py_buffer *view, int flags) {
         view->obj = NULL;
         return -1;
     }
-    return PyBuffer_FillInfo(view, object, memory, self->size, 0, flags);
+    return PyBuffer_FillInfo(view, object, memory, self->item ? self->size : 0, 0, flags);
 }
 
 static PyObject *keeper_address(PyObject *object, void *Py_UNUSED(closure)) {
