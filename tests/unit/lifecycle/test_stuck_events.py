@@ -219,15 +219,16 @@ async def test_events_go_on_after_a_look_that_had_no_memory(
 ) -> None:
     reported: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", reported.append)
-    look, failing = stuck.StuckCalls._look, [True]
+    calls = manager_of(0).stuck_calls
+    look, failing = calls._look, [True]
 
-    def look_without_memory(calls: stuck.StuckCalls) -> float | None:
+    def look_without_memory() -> float | None:
         if failing:
             failing.pop()
             raise MemoryError
-        return look(calls)
+        return look()
 
-    monkeypatch.setattr(stuck.StuckCalls, "_look", look_without_memory)
+    monkeypatch.setattr(calls, "_look", look_without_memory)
     async with open_device() as device:
         await stuck_and_recovered(device, "aclrtGetMemInfo", device.memory_info().result)
     assert len(reported) == 1
