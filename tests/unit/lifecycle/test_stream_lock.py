@@ -92,7 +92,8 @@ async def one_round(device: aioacl.Device) -> None:
         await memory.close()
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=pytest.mark.slow)])  # a round takes a second
 async def test_streams_with_failures_come_and_go_beside_synchronizes_of_the_device(
     open_device: OpenDevice, rounds: int
 ) -> None:
