@@ -344,8 +344,6 @@ class Manager:
         for kick, large in ((lib.AIO_KICK_SMALL, 0), (lib.AIO_KICK_LARGE, 1)):
             if kicks & kick:
                 lib.aio_stage_grow(self.index, large)
-        if kicks & lib.AIO_KICK_LEFT:
-            self.maintenance.leave(self.cache.tidy)
         if kicks & lib.AIO_KICK_NUDGE and not self._equipping:
             self._equipping = True
             self.maintenance.leave(self._equip)
@@ -357,6 +355,8 @@ class Manager:
         if kicks & lib.AIO_KICK_FOREIGN:
             with self.admission.changed:
                 self.meet_foreign()
+        if kicks & lib.AIO_KICK_LEFT:  # last, because it may wait for the stream lock
+            self.cache.tidy()
 
     def _equip(self) -> None:
         """Makes the engine's own stream. A call of its own, so that the maintenance thread can be relieved of it."""
