@@ -116,11 +116,12 @@ class Manager:
             raise
 
     async def _open(self, user: object, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
-        repaired = False
+        close: CloseProcedure | None = None  # the newest close that this open has waited for
         while True:
             with self.admission.changed:
                 seen = self.admission.version
-                if self.admission.state is State.QUARANTINED and (self.admission.opens or repaired):
+                in_vain = close is not None and close is not self.procedure
+                if self.admission.state is State.QUARANTINED and (self.admission.opens or in_vain):
                     raise self.admission.quarantined()
                 if self._count_in(user, strategy):
                     return
@@ -130,9 +131,10 @@ class Manager:
                 return
             if not wait:
                 raise self._refusal() or self.admission.resetting()
-            closing = isinstance(procedure, CloseProcedure)
-            repaired = repaired or closing
-            await self.admission.change(seen, deadline, CloseProcedure.goes_on if closing else NOTHING_BEGUN)
+            hint = NOTHING_BEGUN
+            if isinstance(procedure, CloseProcedure):
+                close, hint = procedure, CloseProcedure.goes_on
+            await self.admission.change(seen, deadline, hint)
 
     def _count_in(self, user: object, strategy: Strategy) -> bool:
         """Adds the user if the device is open or opening; starts a procedure if needed. Returns True if it is open."""

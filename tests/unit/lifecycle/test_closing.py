@@ -17,7 +17,7 @@ from aioacl._base import sync
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.procedures import limits
 from aioacl.lowlevel import handle
-from tests.kit import FewThreads, Waiting, hanging, in_thread, no_call_of_mine, runs_out_of_time, until, works
+from tests.kit import FewThreads, Waiting, hanging, in_thread, no_call_of_mine, runs_out_of_time, turns, until, works
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -141,6 +141,30 @@ async def test_last_close_of_a_quarantined_device_does_not_wait_again_for_the_st
     async with open_device() as device:
         assert device.health.problem == ""
         assert await works(device)
+
+
+async def test_open_that_waits_for_the_stuck_thread_is_not_refused_by_another_change_of_the_device(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HOPELESS_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "CLOSE_SECONDS", 1000)
+    device = await open_device()
+    admission = device._manager.admission
+    async with anyio.create_task_group() as group, stuck_maintenance(device) as making:
+        await runs_out_of_time(device)
+        with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
+            await device.close()
+        with pytest.raises(aioacl.DeviceQuarantined):
+            await making.outcome()
+        opening = Waiting(group, open_device)
+        await until(lambda: device._manager.procedure is not None)
+        with admission.changed:
+            admission.announce()  # as every event does, "recovered" for instance
+        await turns()
+        assert not opening.ended
+    opened = await opening.outcome()
+    assert await works(opened)
+    await opened.close()
 
 
 @pytest.mark.parametrize("grace", [0, 1000])
