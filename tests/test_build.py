@@ -258,8 +258,14 @@ def test_ctrl_c_in_ninja_ends_the_build_with_status_130(
 ) -> None:
     monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
     monkeypatch.setattr(build_ninja, "touch_changed", dict)
-    plan = "rule end\n  command = kill -INT $$PPID; sleep 60\nbuild made: end\n"
-    # If SIGINT is ignored, as in a background job of a shell, ninja cannot end `sleep`.
+    # Not in the language of the shell: dash catches SIGINT, and may have begun to wait for `sleep` when ninja sends it.
+    command = tmp_path / "command.py"
+    command.write_text(
+        "import os, signal\nsignal.alarm(60)\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "os.kill(os.getppid(), signal.SIGINT)\nsignal.pause()\n"
+    )
+    plan = f"rule end\n  command = exec {sys.executable} {command}\nbuild made: end\n"
+    # If SIGINT is ignored, as in a background job of a shell, ninja cannot end its command.
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with build_ninja.alone() as lock, pytest.raises(SystemExit) as ended:
