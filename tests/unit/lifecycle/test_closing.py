@@ -17,7 +17,17 @@ from aioacl._base import sync
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.procedures import limits
 from aioacl.lowlevel import handle
-from tests.kit import FewThreads, Waiting, hanging, in_thread, no_call_of_mine, runs_out_of_time, turns, until, works
+from tests.kit import (
+    FewThreads,
+    Waiting,
+    hanging,
+    in_thread,
+    no_call_of_mine,
+    runs_out_of_time,
+    turns,
+    until,
+    works,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
