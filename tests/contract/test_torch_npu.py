@@ -122,7 +122,9 @@ def _install(folder: Path) -> None:
     """Makes a virtual environment with the wheels; raises CalledProcessError if they cannot be installed."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True, text=True)
     command = [str(folder / "bin" / "python"), *PIP_INSTALL, *WHEELS]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+    # Otherwise pip would not install a wheel that is in a folder of PYTHONPATH, as torch is in .ci/slow.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
 
 
 @pytest.fixture(scope="module")

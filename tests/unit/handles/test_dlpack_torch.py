@@ -15,7 +15,7 @@ from tests.kit import Raised, until_now
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.uncached]
 SIZE = 8
 
 
