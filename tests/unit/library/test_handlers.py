@@ -179,7 +179,7 @@ def test_result_in_a_handler_that_interrupts_another_call_works_or_is_refused(
 
     assert walk(lambda: OTHERS[what](things), body) == len(ends) > 3
     assert {end for end in ends if end != "done" and REFUSED not in end} == set()
-    assert ends.count("done") > len(ends) / 3
+    assert ends.count("done") > len(ends) / 4  # the others came while the call held a lock
 
 
 def test_result_on_a_thread_that_holds_a_lock_is_refused_at_once(things: Things) -> None:
