@@ -184,8 +184,6 @@ void aio_set_context(int device, void *context);
 int aio_bind_thread(aio_pass pass);
 /* Marks this thread as a thread of the device. No code outside aioacl changes the context on such a thread. */
 int aio_adopt_thread(aio_pass pass);
-/* While `on` is set, resets by this thread do not count as foreign resets. */
-void aio_own_reset(int on);
 /* Marks this thread as the control thread of the device. Its resets do not count as foreign resets, and its
  * calls are listed among the calls inside. */
 void aio_control_thread(int device);
@@ -410,7 +408,6 @@ void aio_token_post(aio_token **token, int64_t result);
 void aio_token_drop(aio_token **token);
 /* Drops the owner's reference to the port. The descriptor is closed when the last wait has been published. */
 void aio_port_close(aio_port *port);
-int64_t aio_port_in_flight(const aio_port *port);
 
 /* exporter.h. */
 /* Returns a new reference to a Python type: the base of classes that give access to another object's memory. */

@@ -296,10 +296,6 @@ int aio_adopt_thread(aio_pass pass) {
     return 0;
 }
 
-void aio_own_reset(int on) {
-    aio_self()->own_reset = on != 0;
-}
-
 void aio_control_thread(int device) {
     aio_self()->own_reset = true;
     aio_self()->control = device;

@@ -181,7 +181,3 @@ int aio_port_fill(aio_port *port, aio_batch *batch) {
 void aio_port_close(aio_port *port) {
     unref(port);
 }
-
-int64_t aio_port_in_flight(const aio_port *port) {
-    return atomic_load(&port->references) - 1;
-}

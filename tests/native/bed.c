@@ -80,7 +80,7 @@ static uint32_t generation_of(int device) {
 
 static void set_device(int device) {
     aclrtContext context = NULL;
-    aio_own_reset(1);
+    aio_self()->own_reset = true;
     CHECK_EQ(aio_acl.aclrtSetDevice(device), 0);
     CHECK_EQ(aio_acl.aclrtGetCurrentContext(&context), 0);
     aio_set_context(device, context);
@@ -120,7 +120,7 @@ int bed_abort_and_wait(int device) {
 
 void bed_reset_and_reopen(int device) {
     aio_device_destroy_events(device);
-    aio_own_reset(1);
+    aio_self()->own_reset = true;
     CHECK_EQ(aio_acl.aclrtResetDeviceForce(device), 0);
     bed_reopen(device);
 }
@@ -288,6 +288,10 @@ aio_result bed_take_one(aio_port *port, uint64_t *key) {
         poll(&readable, 1, -1);
     } while (aio_port_take(port, key, &result, 1) == 0);
     return result;
+}
+
+int64_t bed_in_flight(const aio_port *port) {
+    return atomic_load(&port->references) - 1;
 }
 
 int bed_kicked(int device, aio_port *port) {

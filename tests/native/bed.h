@@ -123,6 +123,8 @@ aio_result bed_await(aio_stream *stream, uint64_t position);
 void bed_post(aio_port *port, uint64_t key, int64_t result);
 /* Blocks until the port has a completion. */
 aio_result bed_take_one(aio_port *port, uint64_t *key);
+/* Returns how many tokens refer to the port. */
+int64_t bed_in_flight(const aio_port *port);
 /* Blocks until the engine has kicked the device's port. Returns the reasons, as the maintenance thread gets
  * them. */
 int bed_kicked(int device, aio_port *port);

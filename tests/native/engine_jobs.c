@@ -284,7 +284,7 @@ void *stress_work(void *number) {
         aio_device_busy(DEVICE);
     }
     /* The thread that published the last completion may still hold its reference. */
-    UNTIL(aio_port_in_flight(self->port) == 0);
+    UNTIL(bed_in_flight(self->port) == 0);
     aio_port_close(self->port);
     stress_now_at(self->progress, "done");
     free(self);

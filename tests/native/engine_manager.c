@@ -34,7 +34,7 @@ static void set_device(void) {
 
 void stress_open(int strategy) {
     bed_load();
-    aio_own_reset(1);
+    aio_self()->own_reset = true;
     set_device();
     stress_pinned = bed_pinned(BLOCK);
     kicks = aio_port_new();
@@ -110,7 +110,7 @@ void *stress_manage(void *argument) {
     const int *strategy = argument;
     stress_progress *progress = stress_progress_of("manager");
     uint32_t seed = 17;
-    aio_own_reset(1);
+    aio_self()->own_reset = true;
     while (!atomic_load(&stress_over) || aio_device_waits(DEVICE)) {
         stress_now_at(progress, "resting");
         nap_us(stress_draw(&seed, 3) ? stress_draw(&seed, 40000) : 130000);
@@ -150,13 +150,13 @@ static void serve(int reasons) {
     if (!(reasons & AIO_KICK_FOREIGN)) {
         return;
     }
-    aio_own_reset(1);
+    aio_self()->own_reset = true;
     pthread_mutex_lock(&lifecycle);
     if (aio_gate_foreign(DEVICE)) {
         handle_foreign();
     }
     pthread_mutex_unlock(&lifecycle);
-    aio_own_reset(0);
+    aio_self()->own_reset = false;
 }
 
 static void take_kicks(void) {
@@ -194,7 +194,7 @@ void *stress_maintain(void *unused) {
 }
 
 void stress_close(void) {
-    aio_own_reset(1);
+    aio_self()->own_reset = true;
     if (aio_gate_foreign(DEVICE)) {
         handle_foreign();
     }
@@ -219,6 +219,6 @@ void stress_close(void) {
     while (aio_port_take(kicks, &key, &result, 1)) {
         continue;
     }
-    CHECK_EQ(aio_port_in_flight(kicks), 0);
+    CHECK_EQ(bed_in_flight(kicks), 0);
     UNTIL(aio_threads() == 0);
 }

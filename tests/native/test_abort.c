@@ -284,11 +284,11 @@ static void an_own_reset_is_not_counted_as_foreign(void) {
         CHECK_EQ(made.code, 0);
         CHECK_EQ(aio_device_foreign(0), seen);
     }
-    aio_own_reset(1);
+    aio_self()->own_reset = true;
     aio_count_reset(0, 0, &made);
     CHECK_EQ(made.code, 507007);
     CHECK(aio_self()->own_reset);
-    aio_own_reset(0);
+    aio_self()->own_reset = false;
 }
 
 static void *destroy_events(void *unused) {

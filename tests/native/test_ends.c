@@ -217,7 +217,7 @@ static void a_forked_child_does_not_write_to_the_parents_port(void) {
 
 static void *leave_a_trace(void *argument) {
     CHECK_EQ(aio_adopt_thread(bed_pass(0)), 0);
-    aio_own_reset(1);
+    aio_self()->own_reset = true;
     *(aio_thread **)argument = aio_self();
     return NULL;
 }

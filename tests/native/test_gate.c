@@ -116,7 +116,7 @@ static void setting_the_state_keeps_the_counts(void) {
 static void a_foreign_reset_is_not_overwritten(void) {
     bed_open(0, AIO_WATCH);
     uint32_t before = aio_word_generation(aio_gate_word(0));
-    aio_own_reset(0);
+    aio_self()->own_reset = false;
     CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
     aio_gate_set(0, AIO_DRAINING, before);
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 1);

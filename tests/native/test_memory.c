@@ -88,7 +88,7 @@ static aio_result await(aio_stream *on, uint64_t position) {
         CHECK_EQ(aio_watch(on, position, port, 1), 0);
     }
     aio_result result = bed_take_one(port, &key);
-    UNTIL(aio_port_in_flight(port) == 0);
+    UNTIL(bed_in_flight(port) == 0);
     return result;
 }
 

@@ -26,7 +26,7 @@ static void completions_come_in_order(void) {
         CHECK_EQ(results[i], (i + 1) * 10);
     }
     CHECK(!readable(port));
-    CHECK_EQ(aio_port_in_flight(port), 0);
+    CHECK_EQ(bed_in_flight(port), 0);
     aio_port_close(port);
 }
 
@@ -74,7 +74,7 @@ static void the_descriptor_outlives_the_owner(void) {
     aio_port *port = aio_port_new();
     int fd = aio_port_fd(port);
     aio_token *first = aio_token_new(port, 1), *second = aio_token_new(port, 2);
-    CHECK_EQ(aio_port_in_flight(port), 2);
+    CHECK_EQ(bed_in_flight(port), 2);
     aio_port_close(port);
     CHECK(is_open(fd));
     aio_publish(first, 0);
@@ -125,7 +125,7 @@ static void a_token_is_posted_or_dropped_once(void) {
     CHECK_EQ(aio_port_take(port, keys, results, 4), 1);
     CHECK_EQ(keys[0], 1);
     CHECK_EQ(results[0], 7);
-    CHECK_EQ(aio_port_in_flight(port), 0);
+    CHECK_EQ(bed_in_flight(port), 0);
     aio_port_close(port);
 }
 
@@ -154,7 +154,7 @@ static void no_wake_up_is_lost(void) {
     for (int i = 0; i < PUBLISHERS; i++) {
         bed_join(threads[i]);
     }
-    CHECK_EQ(aio_port_in_flight(port), 0);
+    CHECK_EQ(bed_in_flight(port), 0);
     aio_port_close(port);
 }
 

@@ -212,7 +212,7 @@ static void a_thousand_waits_use_one_thread(void) {
     }
     CHECK_EQ(aio_threads(), 1);
     CHECK_EQ(aio_device_waits(0), MANY);
-    CHECK_EQ(aio_port_in_flight(port), MANY);
+    CHECK_EQ(bed_in_flight(port), MANY);
     sim.release_all();
     for (int i = 0; i < MANY; i++) {
         CHECK(bed_take_one(port, &key) > 0);

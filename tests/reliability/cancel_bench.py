@@ -136,7 +136,7 @@ class Bench:
         port = current_port()
         found: dict[str, Any] = {
             "waits in the port": len(port._waits),
-            "completions in flight": lib.aio_port_in_flight(port.handle),
+            "tokens of the port": len(port._tokens),
             "procedures": sum(thread.name.startswith(PROCEDURES) for thread in threading.enumerate()),
             "calls inside": simulator.stats().inside,
             "violations": simulator.violations() if simulator.stats().violations else 0,

@@ -303,20 +303,23 @@ def test_drain_ignores_a_kick_and_a_second_completion_of_a_key() -> None:
 def test_post_ends_a_wait_once_and_never_a_wait_that_was_refused() -> None:
     port, received = Port(), list[int]()
 
-    def begin(_port: CData, key: int) -> int:
-        port.take_token(key)
+    def begin(take_token: Callable[[int], None], _port: CData, key: int) -> int:
+        take_token(key)
         return 0
 
-    assert port.begin(begin, received.append, None) == 0
-    assert port.begin(begin, received.append, None) == 0
+    assert port.begin(partial(begin, port.take_token), received.append, None) == 0
+    assert port.begin(partial(begin, port.take_token), received.append, None) == 0
     assert port.refuse(2)
     for key, result in ((1, 7), (1, 8), (2, 9), (3, 10)):
         port.post(key, result)
-    assert lib.aio_port_in_flight(port.handle) == 0
     port.drain()
     port.post(1, 11)
     port.drain()
     assert (received, port._waits, port._tokens) == ([7], {}, {})
+    fd = port.fd
+    del port
+    with pytest.raises(OSError, match="Bad file descriptor"):  # no token is left that refers to the port
+        os.fstat(fd)
 
 
 def test_descriptor_of_a_port_with_a_token_is_closed_with_the_port() -> None:

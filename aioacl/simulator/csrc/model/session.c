@@ -135,10 +135,6 @@ session_t *session_open(const void *onnx, size_t size, char *why) {
     return session;
 }
 
-bool session_available(char *why) {
-    return onnxruntime(why) != NULL;
-}
-
 static const char *name_for(const text_list_t *names, const tensor_info_t *tensor, size_t index) {
     for (size_t i = 0; i < names->count; i++) {
         if (strcmp(names->texts[i], tensor->name) == 0) {

@@ -31,8 +31,6 @@ typedef struct {
 
 /* None of these functions needs sim.lock, and none of them may be called with sim.lock held. `why` has
  * SESSION_WHY_BYTES, and gets the reason of a failure. */
-/* Whether onnxruntime is there; loads it. */
-bool session_available(char *why);
 /* Creates a session for an ONNX model; NULL: that failed. The model's bytes are not used afterwards. */
 session_t *session_open(const void *onnx, size_t size, char *why);
 void session_close(session_t *session);
