@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 PROBE_BYTES: Final = 4096
+PATTERN: Final = bytes(i * 7 + 3 & 0xFF for i in range(256)) * (PROBE_BYTES // 256)
 
 Failure = tuple[str, int]
 
@@ -66,15 +67,14 @@ def _stream(tested: _Tested, cleanup: ExitStack) -> None:
 
 
 def _copy_there_and_back(tested: _Tested) -> None:
-    pattern = bytes(i * 7 + 3 & 0xFF for i in range(PROBE_BYTES))
-    there, back = ffi.new("char[]", pattern), ffi.new("char[]", PROBE_BYTES)
+    there, back = ffi.new("char[]", PATTERN), ffi.new("char[]", PROBE_BYTES)
     with ExitStack() as cleanup:
         _stream(tested, cleanup)
         target = _memory(tested, cleanup)
         up, down = lib.ACL_MEMCPY_HOST_TO_DEVICE, lib.ACL_MEMCPY_DEVICE_TO_HOST
         _check("aclrtMemcpy", lib.aio_u_aclrtMemcpy(target, PROBE_BYTES, there, PROBE_BYTES, up))
         _check("aclrtMemcpy", lib.aio_u_aclrtMemcpy(back, PROBE_BYTES, target, PROBE_BYTES, down))
-        if bytes(ffi.buffer(back, PROBE_BYTES)) != pattern:
+        if bytes(ffi.buffer(back, PROBE_BYTES)) != PATTERN:
             raise _ProbeFailed("the copied bytes differ", 0)
 
 
