@@ -97,6 +97,22 @@ class _Item:
         self.holder = scope if scope is not None and scope.index == index else current_holder()
 
 
+class _Threads:
+    """The threads of an executor. The class has slots, because each job changes the counts."""
+
+    __slots__ = ("all", "idle", "waiting")
+
+    def __init__(self) -> None:
+        self.all: set[object] = set()
+        self.waiting = 0  # threads whose job waits through aioacl
+        self.idle = 0
+
+    @property
+    def running(self) -> int:
+        """The number of threads that count towards the limit."""
+        return len(self.all) - self.waiting
+
+
 class DeviceExecutor(Unique, Executor):
     """A `concurrent.futures.Executor` whose threads have the device's context as current context.
 
@@ -126,9 +142,7 @@ class DeviceExecutor(Unique, Executor):
         self._limit = max_workers or default_workers()
         self._items: deque[_Item] = deque()
         self._changed = sync.condition()
-        self._threads: set[object] = set()
-        self._waiting = 0  # threads whose job waits through aioacl
-        self._idle = 0
+        self._threads = _Threads()
         self._closed = False
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -180,19 +194,19 @@ class DeviceExecutor(Unique, Executor):
 
     @property
     def _workers(self) -> int:
-        return len(self._threads)
+        return len(self._threads.all)
 
     def _serve(self, item: _Item | None = None) -> None:
         """Starts a thread if the queue needs one and the limit allows it. Call it with the lock held.
 
         If no thread can be started and no other thread will run the item, the item is removed from the queue.
         """
-        if self._idle >= len(self._items) or self._workers - self._waiting >= self._limit:
+        if self._threads.idle >= len(self._items) or self._threads.running >= self._limit:
             return
         try:
             self._spawn()
         except RuntimeError:
-            if self._workers == self._waiting:
+            if not self._threads.running:
                 if item is not None:
                     self._items.remove(item)
                 raise
@@ -204,47 +218,47 @@ class DeviceExecutor(Unique, Executor):
         """
         thread = object()
         try:
-            self._threads.add(thread)
+            self._threads.all.add(thread)
             sync.spawn(f"aioacl-{self._kind}-{self._index}", partial(self._run, thread))
         except BaseException:
-            self._threads.discard(thread)
+            self._threads.all.discard(thread)
             raise
 
     @contextmanager
     def one_waits(self) -> Generator[None]:
         """Called on a worker when its job waits. Raises ResourceExhausted if no thread is left for the queued jobs."""
         with self._changed:
-            self._waiting += 1
+            self._threads.waiting += 1
             try:
                 self._serve()
             except RuntimeError as error:
-                self._waiting -= 1
+                self._threads.waiting -= 1
                 generation = generation_of(self._index)
                 raise error_of(lib.AIO_NO_THREAD, "pthread_create", self._index, generation) from error
         try:
             yield
         finally:
             with self._changed:
-                self._waiting -= 1
+                self._threads.waiting -= 1
 
     def _next(self, thread: object) -> _Item | None:
         """The next job. None if the thread must end: there is no job, or too many threads have returned from waits."""
         with self._changed:
-            while not self._items and self._workers - self._waiting <= self._limit:
-                self._idle += 1
+            while not self._items and self._threads.running <= self._limit:
+                self._threads.idle += 1
                 in_time = not self._closed and self._changed.wait(LINGER_SECONDS)
-                self._idle -= 1
+                self._threads.idle -= 1
                 if not in_time:
                     break
-            if self._items and self._workers - self._waiting <= self._limit:
+            if self._items and self._threads.running <= self._limit:
                 return self._items.popleft()
-            self._threads.discard(thread)
+            self._threads.all.discard(thread)
             self._changed.notify_all()
             return None
 
     def _run(self, thread: object) -> None:
         with self._changed:
-            self._threads.add(thread)
+            self._threads.all.add(thread)
         while (item := self._next(thread)) is not None:
             self._do(item)
             del item  # keep no reference to a job during the wait for the next one

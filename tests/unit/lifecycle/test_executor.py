@@ -154,6 +154,27 @@ async def test_the_executor_is_a_concurrent_futures_executor(open_device: OpenDe
         assert list(executor.map(abs, [-1, -2])) == [1, 2]
 
 
+@pytest.mark.anyio
+async def test_jobs_set_no_attribute_of_the_executor(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executor has a `__setattr__` in Python, so each attribute that a job sets would cost a call."""
+    names: list[str] = []
+    assign = aioacl.DeviceExecutor.__setattr__
+
+    def noted(self: aioacl.DeviceExecutor, name: str, value: object) -> None:
+        names.append(name)
+        assign(self, name, value)
+
+    async with open_device() as device:
+        executor = device.executor
+        with monkeypatch.context() as patch:
+            patch.setattr(aioacl.DeviceExecutor, "__setattr__", noted)
+            assert await device.run(current_device) == 0
+            await until(lambda: executor._threads.idle)
+    assert names == []
+
+
 @pytest.mark.asyncio
 async def test_run_in_executor_of_asyncio_accepts_the_executor(open_device: OpenDevice) -> None:
     async with open_device() as device:
@@ -245,7 +266,7 @@ async def test_a_job_that_was_cancelled_before_its_thread_failed_stays_cancelled
             await until(lambda: simulator.hung("aclrtSetCurrentContext"))
             assert future.cancel()
             simulator.release_call("bind")
-            await until(lambda: device.executor._idle)
+            await until(lambda: device.executor._threads.idle)
         assert future.cancelled()
 
 
@@ -316,7 +337,7 @@ async def test_idle_thread_ends_after_a_while_and_a_later_job_starts_another(
         executor = device.executor
         assert await device.run(current_device) == 0
         await until(lambda: executor._workers == 0)
-        assert executor._idle == 0
+        assert executor._threads.idle == 0
         assert await device.run(current_device) == 0
 
 
@@ -328,7 +349,7 @@ async def test_executor_starts_at_most_one_thread_per_job_up_to_its_limit(open_d
         assert executor._limit == _executor.default_workers() == min(32, (os.cpu_count() or 1) + 4)
         for _ in range(3):
             assert await device.run(current_device) == 0
-            await until(lambda: executor._idle == 1)
+            await until(lambda: executor._threads.idle == 1)
         assert executor._workers == 1
         executor._limit = 3
         futures = [executor.submit(barrier.wait) for _ in range(5)]

@@ -256,7 +256,7 @@ async def test_nested_job_without_a_thread_for_it_raises_resource_exhausted(
         monkeypatch.undo()
         await until(lambda: not executor._items)
         assert await device.run(int) == 0
-        assert executor._waiting == 0
+        assert executor._threads.waiting == 0
 
 
 @pytest.mark.parametrize("way", NEST)
@@ -292,7 +292,7 @@ async def test_last_close_drops_a_queued_nested_job_and_its_parent_ends(
     await until(blocker.begun.is_set)
     monkeypatch.setattr(sync, "backend", FewThreads(1))
     parent = executor.submit(lambda: executor.submit(int).result())
-    await until(lambda: executor._waiting)
+    await until(lambda: executor._threads.waiting)
     assert len(executor._items) == 1
     monkeypatch.undo()
     async with anyio.create_task_group() as group:
