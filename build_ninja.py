@@ -12,15 +12,17 @@ import hashlib
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
@@ -54,6 +56,9 @@ C_FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden
 SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
 INTERRUPTED: Final = 130  # the status of ninja after Ctrl-C, which Python may ignore
 ENDING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+PROGRESS_SECONDS: Final = 5.0
+NINJA_STEP: Final = re.compile(r"\[(\d+)/(\d+)\] ")
+NOTHING_TO_DO: Final = "ninja: no work to do."
 NINJA_RULES: Final = """\
 ninja_required_version = 1.11
 
@@ -284,11 +289,17 @@ def run_ninja(plan: str, lock: int) -> None:
     write_if_changed(ROOT / file, plan)
     digests = touch_changed()
     command = [ninja(), "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
-    output = subprocess.DEVNULL if sys.stderr is None else sys.stderr.fileno()  # None if stderr was closed
-    if sys.stderr is None or not sys.stderr.isatty() or not has_work(command):
-        command.append("--quiet")  # on a terminal ninja shows how many files are compiled, on one line
     # The output of ninja goes to stderr: stdout belongs to the command that needed the build.
-    status = run_until_signal(command, cwd=ROOT, pass_fds=[lock], stdout=output)
+    if sys.stderr is None:  # it was closed
+        output = subprocess.DEVNULL
+    elif not sys.stderr.isatty():
+        output = subprocess.PIPE
+    else:
+        output = sys.stderr.fileno()  # ninja shows how many files are built, on one line
+        if not has_work(command):
+            command.append("--quiet")
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
+    status = run_until_signal(command, cwd=ROOT, env=environment, pass_fds=[lock], stdout=output)
     if status == INTERRUPTED:
         raise SystemExit(status)
     if status:
@@ -302,6 +313,26 @@ def has_work(command: list[str]) -> bool:
     """Whether ninja has work. Without work, ninja must not print "no work to do" at each start of ./demo and ./test."""
     done = subprocess.run([*command, "-n"], cwd=ROOT, check=False, capture_output=True, text=True)
     return "no work to do" not in done.stdout
+
+
+def pass_on(output: IO[bytes]) -> None:
+    """Writes ninja's messages to stderr until ninja ends, and its progress as one line every PROGRESS_SECONDS."""
+    progress, rest = "building: no file yet", ""
+    due = time.monotonic() + PROGRESS_SECONDS
+    while True:
+        if select.select([output], [], [], max(0, due - time.monotonic()))[0]:
+            data = os.read(output.fileno(), 1 << 16)
+            if not data:
+                return
+            *lines, rest = (rest + data.decode(errors="replace")).split("\n")
+            for line in lines:
+                if step := NINJA_STEP.match(line):
+                    progress = f"building: {step[1]} of {step[2]} files"
+                elif line != NOTHING_TO_DO:
+                    print(line, file=sys.stderr, flush=True)
+        if time.monotonic() >= due:
+            print(progress, file=sys.stderr, flush=True)
+            due = time.monotonic() + PROGRESS_SECONDS
 
 
 def run_until_signal(command: list[str], **options: Any) -> int:
@@ -323,6 +354,9 @@ def run_until_signal(command: list[str], **options: Any) -> int:
         processes.append(subprocess.Popen(command, **options))
         if caught:
             processes[0].terminate()
+        if (output := processes[0].stdout) is not None:
+            with output:
+                pass_on(output)
         status = processes[0].wait()
     finally:
         for handled_signal, handler in handlers.items():

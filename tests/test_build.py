@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from setuptools.errors import CompileError
 
 import build_ffi
 import build_ninja
@@ -250,6 +251,65 @@ def test_build_on_a_terminal_shows_its_steps_and_nothing_if_there_are_none(
     first, second = drawn.split(b"first\r\n")
     assert b"[1/1] make made" in first
     assert second == b"second\r\n"
+
+
+@pytest.mark.process
+def test_build_without_a_terminal_reports_its_progress_and_only_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second step waits for the end of `hold`, which the reader of the lines opens after a line with progress."""
+    monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
+    monkeypatch.setattr(build_ninja, "touch_changed", dict)
+    monkeypatch.setattr(build_ninja, "PROGRESS_SECONDS", 0.01)
+    os.mkfifo(hold := tmp_path / "hold")
+    plan = (
+        "rule make\n  command = touch $out\nrule wait\n  command = timeout 60 cat hold && touch $out\n"
+        "build one: make\nbuild two: wait one\n"
+    )
+    lines: list[str] = []
+
+    def read_lines() -> None:
+        with os.fdopen(read) as errors:
+            for line in errors:
+                lines.append(line)
+                if line.startswith("building: 1 ") and hold.exists():
+                    hold.open("w").close()
+                    hold.unlink()
+
+    read, write = os.pipe()
+    reader = threading.Thread(target=read_lines)
+    reader.start()
+    with os.fdopen(write, "w", buffering=1) as errors:
+        monkeypatch.setattr(sys, "stderr", errors)
+        with build_ninja.alone() as lock:
+            build_ninja.run_ninja(plan, lock)
+            errors.write("first\n")
+            monkeypatch.setattr(build_ninja, "PROGRESS_SECONDS", 60)
+            build_ninja.run_ninja(plan, lock)
+    reader.join()
+    *progress, first = lines
+    assert set(progress) <= {
+        "building: no file yet\n",
+        "building: 1 of 2 files\n",
+        "building: 2 of 2 files\n",
+    }
+    assert "building: 1 of 2 files\n" in progress
+    assert first == "first\n"
+
+
+@pytest.mark.process
+def test_build_without_a_terminal_reports_why_a_step_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build_ninja, "ROOT", tmp_path)
+    monkeypatch.setattr(build_ninja, "touch_changed", dict)
+    plan = "rule fail\n  command = echo the reason; exit 1\nbuild one: fail\n"
+    with build_ninja.alone() as lock, pytest.raises(CompileError, match="the reason is above"):
+        build_ninja.run_ninja(plan, lock)
+    out, errors = capfd.readouterr()
+    assert out == ""
+    assert "the reason\n" in errors
+    assert "ninja: build stopped" in errors
 
 
 @pytest.mark.process
