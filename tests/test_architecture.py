@@ -21,7 +21,7 @@ from aioacl.simulator._releases import RELEASES, WITHOUT_RUNTIME
 from tests import elf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
     from aioacl.simulator._releases import Release
@@ -92,10 +92,19 @@ def _row_of(module: str, known: Iterable[str]) -> str | None:
     return module or None
 
 
+def _run_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields the nodes of a program that run: not the bodies of `if TYPE_CHECKING:`."""
+    typed = node.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" else []
+    for child in ast.iter_child_nodes(node):
+        if child not in typed:
+            yield child
+            yield from _run_nodes(child)
+
+
 def _imports(path: Path) -> set[str]:
-    """Returns the names that a file imports from the package, including imports only for type checking."""
+    """Returns the names that a file imports from the package when it runs, also inside functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _run_nodes(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
             found |= {str(name.value) for name in node.args if isinstance(name, ast.Constant)}
         elif isinstance(node, ast.Import):
@@ -115,6 +124,15 @@ def _edges() -> set[tuple[str, str]]:
         for name in _imports(path)
     }
     return {(module, target) for module, target in edges if target != module}
+
+
+def test_imports_are_those_that_run(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        "if TYPE_CHECKING:\n    from aioacl._device import Device\nelse:\n    import aioacl._wait.port\n"
+        "def late():\n    from aioacl import testing\n    import_module('aioacl._selftest')\n"
+    )
+    assert _imports(file) == {"aioacl._wait.port", "aioacl.testing", "aioacl._selftest"}
 
 
 def test_table_of_layers_has_all_modules() -> None:
