@@ -14,7 +14,7 @@ allocation fails for lack of memory. A reset and the last close free everything.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import Cache, Core, ffi, lib, make_pass
 from aioacl._base.states import State
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._base.ffi import HandleBase
-    from aioacl._lifecycle.admission import Admission
-    from aioacl._lifecycle.deferred import Deferred
-    from aioacl._lifecycle.failures import Failures
-    from aioacl._wait.workers import WorkerThread
+    from aioacl._lifecycle.manager import Manager
 
 STREAMS: Final = 0  # the kinds of items, as in cache.c
 DEVICE_MEMORY: Final = 1
@@ -39,31 +36,16 @@ DESTROY: Final[list[Callable[[Any], object]]] = []
 NAMES: Final = {DEVICE_MEMORY: "device_blocks", PINNED_MEMORY: "host_blocks", STREAMS: "streams"}
 
 
-class Host(Protocol):
-    """The parts of a device's manager that the cache uses."""
-
-    index: int
-    admission: Admission
-    deferred: Deferred
-    failures: Failures
-    maintenance: WorkerThread
-
-    @property
-    def generation(self) -> int:
-        """The generation in the gate."""
-        ...
-
-
-def free_device(host: Host, generation: int, address: int) -> None:
+def free_device(manager: Manager, generation: int, address: int) -> None:
     """Frees device memory (aclrtFree).
 
     After a reset or a fault it does nothing, because a reset frees the memory.
     """
-    if generation != host.generation or host.failures.last_fault is not None:
+    if generation != manager.generation or manager.failures.last_fault is not None:
         return
-    code = lib.aio_g_aclrtFree(make_pass(host.index, generation), ffi.cast("void *", address))
-    if code > 0 and not host.admission.found_reset(generation, code):
-        warn_of_failure(host, "aclrtFree", code, "the memory")
+    code = lib.aio_g_aclrtFree(make_pass(manager.index, generation), ffi.cast("void *", address))
+    if code > 0 and not manager.admission.found_reset(generation, code):
+        warn_of_failure(manager, "aclrtFree", code, "the memory")
 
 
 class HandleCache(Cache):
@@ -73,9 +55,9 @@ class HandleCache(Cache):
         enabled: whether handles give anything to the cache: no open of the device forbids it.
     """
 
-    def __init__(self, host: Host) -> None:
-        super().__init__(host.index, host.failures, host.admission.leases, MOST, host.maintenance)
-        self._host = host
+    def __init__(self, manager: Manager) -> None:
+        super().__init__(manager.index, manager.failures, manager.admission.leases, MOST, manager.maintenance)
+        self._manager = manager
         self._forbidden: dict[object, None] = {}  # by the opens that forbid it
 
     def forbid(self, user: object) -> None:
@@ -83,7 +65,7 @@ class HandleCache(Cache):
         self._forbidden[user] = None
         self.enabled = False
         if any(self.counts):
-            self._host.deferred.leave_note(self.empty)
+            self._manager.deferred.leave_note(self.empty)
 
     def allow(self, user: object) -> None:
         """Ends `forbid`, if it was called for this open. The cache is on again if no other open forbids it."""
@@ -123,7 +105,7 @@ class HandleCache(Cache):
 
     def _kept(self, kind: int) -> bool:
         if self._exceeds(kind):
-            self._host.deferred.leave_note(self._trim)
+            self._manager.deferred.leave_note(self._trim)
         return True
 
     def _exceeds(self, kind: int) -> bool:
@@ -148,22 +130,22 @@ class HandleCache(Cache):
 
     def _free_oldest(self, kind: int) -> bool:
         """Frees the item of the kind that was given first. Returns False if there is none."""
-        host, generation, found = self._host, self._host.generation, self.oldest(kind)
+        manager, generation, found = self._manager, self._manager.generation, self.oldest(kind)
         if found is None:
             return False
         if kind == STREAMS:
             found.dispose()
         elif kind == DEVICE_MEMORY:
-            free_device(host, generation, found)
+            free_device(manager, generation, found)
         else:
             self.warn_of_free(found)
         return True
 
     def keep_or_free(self, generation: int, address: int, block: int) -> None:
         """Keeps or frees a block of device memory. A buffer of 0 bytes has none, and a reset frees stale memory."""
-        stale = generation != self._host.generation
+        stale = generation != self._manager.generation
         if address and not stale and not self.keep_memory(generation, address, block):
-            free_device(self._host, generation, address)
+            free_device(self._manager, generation, address)
 
     # --- what was left ---------------------------------------------------------------------------------------
 
@@ -178,8 +160,8 @@ class HandleCache(Cache):
         Runs on the maintenance thread, or on the control thread after a reset or close. After a device fault it frees
         nothing, until a reset or close has ended it.
         """
-        host = self._host
-        if host.failures.last_fault is not None and host.admission.state is not State.CLOSED:
+        manager = self._manager
+        if manager.failures.last_fault is not None and manager.admission.state is not State.CLOSED:
             return
         with ExitStack() as steps:
             for _ in range(self.left):
@@ -203,4 +185,4 @@ class HandleCache(Cache):
     def warn_of_free(self, code: int) -> None:
         """Emits an AclWarning if this is a failure of aclrtFreeHost. A negative code is a refusal during a reset."""
         if code > 0:
-            warn_of_failure(self._host, "aclrtFreeHost", code, "the memory")
+            warn_of_failure(self._manager, "aclrtFreeHost", code, "the memory")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
     from aioacl._base.origin import Site
     from aioacl._lifecycle.admission import Admission
-    from aioacl._wait.workers import WorkerThread
+    from aioacl._lifecycle.manager import Manager
 
 CALL: Final = "aclrtSynchronizeStream"  # the function that would have returned the code
 TASKS: Final = {  # by the ACL function that enqueues them
@@ -101,19 +101,6 @@ def warn(failed: Failed, what: str, made: Site | None = None) -> None:
     """
     sentence = f"a task failed, no await raised the error, and {what}: {failed.sentence}"
     warnings.warn_explicit(sentence, AclWarning, *origin.line_of(made or origin.site()), registry={})
-
-
-class Host(Protocol):
-    """The parts of a device's manager that a failed clean-up needs."""
-
-    index: int
-    failures: Failures
-    maintenance: WorkerThread
-
-    @property
-    def generation(self) -> int:
-        """The generation in the gate."""
-        ...
 
 
 class TrackedStream(Protocol):
@@ -227,11 +214,11 @@ def concerns_device(error: AclError) -> bool:
     return isinstance(error, DeviceFault) and error.action in DEVICE_ACTIONS
 
 
-def warn_of_failure(host: Host, call: str, code: int, what: str) -> None:
+def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
     """Emits an AclWarning for a failed clean-up, because no caller can get an exception. Stores a device fault."""
-    error = error_of(code, call, host.index, host.generation)
+    error = error_of(code, call, manager.index, manager.generation)
     # Without the maintenance thread, a finalizer may run this function on a thread that holds the lock.
-    if concerns_device(error) and host.maintenance.running:
-        host.failures.note_fault(error)
-    sentence = f"{call} returned {code} on device {host.index}: {what} is not freed until a reset"
+    if concerns_device(error) and manager.maintenance.running:
+        manager.failures.note_fault(error)
+    sentence = f"{call} returned {code} on device {manager.index}: {what} is not freed until a reset"
     warnings.warn(sentence, AclWarning, stacklevel=3)

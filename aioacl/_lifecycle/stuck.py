@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from aioacl._base import sync
 from aioacl._base.errors import ResourceExhausted
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioacl._base.records import EventKind, Stuck
-    from aioacl._lifecycle.admission import Admission
+    from aioacl._lifecycle.manager import Manager
 
 STUCK_SECONDS: Final = 1.0
 RETURN_SECONDS: Final = 0.5  # how often the thread looks whether a stuck call has returned
@@ -42,34 +42,22 @@ CONTROL: Final = (
 )
 
 
-class Host(Protocol):
-    """The parts of a device's manager that are needed to find stuck calls."""
-
-    index: int
-    admission: Admission
-
-    @property
-    def procedure(self) -> object | None:
-        """The procedure that runs, or None."""
-        ...
-
-
-def is_stuck(host: Host, call: Stuck) -> bool:
+def is_stuck(manager: Manager, call: Stuck) -> bool:
     """Whether the call counts as stuck.
 
     Calls that may take long do not count. While a procedure runs, its calls do not count either, because they have time
     limits.
     """
-    exempt = MAY_TAKE_LONG if host.procedure is None else MAY_TAKE_LONG + CONTROL
+    exempt = MAY_TAKE_LONG if manager.procedure is None else MAY_TAKE_LONG + CONTROL
     return call.seconds > STUCK_SECONDS and call.function not in exempt
 
 
 class StuckCalls:
     """Sends the events "stuck" and "recovered" of one device. The lock of the device's admission guards it."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._admission = host.admission
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._admission = manager.admission
         self._thread: object = None  # the identity of the running thread
         self._eventfd = -1  # stays open until the process ends, because a thread may be about to write to it
         self._sent: dict[tuple[int, int], Stuck] = {}
@@ -88,13 +76,15 @@ class StuckCalls:
             self._clear()  # an earlier thread may have left a wake-up
             self._thread = me = object()
             try:
-                sync.spawn(f"aioacl-stuck-{self._host.index}", lambda: self._run(me))
+                sync.spawn(f"aioacl-stuck-{self._manager.index}", lambda: self._run(me))
             except BaseException as error:
                 self._thread = None
                 if not isinstance(error, RuntimeError):
                     raise
                 generation = self._admission.generation
-                raise error_of(lib.AIO_NO_THREAD, "pthread_create", self._host.index, generation) from error
+                raise error_of(
+                    lib.AIO_NO_THREAD, "pthread_create", self._manager.index, generation
+                ) from error
 
     def _open(self) -> None:
         if self._eventfd >= 0:
@@ -103,7 +93,7 @@ class StuckCalls:
             self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError as error:
             raise ResourceExhausted(
-                f"expected a free file descriptor for the events of device {self._host.index}, got none",
+                f"expected a free file descriptor for the events of device {self._manager.index}, got none",
                 hint="Raise the limit of open files (ulimit -n), or close loops that are done.",
             ) from error
 
@@ -115,7 +105,7 @@ class StuckCalls:
     def _run(self, me: object) -> None:
         while self._goes_on(me):
             try:
-                if not lib.aio_gate_notify(self._host.index, self._eventfd):
+                if not lib.aio_gate_notify(self._manager.index, self._eventfd):
                     self._sleep(None)
                 self._look_while_calls_are_inside(me)
             except Exception as error:  # noqa: BLE001 - a lack of memory, for instance; the thread goes on
@@ -146,7 +136,7 @@ class StuckCalls:
     def _look(self) -> float | None:
         """Sends the events. Returns after how many seconds to look again, or None if no call is inside."""
         with self._admission.changed:
-            calls = calls_inside(self._host.index)
+            calls = calls_inside(self._manager.index)
             self._send(calls)
         young = [STUCK_SECONDS - call.seconds for call in calls.values() if call.seconds <= STUCK_SECONDS]
         pause = min(young, default=STUCK_SECONDS)
@@ -156,7 +146,7 @@ class StuckCalls:
 
     def _send(self, calls: Mapping[tuple[int, int], Stuck]) -> None:
         for key, call in calls.items():
-            if key not in self._sent and is_stuck(self._host, call):
+            if key not in self._sent and is_stuck(self._manager, call):
                 self._sent[key] = call
                 self._tell("stuck", call)
             elif key in self._sent:

@@ -16,8 +16,8 @@ from aioacl._base.ffi import ffi, lib
 from aioacl._base.states import RELEASED_ALREADY, Counts, State
 from aioacl._library import runtime
 from aioacl._lifecycle.gate import RESET_BY_HAND, advise_without_device, error_of
-from aioacl._lifecycle.manager import manager_of
-from aioacl._lifecycle.procedures.procedure import Host, Procedure
+from aioacl._lifecycle.manager import Manager, manager_of
+from aioacl._lifecycle.procedures.procedure import Procedure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,8 @@ class _Change(Procedure):
     name = "manual change"
     manual = True
 
-    def __init__(self, host: Host, rule: Callable[[Counts], CountResult]) -> None:
-        super().__init__(host)
+    def __init__(self, manager: Manager, rule: Callable[[Counts], CountResult]) -> None:
+        super().__init__(manager)
         self._rule = rule
         self._thread = threading.get_ident()
         self._before, self._resets_seen = Counts(), 0
@@ -53,7 +53,7 @@ class _Change(Procedure):
             time.sleep(NAP_SECONDS)
 
     def _try_to_begin(self, call: str) -> bool:
-        manager = self.host
+        manager = self.manager
         with manager.admission.changed:
             other = manager.procedure
             if isinstance(other, _Change) and other._thread != self._thread:
@@ -68,7 +68,7 @@ class _Change(Procedure):
 
     def finish(self) -> None:
         """Stores the counts after the call, and ends the procedure; a second call of `finish` has no effect."""
-        manager = self.host
+        manager = self.manager
         with manager.admission.changed:
             if manager.procedure is not self:
                 return
@@ -83,9 +83,9 @@ class _Change(Procedure):
             return
         if self._resets_seen != made.foreign_resets:  # a foreign reset has ended all earlier sets
             self._before = Counts()
-            self.host.counts.change(self._before)
-        self.host.counts.foreign_resets_seen = made.foreign_resets
-        self.host.counts.change(Counts() if made.code else self._rule(self._before).counts)
+            self.manager.counts.change(self._before)
+        self.manager.counts.foreign_resets_seen = made.foreign_resets
+        self.manager.counts.change(Counts() if made.code else self._rule(self._before).counts)
 
 
 def _perform(
@@ -119,10 +119,14 @@ def _reset_force(index: int, made: CData) -> None:
     lib.aio_count_reset(index, 1, made)
 
 
-def _must_be_closed(host: Host) -> None:
-    if host.admission.opens or host.procedure is not None or host.admission.state is not State.CLOSED:
+def _must_be_closed(manager: Manager) -> None:
+    if (
+        manager.admission.opens
+        or manager.procedure is not None
+        or manager.admission.state is not State.CLOSED
+    ):
         raise ParameterError(
-            f"expected a closed device, got device {host.index}, which is open through `open_device`",
+            f"expected a closed device, got device {manager.index}, which is open through `open_device`",
             hint="Close it first, or use device.force_reset().",
         )
 

@@ -16,7 +16,7 @@ from aioacl._wait.workers import WorkerStuck
 
 if TYPE_CHECKING:
     from aioacl._base.records import Stuck
-    from aioacl._lifecycle.procedures.procedure import Host
+    from aioacl._lifecycle.manager import Manager
 
 
 NO_FAILURE: Final = (0, RELEASED_ALREADY)
@@ -29,22 +29,22 @@ class CloseProcedure(Procedure):
     goes_on = "The close continues. A later close() or open_device() waits for it."
     closed_after = (State.OPEN,)  # after a failed close, the next open starts another close
 
-    def __init__(self, host: Host, *, hopeless: bool = False) -> None:
-        super().__init__(host)
+    def __init__(self, manager: Manager, *, hopeless: bool = False) -> None:
+        super().__init__(manager)
         self._hopeless = hopeless  # a reset has already waited for the calls that are stuck
 
     def run(self) -> None:
         admission = self.admission
-        self.host.jobs.end_executor()
+        self.manager.jobs.end_executor()
         patience = limits.HOPELESS_SECONDS if self._hopeless else limits.CLOSE_SECONDS
-        stopped = self.host.maintenance.stop(patience)
+        stopped = self.manager.maintenance.stop(patience)
         if not self._hopeless:
             self._empty_cache(patience)
             self._ask_streams(patience)
         with admission.changed:
             admission.revoke_leases()  # otherwise they would delay resets after the next open
             admission.apply(Trigger.SEIZE)
-        self.host.models.choose()
+        self.manager.models.choose()
         lib.aio_watcher_wake(self.index)
         empty = self._barrier_is_clear(patience)
         if not (stopped and empty):
@@ -58,17 +58,17 @@ class CloseProcedure(Procedure):
 
         The maintenance thread has stopped, so no handle gives anything to the cache any more.
         """
-        if any(self.host.cache.counts):
+        if any(self.manager.cache.counts):
             with suppress(WorkerStuck):
-                self.host.control.call(self.host.cache.empty, seconds)
+                self.manager.control.call(self.manager.cache.empty, seconds)
 
     def _end_models(self, seconds: float) -> None:
         """Unloads the idle models. If another library has set the device too, aclrtResetDevice does not do so."""
-        models = self.host.models
+        models = self.manager.models
         if models.ids:
-            healthy = not self._hopeless and self.host.failures.last_fault is None
+            healthy = not self._hopeless and self.manager.failures.last_fault is None
             with suppress(WorkerStuck):
-                self.host.control.call(lambda: models.end_all(healthy=healthy), seconds)
+                self.manager.control.call(lambda: models.end_all(healthy=healthy), seconds)
 
     def _ask_streams(self, seconds: float) -> None:
         """Finds out which streams are done and which have failed, while the gate still admits queries.
@@ -76,15 +76,15 @@ class CloseProcedure(Procedure):
         If a query hangs, the barrier finds it.
         """
         with suppress(WorkerStuck):
-            self.host.control.call(self._ask, seconds)
+            self.manager.control.call(self._ask, seconds)
 
     def _ask(self) -> None:
         lib.aio_device_busy(self.index)
-        self.host.failures.collect()
+        self.manager.failures.collect()
 
     def _unfinished(self) -> int:
         """The number of streams with unfinished work, unless an earlier reset has dropped that work."""
-        dropped = self.host.counts.ended_generation == self.admission.generation
+        dropped = self.manager.counts.ended_generation == self.admission.generation
         return 0 if dropped else lib.aio_device_unfinished(self.index)
 
     def _give_up(self) -> None:
@@ -113,9 +113,9 @@ class CloseProcedure(Procedure):
         """
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._unfinished()
         try:
-            self.host.control.call(self._destroy_events, limits.EVENTS_SECONDS)
+            self.manager.control.call(self._destroy_events, limits.EVENTS_SECONDS)
             before = lib.aio_device_teardowns(self.index)
-            code = self.host.control.call(self._reset_all, limit)
+            code = self.manager.control.call(self._reset_all, limit)
             if not self._work_is_gone(code, torn=lib.aio_device_teardowns(self.index) != before):
                 why = (
                     "other code has set it too" if code in NO_FAILURE else f"aclrtResetDevice returned {code}"
@@ -123,7 +123,7 @@ class CloseProcedure(Procedure):
                 self._stay_set(f"{why}, and work still runs", (), "the work has ended")
                 return
             lib.aio_device_stop(self.index)
-            self.host.failures.collect_known()  # the reset wakes the runtime, which reports pending failures
+            self.manager.failures.collect_known()  # the reset wakes the runtime, which reports pending failures
             self._apply(Trigger.RELEASE)
             lib.aio_device_flush(self.index)
             self._let_go()
@@ -136,7 +136,7 @@ class CloseProcedure(Procedure):
                 AclWarning,
                 stacklevel=2,
             )
-        self.host.failures.warn_at_close()
+        self.manager.failures.warn_at_close()
 
     def _work_is_gone(self, code: int, *, torn: bool) -> bool:
         """Whether no work can use memory any more. If the reset has torn nothing down, aborts the unfinished work.
@@ -154,7 +154,7 @@ class CloseProcedure(Procedure):
         return bool(outcome[1] + outcome[2] == 0)
 
     def _let_go(self) -> None:
-        control = self.host.control
+        control = self.manager.control
         try:
             control.call(self._give_back, limits.CLOSE_SECONDS)
         except WorkerStuck:
@@ -169,7 +169,7 @@ class CloseProcedure(Procedure):
         lib.aio_control_thread(self.index)
         lib.aio_stage_close(self.index)
         try:
-            self.host.maintenance.end_watches(failure(lib.AIO_WAS_RESET))
-            self.host.clean_up()
+            self.manager.maintenance.end_watches(failure(lib.AIO_WAS_RESET))
+            self.manager.clean_up()
         finally:
-            runtime.release(self.host)
+            runtime.release(self.manager)

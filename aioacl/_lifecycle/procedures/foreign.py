@@ -18,12 +18,12 @@ class ForeignProcedure(Procedure):
 
     def run(self) -> None:
         lib.aio_device_flush(self.index)
-        self.host.models.end_all(healthy=False)
+        self.manager.models.end_all(healthy=False)
         # The set makes the primary context valid again, at the same address. If a call entered before the reset and is
         # still inside, it could then create an object that no handle owns. The wait for such calls has a limit.
         self._all_leave_within(limits.CLOSE_SECONDS, limits.HOPELESS_SECONDS)
         try:
-            self.host.control.call(self._checked_set, limits.RESET_SECONDS)
+            self.manager.control.call(self._checked_set, limits.RESET_SECONDS)
         except (WorkerStuck, AclError) as error:
             why = str(error) or f"{self._holds_up() or 'aclrtSetDevice'} did not return in time"
             with self.admission.changed:
@@ -31,8 +31,8 @@ class ForeignProcedure(Procedure):
                 self.admission.apply(Trigger.FAIL, problem=problem)
             return
         with self.admission.changed:
-            self.host.failures.last_fault = None  # the fault belongs to the previous generation
+            self.manager.failures.last_fault = None  # the fault belongs to the previous generation
             self.admission.apply(Trigger.RETAKE)
             self._settle_foreign()
         lib.aio_device_flush(self.index)
-        self.host.maintenance.submit(Job(self._prepare))
+        self.manager.maintenance.submit(Job(self._prepare))

@@ -39,27 +39,27 @@ class OpenProcedure(Procedure):
     def _start(self) -> None:
         admission = self.admission
         try:
-            self.host.control.start()
-            self.host.maintenance.start()
+            self.manager.control.start()
+            self.manager.maintenance.start()
         except RuntimeError as error:
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, admission.generation) from error
-        self.host.control.call(self._acquire, limits.OPEN_SECONDS)
+        self.manager.control.call(self._acquire, limits.OPEN_SECONDS)
         detection.warn_of_limit()
-        self.host.control.call(self._checked_set, limits.OPEN_SECONDS)
-        strategy = lib.AIO_WATCH if self.host.strategy == "watch" else lib.AIO_THREAD
-        code = lib.aio_device_start(self.index, strategy, self.host.maintenance.port.handle)
+        self.manager.control.call(self._checked_set, limits.OPEN_SECONDS)
+        strategy = lib.AIO_WATCH if self.manager.strategy == "watch" else lib.AIO_THREAD
+        code = lib.aio_device_start(self.index, strategy, self.manager.maintenance.port.handle)
         if code:
-            self.host.control.call(self._reset_plain, limits.RESET_SECONDS)
+            self.manager.control.call(self._reset_plain, limits.RESET_SECONDS)
             raise error_of(code, "pthread_create", self.index, admission.generation)
-        lib.aio_device_relieve_by(self.index, self.host.control.port.handle)
+        lib.aio_device_relieve_by(self.index, self.manager.control.port.handle)
 
     def _open(self) -> None:
         admission = self.admission
         with admission.changed:
-            self.host.failures.last_fault = None
+            self.manager.failures.last_fault = None
             admission.apply(Trigger.OPEN)
             self._settle_foreign()  # the gate was closed until now, so it recorded no foreign reset
-        self.host.maintenance.call(self._prepare, limits.OPEN_SECONDS)
+        self.manager.maintenance.call(self._prepare, limits.OPEN_SECONDS)
 
     def _give_up(self) -> NoReturn:
         stuck = self._stuck()
@@ -68,10 +68,10 @@ class OpenProcedure(Procedure):
 
     def _undo(self) -> None:
         try:
-            if self.host.control.running:
-                self.host.control.call(lambda: runtime.release(self.host), limits.CLOSE_SECONDS)
+            if self.manager.control.running:
+                self.manager.control.call(lambda: runtime.release(self.manager), limits.CLOSE_SECONDS)
         except WorkerStuck:
             self._give_up()
-        self.host.control.stop(limits.CLOSE_SECONDS)
-        self.host.maintenance.stop(limits.CLOSE_SECONDS)
-        self.host.clean_up()  # does the notes of finalizers, because the maintenance thread has ended
+        self.manager.control.stop(limits.CLOSE_SECONDS)
+        self.manager.maintenance.stop(limits.CLOSE_SECONDS)
+        self.manager.clean_up()  # does the notes of finalizers, because the maintenance thread has ended

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from traceback import clear_frames
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import states, sync
 from aioacl._base.ffi import ffi, lib
@@ -19,15 +19,8 @@ from aioacl._lifecycle.gate import error_of, inside
 from aioacl._lifecycle.procedures import limits
 
 if TYPE_CHECKING:
-    from aioacl._base.options import Strategy
     from aioacl._base.records import Stuck
-    from aioacl._lifecycle.admission import Admission
-    from aioacl._lifecycle.cache import HandleCache
-    from aioacl._lifecycle.counts import SetCounts
-    from aioacl._lifecycle.failures import Failures
-    from aioacl._lifecycle.jobs import Jobs
-    from aioacl._lifecycle.models import Models
-    from aioacl._wait.workers import WorkerThread
+    from aioacl._lifecycle.manager import Manager
 
 _ENQUEUE = 1 << lib.AIO_ENQUEUE
 _WAIT = 1 << lib.AIO_WAIT
@@ -40,78 +33,6 @@ def named(stuck: tuple[Stuck, ...]) -> str:
     return ", ".join(f"{call.function} on thread {call.thread}" for call in stuck) or "a job of aioacl"
 
 
-class Host(Protocol):
-    """The parts of a device's manager that a procedure uses."""
-
-    @property
-    def index(self) -> int:
-        """The index of the device."""
-        ...
-
-    @property
-    def admission(self) -> Admission:
-        """The Python side of the gate. Its lock guards the other parts."""
-        ...
-
-    @property
-    def counts(self) -> SetCounts:
-        """How often the device is set."""
-        ...
-
-    @property
-    def failures(self) -> Failures:
-        """Faults and failed tasks."""
-        ...
-
-    @property
-    def jobs(self) -> Jobs:
-        """The user's jobs."""
-        ...
-
-    @property
-    def cache(self) -> HandleCache:
-        """The closed memory and streams that are used again."""
-        ...
-
-    @property
-    def models(self) -> Models:
-        """The models that are loaded."""
-        ...
-
-    @property
-    def control(self) -> WorkerThread:
-        """The thread that keeps ACL's per-thread state."""
-        ...
-
-    @property
-    def maintenance(self) -> WorkerThread:
-        """The thread that creates and destroys native objects."""
-        ...
-
-    @property
-    def strategy(self) -> Strategy:
-        """How waits are done: "watch" or "thread"."""
-        ...
-
-    procedure: Procedure | None
-
-    def clean_up(self) -> None:
-        """Does the work that had to wait until the device was reset or closed."""
-        ...
-
-    def break_off(self, problem: str) -> None:
-        """Quarantines the device if the gate is between two states. Called with the lock held."""
-        ...
-
-    def meet_foreign(self) -> None:
-        """Starts the procedure that follows a foreign reset, if there was one. Called with the lock held."""
-        ...
-
-    def close_if_unused(self, *states: State) -> Procedure | None:
-        """Starts the close if the device has no users. Called with the lock held."""
-        ...
-
-
 class Procedure:
     """An operation on a device that runs once, on a thread of its own. Several callers may await it."""
 
@@ -121,10 +42,10 @@ class Procedure:
     # The states from which a device without users is closed when the procedure ends.
     closed_after: tuple[State, ...] = (State.OPEN, State.QUARANTINED)
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.admission = host.admission
-        self.index = host.index
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.admission = manager.admission
+        self.index = manager.index
         self.done = False
         self.error: BaseException | None = None
         self._began = sync.monotonic()
@@ -135,7 +56,7 @@ class Procedure:
         Otherwise it runs the procedure, and then wakes every caller, even if the procedure has failed.
         """
         with self.admission.changed:
-            if self.host.procedure is not self:
+            if self.manager.procedure is not self:
                 return
         try:
             self.run()
@@ -143,15 +64,15 @@ class Procedure:
             clear_frames(error.__traceback__)  # their variables refer to this object
             self.error = error
             with self.admission.changed:
-                self.host.break_off(f"its {self.name} procedure failed: {error!r}")
+                self.manager.break_off(f"its {self.name} procedure failed: {error!r}")
             lib.aio_device_flush(self.index)
         admission = self.admission
         with admission.changed:
             self.done = True
-            self.host.procedure = None
+            self.manager.procedure = None
             admission.announce()
-            self.host.meet_foreign()
-            self.host.close_if_unused(*self.closed_after)
+            self.manager.meet_foreign()
+            self.manager.close_if_unused(*self.closed_after)
         del self  # the traceback of the error keeps the variables of this frame
 
     def run(self) -> None:
@@ -190,7 +111,7 @@ class Procedure:
             lib.aio_count_set(self.index, made)
             code = made.code
             if code == 0:
-                self.host.counts.note_set(made.foreign_resets)
+                self.manager.counts.note_set(made.foreign_resets)
                 code = self._adopt_context()
             if lib.aio_device_foreign(self.index) == made.foreign_resets:
                 break
@@ -208,7 +129,7 @@ class Procedure:
 
     def _settle_foreign(self) -> None:
         """Marks the foreign resets before the newest set as handled, but no later ones. Called with the lock held."""
-        lib.aio_foreign_settle(self.index, self.host.counts.foreign_resets_seen)
+        lib.aio_foreign_settle(self.index, self.manager.counts.foreign_resets_seen)
 
     def _checked_set(self) -> None:
         code = self._set()
@@ -218,18 +139,18 @@ class Procedure:
     def _reset_plain(self) -> int:
         """Undoes one set, unless a foreign reset has ended it: the sets that exist then may belong to other code."""
         with self.admission.changed:
-            self.host.counts.standing()
-            if not self.host.counts.own_sets:
+            self.manager.counts.standing()
+            if not self.manager.counts.own_sets:
                 return RELEASED_ALREADY
         lib.aio_control_thread(self.index)
         code = lib.aio_u_aclrtResetDevice(self.index)
-        self.host.counts.note_reset(code, states.reset_device)
+        self.manager.counts.note_reset(code, states.reset_device)
         return code
 
     def _reset_force(self) -> int:
         lib.aio_control_thread(self.index)
         code = lib.aio_u_aclrtResetDeviceForce(self.index)
-        self.host.counts.note_reset(code, states.reset_device_force)
+        self.manager.counts.note_reset(code, states.reset_device_force)
         return code
 
     def _destroy_events(self) -> int:
@@ -237,20 +158,20 @@ class Procedure:
 
         First ends waits for the device that the reset would wait for. After a fault, no stream can be made for this.
         """
-        if self.host.counts.ended_generation != self.admission.generation:
-            if self.host.failures.last_fault is None:
+        if self.manager.counts.ended_generation != self.admission.generation:
+            if self.manager.failures.last_fault is None:
                 lib.aio_device_pass_lock(self.index)
             lib.aio_device_destroy_events(self.index)
         return 0
 
     def _holds_up(self) -> str:
         """The ACL function that the control thread is inside. An earlier job may have made the call."""
-        worker = self.host.control.thread
+        worker = self.manager.control.thread
         return next((call.function for call in inside(self.index) if call.thread == worker), "")
 
     def _acquire(self) -> None:
         lib.aio_control_thread(self.index)
-        runtime.acquire(self.host)
+        runtime.acquire(self.manager)
 
     def _stuck(self) -> tuple[Stuck, ...]:
         """The calls that are still inside. If there are none, calls on other devices that block this device in ACL.
@@ -261,7 +182,7 @@ class Procedure:
             if self.admission.state in (State.OPEN, State.DRAINING):
                 self.admission.apply(Trigger.SEIZE)
         self._all_have_left(EVERY_KIND, limits.LEAVE_SECONDS)
-        others = [user.index for user in runtime.busy() if isinstance(user, type(self.host))]
+        others = [user.index for user in runtime.busy() if isinstance(user, type(self.manager))]
         return inside(self.index) or tuple(call for other in others for call in inside(other))
 
     # --- shared steps ---------------------------------------------------------------------------------------------
@@ -291,7 +212,7 @@ class Procedure:
 
     def _prepare(self) -> None:
         """On the maintenance thread: fills the pool of events and allocates the first staging memory."""
-        self.host.clean_up()
+        self.manager.clean_up()
         lib.aio_device_refill(self.index, 0, limits.POOL_EVENTS)
         for large in (0, 1):
             if not lib.aio_stage_free_slots(self.index, 1 << 20 if large else 1):

@@ -45,7 +45,7 @@ from aioacl._wait.workers import WorkerStuck
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from aioacl._lifecycle.procedures.procedure import Host
+    from aioacl._lifecycle.manager import Manager
 
 
 class _Failed(Exception):
@@ -72,8 +72,8 @@ class ResetProcedure(Procedure):
     name = "reset"
     goes_on = "The reset continues: force_reset() joins it, and events() reports how it ends."
 
-    def __init__(self, host: Host, *, grace: float, timeout: float, reason: str, by: object) -> None:
-        super().__init__(host)
+    def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: object) -> None:
+        super().__init__(manager)
         self.joined = 1
         self._grace = min(grace, LONGEST_SECONDS)
         self._reason = reason
@@ -115,7 +115,7 @@ class ResetProcedure(Procedure):
         with self.admission.changed:
             self.admission.revoke_leases()
             self.admission.apply(Trigger.SEIZE)
-        self.host.models.choose()
+        self.manager.models.choose()
         with self._stage("abort"):
             self._abort()
         with self._stage("barrier"):
@@ -124,7 +124,7 @@ class ResetProcedure(Procedure):
 
     def _bring_back(self) -> None:
         self._call("aclrtDestroyEvent", self._destroy_events, limits.EVENTS_SECONDS)
-        if self.host.models.ids:
+        if self.manager.models.ids:
             self._call("aclmdlUnload", self._end_models, limits.MODELS_SECONDS)
         while not self._attempt():
             if self._attempts == limits.RESETS_TRIED:
@@ -134,8 +134,8 @@ class ResetProcedure(Procedure):
 
     def _end_models(self) -> int:
         """Unloads the idle models. After an earlier procedure has reset the device, their ids are not used."""
-        was_reset = self.host.counts.ended_generation == self.admission.generation
-        return self.host.models.end_all(healthy=not was_reset and self.host.failures.last_fault is None)
+        was_reset = self.manager.counts.ended_generation == self.admission.generation
+        return self.manager.models.end_all(healthy=not was_reset and self.manager.failures.last_fault is None)
 
     def _finish(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
         admission = self.admission
@@ -144,13 +144,13 @@ class ResetProcedure(Procedure):
             generation = admission.generation if problem else next_generation(admission.generation)
             self._report = self._make_report(problem, stuck, generation)
             if not problem:
-                self.host.failures.last_fault = None
+                self.manager.failures.last_fault = None
             admission.apply(event, self._report, problem)
             if not problem:
                 self._settle_foreign()
         lib.aio_device_flush(self.index)
         if not problem:
-            self.host.maintenance.submit(Job(self._prepare))
+            self.manager.maintenance.submit(Job(self._prepare))
 
     def _make_report(self, problem: str, stuck: tuple[Stuck, ...], generation: int) -> ResetReport:
         return ResetReport(
@@ -214,7 +214,7 @@ class ResetProcedure(Procedure):
         left = end - sync.monotonic()
         with suppress(WorkerStuck):
             if left > 0:
-                return self.host.control.call(lambda: int(lib.aio_device_busy(self.index)), left)
+                return self.manager.control.call(lambda: int(lib.aio_device_busy(self.index)), left)
         return before
 
     def _drained(self, busy: int) -> bool:
@@ -222,15 +222,15 @@ class ResetProcedure(Procedure):
             return True  # a foreign reset or the last close has ended the work that the drain waits for
         with self.admission.changed:  # jobs leave and enter the device with this lock held
             enqueueing, _, lifetime = counts(self.index)
-            held = len(self.admission.leases) + self.host.jobs.outside
+            held = len(self.admission.leases) + self.manager.jobs.outside
         return not (held or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
 
     def _abort(self) -> None:
-        if self.host.counts.ended_generation == self.admission.generation:
+        if self.manager.counts.ended_generation == self.admission.generation:
             return  # an earlier procedure has reset the device but has not brought it back to OPEN
         outcome = ffi.new("int32_t[3]")
         limit = int(self._left(limits.ABORT_SECONDS) * 1e6)
-        with self.host.jobs.named.in_use() as named:
+        with self.manager.jobs.named.in_use() as named:
             streams = ffi.new("void *[]", [ffi.cast("void *", address) for address in named])
             lib.aio_device_abort_named(self.index, streams, len(named), limit, outcome)
         self._work["aborted"] = outcome[0]
@@ -251,14 +251,14 @@ class ResetProcedure(Procedure):
 
     def _attempt(self) -> bool:
         self._attempts += 1
-        before = self.host.counts.ended_generation
+        before = self.manager.counts.ended_generation
         # This is noted before the call, because a call that does not return in time may still succeed later.
-        self.host.counts.ended_generation = self.admission.generation
+        self.manager.counts.ended_generation = self.admission.generation
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._work["not_aborted"]
         with self._stage("reset"):
             reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
         if reset not in (0, RELEASED_ALREADY):
-            self.host.counts.ended_generation = before  # the reset failed, so the device is still set
+            self.manager.counts.ended_generation = before  # the reset failed, so the device is still set
             return False
         with self._stage("set"):
             set_again = self._call("aclrtSetDevice", self._set, self._end - sync.monotonic())
@@ -268,7 +268,7 @@ class ResetProcedure(Procedure):
             return self._call("probe", self._probe, self._end - sync.monotonic()) == 0
 
     def _probe(self) -> int:
-        failed = probe(self.index, self.host.counts.foreign_resets_seen)
+        failed = probe(self.index, self.manager.counts.foreign_resets_seen)
         if failed is None:
             return 0
         self._codes.append(failed)
@@ -279,7 +279,7 @@ class ResetProcedure(Procedure):
         if not seconds:
             raise _Failed(f"no time was left for {name}; time spent: {self._spent()}")
         try:
-            code = self.host.control.call(work, seconds)
+            code = self.manager.control.call(work, seconds)
         except WorkerStuck:
             raise _Failed(f"{self._holds_up() or name} did not return in time") from None
         if code and name != "probe" and not (name == "aclrtResetDeviceForce" and code == RELEASED_ALREADY):
