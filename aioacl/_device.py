@@ -28,7 +28,7 @@ from aioacl._handles.native_streams import SYNC_TIMEOUT, synchronize_device
 from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.pinned import PinnedBuffer, make_pinned
 from aioacl._handles.stream import Stream, discard_stream, make_stream
-from aioacl._handles.stream_core import STREAM_ABORTED, streams_of
+from aioacl._handles.stream_core import STREAM_ABORTED
 from aioacl._handles.wrapped import from_dlpack, wrap
 from aioacl._library import runtime
 from aioacl._lifecycle.abortable import address_of
@@ -416,7 +416,7 @@ class Device(Made):
         self._check()
         manager, generation, deadline = self._manager, self.generation, deadline_of(timeout)
         failed: tuple[StreamCore, int, int] | None = None
-        for core in [core for core in streams_of(manager) if core.generation == generation]:
+        for core in [core for core in manager.streams.members() if core.generation == generation]:
             position = lib.aio_stream_tail(core.handle)
             result = await core.wait(position, deadline)
             if result < 0 and failed is None:

@@ -13,16 +13,15 @@ from __future__ import annotations
 import sys
 import warnings
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from aioacl._base.ffi import site as _native_site
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Callable, Coroutine
 
-
-T = TypeVar("T")
+    from aioacl._lifecycle.lease import Lease
+    from aioacl.testing._origins import Book
 
 
 # The instruction that made an object: its code object, its offset, and its module.
@@ -104,30 +103,10 @@ class Origin:
         self.owner: Any = None
 
 
-class Keeper(Protocol):
-    """The recorder of origins."""
-
-    def follow(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Called before an object is made. Returns a coroutine function that makes it and records where it was made."""
-        ...
-
-    def made(self, thing: Any) -> None:
-        """Called after an object was made by a plain call. Records where it was made."""
-        ...
-
-    def lent(self, lease: Any) -> None:
-        """Called when a lease was requested, before it is entered."""
-        ...
-
-    def closing(self, device: Any) -> None:
-        """Called before a device is closed."""
-        ...
+keeper: Book | None = None
 
 
-keeper: Keeper | None = None
-
-
-def lent(lease: T) -> T:
+def lent(lease: Lease) -> Lease:
     """Returns the requested lease, and records it if there is a keeper."""
     if keeper is not None:
         keeper.lent(lease)

@@ -17,7 +17,6 @@ from aioacl._base.ffi import code_of, dlpack_export, ffi, lib, make_pass, pointe
 from aioacl._base.options import repr_of, whole_of
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.in_flight import UNKNOWN
-from aioacl._handles.stream_core import streams_of
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType  # for type checkers; in types since Python 3.13
@@ -197,7 +196,7 @@ def _make_wait(buffer: Exportable, core: StreamCore, stream: int) -> None:
     """Makes a native stream wait on the device for the present end of another stream's queue."""
     manager = buffer._manager
     # The runtime may have used the address of a destroyed or stale stream again.
-    live = (each for each in streams_of(manager) if not (each.gone or each.stale))
+    live = (each for each in manager.streams.members() if not (each.gone or each.stale))
     ours = next((each for each in live if pointer(each.native) == stream), None)
     if ours is core:  # the order of the queue is enough
         return

@@ -7,7 +7,7 @@ native event from the pool, so recording an Event again does not affect a task t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import PENDING, Awaitable, Position, ffi, lib, make_pass
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData, Recorded
     from aioacl._base.options import Seconds
+    from aioacl._handles.stream import Stream
     from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 
@@ -100,14 +101,6 @@ def native_event(version: Recorded) -> CData:
     return lib.aio_event_handle(ffi.cast("aio_event *", version.native))
 
 
-class Recorder(Protocol):
-    """An object that records events: a Stream."""
-
-    def record(self, event: Event | None = None) -> Event:
-        """Records an event at this point of the stream."""
-        ...
-
-
 class Event(Handle, Awaitable):
     """A position in a stream that tasks can await and query, and that other streams can wait for.
 
@@ -138,7 +131,7 @@ class Event(Handle, Awaitable):
         """Whether the event was recorded at least once, and is not closed."""
         return self._version is not None
 
-    def record(self, stream: Recorder) -> Event:
+    def record(self, stream: Stream) -> Event:
         """Records the event at the current end of the stream's queue (aclrtRecordEvent). Never waits.
 
         Args:

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from aioacl._base.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._base.ffi import InFlight, Uses
+    from aioacl._base.ffi import InFlight
+    from aioacl._handles.memory import Buffer
     from aioacl._lifecycle.manager import Manager
 
 UNKNOWN: Final = 1 << 62  # the position of work that is being enqueued
 
 
-class UsedBuffer(Protocol):
-    """A buffer that work uses."""
-
-    _uses: Uses
-    _closed: bool
-
-    @property
-    def _manager(self) -> Manager: ...
-
-    def _check(self) -> None: ...
-
-    def _free_when_unused(self) -> None: ...
-
-
 # For each piece of work that is being enqueued: the buffers that it uses and that were closed during the enqueue.
-deferred: Final[dict[InFlight, deque[UsedBuffer]]] = {}
+deferred: Final[dict[InFlight, deque[Buffer]]] = {}
 
 
-def wait_for_enqueue(reference: InFlight, buffer: UsedBuffer) -> bool:
+def wait_for_enqueue(reference: InFlight, buffer: Buffer) -> bool:
     """Registers a closed buffer, which is checked again when the running enqueue ends.
 
     Returns False if the enqueue has already ended: then the caller has to check the buffer.

@@ -63,11 +63,6 @@ class _Where(TypedDict):
     generation: int | None
 
 
-def streams_of(manager: Manager) -> list[StreamCore]:
-    """The streams of a device whose native streams are not yet destroyed."""
-    return [stream for stream in manager.streams.members() if isinstance(stream, StreamCore)]
-
-
 class StreamCore(Core):
     """The engine's record of a stream, and the in-flight references of its work."""
 

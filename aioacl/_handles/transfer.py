@@ -3,56 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from aioacl._base import sync
 from aioacl._base.errors import ParameterError, QueueFull
 from aioacl._base.ffi import InFlight, code_of, lib
 from aioacl._handles.operand import CopyOperand, copy_kind, copy_size, operand_of
-from aioacl._handles.stream_core import StreamCore, streams_of
 from aioacl._wait.current import current_port
 
 if TYPE_CHECKING:
-    from aioacl._base.errors import AclError
-    from aioacl._base.options import Seconds
     from aioacl._handles.event import Ticket
-    from aioacl._handles.memory import Buffer
-    from aioacl._lifecycle.manager import Manager
+    from aioacl._handles.stream import Stream
+    from aioacl._handles.stream_core import StreamCore
 
 HALF_A_QUEUE: Final = 1023
 TURN_SECONDS: Final = 0.0004  # with one more chunk, a turn of the loop stays below a millisecond
 STAGED_AT_MOST: Final = 1 << 20
 
 
-class TransferStream(Protocol):
-    """The members of a Stream that a transfer uses."""
-
-    @property
-    def _manager(self) -> Manager: ...
-
-    def _live(self) -> StreamCore: ...
-
-    def _copy_staged(
-        self, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, uses: tuple[Buffer, ...]
-    ) -> Ticket: ...
-
-    def _copy_directly(
-        self,
-        core: StreamCore,
-        to: CopyOperand,
-        of: CopyOperand,
-        size: int,
-        kind: int,
-        uses: tuple[Buffer, ...],
-    ) -> Ticket: ...
-
-    async def _wait(self, timeout: Seconds | None) -> None: ...
-
-    def _error(self, code: int, call: str) -> AclError: ...
-
-
 async def pump(
-    stream: TransferStream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
+    stream: Stream, target: object, source: object, nbytes: SupportsIndex | None, *, up: bool
 ) -> None:
     """Copies in chunks, to the device or from it. The buffers count as used until the whole transfer is done."""
     core = stream._live()
@@ -92,7 +62,7 @@ def _wrong_ends(
 
 
 async def _pump_held(
-    stream: TransferStream, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, kind: int
+    stream: Stream, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, kind: int
 ) -> None:
     tickets: deque[Ticket] = deque()
     turn_began = sync.monotonic()
@@ -112,7 +82,7 @@ async def _pump_held(
 
 
 async def _chunk(
-    stream: TransferStream, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, kind: int
+    stream: Stream, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, kind: int
 ) -> Ticket:
     waited = False
     while True:
@@ -127,7 +97,7 @@ async def _chunk(
             await (stream._wait(None) if waited else room(stream))
 
 
-async def room(stream: TransferStream) -> None:
+async def room(stream: Stream) -> None:
     """Waits until there is room in the stream's queue and in the staging memory."""
     while True:
         core = stream._live()
@@ -144,7 +114,7 @@ async def _half_empty(core: StreamCore) -> None:
         raise core.failure(result, position)
 
 
-async def _staging(stream: TransferStream) -> bool:
+async def _staging(stream: Stream) -> bool:
     """Waits for staging memory. Returns True if the function had to wait, False if memory was free at once."""
     manager = stream._manager
     index = manager.index
@@ -153,7 +123,7 @@ async def _staging(stream: TransferStream) -> bool:
     code = await manager.make(lambda _: lib.aio_stage_grow(index, 1))
     if code == 0:
         return True
-    for core in streams_of(manager):
+    for core in manager.streams.members():
         oldest = core.oldest()
         if oldest and not core.passed(oldest):
             await core.wait(oldest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin, sync
 from aioacl._base.codes import DEVICE_ACTIONS, lookup
@@ -16,8 +16,8 @@ from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
     from aioacl._base.errors import AclError
-    from aioacl._base.ffi import CData
     from aioacl._base.origin import Site
+    from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.admission import Admission
     from aioacl._lifecycle.manager import Manager
 
@@ -103,23 +103,6 @@ def warn(failed: Failed, what: str, made: Site | None = None) -> None:
     warnings.warn_explicit(sentence, AclWarning, *origin.line_of(made or origin.site()), registry={})
 
 
-class TrackedStream(Protocol):
-    """The parts of a stream that are used until its native stream is destroyed."""
-
-    @property
-    def handle(self) -> CData:
-        """The engine's record of the stream."""
-        ...
-
-    def warn_of_uncollected(self, what: str) -> None:
-        """Emits an AclWarning if the stream has a failure that was not collected."""
-        ...
-
-    def release_done(self) -> None:
-        """Drops the in-flight references of work that is done."""
-        ...
-
-
 class Failures:
     """Faults and failed tasks of one device. The lock of the device's admission is held to write them.
 
@@ -129,7 +112,7 @@ class Failures:
         last_task: the newest failed task, as a sentence.
     """
 
-    def __init__(self, admission: Admission, streams: sync.WeakSet[TrackedStream]) -> None:
+    def __init__(self, admission: Admission, streams: sync.WeakSet[StreamCore]) -> None:
         self._admission = admission
         self._streams = streams
         self.last_fault: AclError | None = None

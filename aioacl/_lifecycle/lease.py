@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from aioacl._base import origin
 from aioacl._base.errors import ParameterError
@@ -17,6 +17,7 @@ from aioacl._wait.current import current_holder, run_blocking
 if TYPE_CHECKING:
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
+    from aioacl._lifecycle.admission import Admission
 
 
 def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object | None:
@@ -39,48 +40,6 @@ def _entered_before(noun: str, index: int, hint: str) -> ParameterError:
     return ParameterError(f"expected a new {noun}, got one that was already entered", device=index, hint=hint)
 
 
-class Grantor(Protocol):
-    """The parts of a device's admission that a lease uses."""
-
-    @property
-    def index(self) -> int:
-        """The index of the device."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """The generation in the gate."""
-        ...
-
-    async def grant(self, lease: Lease, *, wait: bool, deadline: float | None) -> None:
-        """Makes the current task a holder."""
-        ...
-
-    def share_lease(self, shared: SharedLease, holder: object) -> None:
-        """Makes another task a holder of a lease that is already held."""
-        ...
-
-    def entered(self, lease: Lease, holder: object) -> int:
-        """How many times the holder has entered the lease and not left it."""
-        ...
-
-    def give_back(self, lease: Lease, holder: object, left: int) -> None:
-        """Removes entries of the holder until `left` remain."""
-        ...
-
-    def abandon_lease(self, lease: Lease, holder: object) -> None:
-        """For finalizers: removes one entry of the holder."""
-        ...
-
-    def forget_lease(self) -> None:
-        """For finalizers: an entered lease was garbage-collected."""
-        ...
-
-    def tidy_leases(self) -> None:
-        """Drops the leases whose last holder was removed by a finalizer, which takes no lock."""
-        ...
-
-
 class Lease(Unique):
     """Keeps a force reset from starting between the steps of a task: `async with device.lease() as lease:`.
 
@@ -95,12 +54,12 @@ class Lease(Unique):
 
     __slots__ = (
         *("__weakref__", "_born", "_entered", "_generation", "_holders", "_lost"),
-        *("_grantor", "_site", "_timeout", "_wait"),
+        *("_admission", "_site", "_timeout", "_wait"),
     )
     _noun = "lease"
 
-    def __init__(self, grantor: Grantor, *, wait: bool, timeout: Seconds | None) -> None:
-        self._grantor = grantor
+    def __init__(self, admission: Admission, *, wait: bool, timeout: Seconds | None) -> None:
+        self._admission = admission
         self._wait = wait
         self._timeout = timeout
         self._holders: list[object] = []  # one item for each entry
@@ -114,18 +73,18 @@ class Lease(Unique):
         """Raises ParameterError if the lease was entered before."""
         if self._generation:
             hint = "Call device.lease() once for each block, or pass lease.share() to another task."
-            raise _entered_before(self._noun, self._grantor.index, hint)
+            raise _entered_before(self._noun, self._admission.index, hint)
 
     async def __aenter__(self) -> Self:
-        before = self._grantor.entered(self, current_holder())
+        before = self._admission.entered(self, current_holder())
         try:
-            await self._grantor.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
+            await self._admission.grant(self, wait=self._wait, deadline=deadline_of(self._timeout))
             self._entered.append(current_holder())
             return self  # noqa: TRY300 - an `else` would be outside the `try`
         except GeneratorExit:
             raise  # from a finalizer, before the grant, perhaps on a thread that holds the lock
         except BaseException:
-            self._grantor.give_back(self, current_holder(), before)
+            self._admission.give_back(self, current_holder(), before)
             raise
 
     async def __aexit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
@@ -133,12 +92,12 @@ class Lease(Unique):
 
     def __enter__(self) -> Self:
         """Enters the lease on a thread without a running event loop. The thread is the holder."""
-        before = self._grantor.entered(self, current_holder())
+        before = self._admission.entered(self, current_holder())
         try:
             run_blocking(self.__aenter__, None, "enter the lease with `async with`")
             return self  # noqa: TRY300 - an `else` would be outside the `try`
         except BaseException:
-            self._grantor.give_back(self, current_holder(), before)
+            self._admission.give_back(self, current_holder(), before)
             raise
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
@@ -149,21 +108,21 @@ class Lease(Unique):
         if holder is None:
             return
         if kind is GeneratorExit:  # from a finalizer, perhaps on a thread that holds the lock
-            self._grantor.abandon_lease(self, holder)
+            self._admission.abandon_lease(self, holder)
             return
-        left = self._grantor.entered(self, holder) - 1
+        left = self._admission.entered(self, holder) - 1
         try:
-            self._grantor.give_back(self, holder, left)
+            self._admission.give_back(self, holder, left)
         finally:
-            self._grantor.give_back(self, holder, left)  # Ctrl-C may have interrupted the first call
+            self._admission.give_back(self, holder, left)  # Ctrl-C may have interrupted the first call
 
     def __del__(self) -> None:
         if not hasattr(self, "_site") or not (self._holders or self._lost) or lib.aio_forked():
             return
         self._holders.clear()
         self._lost.clear()
-        self._grantor.forget_lease()
-        sentence = f"a lease on device {self._grantor.index} was entered and not left: use `async with`"
+        self._admission.forget_lease()
+        sentence = f"a lease on device {self._admission.index} was entered and not left: use `async with`"
         origin.warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
@@ -177,7 +136,7 @@ class Lease(Unique):
             if self._generation
             else "not entered"
         )
-        where = f"device {self._grantor.index}, generation {self._generation or self._grantor.generation}"
+        where = f"device {self._admission.index}, generation {self._generation or self._admission.generation}"
         return f"<Lease on {where}, {state}{of_parent()}>"
 
     def share(self) -> SharedLease:
@@ -185,7 +144,7 @@ class Lease(Unique):
 
         Entering it never waits.
         """
-        return SharedLease(self._grantor, self)
+        return SharedLease(self._admission, self)
 
     @property
     def held(self) -> bool:
@@ -193,17 +152,17 @@ class Lease(Unique):
 
         A force reset whose grace time has passed, a foreign reset, and the last close revoke the lease.
         """
-        return current_holder() in self._holders and not lib.aio_gate_foreign(self._grantor.index)
+        return current_holder() in self._holders and not lib.aio_gate_foreign(self._admission.index)
 
 
 class SharedLease(Unique):
     """A share of a lease, from `lease.share()`. One other task enters it once, to hold the lease too."""
 
-    __slots__ = ("__weakref__", "_born", "_entered", "_grantor", "_lease", "_site", "_used")
+    __slots__ = ("__weakref__", "_admission", "_born", "_entered", "_lease", "_site", "_used")
     _noun = "shared lease"
 
-    def __init__(self, grantor: Grantor, lease: Lease) -> None:
-        self._grantor = grantor
+    def __init__(self, admission: Admission, lease: Lease) -> None:
+        self._admission = admission
         self._lease = lease
         self._entered: list[object] = []  # the holders that entered it
         self._used = False
@@ -215,9 +174,11 @@ class SharedLease(Unique):
             return
         dropped = [holder for holder in self._entered if Leases.concerns(self._lease, holder)]
         for holder in dropped:
-            self._grantor.abandon_lease(self._lease, holder)
+            self._admission.abandon_lease(self._lease, holder)
         if dropped:
-            sentence = f"a shared lease on device {self._grantor.index} was entered and not left: use `with`"
+            sentence = (
+                f"a shared lease on device {self._admission.index} was entered and not left: use `with`"
+            )
             origin.warn_of_drop(self, sentence)
 
     def __repr__(self) -> str:
@@ -225,20 +186,20 @@ class SharedLease(Unique):
 
     def __enter__(self) -> Lease:
         holder = current_holder()
-        before = self._grantor.entered(self._lease, holder)
+        before = self._admission.entered(self._lease, holder)
         try:
-            self._grantor.share_lease(self, holder)
+            self._admission.share_lease(self, holder)
             self._entered.append(holder)
             return self._lease  # noqa: TRY300 - an `else` would be outside the `try`
         except BaseException:
-            self._grantor.give_back(self._lease, holder, before)
+            self._admission.give_back(self._lease, holder, before)
             raise
 
     def _must_be_new(self) -> None:
         """Raises ParameterError if the shared lease was entered before."""
         if self._used:
             raise _entered_before(
-                self._noun, self._grantor.index, "Call lease.share() for each task and block."
+                self._noun, self._admission.index, "Call lease.share() for each task and block."
             )
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:

@@ -31,7 +31,7 @@ from aioacl._lifecycle.admission import NOTHING_BEGUN, Admission
 from aioacl._lifecycle.cache import HandleCache
 from aioacl._lifecycle.counts import SetCounts
 from aioacl._lifecycle.deferred import Deferred
-from aioacl._lifecycle.failures import Failures, TrackedStream
+from aioacl._lifecycle.failures import Failures
 from aioacl._lifecycle.gate import advise_without_device, error_of
 from aioacl._lifecycle.jobs import Jobs
 from aioacl._lifecycle.models import Models
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._base.records import ResetReport
+    from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.procedures.procedure import Procedure
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class Manager:
         self.admission = Admission(index, defer=self.deferred.leave_note, applied=self._applied)
         self.counts = SetCounts(index, self.admission.changed)
         self.jobs = Jobs(self.admission, self.meet_foreign)
-        self.streams: sync.WeakSet[TrackedStream] = sync.WeakSet()
+        self.streams: sync.WeakSet[StreamCore] = sync.WeakSet()
         self.failures = Failures(self.admission, self.streams)
         self.cache = HandleCache(self)
         self.stuck_calls = StuckCalls(self)

@@ -8,7 +8,7 @@ process ends. `device.health` counts these models.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aioacl._base import sync
 from aioacl._base.ffi import lib, make_pass
@@ -17,13 +17,7 @@ from aioacl._lifecycle.gate import error_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-class Queue(Protocol):
-    """The callers that wait for a slot of a model."""
-
-    def wake(self) -> None:
-        """Ends all waits, so that the callers look at the state of the device again."""
-        ...
+    from aioacl._models.slots import Slots
 
 
 class Models:
@@ -41,7 +35,7 @@ class Models:
         self._loaded: dict[int, Callable[[], bool]] = {}
         self._idle: list[int] = []
         self.abandoned = 0
-        self.queues: sync.WeakSet[Queue] = sync.WeakSet()
+        self.queues: sync.WeakSet[Slots] = sync.WeakSet()
 
     @property
     def ids(self) -> list[int]:

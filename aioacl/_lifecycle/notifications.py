@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from aioacl._base import sync
 from aioacl._base.records import DeviceEvent, EventKind
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._base.records import ResetReport
-    from aioacl._base.sync import Condition
+    from aioacl._lifecycle.admission import Admission
 
 KEPT: Final = 64
 
@@ -37,29 +37,6 @@ KINDS: Final[dict[Trigger, EventKind]] = {
 }
 
 
-class Watched(Protocol):
-    """The parts of a device's admission that a listener uses."""
-
-    @property
-    def changed(self) -> Condition:
-        """The lock and condition of the admission."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """The number of changes so far."""
-        ...
-
-    @property
-    def state(self) -> State:
-        """The state of the device."""
-        ...
-
-    async def change(self, seen: int, deadline: float | None) -> None:
-        """Returns after the next change."""
-        ...
-
-
 class DeviceEvents(Unique):
     """An iterator over the events of a device from now on. It ends when the device is closed.
 
@@ -68,15 +45,15 @@ class DeviceEvents(Unique):
     dropped, and `missed` of the next event is the number of dropped events.
     """
 
-    __slots__ = ("__weakref__", "_is_over", "_missed", "_queue", "_watched")
+    __slots__ = ("__weakref__", "_admission", "_is_over", "_missed", "_queue")
     _noun = "listener for a device's events"
 
-    def __init__(self, watched: Watched, listeners: Listeners, is_over: Callable[[], bool]) -> None:
-        self._watched = watched
+    def __init__(self, admission: Admission, listeners: Listeners, is_over: Callable[[], bool]) -> None:
+        self._admission = admission
         self._is_over = is_over
         self._queue: deque[DeviceEvent] = deque()
         self._missed = 0
-        with watched.changed:  # `tell` iterates over the listeners with this lock held
+        with admission.changed:  # `tell` iterates over the listeners with this lock held
             listeners.add(self)
 
     def __aiter__(self) -> Self:
@@ -93,15 +70,15 @@ class DeviceEvents(Unique):
 
     async def __anext__(self) -> DeviceEvent:
         must_not_be_forked()
-        watched = self._watched
+        admission = self._admission
         while True:
-            with watched.changed:
-                seen = watched.version
+            with admission.changed:
+                seen = admission.version
                 if self._queue:
                     return self._taken()
-                if watched.state is State.CLOSED or self._is_over():
+                if admission.state is State.CLOSED or self._is_over():
                     raise StopAsyncIteration
-            await watched.change(seen, None)
+            await admission.change(seen, None)
 
     def _taken(self) -> DeviceEvent:
         event, missed = self._queue.popleft(), self._missed

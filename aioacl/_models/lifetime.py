@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from aioacl._base.records import EventKind
+    from aioacl._device import Device
     from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.manager import Manager
     from aioacl._models.description import Description
-    from aioacl._models.loading import Resources
     from aioacl._models.source import Source
     from aioacl._wait.job_future import JobFuture
 
@@ -48,7 +48,7 @@ class Lifetime:
     def __init__(
         self,
         manager: Manager,
-        resources: Resources,
+        device: Device,
         source: Source,
         *,
         slots: int,
@@ -61,7 +61,7 @@ class Lifetime:
         self.load: Load | None = None
         self.description: Description | None = None
         self.closed = False
-        self._resources = resources
+        self._device = device
         self._slots_each = slots
         self._reload = reload
         self._lock = sync.lock()
@@ -148,7 +148,7 @@ class Lifetime:
 
     def _load_now(self) -> None:
         """Loads the model. A job of the first instance."""
-        load, began = Load(self.manager, self._resources), sync.monotonic()
+        load, began = Load(self.manager, self._device), sync.monotonic()
         self._tell("model_loading")
         load.make(self.source, self._executors, self._slots_each)
         with self._lock:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aioacl._base.codes import Family, is_of
 from aioacl._base.errors import (
@@ -51,30 +51,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioacl._base.ffi import CData
+    from aioacl._device import Device
     from aioacl._handles.memory import DeviceBuffer
-    from aioacl._handles.operation import Opening
     from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream import Stream
     from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.manager import Manager
     from aioacl._models.description import GearKind, TensorInfo
     from aioacl._models.source import Source
-
-
-class Resources(Protocol):
-    """What a load takes from its device."""
-
-    def allocate(self, nbytes: int, /) -> Opening[DeviceBuffer]:
-        """Allocates device memory."""
-        ...
-
-    def pinned(self, nbytes: int, /) -> Opening[PinnedBuffer]:
-        """Allocates pinned memory."""
-        ...
-
-    def create_stream(self) -> Opening[Stream]:
-        """Makes a stream."""
-        ...
 
 
 class Load:
@@ -95,9 +79,9 @@ class Load:
     slots: Slots
     stream: Stream
 
-    def __init__(self, manager: Manager, resources: Resources) -> None:
+    def __init__(self, manager: Manager, device: Device) -> None:
         self.manager = manager
-        self._resources = resources
+        self._device = device
         self.generation = manager.generation
         self.instances: list[Instance] = []
         self.memory = ModelMemory(0, 0)
@@ -161,7 +145,7 @@ class Load:
 
     def _allocate(self, nbytes: int) -> CData:
         """Allocates device memory; a model without weights needs none, but ACL takes no null pointer."""
-        buffer = self._resources.allocate(max(nbytes, 1)).result()
+        buffer = self._device.allocate(max(nbytes, 1)).result()
         self._held.append(buffer)
         self.nbytes += buffer.size
         return ffi.cast("void *", buffer.address)
@@ -214,10 +198,10 @@ class Load:
         made = self._made
         for _ in range(count):
             for instance in self.instances:
-                device = self._resources.allocate(size).result()
+                device = self._device.allocate(size).result()
                 self._held.append(device)
                 self.nbytes += device.size
-                pinned = self._resources.pinned(size).result()
+                pinned = self._device.pinned(size).result()
                 self._held.append(pinned)
                 tensors = inputs, outputs
                 made.append(Slot(instance, self._new_stream(), device, pinned, tensors, selector_bytes))
@@ -225,7 +209,7 @@ class Load:
         return made
 
     def _new_stream(self) -> Stream:
-        stream = self._resources.create_stream().result()
+        stream = self._device.create_stream().result()
         self._held.append(stream)
         self._streams.append(stream)
         return stream

@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
+    from aioacl._device import Device
     from aioacl._handles.event import Ticket
     from aioacl._handles.stream import Stream
     from aioacl._lifecycle.manager import Manager
     from aioacl._models.arguments import Call
     from aioacl._models.description import Description, ModelMemory, TensorInfo
-    from aioacl._models.loading import Load, Resources
+    from aioacl._models.loading import Load
     from aioacl._models.results import OnError
     from aioacl._models.slots import Slot
 
@@ -346,7 +347,7 @@ def _parts(slot: Slot, targets: Sequence[Argument]) -> Iterable[tuple[int, int, 
 
 
 def new_model(
-    manager: Manager, resources: Resources, model: Any, slots: Any, instances: Any, *, reload: bool
+    manager: Manager, device: Device, model: Any, slots: Any, instances: Any, *, reload: bool
 ) -> Model:
     """Checks the arguments of `load_model`, and makes a Model that is not loaded yet."""
     counts = list[int]()
@@ -361,7 +362,7 @@ def new_model(
     if not isinstance(reload, bool):
         raise ParameterError(f"reload must be a bool, got {repr_of(reload)}", hint="Pass True or False.")
     source = Source(model)
-    life = Lifetime(manager, resources, source, slots=counts[0], instances=counts[1], reload=reload)
+    life = Lifetime(manager, device, source, slots=counts[0], instances=counts[1], reload=reload)
     return Model._make(life)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aioacl._base import sync
 from aioacl._base.errors import DeviceTimeout, QueueFull
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
     from aioacl._models.description import TensorInfo
     from aioacl._models.instance import Instance
+    from aioacl._models.lent import Lent
     from aioacl._wait.port import Port
 
 ALIGNMENT = 64
@@ -106,19 +107,6 @@ class Slot:
         self.input_data = self.output_data = None
 
 
-class Taker(Protocol):
-    """The call that takes a slot: a Lent, whose attributes these are."""
-
-    taken: list[Slot]
-    key: int
-
-    @property
-    def port(self) -> weakref.ref[Port]: ...
-
-    @property
-    def reference(self) -> weakref.ref[Any]: ...
-
-
 def _move(take: Callable[[Any], Slot], source: object, target: list[Slot] | deque[Slot]) -> None:
     """Moves a slot in one call of C: no exception of a signal handler can come when the slot is in neither place."""
     target.extend(map(take, (source,)))
@@ -140,12 +128,12 @@ class Slots:
         self._changed = sync.condition()
         self._free = deque(slots)
         # Weak references, because a call that was ended may be dropped before it leaves the queue.
-        self._waiters: deque[weakref.ref[Taker]] = deque()
+        self._waiters: deque[weakref.ref[Lent]] = deque()
         self._ended = False
         self._all = len(slots)
         self._then: Callable[[], object] | None = None
 
-    async def take(self, lent: Taker, *, wait: bool, deadline: float | None) -> None:
+    async def take(self, lent: Lent, *, wait: bool, deadline: float | None) -> None:
         """Moves a free slot to `lent.taken`, unless `end` or `wake` ends the wait.
 
         If it raises, `give` has to be called, as for a slot.
@@ -168,7 +156,7 @@ class Slots:
             )
         await self._wait(lent, current_port(), deadline)
 
-    async def _wait(self, lent: Taker, port: Port, deadline: float | None) -> None:
+    async def _wait(self, lent: Lent, port: Port, deadline: float | None) -> None:
         def start(_: CData, key: int) -> int:
             port.take_token(key)
             with self._changed:
@@ -210,7 +198,7 @@ class Slots:
             while self._waiters:
                 self._end_first(with_slot=False)
 
-    def give(self, lent: Taker) -> None:
+    def give(self, lent: Lent) -> None:
         """Ends the wait of a call, and takes back its slot, whose work on the device is done. May be repeated."""
         with self._changed:
             self._withdraw(lent)
@@ -221,7 +209,7 @@ class Slots:
         if then is not None:
             then()
 
-    def _withdraw(self, lent: Taker) -> None:
+    def _withdraw(self, lent: Lent) -> None:
         """Ends the wait of a call, if it still waits. Call it with the lock held."""
         if not lent.key:
             return

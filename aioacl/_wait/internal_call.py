@@ -7,7 +7,7 @@ clean-up always runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aioacl._base import sync
 
@@ -15,16 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._wait.port import Port
+    from aioacl._wait.workers import WorkerThread
 
 T = TypeVar("T")
-
-
-class Worker(Protocol):
-    """The thread that runs internal calls."""
-
-    def entrust(self, job: Job[Any]) -> None:
-        """Queues an internal call without blocking."""
-        ...
 
 
 class Job(Generic[T]):
@@ -81,7 +74,7 @@ class Job(Generic[T]):
         """Ends the await of the call with an error, whether the call runs or not."""
         self._end([], error)
 
-    def abandon(self, worker: Worker) -> None:
+    def abandon(self, worker: WorkerThread) -> None:
         """Called when no task awaits the call any more. A call that has not begun never runs and posts nothing."""
         withdrawn: tuple[Port, int] | None = None
         with self._changed:
@@ -141,7 +134,7 @@ class CleanUp(Job[object]):
         """Ends the await without an error: for the caller, the object is closed."""
         self._end([None], None)
 
-    def abandon(self, worker: Worker) -> None:  # noqa: ARG002 - it is queued on its thread already
+    def abandon(self, worker: WorkerThread) -> None:  # noqa: ARG002 - it is queued on its thread already
         """Called when no task awaits the clean-up any more; it runs nevertheless."""
         with self._changed:
             self._abandoned, self._error = True, None

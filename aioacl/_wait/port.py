@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aioacl._base.errors import OutOfMemoryError, ResourceExhausted
 from aioacl._base.ffi import Awaits, failure, ffi, lib, pointer
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
 TIMED_OUT = failure(lib.AIO_LIMIT)  # the deadline came first; the engine never refuses with this code
-
-
-class _Deliver(Protocol):
-    def __call__(self, result: int, /) -> object: ...
 
 
 class Port:
@@ -45,7 +41,7 @@ class Port:
             )
         self.fd = lib.aio_port_fd(self.handle)
         self._keys = itertools.count(1)
-        self._waits: dict[int, tuple[_Deliver, Callable[[], object] | None]] = {}
+        self._waits: dict[int, tuple[Callable[[int], object], Callable[[], object] | None]] = {}
         self._tokens: dict[int, CData] = {}  # of the waits that Python code ends, by `post`
         # Ctrl-C may interrupt a drain, and a signal handler may drain within another drain. So completions that were
         # taken from the engine stay here until they are delivered.
@@ -68,7 +64,7 @@ class Port:
         """How many waits have no completion yet."""
         return len(self._waits)
 
-    def expect(self, deliver: _Deliver, after: Callable[[], object] | None) -> int:
+    def expect(self, deliver: Callable[[int], object], after: Callable[[], object] | None) -> int:
         """Returns a new key. `deliver` gets the result; `after` is then called, even if no task waits any more."""
         key = next(self._keys)
         self._waits[key] = (deliver, after)
@@ -112,7 +108,7 @@ class Port:
             lib.aio_token_drop(token)
             self._tokens.pop(key, None)  # removed last, because Ctrl-C may come between these steps
 
-    def withdraw_all(self) -> Iterator[_Deliver]:
+    def withdraw_all(self) -> Iterator[Callable[[int], object]]:
         """Forgets all waits, and yields the function of each. A later completion of such a wait is ignored.
 
         Another thread may be in `begin`. Each step is atomic, so a wait is either refused there or yielded here.
@@ -192,7 +188,10 @@ class Port:
         self._came.pop(key, None)
 
     def begin(
-        self, start: Callable[[CData, int], int], deliver: _Deliver, after: Callable[[], object] | None
+        self,
+        start: Callable[[CData, int], int],
+        deliver: Callable[[int], object],
+        after: Callable[[], object] | None,
     ) -> int:
         """Starts a wait. Returns 0, or the code of a refusal. Raises in a forked child, where no wait would end.
 

@@ -104,7 +104,7 @@ def close_left(things: Collection[Any]) -> None:
         for lease in leases:
             lease._holders.clear()
             lease._lost.clear()
-            lease._grantor.tidy_leases()
+            lease._admission.tidy_leases()
         for thing in sorted(others, key=lambda thing: isinstance(thing, Device)):
             with suppress(AclError):  # the device is broken, which recover_device reports
                 thing.close().result(STEP_SECONDS)

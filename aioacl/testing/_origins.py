@@ -137,7 +137,7 @@ class Book:
 
     def lent(self, lease: Lease) -> None:
         """Records the origin of a lease."""
-        what = f"a lease on device {lease._grantor.index}"
+        what = f"a lease on device {lease._admission.index}"
         origin = Origin(weakref.ref(lease), "leases", what, frames_of(sys._getframe(1)))
         origin.owner = self.owner
         lease._born = origin

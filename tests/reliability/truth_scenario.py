@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aioacl
 from aioacl import simulator
-from aioacl._handles.stream_core import streams_of
 from aioacl.lowlevel import ffi
 from tests.reliability.truth_bench import CODES, PATIENCE_SECONDS, PIECE_BYTES, FailureListener
 from tests.reliability.truth_oracle import MAYBE, NO, Failure, Queue
@@ -82,7 +81,7 @@ class Scenario(Script):
     async def _destroyed(self, run: Run) -> None:
         """Waits until a closed stream is destroyed. Otherwise, later waits for the device would cover the stream."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while run.stream._core in streams_of(run.board.device._manager):  # noqa: ASYNC110 - no event exists
+            while run.stream._core in run.board.device._manager.streams.members():  # noqa: ASYNC110 - no event exists
                 await asyncio.sleep(0.001)
 
     # --- one step ---------------------------------------------------------------------------------------------------
