@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Job(Generic[T]):
+class InternalCall(Generic[T]):
     """An internal call: the function `work`, its outcome, and the port to wake when the call has ended."""
 
     def __init__(self, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> None:
@@ -112,7 +112,7 @@ class Job(Generic[T]):
         return True
 
 
-class CleanUp(Job[object]):
+class CleanUp(InternalCall[object]):
     """An internal call that always runs, whether a task awaits it or not."""
 
     def __init__(self, work: Callable[[], object]) -> None:

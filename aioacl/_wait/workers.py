@@ -24,7 +24,7 @@ from aioacl._base import sync
 from aioacl._base.errors import AclWarning, DeviceTimeout
 from aioacl._base.ffi import lib
 from aioacl._wait.current import current_port
-from aioacl._wait.internal_call import CleanUp, Job
+from aioacl._wait.internal_call import CleanUp, InternalCall
 from aioacl._wait.port import TIMED_OUT, Port
 from aioacl._wait.thread import ThreadPort
 
@@ -69,14 +69,16 @@ class WorkerThread:
         self._name = name
         self._on_wake = on_wake
         self._refusal = refusal  # the error for new calls, or None if calls are accepted
-        self._jobs: deque[Job[Any]] = deque()
-        self._unawaited: deque[Job[Any]] = deque()
+        self._calls: deque[InternalCall[Any]] = deque()
+        self._unawaited: deque[InternalCall[Any]] = deque()
         self._changed = sync.condition()
         self._running = False
         self._stopping = False
-        self._current: Job[Any] | None = None
+        self._current: InternalCall[Any] | None = None
         self._began = 0.0  # the time at which the current call began
-        self._relieved: list[Job[Any]] = []  # calls that have not returned, and whose threads were relieved
+        self._relieved: list[
+            InternalCall[Any]
+        ] = []  # calls that have not returned, and whose threads were relieved
         self._shift = 0  # raised by each start and relief; the thread of an earlier shift ends
         self._port: Port | None = None
         self.thread = 0  # the kernel's id of the thread
@@ -128,10 +130,10 @@ class WorkerThread:
     def relieve(self) -> None:
         """Starts another thread if an internal call has run for too long. At most MOST_RELIEVED are started."""
         with self._changed:
-            job = self._current
+            call = self._current
             patience = SOON_RELIEVED_SECONDS if self._relieved else RELIEVED_SECONDS
             young = sync.monotonic() - self._began < patience
-            if job is None or young or len(self._relieved) >= MOST_RELIEVED:
+            if call is None or young or len(self._relieved) >= MOST_RELIEVED:
                 return
             try:
                 sync.spawn(self._name, partial(self._run, self._shift + 1))
@@ -139,14 +141,14 @@ class WorkerThread:
                 return
             self._shift += 1
             self._current = None
-            self._relieved.append(job)
+            self._relieved.append(call)
 
     def kick(self) -> None:
         """Wakes the thread, which then runs its queued calls. Takes no lock, so a finalizer may call it."""
         if self._port is not None:
             self._port.kick()
 
-    def _queue(self, job: Job[Any]) -> bool:
+    def _queue(self, call: InternalCall[Any]) -> bool:
         """Queues an internal call. Returns False if the thread has ended.
 
         A thread that is stopping still takes calls, because it ends only after its queued calls. If there is a refusal,
@@ -156,49 +158,49 @@ class WorkerThread:
             if not self._running:
                 return False
             refusal = self._refusal()
-            if refusal is None or isinstance(job, CleanUp):
-                self._jobs.append(job)
+            if refusal is None or isinstance(call, CleanUp):
+                self._calls.append(call)
         if refusal is not None:
-            job.fail(refusal)
+            call.fail(refusal)
         self.kick()
         return True
 
-    def submit(self, job: Job[Any]) -> None:
+    def submit(self, call: InternalCall[Any]) -> None:
         """Queues an internal call. If the thread has ended, this method runs the call at once."""
-        if not self._queue(job):
-            job.run()
+        if not self._queue(call):
+            call.run()
 
     def leave(self, work: Callable[[], object]) -> None:
         """Queues a clean-up that no task awaits. If the thread has ended, this method runs it at once."""
-        job = CleanUp(work)
-        job.abandon(self)
-        self.submit(job)
+        call = CleanUp(work)
+        call.abandon(self)
+        self.submit(call)
 
-    def entrust(self, job: Job[Any]) -> None:
+    def entrust(self, call: InternalCall[Any]) -> None:
         """Queues an internal call without blocking. If the thread has ended, a new thread runs the call.
 
         If no thread can be started, this method runs the call and may block.
         """
-        if self._queue(job):
+        if self._queue(call):
             return
         try:
-            sync.spawn(self._name, lambda: self._guarded(job.run))
+            sync.spawn(self._name, lambda: self._guarded(call.run))
         except RuntimeError:
-            job.run()
+            call.run()
 
-    def leave_unawaited(self, job: Job[Any]) -> None:
+    def leave_unawaited(self, call: InternalCall[Any]) -> None:
         """For finalizers, when no task awaits the call any more. Takes no lock; the thread abandons the call."""
-        self._unawaited.append(job)
+        self._unawaited.append(call)
         self.kick()
 
     def call(self, work: Callable[[], T], timeout: float | None) -> T:
         """Blocks until the thread has run `work`; returns its result. Raises WorkerStuck after `timeout` seconds."""
-        job = Job(work)
-        self.submit(job)
-        if not job.wait(timeout):
-            job.abandon(self)
+        call = InternalCall(work)
+        self.submit(call)
+        if not call.wait(timeout):
+            call.abandon(self)
             raise WorkerStuck
-        return job.outcome()
+        return call.outcome()
 
     def watch(self, stream: CData, position: int, then: Callable[[int], object]) -> int:
         """Calls `then` with the result once the position is done. Returns 0, or the code of a refusal.
@@ -222,10 +224,10 @@ class WorkerThread:
         The error of the other awaits is the result of `error`. Clean-ups still run.
         """
         with self._changed:
-            jobs = [*self._relieved, *self._jobs]
+            calls = [*self._relieved, *self._calls]
         current = self._current
-        for job in jobs if current is None else (current, *jobs):
-            job.fail(error())
+        for call in calls if current is None else (current, *calls):
+            call.fail(error())
 
     def _run(self, shift: int) -> None:
         with self._changed:  # a relief raises the shift after it has started this thread
@@ -249,7 +251,7 @@ class WorkerThread:
                 begins = self._begin(step, shift)
             if begins:
                 self._do(step, shift)
-        self._run_jobs(shift)
+        self._run_calls(shift)
 
     @staticmethod
     def _guarded(step: Callable[[], object]) -> None:
@@ -259,35 +261,35 @@ class WorkerThread:
         except Exception as error:  # noqa: BLE001 - it is reported
             sync.report(error)
 
-    def _run_jobs(self, shift: int) -> None:
-        while (job := self._next(shift)) is not None:
-            self._do(job, shift)
+    def _run_calls(self, shift: int) -> None:
+        while (call := self._next(shift)) is not None:
+            self._do(call, shift)
 
-    def _do(self, job: Job[Any], shift: int) -> None:
-        self._guarded(job.run)
+    def _do(self, call: InternalCall[Any], shift: int) -> None:
+        self._guarded(call.run)
         with self._changed:
             if shift == self._shift:
                 self._current = None
             else:
-                self._relieved.remove(job)
+                self._relieved.remove(call)
 
-    def _next(self, shift: int) -> Job[Any] | None:
+    def _next(self, shift: int) -> InternalCall[Any] | None:
         with self._changed:
-            return self._jobs.popleft() if self._jobs and self._begin(self._jobs[0], shift) else None
+            return self._calls.popleft() if self._calls and self._begin(self._calls[0], shift) else None
 
-    def _begin(self, job: Job[Any], shift: int) -> bool:
+    def _begin(self, call: InternalCall[Any], shift: int) -> bool:
         """Makes a call the current one. Returns False if the thread was relieved. Call it with the lock held."""
         if shift != self._shift:
             return False
         self._began = sync.monotonic()
-        self._current = job
+        self._current = call
         return True
 
     def _done(self, shift: int) -> bool:
         with self._changed:
             if shift != self._shift:
                 return True
-            if not self._stopping or self._jobs:
+            if not self._stopping or self._calls:
                 return False
             self._running = self._stopping = False
             self._changed.notify_all()
@@ -302,7 +304,7 @@ async def call_on(
     deadline: float | None = None,
 ) -> T:
     """Awaits an internal call on a worker thread. If the await ends first, `discard` gets the result of the call."""
-    return await _outcome_on(worker, Job(work, discard), deadline)
+    return await _outcome_on(worker, InternalCall(work, discard), deadline)
 
 
 async def clean_up_on(worker: WorkerThread, work: Callable[[], object]) -> None:
@@ -320,29 +322,29 @@ async def clean_up_on(worker: WorkerThread, work: Callable[[], object]) -> None:
         warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
 
 
-async def _outcome_on(worker: WorkerThread, job: Job[T], deadline: float | None) -> T:
+async def _outcome_on(worker: WorkerThread, call: InternalCall[T], deadline: float | None) -> T:
     port = current_port()
 
     def start(_: CData, key: int) -> int:
         port.take_token(key)
-        job.tell(port, key)
-        worker.entrust(job)
+        call.tell(port, key)
+        worker.entrust(call)
         return 0
 
     try:
         if isinstance(port, ThreadPort):
-            port.locks.append(job._changed)
+            port.locks.append(call._changed)
         result = await port.wait(start, deadline=deadline)
     except GeneratorExit:
-        worker.leave_unawaited(job)
+        worker.leave_unawaited(call)
         raise
     except BaseException:
-        job.abandon(worker)
+        call.abandon(worker)
         raise
     if result == TIMED_OUT:
-        job.abandon(worker)
+        call.abandon(worker)
         raise DeviceTimeout(
             "the work on the device's maintenance thread was not done in time",
             hint=worker.hint(),
         )
-    return job.outcome()
+    return call.outcome()

@@ -155,7 +155,7 @@ def _left_on(manager: Manager) -> Iterable[tuple[str, object]]:
     yield "due turns", len(manager.admission.turns._due)
     yield "subscribers", len(manager.admission._subscribers)
     yield "listeners", len(manager.admission.listeners._all)
-    yield "jobs of both threads", len(manager.maintenance._jobs) + len(manager.control._jobs)
+    yield "calls of both threads", len(manager.maintenance._calls) + len(manager.control._calls)
     yield "jobs of the executor", sum(len(executor._items) for executor in manager.jobs._executors)
     yield "calls counted by the gate", enqueueing + lifetime
     yield "waits of streams", lib.aio_device_waits(manager.index)

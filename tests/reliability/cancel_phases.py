@@ -158,13 +158,13 @@ def waits(device: Device) -> int:
 
 
 def queued(manager: Manager) -> int:
-    """How many queued jobs of the maintenance thread have a waiter. The job that follows each reset has none."""
-    return sum(job._tell is not None for job in tuple(manager.maintenance._jobs))
+    """How many queued calls of the maintenance thread have a waiter. The call that follows each reset has none."""
+    return sum(call._tell is not None for call in tuple(manager.maintenance._calls))
 
 
 def idle(manager: Manager) -> bool:
-    """Whether the maintenance thread has done all its jobs and has notified their waiters."""
-    return not manager.maintenance._jobs and manager.maintenance._current is None
+    """Whether the maintenance thread has done all its calls and has notified their waiters."""
+    return not manager.maintenance._calls and manager.maintenance._current is None
 
 
 class ThreadsReset(threading.Thread):

@@ -234,7 +234,7 @@ class World:
         )
         self.expect(not manager.jobs._executors, "expected no executor to be left, got one")
         self.expect(
-            not manager.control._jobs and not manager.maintenance._jobs,
+            not manager.control._calls and not manager.maintenance._calls,
             "expected no jobs to be left, got some",
         )
         self.expect(not manager.deferred.notes, "expected no notes of finalizers to be left, got some")

@@ -56,7 +56,7 @@ class Crowd:
         if maintenance:
             self.others["a task's allocation"] = Waiting(group, lambda: device.allocate(64))
             self.others["a thread's allocation"] = InThread(lambda: device.allocate(64).result())
-        queued = device._manager.maintenance._jobs
+        queued = device._manager.maintenance._calls
         await until(lambda: lib.aio_device_waits(device.index) == 4 and len(queued) >= 2 * maintenance)
 
     def start_at_the_gate(self, group: TaskGroup) -> None:

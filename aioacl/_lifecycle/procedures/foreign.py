@@ -7,7 +7,7 @@ from aioacl._base.ffi import lib
 from aioacl._base.states import Trigger
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.procedure import Procedure
-from aioacl._wait.internal_call import Job
+from aioacl._wait.internal_call import InternalCall
 from aioacl._wait.workers import WorkerStuck
 
 
@@ -35,4 +35,4 @@ class ForeignProcedure(Procedure):
             self.admission.apply(Trigger.RETAKE)
             self._settle_foreign()
         lib.aio_device_flush(self.index)
-        self.manager.maintenance.submit(Job(self._prepare))
+        self.manager.maintenance.submit(InternalCall(self._prepare))

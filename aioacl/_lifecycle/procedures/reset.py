@@ -39,7 +39,7 @@ from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.procedure import Procedure
 from aioacl._lifecycle.turns import TURN_SECONDS
-from aioacl._wait.internal_call import Job
+from aioacl._wait.internal_call import InternalCall
 from aioacl._wait.workers import WorkerStuck
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class ResetProcedure(Procedure):
                 self._settle_foreign()
         lib.aio_device_flush(self.index)
         if not problem:
-            self.manager.maintenance.submit(Job(self._prepare))
+            self.manager.maintenance.submit(InternalCall(self._prepare))
 
     def _make_report(self, problem: str, stuck: tuple[Stuck, ...], generation: int) -> ResetReport:
         return ResetReport(

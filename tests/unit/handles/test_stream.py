@@ -208,7 +208,7 @@ async def test_ready_whose_staging_memory_is_released_before_more_is_allocated_r
             manager.deferred.leave_note(keep_maintenance_busy)
             await until(begun.is_set)
             waiting = Waiting(group, stream.ready)
-            await until(lambda: manager.maintenance._jobs)
+            await until(lambda: manager.maintenance._calls)
             simulator.release(stream)
             await stream
             go_on.set()

@@ -59,7 +59,7 @@ async def stuck_maintenance(device: aioacl.Device) -> AsyncGenerator[Waiting]:
 
 
 def queued(device: aioacl.Device) -> int:
-    return len(device._manager.maintenance._jobs)
+    return len(device._manager.maintenance._calls)
 
 
 @each_kind

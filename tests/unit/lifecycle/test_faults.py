@@ -190,7 +190,7 @@ async def test_number_of_native_events_is_unchanged_after_faults_that_are_each_f
 ) -> None:
     async with open_device() as device:
         assert (await device.force_reset()).ok
-        await until(lambda: not device._manager.maintenance._jobs)
+        await until(lambda: not device._manager.maintenance._calls)
         await device.memory_info()
         before = simulator.stats().events
         for _ in range(3):

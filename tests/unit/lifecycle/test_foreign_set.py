@@ -14,7 +14,7 @@ from aioacl._base.ffi import lib, make_pass
 from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits, procedure
-from aioacl._wait.internal_call import Job
+from aioacl._wait.internal_call import InternalCall
 from tests.kit import Waiting, elsewhere, hanging, reset_by_other_code, turns, until, works
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def test_device_that_cannot_be_set_again_ends_calls_that_wait_for_a_stuck_
         # When `look` returns, the maintenance thread handles the reset, and then its jobs.
         device._manager.deferred.leave_note(look)
         await until(looking.is_set)
-        maintenance.submit(Job(go_on.wait))
+        maintenance.submit(InternalCall(go_on.wait))
         making = Waiting(group, device.create_stream)
         await turns()
         try:

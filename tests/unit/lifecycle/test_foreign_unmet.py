@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._wait.internal_call import Job
+from aioacl._wait.internal_call import InternalCall
 from tests.kit import PATIENCE_SECONDS, reset_by_other_code, until_now
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def unhandled(device: aioacl.Device) -> Generator[None]:
         go_on.wait(PATIENCE_SECONDS)
 
     try:
-        device._manager.maintenance.submit(Job(block))  # the maintenance thread handles foreign resets
+        device._manager.maintenance.submit(InternalCall(block))  # the maintenance thread handles foreign resets
         assert begun.wait(PATIENCE_SECONDS)
         reset_by_other_code()
         yield

@@ -13,7 +13,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.procedures.limits import POOL_EVENTS
-from aioacl._wait.internal_call import Job
+from aioacl._wait.internal_call import InternalCall
 from aioacl._wait.workers import WorkerThread
 from tests.kit import Waiting, live_streams, reset_by_other_code, until, works
 
@@ -105,7 +105,7 @@ async def test_maintenance_thread_handles_its_wake_up_although_deferred_work_rai
 
     async with open_device() as device:
         before = device.generation
-        device._manager.maintenance.submit(Job(stay))
+        device._manager.maintenance.submit(InternalCall(stay))
         await until(begun.is_set)
         device._manager.deferred.leave_note(fail)
         reset_by_other_code()

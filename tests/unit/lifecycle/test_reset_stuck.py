@@ -230,7 +230,7 @@ async def test_reset_call_past_its_deadline_is_not_made_a_second_time_while_it_h
         await until(lambda: device.health.status == "stuck")
         assert device.health.stuck_for > 0.1
         # The second reset waits for the hung call.
-        report = await runs_out_of_time(device, lambda: device._manager.control._jobs)
+        report = await runs_out_of_time(device, lambda: device._manager.control._calls)
         assert "aclrtResetDeviceForce did not return" in report.problem  # the hung call is reported again
         assert [(call.function, call.thread) for call in report.stuck] == [
             (stuck[0].function, stuck[0].thread)

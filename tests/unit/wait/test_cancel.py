@@ -233,7 +233,7 @@ async def test_queued_job_that_is_cancelled_removes_its_wait(open_device: OpenDe
             first = Waiting(group, lambda: device.allocate(64))
             await until(hanging("aclrtMalloc"))
             queued = [Waiting(group, lambda: device.allocate(64)) for _ in range(5)]
-            await until(lambda: len(device._manager.maintenance._jobs) == 5)
+            await until(lambda: len(device._manager.maintenance._calls) == 5)
             for one in queued:
                 one.cancel()
             await until(lambda: all(one.ended for one in queued))
