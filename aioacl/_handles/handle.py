@@ -56,14 +56,14 @@ def error_on(
     call: str,
     text: str | None = None,
     *,
-    told: bool = False,
+    reported: bool = False,
     stops: bool | None = None,
 ) -> AclError:
     """Returns the error for a code that a call on a device returned.
 
     The error of a reset has the report of the reset. A fault of the device is stored. If a stream of the device stops
     on failure, a failed task stops the whole context until a reset. The failure then counts as a device fault.
-    `told=True` means that the engine has already reported the failure to the listeners.
+    `reported=True` means that the engine has already reported the failure to the listeners.
     """
     if code != lib.AIO_WAS_RESET and manager.admission.found_reset(generation, code):
         code, text = lib.AIO_WAS_RESET, None
@@ -81,16 +81,16 @@ def error_on(
     if error.action == "new_stream" and stops:
         error = of_device(error)
     if concerns_device(error):
-        _note_fault(manager, error, told=told)
+        _note_fault(manager, error, reported=reported)
     return error
 
 
-def _note_fault(manager: Manager, error: AclError, *, told: bool = False) -> None:
+def _note_fault(manager: Manager, error: AclError, *, reported: bool = False) -> None:
     """Stores a fault. If a signal handler has interrupted the lock's owner, the maintenance thread stores it later."""
     if sync.is_owned(manager.admission.changed):
-        manager.deferred.leave_note(partial(manager.failures.note_fault, copy.copy(error), told=told))
+        manager.deferred.leave_note(partial(manager.failures.note_fault, copy.copy(error), reported=reported))
     else:
-        manager.failures.note_fault(error, told=told)
+        manager.failures.note_fault(error, reported=reported)
 
 
 class Made(Unique, metaclass=Owned):

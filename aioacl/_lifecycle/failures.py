@@ -154,14 +154,14 @@ class Failures:
             )
             admission.announce()
 
-    def note_fault(self, error: AclError, *, told: bool = False) -> None:
+    def note_fault(self, error: AclError, *, reported: bool = False) -> None:
         """Stores a device fault until the next reset, and reports it to the listeners.
 
-        With `told=True` the fault is not reported, because the engine has reported it already.
+        With `reported=True` the fault is not reported, because the engine has reported it already.
         """
         admission = self._admission
         with admission.changed:
-            if self.poison(error) and not told:
+            if self.poison(error) and not reported:
                 admission.listeners.tell("fault", admission.state, admission.generation, text=str(error))
                 admission.announce()
 

@@ -37,13 +37,13 @@ def _check(call: str, code: int) -> None:
 class _Tested:
     """The device under test. A foreign reset may reset it during the probe."""
 
-    def __init__(self, index: int, told: int) -> None:
+    def __init__(self, index: int, resets_seen: int) -> None:
         self._index = index
-        self._told = told
+        self._resets_seen = resets_seen
 
     def check(self) -> None:
         """Fails the probe if a foreign reset was reported after the newest set."""
-        if lib.aio_device_foreign(self._index) != self._told:
+        if lib.aio_device_foreign(self._index) != self._resets_seen:
             raise _ProbeFailed("foreign reset during the probe", 0)
 
     def give_back(self, call: str, give: Callable[[CData], int], thing: CData) -> None:
@@ -78,15 +78,15 @@ def _copy_there_and_back(tested: _Tested) -> None:
             raise _ProbeFailed("the copied bytes differ", 0)
 
 
-def probe(index: int, told: int) -> Failure | None:
+def probe(index: int, resets_seen: int) -> Failure | None:
     """Tests the device that is set on this thread. Returns the call that failed and its code, or None.
 
-    `told` is the number of foreign resets that were reported when the device was set.
+    `resets_seen` is the number of foreign resets that were reported when the device was set.
     """
     crowded = lib.aio_helper_count(index)
     if crowded:
         return "aclrtCreateStream", crowded
-    tested = _Tested(index, told)
+    tested = _Tested(index, resets_seen)
     try:
         tested.check()  # after the probe is counted, because a foreign reset is reported before it waits for the count
         _copy_there_and_back(tested)

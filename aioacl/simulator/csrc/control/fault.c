@@ -149,7 +149,7 @@ static void enter_fault_state(injection_t *injection) {
     health_enter_fault_state(injection->device, injection->fault_state, injection->fault_state_code,
                              injection->reset_fails);
     if (!enqueues(injection) && !injection->refused) {
-        injection->device->health.told = true;
+        injection->device->health.returned = true;
         injection_refuse(injection, injection->fault_state_code);
     }
 }

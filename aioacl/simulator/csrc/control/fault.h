@@ -36,7 +36,7 @@ typedef enum { HEALTH_WELL, HEALTH_STICKY, HEALTH_LOST } fault_state_t;
 typedef struct {
     fault_state_t fault_state;
     aclError code;
-    bool told; /* a call has returned the code, so later waits only time out */
+    bool returned; /* a call has returned the code, so later waits only time out */
     uint32_t reset_fails;
 } health_t;
 

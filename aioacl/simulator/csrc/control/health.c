@@ -69,8 +69,8 @@ static bool ends_object(function_t function) {
 
 static void injection_wait(injection_t *injection, health_t *health) {
     aclError late = group_has("event", 5, injection->function) ? RT_EVENT_SYNC_TIMEOUT : RT_STREAM_SYNC_TIMEOUT;
-    injection_refuse(injection, injection->false_drain ? ACL_SUCCESS : health->told ? late : health->code);
-    health->told = health->told || !injection->false_drain;
+    injection_refuse(injection, injection->false_drain ? ACL_SUCCESS : health->returned ? late : health->code);
+    health->returned = health->returned || !injection->false_drain;
 }
 
 static void injection_any(injection_t *injection, health_t *health) {
@@ -78,7 +78,7 @@ static void injection_any(injection_t *injection, health_t *health) {
         injection_wait(injection, health);
     } else if (group_has("query", 5, injection->function)) {
         injection_refuse(injection, health->code);
-        health->told = true;
+        health->returned = true;
     } else if (ends_object(injection->function)) {
         injection->after = RT_DRIVER_ERROR;
     } else {

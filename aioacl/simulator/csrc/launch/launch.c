@@ -67,7 +67,7 @@ static aclError judge(launch_t *launch, int answer) {
 
 static aclError run(work_t *work, const stream_t *stream) {
     launch_t *launch = (launch_t *)work;
-    aclsim_launch_t told = {
+    aclsim_launch_t argument = {
         .name = launch->kernel->name,
         .args = launch->copy != NULL ? launch->copy : launch->address,
         .args_size = launch->size,
@@ -77,12 +77,12 @@ static aclError run(work_t *work, const stream_t *stream) {
         .stream = (void *)(uintptr_t)stream,
         .user = launch->user,
     };
-    memcpy(told.grid, launch->shape.grid, sizeof told.grid);
-    memcpy(told.block, launch->shape.block, sizeof told.block);
+    memcpy(argument.grid, launch->shape.grid, sizeof argument.grid);
+    memcpy(argument.block, launch->shape.block, sizeof argument.block);
     thread_t *thread = thread_self();
     thread->callback_depth++;
     kernel_explain_nothing();
-    int answer = launch->function(&told);
+    int answer = launch->function(&argument);
     thread->callback_depth--;
     return judge(launch, answer);
 }

@@ -206,9 +206,9 @@ static bool may(const block_t *block, const void *pointer, uint32_t access) {
 /* If several rows read bytes that were never written, only the first such row is reported. */
 static void watch(const block_t *block, size_t offset, size_t width, size_t pitch, size_t height,
                   uint32_t access) {
-    bool told = (access & MEMORY_READS) == 0;
+    bool reported = (access & MEMORY_READS) == 0;
     for (size_t row = 0; row < height; row++, offset += pitch) {
-        told = told || !written_check(block, offset, width);
+        reported = reported || !written_check(block, offset, width);
         if ((access & MEMORY_WRITES) != 0) {
             written_mark(block, offset, width);
         }

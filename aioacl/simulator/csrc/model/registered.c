@@ -92,34 +92,34 @@ static void judge(model_run_t *run, int answer) {
     }
 }
 
-static void call(model_run_t *run, model_function_t function, aclsim_execution_t *told) {
+static void call(model_run_t *run, model_function_t function, aclsim_execution_t *execution) {
     aclsim_tensor_t *tensors = calloc(run->input_count + run->output_count + 1, sizeof *tensors);
     if (tensors == NULL) {
         run->code = model_run_fail(run, RT_MODEL_EXECUTE, "no memory is left");
         return;
     }
     fill(run, tensors);
-    told->inputs = tensors;
-    told->outputs = tensors + run->input_count;
+    execution->inputs = tensors;
+    execution->outputs = tensors + run->input_count;
     kernel_explain_nothing();
-    judge(run, function(told));
+    judge(run, function(execution));
     free(tensors);
 }
 
 bool model_call_registered(model_run_t *run) {
-    aclsim_execution_t told = {.name = run->model->info->name,
-                               .model = run->model->id,
-                               .device = run->model->device->id,
-                               .stream = run->stream,
-                               .input_count = run->input_count,
-                               .output_count = run->output_count};
+    aclsim_execution_t execution = {.name = run->model->info->name,
+                                    .model = run->model->id,
+                                    .device = run->model->device->id,
+                                    .stream = run->stream,
+                                    .input_count = run->input_count,
+                                    .output_count = run->output_count};
     sim_lock();
-    const registration_t *found = *find(told.name);
+    const registration_t *found = *find(execution.name);
     model_function_t function = found != NULL ? found->function : NULL;
-    told.user = found != NULL ? found->user : NULL;
+    execution.user = found != NULL ? found->user : NULL;
     sim_unlock();
     if (function != NULL) {
-        call(run, function, &told);
+        call(run, function, &execution);
     }
     return function != NULL;
 }
