@@ -171,7 +171,7 @@ static bool is_due(const aio_stream *stream, int64_t now_us) {
  * long as several tasks of an event loop, and the loop may have to share a processor with the watcher. A round
  * over short waits does not let other threads run: if waits end together, it is cheaper to deliver them
  * together. */
-static bool gives_way(const aio_stream *stream, int64_t now_us, int *long_waits) {
+static bool lets_others_run(const aio_stream *stream, int64_t now_us, int *long_waits) {
     if (stream->tokens && now_us - stream->tokens->born_us > LONG_US) {
         *long_waits += 1;
         return *long_waits % LONG_AT_ONCE == 0;
@@ -187,7 +187,7 @@ static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
             aio_stream_defer_waits(stream);
         } else if (all || is_due(stream, now_us)) {
             ask(stream, now_us);
-            if (gives_way(stream, now_us, &long_waits)) {
+            if (lets_others_run(stream, now_us, &long_waits)) {
                 sched_yield();
             }
         }
