@@ -56,7 +56,7 @@ static aclError begin(work_t *work, const stream_t *stream) {
     return 0;
 }
 
-static aclError judge(launch_t *launch, int answer) {
+static aclError code_of_answer(launch_t *launch, int answer) {
     if (answer == 0) {
         return 0;
     }
@@ -84,7 +84,7 @@ static aclError run(work_t *work, const stream_t *stream) {
     kernel_explain_nothing();
     int answer = launch->function(&argument);
     thread->callback_depth--;
-    return judge(launch, answer);
+    return code_of_answer(launch, answer);
 }
 
 static void end(work_t *work) {

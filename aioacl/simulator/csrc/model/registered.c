@@ -82,7 +82,7 @@ static void fill(const model_run_t *run, aclsim_tensor_t *tensors) {
     }
 }
 
-static void judge(model_run_t *run, int answer) {
+static void note_answer(model_run_t *run, int answer) {
     const char *explained = kernel_explained();
     aclError code = answer >= ACL_INVALID_PARAM ? answer : RT_MODEL_EXECUTE;
     if (answer != 0 && *explained != '\0') {
@@ -102,7 +102,7 @@ static void call(model_run_t *run, model_function_t function, aclsim_execution_t
     execution->inputs = tensors;
     execution->outputs = tensors + run->input_count;
     kernel_explain_nothing();
-    judge(run, function(execution));
+    note_answer(run, function(execution));
     free(tensors);
 }
 
