@@ -291,7 +291,9 @@ class StreamCore(Core):
             return error_on(self.manager, self.generation, failed.code, "aclrtStreamWaitEvent", "")
         text = self._text(failed, by)
         manager = manager_of(failed.device) if elsewhere else self.manager
-        error = error_on(manager, failed.generation, failed.code, call, text, reported=True, stops=failed.stops)
+        error = error_on(
+            manager, failed.generation, failed.code, call, text, reported=True, stops=failed.stops
+        )
         error = _of_task(error) if isinstance(error, DeviceTimeout) else error
         error.hint = self._remedy(error.action, failed) or error.hint
         return error
