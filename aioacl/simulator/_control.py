@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     StreamLike: TypeAlias = Stream | CData | SupportsIndex
 
-TEXT_BYTES = 1 << 16
+RECORD_BYTES = 1 << 16
 VIOLATIONS_KEPT: Final = 256
 
 
@@ -469,12 +469,12 @@ def violations() -> list[str]:
     The newest 256 texts are kept; `Stats.violations` counts all violations. `forget()` drops the texts and the count.
     """
     read = control_function("aclsim_violation", "int (*)(uint64_t, char *, size_t)")
-    text = ffi.new("char[]", TEXT_BYTES)
+    text = ffi.new("char[]", RECORD_BYTES)
     count = stats().violations
     return [
         ffi.string(text).decode()
         for index in range(max(0, count - VIOLATIONS_KEPT), count)
-        if read(index, text, TEXT_BYTES) >= 0
+        if read(index, text, RECORD_BYTES) >= 0
     ]
 
 
@@ -486,9 +486,9 @@ def journal() -> list[dict[str, Any]]:
         `rc`, what it returned; `us`, how long it took in microseconds; `dev`, the device of the thread, or -1.
     """
     read = control_function("aclsim_journal", "size_t (*)(uint64_t *, char *, size_t)")
-    text, following = ffi.new("char[]", TEXT_BYTES), ffi.new("uint64_t *")
+    text, following = ffi.new("char[]", RECORD_BYTES), ffi.new("uint64_t *")
     lines: list[str] = []
-    while (size := read(following, text, TEXT_BYTES)) > 0:
+    while (size := read(following, text, RECORD_BYTES)) > 0:
         lines += bytes(ffi.buffer(text, size)).decode().splitlines()
     return [json.loads(line) for line in lines]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aioacl._base.options import Seconds
     from aioacl.simulator._control import StreamLike
 
-TEXT_BYTES: Final = 1024
+ERROR_BYTES: Final = 1024
 LONGEST_SECONDS: Final = 1 << 33  # fits into 64 bits as nanoseconds
 MOST_SECONDS: Final = 1_000_000  # of a time in a rule
 WORD_MOST: Final = (1 << 63) - 1
@@ -95,8 +95,8 @@ class Fault:
 
 
 def _refusal() -> str:
-    text = ffi.new("char[]", TEXT_BYTES)
-    control_function("aclsim_fault_error", "int (*)(char *, size_t)")(text, TEXT_BYTES)
+    text = ffi.new("char[]", ERROR_BYTES)
+    control_function("aclsim_fault_error", "int (*)(char *, size_t)")(text, ERROR_BYTES)
     return ffi.string(text).decode("utf-8", "replace")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioacl._base.options import Seconds
 
 TIME_MOST: Final = 1 << 60
-TEXT_BYTES: Final = 1 << 14
+MODEL_TEXT_BYTES: Final = 1 << 14
 
 
 @record
@@ -78,7 +78,7 @@ def models() -> tuple[LoadedModel, ...]:
     models that it has loaded.
     """
     control = control_function("aclsim_models", "int64_t (*)(char *, size_t)")
-    room = TEXT_BYTES
+    room = MODEL_TEXT_BYTES
     while True:
         text = ffi.new("char[]", room)
         length = control(text, room)
