@@ -34,7 +34,7 @@ from aioacl._lifecycle.deferred import Deferred
 from aioacl._lifecycle.failures import Failures
 from aioacl._lifecycle.gate import advise_without_device, error_of
 from aioacl._lifecycle.jobs import Jobs
-from aioacl._lifecycle.models import Models
+from aioacl._lifecycle.loaded_models import LoadedModels
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.close import CloseProcedure
 from aioacl._lifecycle.procedures.foreign import ForeignProcedure
@@ -90,7 +90,7 @@ class Manager:
         self.failures = Failures(self.admission, self.streams)
         self.cache = HandleCache(self)
         self.stuck_calls = StuckCalls(self)
-        self.models = Models(index)
+        self.models = LoadedModels(index)
         self._equipping = False  # only one thread at a time makes the engine's own stream
 
     @property

@@ -34,7 +34,7 @@ def _leave_and_load_again(bench: Bench, *, unload: bool) -> tuple[int, int]:
     "unloaded",
     "A model that was unloaded before a force reset can be loaded and executed after it.",
     calls="aclmdlUnload aclrtResetDeviceForce aclrtSetDevice aclmdlLoadFromFileWithMem",
-    used_by="_lifecycle/models _models/loading",
+    used_by="_lifecycle/loaded_models _models/loading",
     mark="doc",
     needs=Needs.RESET,
 )
@@ -47,7 +47,7 @@ def _(bench: Bench) -> None:
     "After a force reset, a model that was not unloaded does not prevent its file from being loaded and executed, and "
     "the new load has another id.",
     calls="aclrtResetDeviceForce aclrtSetDevice aclmdlLoadFromFileWithMem",
-    used_by="_lifecycle/models _models/loading",
+    used_by="_lifecycle/loaded_models _models/loading",
     mark="doc",
     needs=Needs.RESET,
 )

@@ -94,7 +94,7 @@ def _(bench: Bench) -> None:
     "unload",
     "After an unload, the memory of the model can be freed, and the file can be loaded again.",
     calls="aclmdlLoadFromFileWithMem aclmdlExecuteAsync aclmdlUnload aclrtFree",
-    used_by="_models/loading _lifecycle/models",
+    used_by="_models/loading _lifecycle/loaded_models",
     mark="doc",
 )
 def _(bench: Bench) -> None:

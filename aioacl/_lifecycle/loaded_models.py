@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aioacl._models.slots import Slots
 
 
-class Models:
+class LoadedModels:
     """The ids of the loaded models of one device.
 
     The code that takes an id out of `_loaded` unloads or abandons the model.
