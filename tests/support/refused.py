@@ -24,6 +24,7 @@ class Scene:
     """What the rows use. The attributes have no types, because the rows pass arguments of wrong types."""
 
     def __init__(self, device: aioacl.Device, other: aioacl.Device) -> None:
+        self.made: list[Producer] = []
         self.device: Any = device
         self.stream: Any = device.create_stream().result()
         self.memory: Any = device.allocate(SIZE).result()
@@ -32,14 +33,18 @@ class Scene:
         self.event: Any = self.stream.record()
         self.foreign: Any = other.allocate(SIZE).result()
         self.foreign_stream: Any = other.create_stream().result()
+        self.foreign_event: Any = other.create_event().result()
         self.closed: Any = device.allocate(SIZE).result()
         self.closed_pinned: Any = device.pinned(SIZE).result()
-        self.closed.close().result()
-        self.closed_pinned.close().result()
+        self.closed_stream: Any = device.create_stream().result()
+        for thing in (self.closed, self.closed_pinned, self.closed_stream):
+            thing.close().result()
+        self.made.clear()  # the tensor above was not refused
 
     def producer(self, shape: tuple[int, ...] = (SIZE,), **options: Any) -> Any:
         """Returns a tensor of another library, in the memory of `memory`."""
-        return Producer(options.pop("address", self.memory.address), shape, **options)
+        self.made.append(Producer(options.pop("address", self.memory.address), shape, **options))
+        return self.made[-1]
 
     def take(self, shape: tuple[int, ...] = (SIZE,), **options: Any) -> object:
         """Imports such a tensor."""
@@ -48,7 +53,7 @@ class Scene:
     def close(self) -> None:
         """Closes what is open."""
         opened = (self.tensor, self.event, self.stream, self.memory, self.pinned)
-        for thing in (*opened, self.foreign_stream, self.foreign):
+        for thing in (*opened, self.foreign_stream, self.foreign_event, self.foreign):
             thing.close().result()
 
 
@@ -71,7 +76,7 @@ class Case(NamedTuple):
     message: str
 
     def check(self, scene: Scene) -> None:
-        """Makes the call, and checks the error and that no ACL function was called."""
+        """Makes the call; checks the error, that no ACL function was called, and that tensors were deleted once."""
         error: Exception | None = None
         with no_call():
             try:
@@ -79,6 +84,8 @@ class Case(NamedTuple):
             except Exception as caught:
                 error = caught.with_traceback(None)
         assert type(error) is self.kind
+        for tensor in scene.made:
+            assert len(tensor.deletes) == len(tensor.requests)
         pattern = re.escape(self.message).replace(re.escape("..."), ".+")
         assert re.fullmatch(pattern, str(error)), f"expected {self.message!r}, got {str(error)!r}"
 

@@ -67,9 +67,13 @@ async def test_lease_that_is_entered_inside_its_own_block_raises_and_stays_held(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.lease() as lease:
-        with pytest.raises(aioacl.ParameterError, match=r"Call device.lease\(\) once for each block"):
+        with pytest.raises(aioacl.ParameterError) as caught:
             async with lease:
                 raise AssertionError("the block began")
+        assert str(caught.value) == (
+            "device 0: expected a new lease, got one that was already entered. Call device.lease() once for each "
+            "block, or pass lease.share() to another task."
+        )
         assert lease.held
         assert device.health.leases == 1
 

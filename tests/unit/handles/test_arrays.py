@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import aioacl
-from tests.kit import no_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,35 +16,6 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize(
-    "convert",
-    [
-        np.asarray,
-        np.array,
-        lambda buffer: np.asarray(buffer, dtype=np.uint8),
-        lambda buffer: np.add(buffer, 1),
-    ],
-    ids=["asarray", "array", "dtype", "ufunc"],
-)
-async def test_array_of_a_device_buffer_raises_and_names_download(
-    open_device: OpenDevice, convert: Callable[[Any], object]
-) -> None:
-    async with open_device() as device, device.allocate(8) as buffer:
-        with pytest.raises(
-            TypeError, match=r"got a DeviceBuffer; copy .* `await stream.download\(array, buffer\)`"
-        ):
-            convert(buffer)
-
-
-@pytest.mark.parametrize("convert", [bytes, bytearray, memoryview, np.frombuffer, io.BytesIO().write])
-async def test_bytes_or_view_of_a_device_buffer_raises_and_names_download(
-    open_device: OpenDevice, convert: Callable[[Any], object]
-) -> None:
-    async with open_device() as device, device.allocate(8) as buffer:
-        with no_call(), pytest.raises(TypeError, match=r"memory of the host, got .*`await stream.download\("):
-            convert(buffer)
 
 
 async def test_array_of_a_pinned_buffer_has_its_bytes(open_device: OpenDevice) -> None:

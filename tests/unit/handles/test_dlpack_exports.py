@@ -76,60 +76,6 @@ async def test_export_of_no_bytes_has_a_null_address(open_device: OpenDevice) ->
         await memory.close()
 
 
-REFUSED_EXPORTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "copy": (
-        {"copy": True},
-        BufferError,
-        r"expected copy=None or copy=False, got True; .*await stream\.copy",
-    ),
-    "device of the host": (
-        {"dl_device": (1, 0)},
-        BufferError,
-        r"expected dl_device to be \(12, 0\) or \(21, 0\) for this device buffer, got \(1, 0\); .*copy the",
-    ),
-    "other index": ({"dl_device": (12, 1)}, BufferError, r"got \(12, 1\); .*copy the buffer"),
-    "device that is no pair": ({"dl_device": 12}, BufferError, "got 12; .*copy the buffer"),
-    "version that is no pair": (
-        {"max_version": 1},
-        aioacl.ParameterError,
-        r"max_version must be a tuple of two ints or None, got 1\W.*Pass max_version=\(1, 0\)",
-    ),
-    "stream 0": (
-        {"stream": 0},
-        aioacl.ParameterError,
-        "None, -1 or the address of an aclrtStream, got 0.*Omit",
-    ),
-    "negative stream": ({"stream": -2}, aioacl.ParameterError, "aclrtStream, got -2"),
-    "stream of 65 bits": ({"stream": 1 << 64}, aioacl.ParameterError, f"aclrtStream, got {1 << 64}"),
-    "stream that is text": ({"stream": "1"}, aioacl.ParameterError, "aclrtStream, got '1'"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED_EXPORTS)
-async def test_export_with_an_impossible_option_is_refused(open_device: OpenDevice, case: str) -> None:
-    options, kind, message = REFUSED_EXPORTS[case]
-    async with open_device() as device, device.allocate(SIZE) as memory:
-        with no_call(), pytest.raises(kind, match=message):
-            memory.__dlpack__(**options)
-
-
-async def test_export_of_a_closed_or_stale_buffer_is_refused(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        closed, pinned, stale = (
-            await device.allocate(SIZE),
-            await device.pinned(SIZE),
-            await device.allocate(SIZE),
-        )
-        await closed.close()
-        await pinned.close()
-        for buffer in (closed, pinned):
-            with pytest.raises(aioacl.ParameterError, match=r"buffer is closed.*Make a new"):
-                buffer.__dlpack__()
-        assert (await device.force_reset(grace=0)).ok
-        with pytest.raises(aioacl.StaleHandleError):
-            stale.__dlpack__()
-
-
 # --- how long exported device memory is kept ------------------------------------------------------------------------
 
 
@@ -476,19 +422,3 @@ async def test_export_of_pinned_memory_in_flight_is_refused(open_device: OpenDev
                 np.from_dlpack(pinned)
         await stream
         np.from_dlpack(pinned)
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
-        ({"stream": 16}, aioacl.ParameterError, "stream must be None or -1, got 16"),
-        ({"dl_device": (12, 0)}, BufferError, r"expected dl_device to be \(1, 0\) for this pinned buffer"),
-        ({"copy": True}, BufferError, "an export of a pinned buffer never copies"),
-    ],
-)
-async def test_export_of_pinned_memory_with_an_impossible_option_is_refused(
-    open_device: OpenDevice, options: dict[str, Any], kind: type[Exception], message: str
-) -> None:
-    async with open_device() as device, device.pinned(8) as pinned:
-        with no_call(), pytest.raises(kind, match=message):
-            pinned.__dlpack__(**options)

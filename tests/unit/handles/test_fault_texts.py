@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import aioacl
 from aioacl import simulator
 from aioacl._lifecycle import failures
-from tests.kit import FAULT, TASK_FAULT, no_call
+from tests.kit import FAULT, TASK_FAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,37 +20,6 @@ if TYPE_CHECKING:
 
 NAME = f"{TASK_FAULT} ACL_ERROR_RT_AICORE_EXCEPTION"
 CHECK = "Check the addresses and sizes that the task uses; then make a new stream, or `await stream.renew()`."
-
-
-def refusal(use: Callable[[], object]) -> str:
-    with no_call(), pytest.raises(aioacl.ParameterError) as caught:
-        use()
-    return str(caught.value)
-
-
-def test_error_of_a_fill_beyond_the_memory_names_no_source(
-    stream: aioacl.Stream, memory: aioacl.DeviceBuffer
-) -> None:
-    assert refusal(lambda: stream.fill(memory, 1, nbytes=99)) == (
-        "nbytes must be at most 64, the size of the target, got 99. Pass nbytes=64 or less, or omit nbytes to fill "
-        "the whole target."
-    )
-
-
-@pytest.mark.parametrize("size", [8.0, "8", True, -1])
-def test_invalid_size_is_refused_with_the_expected_int(device: aioacl.Device, size: Any) -> None:
-    text = f"nbytes must be an int, at least 0, got {size!r}. Pass a number of bytes."
-    assert refusal(lambda: device.allocate(size)) == text
-    assert refusal(lambda: device.pinned(size)) == text
-
-
-@pytest.mark.parametrize("size", [8.0, "8", True, -1])
-def test_invalid_number_of_bytes_is_refused_with_the_expected_int(
-    stream: aioacl.Stream, memory: aioacl.DeviceBuffer, size: Any
-) -> None:
-    text = f"nbytes must be an int, at least 0, got {size!r}. Pass a number of bytes."
-    assert refusal(lambda: stream.fill(memory, 1, nbytes=size)) == text
-    assert refusal(lambda: stream.copy(memory, bytes(64), nbytes=size)) == text
 
 
 WAITS: dict[str, Callable[[aioacl.Stream, aioacl.Ticket], object]] = {

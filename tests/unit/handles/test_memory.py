@@ -21,7 +21,6 @@ from tests.kit import (
     Waiting,
     enqueue_in_python,
     hanging,
-    no_call,
     turns,
     until,
     until_now,
@@ -46,16 +45,6 @@ async def test_buffer_has_size_address_and_generation(open_device: OpenDevice, k
         assert buffer.address > 0
         assert buffer.generation == device.generation
         assert "100 bytes" in repr(buffer)
-
-
-@BOTH
-@pytest.mark.parametrize("size", [-1, 1.0, "1", None, True, 1 << 63])
-async def test_allocation_of_an_invalid_size_is_refused_before_c(
-    open_device: OpenDevice, kind: str, size: Any
-) -> None:
-    async with open_device() as device:
-        with no_call(), pytest.raises(aioacl.ParameterError, match="number of bytes"):
-            await getattr(device, kind)(size)
 
 
 @BOTH

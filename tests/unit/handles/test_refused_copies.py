@@ -1,4 +1,4 @@
-"""Arguments that copies, fills, uploads and downloads refuse before ACL is called, with the whole message of each."""
+"""Arguments that copies, fills, records and transfers refuse before ACL is called, with the whole message of each."""
 
 from __future__ import annotations
 
@@ -223,6 +223,10 @@ COPIES: Final = (
                 "DeviceBuffer and DeviceBuffer. Use stream.copy(target, source) between two DeviceBuffers.",
                 lambda s: s.stream.upload(s.memory[:8], s.memory[8:16]).result(),
             ),
+            "upload nothing to host memory": (
+                "bytearray and bytes. The target comes first. Copy host memory to host memory yourself.",
+                lambda s: s.stream.upload(bytearray(), b"").result(),
+            ),
             "upload to a source": (
                 "bytearray and DeviceBuffer. The target comes first: exchange the two arguments, or call download.",
                 lambda s: s.stream.upload(bytearray(SIZE), s.memory).result(),
@@ -246,6 +250,13 @@ COPIES: Final = (
                 lambda s: s.stream.download(s.memory, bytes(8)).result(),
             ),
         },
+    ),
+)
+EVENTS: Final = (
+    Refusal(
+        P,
+        "expected an event of device 0, got one of device 1. Make the event from the stream's device.",
+        {"record an event of another device": ("", lambda s: s.stream.record(s.foreign_event))},
     ),
 )
 FILLS: Final = (
@@ -287,7 +298,7 @@ FILLS: Final = (
     ),
 )
 
-ROWS: Final = cases((*COPIES, *FILLS))
+ROWS: Final = cases((*COPIES, *EVENTS, *FILLS))
 
 
 @pytest.mark.parametrize("name", ROWS)

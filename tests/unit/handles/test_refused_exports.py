@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Final
 
 import numpy as np
@@ -24,10 +25,11 @@ P: Final = aioacl.ParameterError
 EXPORTS: Final = (
     Refusal(
         BufferError,
-        "expected copy=None or copy=False, got {}; an export of a device buffer never copies: copy it to another "
+        "expected copy=None or copy=False, got {}; an export of a ... buffer never copies: copy it to another "
         "buffer with `await stream.copy(other, buffer)`, and export that buffer",
         {
             "export a copy": ("True", lambda s: s.memory.__dlpack__(copy=True)),
+            "export a copy of pinned memory": ("True", lambda s: s.pinned.__dlpack__(copy=True)),
             "export with the copy 'no'": ("'no'", lambda s: s.memory.__dlpack__(copy="no")),
             "export with an empty copy": (
                 "an object of list with 0 items",
@@ -94,6 +96,14 @@ EXPORTS: Final = (
                 f"None, -1 or the address of an aclrtStream, got {SHOWN}",
                 lambda s: s.memory.__dlpack__(stream=HUGE),
             ),
+            "export for a stream of 65 bits": (
+                f"None, -1 or the address of an aclrtStream, got {1 << 64}",
+                lambda s: s.memory.__dlpack__(stream=1 << 64),
+            ),
+            "export for text": (
+                "None, -1 or the address of an aclrtStream, got '1'",
+                lambda s: s.memory.__dlpack__(stream="1"),
+            ),
             "export for a Stream": (
                 "None, -1 or the address of an aclrtStream, got <Stream ...>",
                 lambda s: s.memory.__dlpack__(stream=s.stream),
@@ -130,8 +140,13 @@ EXPORTS: Final = (
         "stream.download(array, buffer)`",
         {
             "bytes of device memory": ("", lambda s: bytes(s.memory)),
+            "bytearray of device memory": ("", lambda s: bytearray(s.memory)),
+            "write of device memory": ("", lambda s: io.BytesIO().write(s.memory)),
             "memoryview of a view": ("", lambda s: memoryview(s.memory[:8])),
             "array of device memory": ("", lambda s: np.asarray(s.memory)),
+            "array of a type": ("", lambda s: np.asarray(s.memory, dtype=np.uint8)),
+            "array from the buffer of device memory": ("", lambda s: np.frombuffer(s.memory)),
+            "sum with device memory": ("", lambda s: np.add(s.memory, 1)),
             "array of a read-only tensor": ("", lambda s: np.array(s.tensor)),
         },
     ),

@@ -10,6 +10,7 @@ import pytest
 import aioacl
 from tests.support.dlpack import ASCEND, EXTENSION, Producer
 from tests.support.refused import (
+    CLOSED,
     HUGE,
     SHOWN,
     Half,
@@ -33,6 +34,8 @@ WRAPS: Final = (
             "wrap at a float": ("16.0", lambda s: s.device.wrap_memory(16.0, 1)),
             "wrap at None": ("None", lambda s: s.device.wrap_memory(None, 1)),
             "wrap at a buffer": ("<DeviceBuffer of ...>", lambda s: s.device.wrap_memory(s.memory, 1)),
+            "wrap at a bool": ("True", lambda s: s.device.wrap_memory(True, 1)),
+            "wrap at 2**64": (str(1 << 64), lambda s: s.device.wrap_memory(1 << 64, 1)),
             "wrap at 0": ("0", lambda s: s.device.wrap_memory(0, 1)),
             "wrap at -16": ("-16", lambda s: s.device.wrap_memory(-16, 1)),
             "wrap at a huge int": (SHOWN, lambda s: s.device.wrap_memory(HUGE, 1)),
@@ -44,6 +47,8 @@ WRAPS: Final = (
         {
             "wrap a float of bytes": ("1.0", lambda s: s.device.wrap_memory(16, 1.0)),
             "wrap None bytes": ("None", lambda s: s.device.wrap_memory(16, None)),
+            "wrap a bool of bytes": ("False", lambda s: s.device.wrap_memory(16, False)),
+            "wrap 2**63 bytes": (str(1 << 63), lambda s: s.device.wrap_memory(16, 1 << 63)),
             "wrap -1 bytes": ("-1", lambda s: s.device.wrap_memory(16, -1)),
             "wrap a huge number of bytes": (SHOWN, lambda s: s.device.wrap_memory(16, HUGE)),
         },
@@ -93,6 +98,7 @@ IMPORTS: Final = (
             "import an array": ("(1, 0)", lambda s: s.device.from_dlpack(np.zeros(4))),
             "import pinned memory": ("(1, 0)", lambda s: s.device.from_dlpack(s.pinned)),
             "import memory pinned by CUDA": ("(3, 0)", lambda s: s.take(device=(3, 0))),
+            "import memory pinned by ROCm": ("(11, 0)", lambda s: s.take(device=(11, 0))),
         },
     ),
     Refusal(
@@ -195,6 +201,13 @@ IMPORTS: Final = (
                 ),
                 lambda s: s.take(address=(1 << 64) - 63),
             ),
+            "import from an offset beyond the last address": (
+                (
+                    f"at most 2**63 - 1 bytes that ends at 2**64 or before, got 64 bytes at 0x... + {(1 << 64) - 1}. "
+                    "Correct the producer: no memory has these addresses."
+                ),
+                lambda s: s.take(offset=(1 << 64) - 1),
+            ),
             "import too many bytes": (
                 (
                     f"at most 2**63 - 1 bytes that ends at 2**64 or before, got {1 << 124} bytes at 0x... + 0. Correct "
@@ -208,6 +221,13 @@ IMPORTS: Final = (
                     "version of the library that does."
                 ),
                 lambda s: s.take(version=(2, 1)),
+            ),
+            "import version 0": (
+                (
+                    "DLPack version 1, got one of version 0.8. The producer must honour max_version=(1, 0): use a "
+                    "version of the library that does."
+                ),
+                lambda s: s.take(version=(0, 8)),
             ),
         },
     ),
@@ -241,6 +261,16 @@ IMPORTS: Final = (
             "import for another device": (
                 "",
                 lambda s: s.device.from_dlpack(s.producer(), stream=s.foreign_stream),
+            )
+        },
+    ),
+    Refusal(
+        P,
+        CLOSED,
+        {
+            "import for a closed stream": (
+                "stream",
+                lambda s: s.device.from_dlpack(s.producer(), stream=s.closed_stream),
             )
         },
     ),

@@ -68,6 +68,7 @@ USES: dict[str, Callable[[Old], Any]] = {
     "event.query": lambda old: old.recorded.query(),
     "event.record": lambda old: old.timed.record(old.stream),
     "event.elapsed_since": lambda old: old.timed.elapsed_since(old.timed),
+    "memory.__dlpack__": lambda old: old.memory.__dlpack__(),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import TASK_FAULT, no_call, until
+from tests.kit import no_call, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -66,39 +66,6 @@ async def test_view_of_a_view_has_the_buffer_as_its_base(open_device: OpenDevice
         assert "6 bytes at 14 of 64" in repr(view)
 
 
-class Unreadable:
-    """An int whose value cannot be read."""
-
-    def __index__(self) -> int:
-        raise ZeroDivisionError
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("part", "text"),
-    [
-        (3, "expected a slice of a buffer, got an index of the type int. Write buffer[start:stop]"),
-        ((1, 2), "expected a slice of a buffer, got an index of the type tuple. Write buffer[start:stop]"),
-        (10**5000, "expected a slice of a buffer, got an index of the type int. Write buffer[start:stop]"),
-        (slice(0, 4, 2), "expected a slice with the step 1, got another step. A view is contiguous"),
-        (slice(4, 0, -1), "expected a slice with the step 1, got another step. A view is contiguous"),
-        (slice(0, 4, 10**5000), "expected a slice with the step 1, got another step. A view is contiguous"),
-        (slice(0, 4, 1.0), "expected a slice with the step 1, got another step. A view is contiguous"),
-        (slice("a", 4), "expected a slice of ints, got a bound of the type str. Write buffer[start:stop]"),
-        (slice(0, True), "expected a slice of ints, got a bound of the type bool. Write buffer[start:stop]"),
-        (slice(Unreadable(), 4), "expected a number, got an object of Unreadable whose value cannot be read"),
-    ],
-    ids=["int", "tuple", "huge int", "step 2", "step -1", "huge step", "float", "text", "bool", "unreadable"],
-)
-async def test_index_that_is_no_plain_slice_is_refused(
-    open_device: OpenDevice, kind: str, part: Any, text: str
-) -> None:
-    async with open_device() as device, getattr(device, kind)(8) as buffer:
-        with pytest.raises(aioacl.ParameterError) as caught:
-            buffer[part]
-        assert str(caught.value).startswith(text)
-
-
 async def test_copies_and_fills_of_views_change_only_their_part(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
@@ -125,20 +92,6 @@ async def test_copies_and_fills_of_views_change_only_their_part(open_device: Ope
         part = bytearray(3)
         await stream.download(part, memory[10:13])
         assert part == b"abc"
-
-
-async def test_copy_longer_than_a_view_is_refused(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        with no_call(), pytest.raises(aioacl.ParameterError, match="expected at most 4 bytes, got 5"):
-            stream.copy(memory[:4], bytes(5))
-
-
-@pytest.mark.parametrize(("to", "of"), [(0, 4), (4, 0), (1, 0)])
-async def test_copy_between_views_that_overlap_is_refused(open_device: OpenDevice, to: int, of: int) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        with no_call(), pytest.raises(aioacl.ParameterError, match="expected operands that do not overlap"):
-            stream.copy(memory[to : to + 8], memory[of : of + 8])
-        await stream.copy(memory[8:16], memory[:8])  # adjacent
 
 
 @BOTH
@@ -216,13 +169,6 @@ async def test_dropped_view_warns_of_nothing_and_frees_nothing(open_device: Open
 
 
 @BOTH
-async def test_view_cannot_be_closed(open_device: OpenDevice, kind: str) -> None:
-    async with open_device() as device, getattr(device, kind)(8) as buffer:
-        with pytest.raises(aioacl.ParameterError, match=r"got a view of one\. Close the buffer"):
-            await buffer[2:6].close()
-
-
-@BOTH
 async def test_buffer_is_no_sequence(open_device: OpenDevice, kind: str) -> None:
     async with open_device() as device, getattr(device, kind)(8) as buffer:
         for use in (lambda: list(buffer), lambda: 3 in buffer, lambda: len(buffer)):
@@ -230,13 +176,6 @@ async def test_buffer_is_no_sequence(open_device: OpenDevice, kind: str) -> None
                 use()
         with pytest.raises(TypeError, match=r"got an assignment; use stream\.copy"):
             buffer[0:4] = bytes(4)
-
-
-async def test_view_in_a_with_statement_is_refused(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.allocate(8) as buffer:
-        with pytest.raises(TypeError, match="got a view of one; use the view without `async with`"):
-            async with buffer[2:4]:  # type: ignore[attr-defined]
-                pass
 
 
 async def test_buffer_closed_while_a_copy_uses_its_view_is_freed_after_the_copy(
@@ -250,13 +189,6 @@ async def test_buffer_closed_while_a_copy_uses_its_view_is_freed_after_the_copy(
             await buffer.close()
             assert simulator.calls("aclrtFree") == before
         await until(lambda: simulator.calls("aclrtFree") == before + 1)
-
-
-async def test_failed_copy_to_a_view_raises_at_its_await(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
-        simulator.fail_next(stream, TASK_FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory[2:4], 1)
 
 
 async def test_view_of_a_pinned_buffer_has_the_buffer_protocol(open_device: OpenDevice) -> None:
@@ -298,20 +230,6 @@ async def test_buffer_of_no_bytes_calls_no_acl_function(open_device: OpenDevice,
             await buffer.close()
             with pytest.raises(aioacl.ParameterError, match="is closed"):
                 stream.fill(buffer, 1)
-
-
-async def test_empty_uploads_and_downloads_do_nothing(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(8) as memory:
-        with no_call_of("aclrtMemcpyAsync"):
-            await stream.upload(memory[3:3], b"")
-            await stream.download(bytearray(), memory[3:3])
-
-
-async def test_pinned_buffer_of_no_bytes_has_an_empty_view(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.pinned(0) as pinned, device.pinned(8) as other:
-        assert bytes(pinned.view) == bytes(memoryview(pinned)) == b""
-        assert other[4:4].view.nbytes == 0
-        assert array_of(other[:8], np.uint8).size == 8
 
 
 def fill_until_refused(stream: aioacl.Stream, buffer: aioacl.DeviceBuffer) -> None:

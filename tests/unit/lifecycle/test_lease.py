@@ -294,17 +294,6 @@ async def test_lease_entered_with_a_plain_with_in_an_event_loop_raises_error_tha
         assert device.health.leases == 0
 
 
-async def test_a_lease_that_has_ended_cannot_be_entered_by_sharing(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        async with device.lease() as lease:
-            shared = lease.share()
-        with (
-            pytest.raises(aioacl.ParameterError, match=r"while the owner of the lease is inside its block"),
-            shared,
-        ):
-            pass
-
-
 async def test_share_that_is_entered_after_its_lease_was_revoked_raises_device_resetting(
     open_device: OpenDevice,
 ) -> None:
