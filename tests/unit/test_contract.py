@@ -182,7 +182,7 @@ async def test_05_drain_lets_lease_holders_and_jobs_go_on_and_others_wait_or_are
 async def test_06_reset_by_a_lease_holder_or_a_job_raises_lease_held_error(open_device: OpenDevice) -> None:
     async with open_device() as device:
         async with device.lease():
-            with pytest.raises(aioacl.LeaseHeldError):
+            with pytest.raises(aioacl.LeaseHeldError, match=r"got one that holds a lease on .*Leave the"):
                 await device.force_reset()
         with pytest.raises(aioacl.LeaseHeldError):
             await device.run(lambda: device.force_reset().result())
@@ -221,8 +221,9 @@ async def test_08_reset_that_fails_or_times_out_quarantines_the_device(open_devi
         assert (report.ok, report.attempts) == (False, 3)
         assert ("aclrtMemcpy", 507000) in report.codes
         assert "failed in all 3 attempts" in report.problem
-        with no_call_of_mine(), pytest.raises(aioacl.DeviceQuarantined):
-            await device.allocate(64)
+        for make in (lambda: device.allocate(64), device.create_stream, open_device):
+            with no_call_of_mine(), pytest.raises(aioacl.DeviceQuarantined):
+                await make()
         assert device.health.problem == report.problem
         assert (await device.force_reset()).ok
         assert await works(device)
@@ -242,14 +243,17 @@ async def test_08_reset_that_fails_or_times_out_quarantines_the_device(open_devi
 @anyio_test
 async def test_09_reset_while_a_call_is_stuck_is_not_attempted(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
+        generation = device.generation
         simulator.hang_call("aclrtMalloc")
         making = Waiting(group, lambda: device.allocate(64))
         await until(hanging("aclrtMalloc"))
         report = await runs_out_of_time(device)
         assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
-        assert force_resets() == 0
-        with pytest.raises(aioacl.DeviceQuarantined):
+        assert (report.generation, device.generation, force_resets()) == (generation, generation, 0)
+        with pytest.raises(aioacl.DeviceQuarantined, match="aclrtMalloc") as caught:
             await making.outcome()
+        assert (caught.value.report, caught.value.generation) == (report, generation)
+        assert device.health.status == "poisoned"
         simulator.release_call("aclrtMalloc")
         assert (await device.force_reset()).ok
         assert await works(device)

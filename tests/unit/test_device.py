@@ -10,7 +10,6 @@ import pytest
 import aioacl
 from aioacl import simulator, testing
 from aioacl._base.ffi import lib
-from aioacl._lifecycle import stuck as _stuck
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import FAULT, Waiting, hanging, no_call, no_call_of_mine, turns, until
 
@@ -37,22 +36,6 @@ async def test_first_open_sets_the_device_and_the_last_close_resets_it(open_devi
     assert (simulator.retain_count(), simulator.calls("aclrtResetDevice")) == (0, 1)
     assert first.state is aioacl.State.CLOSED
     assert (str(first.state), f"{first.state:>7}", int(first.state)) == ("CLOSED", " CLOSED", 0)
-
-
-async def test_many_concurrent_opens_set_the_device_once(open_device: OpenDevice) -> None:
-    devices: list[aioacl.Device] = []
-
-    async def enter() -> None:
-        devices.append(await open_device())
-
-    async with anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(enter)
-    assert simulator.calls("aclrtSetDevice") == 1
-    async with anyio.create_task_group() as group:
-        for device in devices:
-            Waiting(group, device.close)
-    assert simulator.calls("aclrtResetDevice") == 1
 
 
 async def test_open_during_the_last_close_waits_and_sets_the_device_again(open_device: OpenDevice) -> None:
@@ -269,20 +252,6 @@ async def test_health_counts_waits_and_jobs_and_calls_no_acl_function(open_devic
             assert device.health.in_flight <= 1
 
 
-async def test_health_of_a_device_whose_call_does_not_return_is_stuck(
-    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_stuck, "STUCK_SECONDS", 0.1)
-    async with open_device() as device, anyio.create_task_group() as group:
-        simulator.hang_call("aclrtMalloc")
-        allocating = Waiting(group, lambda: device.allocate(64))
-        await until(lambda: device.health.status == "stuck")
-        assert device.health.stuck_for > 0.1
-        simulator.release_all()
-        await (await allocating.outcome()).close()
-        assert device.health.status == "ok"
-
-
 async def test_unclosed_device_warns_and_is_closed(open_device: OpenDevice) -> None:
     device = await open_device()
     with pytest.warns(ResourceWarning, match="close it, or use `async with open_device"):
@@ -357,15 +326,6 @@ async def test_synchronize_of_a_device_without_own_work_waits_in_acl_for_other_c
         assert simulator.calls("aclrtSynchronizeDeviceWithTimeout") == before + 1
         assert simulator.calls("aclrtSynchronizeDevice") == 0
         assert lib.aio_device_waits(0) == 0
-
-
-async def test_open_that_finds_no_context_leaves_the_device_unset(open_device: OpenDevice) -> None:
-    simulator.fail_call("aclrtGetCurrentContext", 507000)
-    with pytest.raises(aioacl.DeviceFault):
-        await open_device()
-    assert simulator.retain_count() == 0
-    async with open_device():
-        assert simulator.retain_count() == 1
 
 
 async def test_last_close_whose_warning_is_an_error_raises_it_and_closes_the_device(

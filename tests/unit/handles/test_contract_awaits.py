@@ -407,6 +407,7 @@ async def test_30_task_failure_leaves_the_device_ready_and_device_failure_does_n
         async with device.create_stream() as stream:
             assert (await raises(failing(stream, memory))).action == "new_stream"
             assert is_ready(device)
+            assert device.health.last_fault == ""
         async with device.create_stream() as stream:
             error = await raises(failing(stream, memory, 107020), 107020)
             assert isinstance(error, aioacl.TaskTimeout)
@@ -511,7 +512,7 @@ async def test_32_failure_that_nothing_awaits_is_sent_to_listeners_and_counted(
         events, before = device.events(), device.health.failed_tasks
         ticket = failing(stream, memory)
         event = await next_event(events, "fault")
-        assert (event.position, event.code) == (ticket.position, TASK_FAULT)
+        assert (event.position, event.code, event.state) == (ticket.position, TASK_FAULT, aioacl.State.OPEN)
         assert event.stream >= 0
         assert "ACL_ERROR_RT_AICORE_EXCEPTION" in event.text
         health = device.health

@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import Blocker, Waiting, no_call, turns, until
+from tests.kit import Blocker, Waiting, no_call, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,24 +238,6 @@ async def test_failed_record_keeps_the_older_version(open_device: OpenDevice) ->
             event.record(stream)
         assert caught.value.code == 507000
         assert event.query()
-
-
-async def test_many_tasks_that_await_one_event_all_wake(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        event = stream.record()
-        waiting = [Waiting(group, event.synchronize) for _ in range(200)]
-        await turns()
-        assert not any(one.ended for one in waiting)
-        simulator.release(stream)
-        for one in waiting:
-            await one.outcome()
 
 
 async def test_repr_of_an_event_shows_its_position_and_device(open_device: OpenDevice) -> None:

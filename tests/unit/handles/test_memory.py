@@ -58,21 +58,6 @@ async def test_allocation_of_too_much_memory_raises_out_of_memory_error(
         assert caught.value.action == "retry"
 
 
-async def test_device_memory_closed_many_times_is_freed_once(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device:
-        before = blocks("allocate")
-        buffer = await device.allocate(64)
-        assert blocks("allocate") == before + 1
-        async with anyio.create_task_group() as group:
-            for _ in range(5):
-                Waiting(group, buffer.close)
-        await buffer.close()
-        assert blocks("allocate") == before
-        assert simulator.calls("aclrtFree") == 1
-
-
 async def test_closed_pinned_memory_is_freed_although_its_buffer_is_referenced(
     open_device: OpenDevice,
 ) -> None:

@@ -108,13 +108,6 @@ async def test_new_stream_refuses_stale_handles_before_c(
             use(stream, memory, old)
 
 
-async def test_close_of_a_stale_handle_calls_no_acl(open_device: OpenDevice) -> None:
-    async with reset_under(open_device) as (_, old):
-        with no_call():
-            for made in (old.stream, old.memory, old.timed):
-                await made.close()
-
-
 async def test_handles_after_a_reset_are_stale_and_pinned_memory_is_not(open_device: OpenDevice) -> None:
     async with (
         reset_under(open_device) as (device, old),
@@ -167,19 +160,6 @@ async def test_handles_of_a_closed_device_are_stale(open_device: OpenDevice) -> 
             assert stream.stale
     with pytest.raises(aioacl.ParameterError, match="open_device"):
         await device.create_stream()
-
-
-async def test_device_stays_open_over_resets_and_each_raises_the_generation(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        generation = device.generation
-        for more in range(1, 4):
-            report = await device.force_reset()
-            assert (report.ok, report.generation, device.generation) == (
-                True,
-                generation + more,
-                generation + more,
-            )
-            assert device.state is aioacl.State.OPEN
 
 
 @pytest.mark.parametrize("reset", ["ours", "foreign"])

@@ -258,25 +258,6 @@ async def test_staging_memory_of_work_in_flight_is_freed_when_the_device_closes(
     del stream
 
 
-async def test_stream_that_waits_for_an_event_runs_after_the_other_stream(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as first,
-        device.create_stream() as second,
-        device.allocate(64) as memory,
-    ):
-        simulator.hold(first)
-        first.fill(memory, 5)
-        event = first.record()
-        second.wait_event(event)
-        target = bytearray(64)
-        ticket = second.copy(target, memory)
-        assert simulator.pending(second) == 2
-        simulator.release(first)
-        await ticket
-        assert target == b"\x05" * 64
-
-
 async def test_stream_that_waits_for_an_event_of_another_device_runs_after_it(
     open_device: OpenDevice,
 ) -> None:
@@ -318,17 +299,6 @@ async def test_busy_stream_closes_at_once_and_is_destroyed_when_its_work_is_done
         simulator.release(stream)
         await ticket
         await until(lambda: live_streams() == 0)
-
-
-@pytest.mark.uncached
-async def test_stream_closed_many_times_is_destroyed_once(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        stream = await device.create_stream()
-        async with anyio.create_task_group() as group:
-            for _ in range(5):
-                Waiting(group, stream.close)
-        await stream.close()
-        assert simulator.calls("aclrtDestroyStream") == 1
 
 
 async def test_abort_ends_all_tickets_and_the_stream_stays_usable(

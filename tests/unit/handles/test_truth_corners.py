@@ -29,8 +29,6 @@ from tests.kit import (
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
-OTHER_TASK_FAULT = 507035
-
 pytestmark = pytest.mark.anyio
 LIMIT_SECONDS = 20
 
@@ -79,45 +77,6 @@ async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_de
         assert f"position {bad.position}" in str(raised.value)
         await nothing
         await good
-
-
-async def test_failure_inherited_from_a_stream_is_its_first_failure_in_any_order_of_reports(
-    open_device: OpenDevice,
-) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as early,
-        device.create_stream() as late,
-        device.create_stream() as middle,
-        device.create_stream() as end,
-        device.allocate(64) as memory,
-    ):
-        failures = {}
-        for stream, code in ((early, TASK_FAULT), (late, OTHER_TASK_FAULT)):
-            simulator.hold(stream)
-            simulator.fail_next(stream, code)
-            failures[stream] = stream.fill(memory, 1)
-            middle.wait_event(stream.record())  # `middle` depends first on `early`, then on `late`
-        end.wait_event(middle.record())
-        simulator.release(late)
-        with pytest.raises(aioacl.DeviceFault):
-            await failures[late]
-        simulator.release(early)
-        for waiting in (middle, end):
-            with pytest.raises(aioacl.DeviceFault) as raised:
-                await waiting
-            assert raised.value.code == TASK_FAULT
-
-
-@pytest.mark.parametrize("code", [107019, 107020, 507046])
-async def test_task_that_fails_with_a_code_of_a_timeout_raises_task_timeout(
-    open_device: OpenDevice, code: int
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, code)
-        with pytest.raises(aioacl.TaskTimeout) as caught:
-            await stream.fill(memory, 1)
-        assert (caught.value.code, caught.value.action) == (code, "new_stream")
 
 
 async def test_wait_event_that_timed_out_on_the_device_raises_after_an_abort(open_device: OpenDevice) -> None:

@@ -18,7 +18,7 @@ from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib
 from aioacl._lifecycle import executor as _executor
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FAULT, FewThreads, Raised, Waiting, in_thread, until
+from tests.kit import FewThreads, Raised, Waiting, in_thread, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -90,19 +90,6 @@ async def test_a_job_begun_during_a_reset_waits_for_it(open_device: OpenDevice) 
         await until(submitted.done)
         assert submitted.result() == generation + 1
         assert (await resetting.outcome()).ok
-
-
-@pytest.mark.anyio
-async def test_a_job_may_wait_for_streams_by_result(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-
-        def job() -> bytes:
-            back = bytearray(64)
-            stream.fill(memory, 9)
-            stream.copy(back, memory).result()
-            return bytes(back)
-
-        assert await device.run(job) == b"\x09" * 64
 
 
 def test_a_threads_deadline_ends_its_wait_for_a_job(open_device: OpenDevice) -> None:
@@ -201,15 +188,6 @@ async def test_close_of_a_device_drops_jobs_that_have_not_begun(open_device: Ope
         go_on.set()
         await closing.outcome()
     assert first.done()
-
-
-@pytest.mark.anyio
-async def test_fault_in_a_job_is_raised_by_its_await_and_recorded_in_health(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await device.run(lambda: stream.fill(memory, 1).result())
-        assert device.health.status == "poisoned"
 
 
 @pytest.mark.anyio

@@ -55,14 +55,6 @@ every_awaitable = pytest.mark.parametrize("awaited", AWAITABLES.values(), ids=AW
 
 
 @every_awaitable
-async def test_failure_of_a_copy_without_later_work_is_raised(
-    open_device: OpenDevice, awaited: Callable[..., Any]
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        await raises_fault(awaited(device, stream, *failing_with_event(stream, memory)))
-
-
-@every_awaitable
 async def test_failure_is_raised_after_the_stream_has_become_idle(
     open_device: OpenDevice, awaited: Callable[..., Any]
 ) -> None:
@@ -88,19 +80,6 @@ async def test_ticket_raises_the_failure_after_another_await_has_raised_it(
         await raises_fault(ticket)
 
 
-async def test_failure_is_raised_in_each_of_many_waiting_tasks(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        with simulator.held(stream):
-            ticket = failing(stream, memory)
-            async with anyio.create_task_group() as group:
-                waiting = [Waiting(group, lambda: ticket) for _ in range(20)]
-                waiting += [Waiting(group, stream.synchronize) for _ in range(20)]
-                await until(lambda: device.health.in_flight >= 40)
-                simulator.release(stream)
-                for one in waiting:
-                    await raises_fault(one.outcome())
-
-
 async def test_failure_with_held_work_after_it_is_raised_before_the_release(
     open_device: OpenDevice,
 ) -> None:
@@ -120,46 +99,6 @@ async def test_failure_with_held_work_after_it_is_raised_before_the_release(
         await raises_fault(stream)
         await raises_fault(ticket)
         await raises_fault(later)
-
-
-async def test_failed_stream_refuses_work_until_it_is_renewed(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        good = stream.fill(memory, 1)
-        await good
-        bad = failing(stream, memory)
-        await raises_fault(stream)
-        before = simulator.calls("aclrtMemsetAsync")
-        with pytest.raises(aioacl.DeviceFault) as caught:
-            stream.fill(memory, 1)
-        assert caught.value.code == FAULT
-        assert simulator.calls("aclrtMemsetAsync") == before
-        await stream.renew()
-        await stream.fill(memory, 2)
-        await raises_fault(bad)
-        await good
-
-
-async def test_failure_does_not_affect_another_stream(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as other,
-        device.allocate(64) as memory,
-    ):
-        mine = other.fill(memory, 1)
-        ticket = failing(stream, memory)
-        await mine
-        await other
-        await raises_fault(ticket)
-
-
-async def test_failed_download_leaves_its_target_unchanged(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        await stream.fill(memory, 7)
-        target = bytearray(b"x" * 64)
-        simulator.fail_next(stream, FAULT)
-        await raises_fault(stream.copy(target, memory))
-        assert target == b"x" * 64
 
 
 async def test_the_error_contains_the_runtimes_text(open_device: OpenDevice) -> None:
@@ -218,21 +157,6 @@ async def test_fault_recorded_in_health_keeps_no_reference_to_where_it_was_raise
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         assert (await job(stream, memory))() is None
         assert device.health.last_fault
-
-
-async def test_task_failure_leaves_the_device_ready(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.allocate(64) as memory:
-        async with device.create_stream() as stream:
-            simulator.fail_next(stream, TASK_FAULT)
-            with pytest.raises(
-                aioacl.DeviceFault, match=r"make a new stream, or `await stream\.renew\(\)`"
-            ) as caught:
-                await stream.copy(memory, bytes(64))
-            assert (caught.value.code, caught.value.action) == (TASK_FAULT, "new_stream")
-            assert device.health.ready
-            assert device.health.last_fault == ""
-        async with device.create_stream() as stream:
-            await stream.copy(memory, bytes(64))
 
 
 @pytest.mark.uncached

@@ -304,31 +304,6 @@ async def test_device_is_set_again_after_a_time_limit_if_a_job_stays_inside(
         await job.outcome()
 
 
-async def test_foreign_reset_ends_waits_in_flight_and_the_device_is_set_again(
-    open_device: OpenDevice,
-) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
-        generation = device.generation
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
-        waiting = Waiting(group, lambda: ticket)
-        await until(lambda: lib.aio_device_waits(0) == 1)
-        elsewhere("aclrtResetDeviceForce")
-        with pytest.raises(aioacl.DeviceReset):
-            await waiting.outcome()
-        with pytest.raises(aioacl.StaleHandleError):
-            stream.fill(memory, 2)
-        assert await works(device)
-        assert device.generation == generation + 1
-        assert simulator.retain_count() == 1
-    assert simulator.retain_count() == 0
-
-
 async def test_set_and_reset_by_other_code_while_the_device_is_open_change_nothing(
     open_device: OpenDevice,
 ) -> None:
@@ -338,13 +313,6 @@ async def test_set_and_reset_by_other_code_while_the_device_is_open_change_nothi
         assert await works(device)
         assert device.generation == generation
         assert simulator.retain_count() == 1
-
-
-async def test_set_by_other_code_is_not_reset_by_the_last_close(open_device: OpenDevice) -> None:
-    async with open_device():
-        elsewhere("aclrtSetDevice")
-    assert simulator.retain_count() == 1
-    elsewhere("aclrtResetDevice")
 
 
 async def test_foreign_reset_ends_the_earlier_set_of_other_code_too(open_device: OpenDevice) -> None:
@@ -364,17 +332,3 @@ async def test_a_job_that_resets_the_device_itself_does_not_wait_for_itself(open
         assert device.generation == generation + 1
         assert simulator.retain_count() == 1
         assert simulator.violations() == []
-
-
-async def test_drain_ends_when_a_foreign_reset_comes(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, anyio.create_task_group() as group:
-        async with device.lease():
-            reset = Waiting(group, lambda: device.force_reset(grace=60))
-            await until(lambda: device.state is aioacl.State.DRAINING)
-            reset_by_other_code()
-            with pytest.raises(aioacl.DeviceResetting):
-                await device.create_stream()
-            assert (await reset.outcome()).ok
-        assert await works(device)

@@ -108,40 +108,28 @@ async def test_job_whose_work_does_not_end_gets_device_reset_and_is_inside_again
         assert await works(device)
 
 
-async def test_waiting_job_gets_device_reset_on_a_foreign_reset(open_device: OpenDevice) -> None:
+@pytest.mark.parametrize("busy", [False, True])
+async def test_waiting_job_gets_device_reset_on_a_foreign_reset(open_device: OpenDevice, busy: bool) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        blocker = Stop()
         simulator.hold(stream)
         stream.fill(memory, 1)
         job = WaitsTwice(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
             await until(lambda: device._manager.jobs.outside)
+            if busy:  # the maintenance thread
+                device._manager.deferred.leave_note(blocker)
+                await until(blocker.begun.is_set)
             reset_by_other_code()
+            try:
+                await until(lambda: job.error)
+            finally:
+                blocker.go_on.set()
             await running.outcome()
         assert isinstance(job.error, aioacl.DeviceReset)
         assert job.context == await device.run(bound_to)
         assert await works(device)
-
-
-async def test_waiting_job_gets_device_reset_on_a_foreign_reset_while_the_maintenance_thread_is_busy(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        busy = Stop()
-        simulator.hold(stream)
-        stream.fill(memory, 1)
-        job = WaitsTwice(lambda: stream.synchronize().result())
-        async with anyio.create_task_group() as group:
-            running = Waiting(group, lambda: device.run(job))
-            await until(lambda: device._manager.jobs.outside)
-            device._manager.deferred.leave_note(busy)
-            await until(busy.begun.is_set)
-            reset_by_other_code()
-            try:
-                await running.outcome()
-            finally:
-                busy.go_on.set()
-        assert isinstance(job.error, aioacl.DeviceReset)
 
 
 async def test_waiting_job_does_not_delay_the_last_close_and_gets_device_reset(

@@ -27,28 +27,6 @@ def draining(device: aioacl.Device) -> bool:
     return device.state is aioacl.State.DRAINING
 
 
-async def test_a_drain_waits_for_a_lease_and_its_holder_continues_meanwhile(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
-        async with device.lease() as lease:
-            assert lease.held
-            assert device.health.leases == 1
-            resetting = Waiting(group, lambda: device.force_reset(grace=20))
-            await until(lambda: draining(device))
-            await stream.fill(memory, 1)
-            await stream.copy(memory, bytes(64))
-            await stream.record()
-            async with device.create_stream() as another, device.allocate(64) as more:
-                await another.fill(more, 1)
-            assert not resetting.ended
-        assert (await resetting.outcome()).ok
-        assert not lease.held
-
-
 async def test_renew_that_waits_for_the_end_of_a_drain_raises_device_reset(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
@@ -208,17 +186,6 @@ async def test_a_holder_may_open_the_device_once_more_while_it_drains(open_devic
             with pytest.raises(aioacl.DeviceResetting):
                 await other.outcome()
         assert (await resetting.outcome()).ok
-
-
-async def test_force_reset_by_the_holder_of_a_lease_is_refused_at_once(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        async with device.lease():
-            with (
-                no_call(),
-                pytest.raises(aioacl.LeaseHeldError, match=r"got one that holds a lease on .*Leave the"),
-            ):
-                await device.force_reset()
-        assert (await device.force_reset()).ok
 
 
 async def test_a_child_task_does_not_inherit_a_lease(open_device: OpenDevice) -> None:

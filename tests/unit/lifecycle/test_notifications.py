@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.notifications import KEPT
-from tests.kit import FAULT, Raised, Waiting, no_call, reset_by_other_code, turns, until, until_now
+from tests.kit import FAULT, Raised, Waiting, no_call, turns, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,24 +86,6 @@ async def test_event_of_revoked_leases_has_their_number_as_text(open_device: Ope
         assert [event.text for event in await taken(events, 4)] == ["", "1 lease", "", ""]
 
 
-async def test_event_of_a_fault_has_its_text(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        events = device.events()
-        simulator.fail_next(stream, FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory, 1)
-        (fault,) = await taken(events, 1)
-        assert (fault.kind, fault.state) == ("fault", aioacl.State.OPEN)
-        assert str(FAULT) in fault.text
-
-
-async def test_foreign_reset_is_sent_to_listeners(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        events = device.events()
-        reset_by_other_code()
-        assert [event.kind for event in await taken(events, 2)] == ["foreign reset", "reopened"]
-
-
 async def test_iterating_waits_for_the_next_and_ends_with_the_last_close(open_device: OpenDevice) -> None:
     device = await open_device()
     kinds: list[str] = []
@@ -135,12 +117,6 @@ async def test_next_that_is_cancelled_or_times_out_loses_no_event(open_device: O
             await anext(events)
         await device.force_reset()
         assert [event.kind for event in await taken(events, 3)] == ["draining", "resetting", "reopened"]
-
-
-async def test_events_before_the_close_can_be_read_after_it(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        events = device.events()
-    assert [event.kind async for event in events] == ["draining", "resetting", "closed"]
 
 
 async def test_events_end_with_their_own_handle_although_the_device_stays_open(

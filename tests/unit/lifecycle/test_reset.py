@@ -19,7 +19,6 @@ from tests.kit import (
     LONG_SECONDS,
     Waiting,
     clock_in_place,
-    hanging,
     in_thread,
     no_call_of_mine,
     turns,
@@ -62,17 +61,6 @@ async def test_report_of_a_reset_names_the_task_or_thread_that_requested_it(
             assert re.fullmatch(rf"task {re.escape(task)} \([\w.<>]+\)", report.requested_by)
         thread, report = in_thread(lambda: (threading.current_thread().name, device.force_reset().result()))
         assert report.requested_by == f"thread {thread}"
-
-
-async def test_one_procedure_makes_one_releasing_reset_and_sets_the_device_again(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device:
-        before = simulator.resets()
-        assert (await device.force_reset()).ok
-        assert simulator.resets() == before + 1
-        assert simulator.retain_count() == 1
-    assert simulator.retain_count() == 0
 
 
 async def test_idle_streams_are_neither_drained_nor_aborted(open_device: OpenDevice) -> None:
@@ -144,45 +132,6 @@ async def test_a_wait_in_flight_raises_device_reset_with_the_report(
                 await waiting.outcome()
             assert caught.value.report == report
             assert caught.value.action == "retry"
-
-
-async def test_two_resets_at_once_are_one_procedure_with_one_report(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.lease():
-        before = simulator.resets()
-        simulator.hang_call("aclrtResetDeviceForce")
-        async with anyio.create_task_group() as group:
-            waiting = [Waiting(group, lambda: device.force_reset(grace=0.05, reason="r")) for _ in range(5)]
-            await until(hanging("aclrtResetDeviceForce"))
-            await turns()  # all of them join
-            simulator.release_call("aclrtResetDeviceForce")
-            await until(lambda: all(one.ended for one in waiting))
-            reports = [await one.outcome() for one in waiting]
-            assert all(report is reports[0] for report in reports)
-            assert (reports[0].joined, simulator.resets()) == (5, before + 1)
-
-
-async def test_two_resets_in_sequence_are_two_procedures(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        before = simulator.resets()
-        first, second = await device.force_reset(), await device.force_reset()
-        assert second.generation == first.generation + 1
-        assert simulator.resets() == before + 2
-
-
-async def test_a_cancelled_caller_leaves_and_the_procedure_goes_on(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        generation = device.generation
-        simulator.hang_call("aclrtResetDeviceForce")
-        async with anyio.create_task_group() as group:
-            waiting = Waiting(group, device.force_reset)
-            await until(hanging("aclrtResetDeviceForce"))
-            waiting.cancel()
-            await until(lambda: waiting.ended)
-            assert waiting.cancelled
-            assert device.state is aioacl.State.RESETTING
-            simulator.release_all()
-        await until(lambda: device.state is aioacl.State.OPEN)
-        assert device.generation == generation + 1
 
 
 async def test_reset_that_is_requested_after_another_has_ended_does_not_join_it(

@@ -36,41 +36,6 @@ pytestmark = pytest.mark.anyio
 ABORT = "aclrtStreamAbort"
 
 
-async def test_a_malloc_hung_in_c_means_quarantine_without_a_reset_and_the_next_procedure_recovers(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device:
-        resets, generation = simulator.resets(), device.generation
-        simulator.hang_call("aclrtMalloc")
-        async with anyio.create_task_group() as group:
-            allocating = Waiting(group, lambda: device.allocate(64))
-            await until(hanging("aclrtMalloc"))
-            report = await runs_out_of_time(device)
-            assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
-            assert report.stuck[0].thread > 0
-            assert report.stuck[0].seconds > 0
-            assert "aclrtMalloc" in report.problem
-            assert (simulator.resets(), simulator.calls("aclrtResetDeviceForce")) == (resets, 0)
-            assert (device.state, device.generation) == (aioacl.State.QUARANTINED, generation)
-            with pytest.raises(aioacl.DeviceQuarantined, match="aclrtMalloc") as caught:
-                await allocating.outcome()
-            assert caught.value.report is report
-            assert (caught.value.device, caught.value.generation) == (0, generation)
-            assert report.generation == generation
-            for make in (device.create_stream, lambda: device.allocate(64), open_device):
-                with pytest.raises(aioacl.DeviceQuarantined):
-                    await make()
-            assert device.health.status == "poisoned"
-            await runs_out_of_time(device)
-            assert simulator.resets() == resets
-        simulator.release_call("aclrtMalloc")
-        report = await device.force_reset()
-        assert (report.ok, device.state) == (True, aioacl.State.OPEN)
-        assert simulator.resets() == resets + 1
-        async with device.create_stream() as stream, device.allocate(64) as memory:
-            await stream.fill(memory, 1)
-
-
 async def test_waits_that_a_failed_reset_has_ended_raise_device_quarantined(
     open_device: OpenDevice,
 ) -> None:

@@ -64,12 +64,6 @@ class TestOnALoop:
             for number, y in enumerate(await outcomes(model, 40)):
                 assert is_product(y, rows(number))
 
-    async def test_result_is_written_to_out(self, open_device: OpenDevice) -> None:
-        async with open_device() as device, device.load_model(offline.product()) as model:
-            out, x = np.full((2, 4), -1, np.float32), rows(3)
-            assert await model(x, out=out) is out
-            assert is_product(out, x)
-
     async def test_failed_execution_fails_only_its_own_call(self, open_device: OpenDevice) -> None:
         async with open_device() as device, device.load_model(offline.product(), slots=3) as model:
             failed, unknown = device.health.failed_tasks, device.health.unknown_failures
@@ -113,14 +107,6 @@ class TestOnALoop:
             offline.release(model)
             await until(lambda: offline.all_free(model))
             assert np.all(out == -1)
-            assert is_product(await model(rows(1)), rows(1))
-
-    async def test_timeout_around_the_call_ends_it(self, open_device: OpenDevice) -> None:
-        async with open_device() as device, device.load_model(offline.product()) as model:
-            offline.hold(model)
-            with pytest.raises(TimeoutError), anyio.fail_after(0.02):
-                await model(rows())
-            offline.release(model)
             assert is_product(await model(rows(1)), rows(1))
 
     async def test_cancelled_call_returns_at_once_and_never_writes_to_out(
@@ -191,42 +177,10 @@ class TestOnALoop:
 
 
 class TestOnAPlainThread:
-    def test_result_returns_the_values_of_the_model(self, model: aioacl.Model) -> None:
-        x = rows(5)
-        assert is_product(model(x).result(), x)
-
     def test_blocks_close_the_model(self, device: aioacl.Device) -> None:
         with device.load_model(offline.product()) as model:
             assert is_product(model(rows()).result(), rows())
         assert simulator.models() == ()
-
-    def test_result_raises_the_failure_of_its_execution(self, model: aioacl.Model) -> None:
-        with (
-            simulator.fault("model", nth=1, async_error=FAILED),
-            pytest.raises(aioacl.DeviceFault) as caught,
-        ):
-            model(rows()).result()
-        assert caught.value.code == FAILED
-        assert is_product(model(rows()).result(), rows())
-
-    def test_result_that_times_out_raises_device_timeout_and_the_call_goes_on(
-        self, model: aioacl.Model
-    ) -> None:
-        offline.hold(model)
-        for limit in offline.short_limits():
-            with pytest.raises(aioacl.DeviceTimeout):
-                model(rows()).result(timeout=limit)
-        offline.release(model)
-        assert until_now(lambda: offline.all_free(model))
-        assert offline.executions() > 0
-
-    def test_result_blocks_until_the_device_is_done(self, model: aioacl.Model) -> None:
-        offline.hold(model)
-        blocked = Raised(lambda: model(rows(2)).result())
-        assert until_now(waits)
-        assert blocked.running
-        offline.release(model)
-        assert is_product(blocked.join(), rows(2))
 
     def test_calls_of_many_threads_return_their_own_values(self, model: aioacl.Model) -> None:
         def call(number: int) -> bool:

@@ -139,22 +139,6 @@ async def test_call_whose_execution_ends_within_the_grace_returns(open_device: O
         assert await works(model)
 
 
-async def test_calls_that_wait_for_a_slot_during_a_reset_run_after_it(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.load_model(offline.product(), slots=1) as model:
-        offline.hold(model)
-        async with anyio.create_task_group() as group:
-            first = Waiting(group, lambda: works(model))
-            await until(lambda: offline.load_of(model).instances[0].last is not None)
-            others = [Waiting(group, lambda number=number: works(model, number)) for number in range(1, 5)]  # type: ignore[misc]
-            await until(lambda: len(offline.load_of(model).slots._waiters) == 4)
-            await device.force_reset(grace=0)
-            with pytest.raises(aioacl.DeviceReset):
-                await first.outcome()
-            assert all([await other.outcome() for other in others])
-        assert offline.executions() == 4
-    drop_abandoned()
-
-
 async def test_map_raises_the_reset_for_the_items_that_ran_and_computes_the_others(
     open_device: OpenDevice,
 ) -> None:

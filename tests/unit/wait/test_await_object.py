@@ -15,7 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import Awaitable, lib
 from aioacl._wait.current import current_port
-from tests.kit import TASK_FAULT, in_thread, turns, until, until_now, wait_for
+from tests.kit import TASK_FAULT, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -131,19 +131,6 @@ async def test_exception_thrown_into_an_await_is_raised_and_ends_it(setting: Set
     await until(lambda: current_port().outstanding == 0)
 
 
-async def test_cancelled_await_does_not_cancel_another_await_of_the_same_ticket(setting: Setting) -> None:
-    simulator.hold(setting.stream)
-    ticket = setting.stream.fill(setting.memory, 1)
-    first, second = (asyncio.ensure_future(wait_for(ticket)) for _ in range(2))
-    await turns()
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    assert not second.done()
-    simulator.release(setting.stream)
-    await second
-
-
 async def test_task_that_is_cancelled_as_its_completion_comes_raises_only_the_cancellation(
     setting: Setting,
 ) -> None:
@@ -170,29 +157,6 @@ async def test_await_that_waits_forms_no_cycle_that_outlives_its_task(setting: S
         assert last() is None
     finally:
         gc.enable()
-
-
-async def test_await_of_failed_work_raises_a_new_error_each_time(setting: Setting) -> None:
-    simulator.fail_next(setting.stream, TASK_FAULT)
-    ticket = setting.stream.fill(setting.memory, 1)
-    errors = []
-    for _ in range(2):
-        with pytest.raises(aioacl.DeviceFault) as caught:
-            await ticket
-        errors.append(caught.value)
-    assert errors[0] is not errors[1]
-
-
-async def test_stream_closed_during_an_await_of_failed_work_does_not_warn(setting: Setting) -> None:
-    stream = await setting.device.create_stream()
-    simulator.hold(stream)
-    simulator.fail_next(stream, TASK_FAULT)
-    waiting = asyncio.ensure_future(wait_for(stream.fill(setting.memory, 1)))
-    await turns()
-    simulator.release(stream)
-    await stream.close()
-    with pytest.raises(aioacl.DeviceFault):
-        await waiting
 
 
 async def test_tickets_are_made_by_streams_only() -> None:

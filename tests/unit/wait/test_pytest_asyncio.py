@@ -105,21 +105,3 @@ async def test_failing_job_cancels_its_task_group(bench: Bench) -> None:
 
 async def waiter(ticket: aioacl.Ticket) -> None:
     await ticket
-
-
-async def test_result_is_refused_on_the_loops_thread_and_works_in_to_thread(bench: Bench) -> None:
-    ticket = bench.stream.fill(bench.memory, 1)
-    with pytest.raises(RuntimeError, match="await the operation instead"):
-        ticket.result()
-    await asyncio.to_thread(ticket.result)
-    await asyncio.to_thread(bench.stream.result)
-
-
-async def test_task_that_waits_during_a_force_reset_raises_device_reset_with_the_report(bench: Bench) -> None:
-    with simulator.held(bench.stream):
-        task = asyncio.create_task(job(bench, 1))
-        await until(lambda: lib.aio_device_waits(0) == 1)
-        report = await bench.device.force_reset(grace=0)
-        with pytest.raises(aioacl.DeviceReset) as caught:
-            await task
-    assert caught.value.report is report
