@@ -110,16 +110,6 @@ async def test_held_stream_destroyed_in_the_block_needs_no_release(open_device: 
 
 
 @pytest.mark.anyio
-async def test_control_of_a_closed_stream_raises_parameter_error(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        async with device.create_stream() as stream:
-            pass
-        for control in (simulator.hold, simulator.release, simulator.pending, simulator.faulted):
-            with pytest.raises(aioacl.ParameterError, match="expected a live stream, got"):
-                control(stream)
-
-
-@pytest.mark.anyio
 async def test_control_of_a_destroyed_stream_does_not_affect_the_next_stream(open_device: OpenDevice) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         async with device.create_stream() as stream:
@@ -245,17 +235,6 @@ def test_stream_control_without_a_stream_raises_parameter_error(
     runtime.load()
     with pytest.raises(aioacl.ParameterError, match=r"expected a stream, got .*Pass a live stream"):
         control(wrong)
-
-
-@pytest.mark.anyio
-async def test_fail_next_fails_one_task_only(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, FAULT)
-        stream.record()
-        with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory, 1)
-        await stream.renew()
-        await stream.fill(memory, 1)
 
 
 @pytest.mark.anyio

@@ -10,7 +10,6 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl.simulator._releases import RELEASES
-from tests.kit import FAULT, until
 from tests.support import forkserver
 
 if TYPE_CHECKING:
@@ -72,24 +71,6 @@ def test_recycle_thread_has_its_name() -> None:
     ran = forkserver.run([sys.executable, "-W", "error", "-c", program, "master"])
     assert "'aclsim-rec0'" in ran.stdout
     assert "'aclsim-exc'" not in ran.stdout
-
-
-@pytest.mark.anyio
-async def test_failed_task_stops_its_stream_until_the_recycle_thread_is_woken(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, FAULT)
-        before = simulator.wakes()
-        ticket = stream.fill(memory, 7)
-        await until(lambda: simulator.faulted(stream))
-        assert simulator.pending(stream) >= 1
-        simulator.wake()
-        assert simulator.wakes() > before
-        await until(lambda: simulator.pending(stream) == 0)
-        assert not simulator.faulted(stream)
-        with pytest.raises(aioacl.DeviceFault):
-            await ticket
 
 
 @pytest.mark.anyio

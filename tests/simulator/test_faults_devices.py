@@ -56,25 +56,6 @@ def test_first_wait_in_a_fault_state_returns_the_code_and_later_waits_time_out()
         assert rc("aclrtDestroyEvent", event) == ECHO
 
 
-def test_waiting_call_when_the_fault_state_begins_returns_the_code() -> None:
-    with device():
-        memory, stream = new_memory(), new_stream()
-        event = new_event()
-        context = ffi.new("aclrtContext *")
-        good("aclrtGetCurrentContext", context)
-        good("aclrtStreamWaitEvent", stream, event)
-
-        def wait() -> int:
-            good("aclrtSetCurrentContext", context[0])
-            return rc("aclrtSynchronizeStream", stream)
-
-        waiter = Raised(wait)
-        assert until_now(lambda: is_waiting("aclrtSynchronizeStream"))
-        enter_fault_state(memory, new_stream())
-        assert waiter.join() == STICKY
-        rc("aclrtDestroyEvent", event)
-
-
 def test_calls_in_a_fault_state_destroy_objects_and_create_and_enqueue_nothing() -> None:
     with device():
         memory, stream, event, host = new_memory(), new_stream(), new_event(), new_pinned()
@@ -219,30 +200,6 @@ def test_slow_teardown_holds_the_stream_lock() -> None:
 
 
 # --- in the public API --------------------------------------------------------------------------------------
-
-
-@pytest.mark.anyio
-async def test_force_reset_by_aioacl_ends_the_fault_state(open_device: OpenDevice) -> None:
-    async with open_device() as one, one.create_stream() as stream, one.allocate(64) as memory:
-        with simulator.fault("copy", nth=1, sticky=STICKY):
-            ticket = stream.fill(memory, 1)
-        with pytest.raises(aioacl.DeviceFault):
-            await ticket
-        with pytest.raises(aioacl.DeviceFault):
-            await one.allocate(64)
-        assert (await one.force_reset(grace=0)).ok
-        async with one.allocate(64):
-            pass
-
-
-@pytest.mark.anyio
-async def test_probe_after_a_reset_that_falsely_succeeds_finds_the_fault(open_device: OpenDevice) -> None:
-    async with open_device() as one:
-        with simulator.fault("aclrtResetDeviceForce", reset_lies=True, nth=1) as fault:
-            report = await one.force_reset(grace=0)
-            assert fault.hits == 1
-        assert report.ok
-        assert simulator.calls("aclrtResetDeviceForce") == 2
 
 
 @pytest.mark.uncached

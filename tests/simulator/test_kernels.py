@@ -168,18 +168,6 @@ async def test_kernel_memory_at_a_registered_device_address_is_reachable(open_de
 
 
 @pytest.mark.anyio
-async def test_launch_with_host_arguments_for_the_device_fails(open_device: OpenDevice) -> None:
-    function, given = ffi.new("aclrtFuncHandle *"), ffi.new("char[]", 8)
-    async with open_device() as device, device.create_stream() as stream:
-        with simulator.register_kernel("plain", lambda _: None), loaded(device) as binary:
-            on(device).aclrtBinaryGetFunction(binary, b"plain", function)
-            on(device).aclrtLaunchKernel(function[0], 1, given, 8, stream)
-            with pytest.raises(aioacl.DeviceFault, match=r"argsData.*aclrtLaunchKernelWithHostArgs"):
-                await stream.record()
-    simulator.forget()
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize("answer", [507014, np.int64(507014)])
 async def test_kernel_that_returns_a_code_fails_with_it(open_device: OpenDevice, answer: Any) -> None:
     async with open_device() as device, device.create_stream() as stream:
@@ -266,13 +254,3 @@ def test_register_kernel_with_bad_arguments_raises_parameter_error() -> None:
 
     with pytest.raises(aioacl.ParameterError, match="coroutine function"):
         simulator.register_kernel("later", cast("Any", kernel))
-
-
-@pytest.mark.anyio
-async def test_trap_next_fails_a_queued_task(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        with simulator.held(stream):
-            ticket = stream.fill(memory, 1)
-            simulator.trap_next(stream, 507015)
-        with pytest.raises(aioacl.DeviceFault):
-            await ticket

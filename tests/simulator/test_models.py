@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -362,18 +361,6 @@ def test_gears_of_dimensions_are_listed_with_all_dimensions() -> None:
         assert rc("aclmdlSetInputDynamicDims", model, inputs.dataset, 1, dims) == WRONG
 
 
-def test_use_of_a_model_after_a_reset_is_noted() -> None:
-    with device():
-        _, model = load_code(modelfiles.genuine())
-    with device():
-        assert rc("aclmdlUnload", model) == ENDED
-        (violation,) = simulator.violations()
-        assert f"uses model {model}, whose context has ended" in violation
-        assert rc("aclmdlUnload", model) == NO_MODEL
-        assert simulator.stats().offline_models == 0
-    simulator.forget()
-
-
 def test_unload_in_another_context_is_noted() -> None:
     with device():
         _, model = load_code(modelfiles.genuine())
@@ -383,24 +370,3 @@ def test_unload_in_another_context_is_noted() -> None:
         assert f"uses model {model} in context" in violation
         good("aclrtDestroyContext", context)
     simulator.forget()
-
-
-def test_files_with_random_damage_are_refused_or_described() -> None:
-    """The long run of this test is in C, under ASan: tests/native/sim/containers.c."""
-    draw = random.Random(5)
-    runtime.load()
-    desc, originals = (
-        value("aclmdlCreateDesc"),
-        [modelfiles.genuine(), modelfiles.genuine(wide=False), batched()],
-    )
-    codes = set()
-    for _ in range(500):
-        file = bytearray(draw.choice(originals))
-        for _ in range(draw.randrange(1, 6)):
-            file[draw.randrange(len(file))] ^= 1 << draw.randrange(8)
-        cut = draw.choice([len(file), draw.randrange(1, len(file))])
-        codes.add(rc("aclmdlGetDescFromMem", desc, bytes(file[:cut]), cut))
-        value("aclmdlGetNumInputs", desc)
-    good("aclmdlDestroyDesc", desc)
-    assert {0, DAMAGED} <= codes <= {0, DAMAGED, 500002}
-    assert simulator.violations() == []

@@ -19,7 +19,7 @@ from tests.support import forkserver
 
 pytestmark = [modelfiles.needs_onnxruntime, pytest.mark.usefixtures("models")]
 
-FAILED, WRONG, CANNOT_LOAD, MIXED = 507011, 145000, 545001, 500002
+FAILED, WRONG, CANNOT_LOAD = 507011, 145000, 545001
 NUMBERS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 TWICE = [2 * number for number in NUMBERS]
 BYTES = 24
@@ -59,53 +59,6 @@ def test_execute_of_memory_that_is_not_on_a_device_fails() -> None:
     simulator.forget()
 
 
-def test_mixed_kinds_of_execution_are_refused_and_noted() -> None:
-    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
-        inputs.write(0, NUMBERS)
-        assert execute(model, inputs, outputs) == 0
-        assert execute_on(ffi.NULL, model, inputs, outputs) == MIXED
-        (violation,) = simulator.violations()
-        assert "mixes aclmdlExecute and aclmdlExecuteAsync" in violation
-    simulator.forget()
-
-
-def test_second_stream_for_one_model_is_noted() -> None:
-    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
-        inputs.write(0, NUMBERS)
-        first, second = new_stream(), new_stream()
-        assert execute_on(first, model, inputs, outputs) == 0
-        good("aclrtSynchronizeStream", first)
-        assert execute_on(second, model, inputs, outputs) == 0
-        good("aclrtSynchronizeStream", second)
-        assert simulator.violations() == []
-        simulator.hold(first)
-        assert execute_on(first, model, inputs, outputs) == 0
-        assert execute_on(second, model, inputs, outputs) == 0
-        (violation,) = simulator.violations()
-        assert "while an execution on stream" in violation
-        simulator.release(first)
-        for stream in (first, second):
-            good("aclrtSynchronizeStream", stream)
-            good("aclrtDestroyStream", stream)
-    simulator.forget()
-
-
-def test_unload_of_a_model_with_queued_executions_is_noted_and_they_fail() -> None:
-    with device(), data(BYTES) as inputs, data(BYTES) as outputs:
-        stream = new_stream()
-        _, model = load_code(modelfiles.doubling())
-        simulator.hold(stream)
-        assert execute_on(stream, model, inputs, outputs) == 0
-        good("aclmdlUnload", model)
-        (violation,) = simulator.violations()
-        assert "have not ended" in violation
-        simulator.release(stream)
-        assert rc("aclrtSynchronizeStream", stream) == FAILED
-        assert "unloaded before" in error_text()
-        good("aclrtDestroyStream", stream)
-    simulator.forget()
-
-
 def test_failed_operator_puts_its_message_into_the_error_text() -> None:
     onnx = modelfiles.onnx_model([("Reshape", ["x", "s"], ["y"])], {"x": [2, 3], "s": [2]}, {"y": ["a", "b"]})
     onnx = with_int_input(onnx)
@@ -134,18 +87,6 @@ def with_int_input(onnx: bytes) -> bytes:
     return bytes(model.SerializeToString())
 
 
-@pytest.mark.parametrize("code", [507011, 507015])
-def test_rule_for_models_makes_an_execution_fail(code: int) -> None:
-    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
-        inputs.write(0, NUMBERS)
-        stream = new_stream()
-        with simulator.fault("model", async_error=code, nth=2):
-            for expected in (0, code, 0):
-                assert execute_on(stream, model, inputs, outputs) == 0
-                assert rc("aclrtSynchronizeStream", stream) == expected
-        good("aclrtDestroyStream", stream)
-
-
 def test_execution_on_a_captured_stream_is_refused() -> None:
     with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
         stream, graph = new_stream(), ffi.new("aclmdlRI *")
@@ -154,35 +95,6 @@ def test_execution_on_a_captured_stream_is_refused() -> None:
         assert "does not capture executions of models" in error_text()
         good("aclmdlRICaptureEnd", stream, graph)
         good("aclmdlRIDestroy", graph[0])
-        good("aclrtDestroyStream", stream)
-
-
-def test_rule_for_a_load_makes_the_load_fail() -> None:
-    with device():
-        with simulator.fault("aclmdlLoad*", rc=CANNOT_LOAD):
-            assert load_code(modelfiles.doubling())[0] == CANNOT_LOAD
-        with loaded(modelfiles.doubling()):
-            pass
-
-
-def test_cost_delays_the_end_of_an_execution() -> None:
-    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
-        stream = new_stream()
-        inputs.write(0, NUMBERS)
-        simulator.set_virtual_clock(True)
-        simulator.set_model_cost(base=1, per_row=0.25, per_byte=1e-9)
-        try:
-            began = simulator.clock()
-            assert execute_on(stream, model, inputs, outputs) == 0
-            while outputs.read(0) != TWICE:
-                pass
-            assert simulator.pending(stream) == 1
-            simulator.advance_clock(2)
-            good("aclrtSynchronizeStream", stream)
-            assert simulator.clock() - began == pytest.approx(2)
-        finally:
-            simulator.set_model_cost()
-            simulator.set_virtual_clock(False)
         good("aclrtDestroyStream", stream)
 
 

@@ -41,21 +41,6 @@ def test_execute_computes_the_model() -> None:
         assert outputs.read(0) == TWICE
 
 
-def test_execute_async_computes_in_the_order_of_the_stream() -> None:
-    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
-        stream = new_stream()
-        inputs.write(0, NUMBERS)
-        simulator.hold(stream)
-        assert execute_on(stream, model, inputs, outputs) == 0
-        good("aclrtMemcpyAsync", inputs.memory[0], BYTES, outputs.memory[0], BYTES, 3, stream)
-        assert execute_on(stream, model, inputs, outputs) == 0
-        assert outputs.read(0) != TWICE
-        simulator.release(stream)
-        good("aclrtSynchronizeStream", stream)
-        assert outputs.read(0) == [4 * number for number in NUMBERS]
-        good("aclrtDestroyStream", stream)
-
-
 def test_execute_with_options_waits_on_the_given_stream() -> None:
     with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(BYTES) as outputs:
         stream, config = new_stream(), value("aclmdlCreateExecConfigHandle")

@@ -34,6 +34,7 @@ static void test_every_malloc(void) {
     CHECK_RC(aclrtMallocHost(&host[0], SOME), 0);
     CHECK_RC(aclrtMallocHostWithCfg(&host[1], SOME, NULL), 0);
     CHECK(stats().device_blocks == 6 && stats().host_blocks == 2);
+    CHECK(*(unsigned char *)blocks[0] == 0xA5); /* memory that was not written */
     for (int i = 0; i < 6; i++) {
         CHECK((uintptr_t)blocks[i] % 64 == 0);
         CHECK_RC(i % 2 == 0 ? aclrtFree(blocks[i]) : aclrtFreeWithDevSync(blocks[i]), 0);

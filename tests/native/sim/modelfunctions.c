@@ -36,7 +36,7 @@ static uint32_t load(const char *name) {
     return model;
 }
 
-/* Adds the user's number to each number. A negative number is an error. */
+/* Adds the user's number to each number. */
 static int add(const aclsim_execution_t *execution) {
     const aclsim_tensor_t *input = &execution->inputs[0];
     const aclsim_tensor_t *output = &execution->outputs[0];
@@ -45,9 +45,9 @@ static int add(const aclsim_execution_t *execution) {
     bool right = execution->input_count == 1 && execution->output_count == 1 && input->size == BYTES &&
                  input->type == ACL_FLOAT && input->dim_count == 2 && input->dims[1] == COUNT &&
                  output->size == BYTES && execution->device == 0 && strcmp(execution->name, "adder") == 0;
-    if (!right || from[0] < 0) {
-        aclsim_explain(right ? "a number is negative" : "the description is wrong");
-        return from[0] < -1 ? 507015 : 1;
+    if (!right) {
+        aclsim_explain("the description is wrong");
+        return 1;
     }
     for (int i = 0; i < COUNT; i++) {
         to[i] = from[i] + *(const float *)execution->user;
@@ -71,22 +71,6 @@ static void test_function(void) {
     CHECK(aclsim_register_model("adder", NULL, NULL) == 0);
 }
 
-static void test_failures(void) {
-    float amount = 5;
-    CHECK(aclsim_register_model("adder", add, &amount) == 0);
-    uint32_t model = load("adder");
-    memory[0][0] = -1;
-    CHECK_RC(aclmdlExecute(model, sets[0], sets[1]), 507011);
-    const char *text = aclGetRecentErrMsg();
-    CHECK(text != NULL && strstr(text, "a number is negative") != NULL);
-    memory[0][0] = -2;
-    CHECK_RC(aclmdlExecute(model, sets[0], sets[1]), 507015);
-    memory[0][0] = 0;
-    CHECK_RC(aclmdlExecute(model, sets[0], sets[1]), 0);
-    CHECK_RC(aclmdlUnload(model), 0);
-    CHECK(aclsim_register_model("adder", NULL, NULL) == 0);
-}
-
 /* The function is looked up when the execution is computed. */
 static void test_end_of_the_registration(void) {
     float amount = 5;
@@ -106,21 +90,12 @@ static void test_end_of_the_registration(void) {
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
-static void test_names(void) {
-    CHECK(aclsim_register_model(NULL, add, NULL) == -1 && aclsim_register_model("", add, NULL) == -1);
-    CHECK(aclsim_register_model("a name of more than 32 characters", add, NULL) == -1);
-    CHECK(aclsim_register_model("a name of exactly 32 characters!", add, NULL) == 0);
-    CHECK(aclsim_register_model("a name of exactly 32 characters!", NULL, NULL) == 0);
-}
-
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     make_data();
     test_function();
-    test_failures();
     test_end_of_the_registration();
-    test_names();
     free_data();
     CHECK(stats().violations == 0 && stats().device_blocks == 0 && stats().offline_models == 0);
     CHECK_RC(aclrtResetDevice(0), 0);

@@ -318,45 +318,6 @@ static void test_contexts_and_threads(void) {
     slot_free(&slot);
 }
 
-static void test_gears(void) {
-    static bytes_t file;
-    uint32_t model = 0;
-    uint64_t *gear = (uint64_t *)(void *)new_numbers(sizeof *gear);
-    slot_t slot = slot_new(1);
-    aclDataBuffer *selector = aclCreateDataBuffer(gear, sizeof *gear);
-    aclmdlDesc *desc = aclmdlCreateDesc();
-    aclmdlIODims dims;
-    aclmdlBatch batch;
-    put_batched(&file, "model");
-    CHECK_RC(aclmdlLoadFromMem(file.bytes, file.size, &model), 0);
-    CHECK_RC(aclmdlGetDesc(desc, model), 0);
-    CHECK_RC(aclmdlGetDynamicBatch(desc, &batch), 0);
-    CHECK(batch.batchCount == 3 && batch.batch[2] == 4);
-    CHECK_RC(aclmdlSetDynamicBatchSize(model, slot.input, 1, 2), 100000); /* the dataset is too short */
-    CHECK_RC(aclmdlAddDatasetBuffer(slot.input, selector), 0);
-    CHECK_RC(aclmdlSetDynamicBatchSize(model, slot.input, 1, 3), 145013);
-    CHECK_RC(aclmdlSetDynamicBatchSize(model, slot.input, 0, 2), 100000);
-    CHECK_RC(aclmdlSetDynamicBatchSize(model, slot.input, 1, 0), 100000);
-    *gear = 0;
-    CHECK_RC(aclmdlExecute(model, slot.input, slot.output), 507011); /* no gear was set */
-    CHECK_RC(aclmdlSetDynamicBatchSize(model, slot.input, 1, 1), 0);
-    CHECK_RC(aclmdlExecute(model, slot.input, slot.output), 0);
-    CHECK(slot.y[2] == 6 && slot.y[3] == 0 && *gear == 1);
-    CHECK_RC(aclmdlGetCurOutputDims(desc, 0, &dims), 0);
-    CHECK(dims.dimCount == 2 && dims.dims[0] == 1 && dims.dims[1] == 3);
-    CHECK_RC(aclmdlSetDynamicBatchSize(model, slot.input, 1, 2), 0);
-    CHECK_RC(aclmdlExecute(model, slot.input, slot.output), 0);
-    CHECK(doubled(&slot));
-    CHECK_RC(aclmdlSetDynamicBatchSize(model, slot.input, 1, 4), 0); /* the buffers have two rows */
-    CHECK_RC(aclmdlExecute(model, slot.input, slot.output), 507011);
-    CHECK_RC(aclmdlDestroyDesc(desc), 0);
-    CHECK_RC(aclmdlUnload(model), 0);
-    CHECK_RC(aclDestroyDataBuffer(selector), 0);
-    CHECK_RC(aclrtFree(gear), 0);
-    aclsim_forget();
-    slot_free(&slot);
-}
-
 /* The time of a held run begins before it is held. */
 static void test_cost(void) {
     aclrtStream stream = new_stream();
@@ -396,7 +357,6 @@ int main(void) {
     test_injected_failures();
     test_unload_and_free_during_a_run();
     test_contexts_and_threads();
-    test_gears();
     test_cost();
     test_reset();
     CHECK(stats().violations == 0 && stats().device_blocks == 0 && stats().descriptions == 0);
