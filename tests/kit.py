@@ -6,7 +6,7 @@ import gc
 import itertools
 import os
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -21,7 +21,7 @@ from aioacl.testing._snapshot import open_devices
 from aioacl.testing._waiting import holds_within
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
     import pytest
     from anyio.abc import TaskGroup
@@ -60,6 +60,20 @@ def opener(waits: Any, *, cache: bool = True) -> OpenDevice:
         return open_device(index, waits, cache=cache, wait=wait, timeout=timeout)
 
     return open_it
+
+
+@asynccontextmanager
+async def equipped(open_device: OpenDevice) -> AsyncGenerator[tuple[Device, Stream, DeviceBuffer]]:
+    """Opens a device, with a stream and 64 bytes of memory."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+        yield device, stream, memory
+
+
+@asynccontextmanager
+async def streams(device: Device, count: int) -> AsyncGenerator[list[Stream]]:
+    """Creates that many streams."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(device.create_stream()) for _ in range(count)]
 
 
 def live_streams() -> int:

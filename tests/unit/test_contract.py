@@ -18,6 +18,7 @@ from tests.kit import (
     Raised,
     Waiting,
     elsewhere,
+    equipped,
     hanging,
     live_streams,
     no_call_of_mine,
@@ -138,12 +139,7 @@ async def in_a_task(begin: Any) -> Any:
 async def test_05_drain_lets_lease_holders_and_jobs_go_on_and_others_wait_or_are_refused(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
         begun, go_on = threading.Event(), threading.Event()
 
         def job() -> None:
@@ -395,12 +391,7 @@ async def foreign_reset(_: aioacl.Device) -> None:
 
 @anyio_test
 async def test_15_cancelled_copy_ends_its_await_and_still_copies_its_bytes(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (_, stream, memory), anyio.create_task_group() as group:
         source = bytearray(b"x" * 64)
         simulator.hold(stream)
         waiting = Waiting(group, partial(wait_for, stream.copy(memory, source)))
@@ -563,12 +554,7 @@ def test_22_process_ends_while_a_call_is_stuck() -> None:
 
 @anyio_test
 async def test_23_event_loop_keeps_running_while_a_call_is_inside(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
         simulator.hold(stream)
         stream.fill(memory, 1)
         simulator.hang_call("aclrtMalloc")

@@ -15,7 +15,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import Blocker, Waiting, descriptors, native_threads, until, until_now
+from tests.kit import Blocker, Waiting, descriptors, equipped, native_threads, streams, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -83,8 +83,7 @@ async def test_awaits_of_two_streams_use_the_watcher_only_or_one_more_thread_eac
     async with (
         aioacl.open_device(0, waits) as device,
         device.allocate(64) as memory,
-        device.create_stream() as one,
-        device.create_stream() as other,
+        streams(device, 2) as (one, other),
         anyio.create_task_group() as group,
     ):
         for stream in (one, other):
@@ -137,8 +136,7 @@ async def test_ticket_on_a_stream_that_is_never_idle_completes_when_its_own_work
 ) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as other,
-        device.create_stream() as stream,
+        streams(device, 2) as (other, stream),
         device.allocate(64) as memory,
         anyio.create_task_group() as group,
     ):
@@ -165,12 +163,7 @@ async def test_ticket_on_a_stream_that_is_never_idle_completes_when_its_own_work
 async def test_tickets_of_a_stream_that_is_kept_busy_complete_one_by_one(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        AsyncExitStack() as stack,
-    ):
+    async with equipped(open_device) as (device, stream, memory), AsyncExitStack() as stack:
         blockers = []
         tickets = [stream.fill(memory, 0)]
         for i in range(8):

@@ -12,7 +12,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._handles import stream as _stream
 from aioacl._wait.workers import call_on
-from tests.kit import Waiting, enqueue_in_python, hanging, in_thread, until
+from tests.kit import Waiting, enqueue_in_python, hanging, in_thread, streams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,8 +68,7 @@ async def enqueue(
         open_device() as things.device,
         things.device.allocate(64) as things.memory,
         things.device.pinned(64) as things.pinned,
-        things.device.create_stream() as other,
-        things.device.create_stream() as things.stream,
+        streams(things.device, 2) as (other, things.stream),
     ):
         things.event = other.record()
         await things.event

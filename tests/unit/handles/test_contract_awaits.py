@@ -12,7 +12,18 @@ import aioacl
 from aioacl import simulator
 from aioacl._library import detection
 from aioacl.lowlevel import ffi, on
-from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, no_call_of_mine, turns, until, wait_for
+from tests.kit import (
+    FAULT,
+    TASK_FAULT,
+    Raised,
+    Waiting,
+    equipped,
+    no_call_of_mine,
+    streams,
+    turns,
+    until,
+    wait_for,
+)
 from tests.process.child import run
 
 if TYPE_CHECKING:
@@ -55,8 +66,7 @@ async def test_25_await_that_covers_or_depends_on_a_failed_task_raises(open_devi
     async with (
         open_device(0) as device,
         open_device(1) as other,
-        device.create_stream() as first,
-        device.create_stream() as second,
+        streams(device, 2) as (first, second),
         other.create_stream() as third,
         device.allocate(64) as memory,
         other.allocate(64) as beside,
@@ -107,12 +117,7 @@ async def test_25_upload_or_download_with_a_failed_chunk_raises(open_device: Ope
 async def test_25_await_returns_if_the_work_that_it_depends_on_was_done_and_awaited(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as source,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (source, stream), device.allocate(64) as memory:
         source.fill(memory, 1)
         stream.wait_event(source.record())
         ticket = stream.fill(memory, 2)
@@ -131,8 +136,7 @@ async def test_26_failure_is_raised_by_late_and_repeated_awaits_and_after_later_
 ) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as another,
+        streams(device, 2) as (stream, another),
         device.allocate(64) as memory,
     ):
         simulator.hold(stream)
@@ -154,9 +158,7 @@ async def test_26_await_raises_the_failure_of_its_own_stream_before_failures_of_
 ) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as source,
-        device.create_stream() as late,
-        device.create_stream() as stream,
+        streams(device, 3) as (source, late, stream),
         device.allocate(64) as memory,
     ):
         for each in (source, late, stream):
@@ -186,9 +188,7 @@ async def test_26_await_raises_the_failure_of_its_own_stream_before_failures_of_
 async def test_27_work_before_or_independent_of_a_failed_task_succeeds(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as before,
-        device.create_stream() as beside,
+        streams(device, 3) as (stream, before, beside),
         device.allocate(64) as memory,
     ):
         simulator.hold(stream)
@@ -209,12 +209,7 @@ async def test_27_work_before_or_independent_of_a_failed_task_succeeds(open_devi
 async def test_27_lost_device_fails_all_unfinished_work_and_nothing_finished(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as beside,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (stream, beside), device.allocate(64) as memory:
         done = beside.fill(memory, 1)
         await done
         simulator.hold(beside)
@@ -254,12 +249,7 @@ async def test_28_failed_stream_refuses_work_before_c(open_device: OpenDevice) -
 async def test_28_stream_that_waits_for_failed_work_is_failed_from_that_wait_on(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as source,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (source, stream), device.allocate(64) as memory:
         simulator.hold(source)
         failing(source, memory)
         before = stream.fill(memory, 1)
@@ -275,12 +265,7 @@ async def test_28_stream_that_waits_for_failed_work_is_failed_from_that_wait_on(
 async def test_28_wait_event_on_a_known_failure_raises_and_leaves_the_stream_usable(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as source,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (source, stream), device.allocate(64) as memory:
         simulator.hold(source)
         failing(source, memory)
         event = source.record()
@@ -308,12 +293,7 @@ async def says(stream: aioacl.Stream, memory: aioacl.DeviceBuffer, code: int) ->
 async def test_28_own_failure_that_is_found_later_replaces_the_failure_of_a_wait_event(
     open_device: OpenDevice, place: str
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as source,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (source, stream), device.allocate(64) as memory:
         simulator.hold(source)
         simulator.hold(stream)
         failing(source, memory, 507011)
@@ -337,9 +317,7 @@ async def test_28_failure_of_an_earlier_wait_event_that_is_found_later_replaces_
 ) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as slow,
-        device.create_stream() as source,
-        device.create_stream() as stream,
+        streams(device, 3) as (slow, source, stream),
         device.allocate(64) as memory,
     ):
         simulator.hold(slow)
@@ -425,12 +403,7 @@ async def test_30_task_failure_leaves_the_device_ready_and_device_failure_does_n
 
 @anyio_test
 async def test_31_timeouts_cancellations_and_aborts_leave_the_stream_usable(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
         failures = device.health.failed_tasks
         simulator.hold(stream)
         ticket = stream.fill(memory, 1)
@@ -454,12 +427,7 @@ async def test_31_timeouts_cancellations_and_aborts_leave_the_stream_usable(open
 async def test_31_work_that_depends_on_aborted_work_raises_and_its_stream_is_failed(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as source,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (source, stream), device.allocate(64) as memory:
         simulator.hold(source)
         source.fill(memory, 1)
         stream.wait_event(source.record())
@@ -525,12 +493,7 @@ async def test_32_failure_that_nothing_awaits_is_sent_to_listeners_and_counted(
 async def test_32_runtime_is_woken_for_work_that_nothing_awaits_during_predicted_waits(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as awaited,
-        device.create_stream() as other,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (awaited, other), device.allocate(64) as memory:
         with simulator.fault("aclrtMemsetAsync", stream=awaited, late_complete=0.02):
             for _ in range(5):  # the later waits are predicted
                 await awaited.fill(memory, 1)

@@ -19,6 +19,7 @@ from tests.kit import (
     Blocker,
     Raised,
     no_call,
+    streams,
     turns,
     until,
     until_now,
@@ -250,8 +251,7 @@ class Outside:
 async def test_native_stream_waits_for_all_work_that_uses_the_buffer(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as first,
-        device.create_stream() as second,
+        streams(device, 2) as (first, second),
         device.allocate(SIZE) as memory,
     ):
         outside = Outside(device)
@@ -282,8 +282,7 @@ async def test_native_stream_of_an_idle_buffer_gets_no_wait(open_device: OpenDev
 async def test_stream_of_aioacl_waits_for_other_streams_and_not_for_itself(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as first,
-        device.create_stream() as second,
+        streams(device, 2) as (first, second),
         device.allocate(SIZE) as memory,
     ):
         with simulator.held(first):
@@ -300,11 +299,7 @@ async def test_export_ignores_a_stale_stream_at_the_address_of_the_new_one(open_
     async with open_device() as device:
         stale = await device.create_stream()
         assert (await device.force_reset(grace=0)).ok
-        async with (
-            device.create_stream() as first,
-            device.create_stream() as second,
-            device.allocate(SIZE) as memory,
-        ):
+        async with streams(device, 2) as (first, second), device.allocate(SIZE) as memory:
             stale._core.native = second._core.native  # as if the runtime had used the address again
             with simulator.held(first):
                 first.fill(memory, 1)
@@ -319,8 +314,7 @@ async def test_export_to_a_native_stream_while_a_failed_stream_has_work_raises_t
 ) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as other,
+        streams(device, 2) as (stream, other),
         device.allocate(SIZE) as memory,
     ):
         outside, blocker = Outside(device), Blocker(other, memory)

@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import Blocker, Waiting, no_call, until
+from tests.kit import Blocker, Waiting, no_call, streams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,12 +32,7 @@ async def test_pooled_event_needs_no_close_and_does_not_warn(open_device: OpenDe
 async def test_event_is_done_when_earlier_work_is_done_and_later_work_is_not(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as other,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (other, stream), device.allocate(64) as memory:
         simulator.hold(stream)
         blocker = Blocker(other, memory)
         stream.fill(memory, 1)
@@ -58,8 +53,7 @@ async def test_event_recorded_again_does_not_affect_awaits_of_its_older_version(
 ) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as first,
-        device.create_stream() as second,
+        streams(device, 2) as (first, second),
         device.create_event() as event,
         device.allocate(64) as memory,
         anyio.create_task_group() as group,
@@ -88,9 +82,7 @@ async def test_stream_that_waits_for_an_older_version_does_not_wait_for_a_later_
 ) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as first,
-        device.create_stream() as second,
-        device.create_stream() as third,
+        streams(device, 3) as (first, second, third),
         device.create_event() as event,
         device.allocate(64) as memory,
     ):

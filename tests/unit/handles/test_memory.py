@@ -21,6 +21,7 @@ from tests.kit import (
     Waiting,
     enqueue_in_python,
     hanging,
+    streams,
     turns,
     until,
     until_now,
@@ -96,12 +97,7 @@ async def test_closed_pinned_memory_stays_until_its_last_view_is_released(open_d
 async def test_buffer_closed_in_flight_is_freed_when_the_last_of_its_streams_is_done(
     open_device: OpenDevice, kind: str
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as first,
-        device.create_stream() as second,
-        device.allocate(64) as other,
-    ):
+    async with open_device() as device, streams(device, 2) as (first, second), device.allocate(64) as other:
         before = blocks(kind)
         buffer = await getattr(device, kind)(64)
         for stream in (first, second):

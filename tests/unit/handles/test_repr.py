@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import FAULT, TASK_FAULT, Stop, Waiting, hanging, in_thread, no_call_of_mine, until
+from tests.kit import FAULT, TASK_FAULT, Stop, Waiting, equipped, hanging, in_thread, no_call_of_mine, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -115,12 +115,7 @@ async def test_work_that_a_reset_or_a_close_drops_shows_that_it_was_dropped(open
 
 
 async def test_operation_shows_its_call_its_handle_and_its_progress(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (_, stream, memory), anyio.create_task_group() as group:
         simulator.hold(stream)
         stream.fill(memory, 1)
         operation, late = stream.synchronize(), stream.synchronize(timeout=0)
@@ -236,11 +231,7 @@ async def test_reprs_after_a_reset_and_after_a_close_name_the_state_and_do_not_r
     open_device: OpenDevice,
 ) -> None:
     setup = Setup()
-    async with (
-        open_device() as setup.device,
-        setup.device.create_stream() as setup.stream,
-        setup.device.allocate(64) as setup.memory,
-    ):
+    async with equipped(open_device) as (setup.device, setup.stream, setup.memory):
         things = setup.things()
         generation = setup.device.generation
         assert (await setup.device.force_reset()).ok
@@ -256,9 +247,7 @@ async def test_reprs_after_a_reset_and_after_a_close_name_the_state_and_do_not_r
 async def test_reprs_while_a_reset_runs_do_not_raise(open_device: OpenDevice) -> None:
     setup = Setup()
     async with (
-        open_device() as setup.device,
-        setup.device.create_stream() as setup.stream,
-        setup.device.allocate(64) as setup.memory,
+        equipped(open_device) as (setup.device, setup.stream, setup.memory),
         anyio.create_task_group() as group,
     ):
         things = setup.things()

@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Raised, no_call, no_call_of_mine, reset_by_other_code, until
+from tests.kit import Raised, no_call, no_call_of_mine, reset_by_other_code, streams, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -166,12 +166,7 @@ async def test_handles_of_a_closed_device_are_stale(open_device: OpenDevice) -> 
 async def test_ticket_whose_await_succeeded_succeeds_after_a_reset(
     open_device: OpenDevice, reset: str
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as held,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (stream, held), device.allocate(64) as memory:
         simulator.hold(held)
         held.fill(memory, 1)
         event = held.record()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from functools import partial
 from itertools import pairwise
@@ -18,7 +17,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib, pointer
 from aioacl._handles import transfer
 from tests.kit import (
-    PATIENCE_SECONDS,
+    Stop,
     Waiting,
     fill_queue,
     fill_staging,
@@ -194,24 +193,19 @@ async def test_staging_memory_has_a_limit_and_ready_waits_for_the_device_at_the_
 async def test_ready_whose_staging_memory_is_released_before_more_is_allocated_returns(
     open_device: OpenDevice,
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def keep_maintenance_busy() -> None:
-        begun.set()
-        go_on.wait(PATIENCE_SECONDS)
-
+    busy = Stop()
     async with open_device() as device, device.create_stream() as stream, device.allocate(MEGABYTE) as memory:
         manager = device._manager
         simulator.hold(stream)
         await fill_staging(device, stream, memory)
         async with anyio.create_task_group() as group:
-            manager.deferred.leave_note(keep_maintenance_busy)
-            await until(begun.is_set)
+            manager.deferred.leave_note(busy)
+            await until(busy.begun.is_set)
             waiting = Waiting(group, stream.ready)
             await until(lambda: manager.maintenance._calls)
             simulator.release(stream)
             await stream
-            go_on.set()
+            busy.go_on.set()
             await waiting.outcome()
         await stream.copy(memory, bytes(MEGABYTE))
 

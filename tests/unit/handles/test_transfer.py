@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import TASK_FAULT, no_call
+from tests.kit import TASK_FAULT, equipped, no_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,12 +88,7 @@ of_each_kind = pytest.mark.parametrize("enqueue", EMPTY.values(), ids=EMPTY)
 async def test_work_of_no_bytes_calls_no_acl_and_its_ticket_has_the_position_of_the_work_before(
     open_device: OpenDevice, enqueue: Callable[..., aioacl.Ticket]
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        device.pinned(64) as pinned,
-    ):
+    async with equipped(open_device) as (device, stream, memory), device.pinned(64) as pinned:
         with no_call():
             await enqueue(stream, memory, pinned)
         with simulator.held(stream):

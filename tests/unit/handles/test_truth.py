@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import PENDING, lib
 from aioacl.lowlevel import on
-from tests.kit import TASK_FAULT, in_thread, live_streams, until, until_now
+from tests.kit import TASK_FAULT, in_thread, live_streams, streams, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -58,12 +58,7 @@ async def test_stream_whose_code_a_wait_for_the_device_consumed_is_not_confirmed
 async def test_wait_that_submits_nothing_covers_a_task_enqueued_by_hand_before_it(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as other,
-        device.allocate(8) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (stream, other), device.allocate(8) as memory:
         await (event := other.record())
         simulator.hold(stream)
         simulator.fail_next(stream, TASK_FAULT)
@@ -109,12 +104,7 @@ async def test_wait_for_the_device_collects_the_failure_that_it_raises_and_no_ot
 @pytest.mark.anyio
 async def test_lost_device_ends_waits_for_work_that_never_ends(open_device: OpenDevice) -> None:
     lost = 507010
-    async with (
-        open_device() as device,
-        device.create_stream() as first,
-        device.create_stream() as other,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (first, other), device.allocate(64) as memory:
         simulator.hold(other)
         hanging = other.fill(memory, 1)
         simulator.fail_next(first, lost)
@@ -217,8 +207,7 @@ async def test_await_on_streams_that_wait_for_each_other_thousands_of_times_ends
 ) -> None:
     async with (
         aioacl.open_device(0, waits) as device,
-        device.create_stream() as first,
-        device.create_stream() as second,
+        streams(device, 2) as (first, second),
         device.allocate(8) as memory,
     ):
         for _ in range(4):

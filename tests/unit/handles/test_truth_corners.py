@@ -21,6 +21,7 @@ from tests.kit import (
     hanging,
     in_thread,
     reset_by_other_code,
+    streams,
     until,
     until_now,
     wait_for,
@@ -55,12 +56,7 @@ async def test_failure_of_an_aborted_task_does_not_fail_later_work(open_device: 
 
 
 async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as other,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (stream, other), device.allocate(64) as memory:
         await stream.fill(memory, 1)
         simulator.set_next_task(other, 1000)
         with simulator.held(stream):
@@ -82,9 +78,7 @@ async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_de
 async def test_wait_event_that_timed_out_on_the_device_raises_after_an_abort(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as source,
-        device.create_stream() as busy,
+        streams(device, 3) as (stream, source, busy),
         device.allocate(64) as memory,
     ):
         simulator.hold(source)
@@ -135,12 +129,7 @@ async def test_wait_for_work_that_is_dropped_after_a_failure_ends(open_device: O
 
 
 async def test_work_after_an_aborted_wait_depends_on_nothing(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as source,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (stream, source), device.allocate(64) as memory:
         simulator.hold(source)
         simulator.fail_next(source, TASK_FAULT)
         failed = source.fill(memory, 1)
@@ -159,12 +148,7 @@ async def test_work_after_an_aborted_wait_depends_on_nothing(open_device: OpenDe
 
 
 async def test_ready_of_a_full_stream_whose_work_never_ends_raises(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as source,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (stream, source), device.allocate(64) as memory:
         simulator.hold(source)
         source.fill(memory, 1)
         stream.wait_event(source.record())

@@ -8,7 +8,7 @@ import pytest
 
 from aioacl import simulator
 from aioacl._base.ffi import Core, InFlight, Uses
-from tests.kit import instances, until
+from tests.kit import equipped, instances, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -46,12 +46,7 @@ async def test_copy_within_a_buffer_is_one_use_of_it(open_device: OpenDevice) ->
 
 
 async def test_work_of_two_buffers_is_in_the_uses_of_both(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as source,
-        device.allocate(64) as target,
-    ):
+    async with equipped(open_device) as (device, stream, source), device.allocate(64) as target:
         simulator.hold(stream)
         tickets = [stream.copy(target, source), stream.fill(source, 1)]
         assert list(target._uses) == stream._core.in_flight[:1]

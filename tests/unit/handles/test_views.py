@@ -13,7 +13,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import no_call, until
+from tests.kit import equipped, no_call, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -67,12 +67,7 @@ async def test_view_of_a_view_has_the_buffer_as_its_base(open_device: OpenDevice
 
 
 async def test_copies_and_fills_of_views_change_only_their_part(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        device.pinned(64) as pinned,
-    ):
+    async with equipped(open_device) as (device, stream, memory), device.pinned(64) as pinned:
         expected = np.zeros(64, np.uint8)
         await stream.fill(memory, 0)
         await stream.fill(memory[4:8], 7)

@@ -18,7 +18,7 @@ from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib
 from aioacl._lifecycle import executor as _executor
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FewThreads, Raised, Waiting, in_thread, until
+from tests.kit import FewThreads, Raised, Stop, Waiting, in_thread, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -170,22 +170,18 @@ async def test_run_in_executor_of_asyncio_accepts_the_executor(open_device: Open
 
 @pytest.mark.anyio
 async def test_close_of_a_device_drops_jobs_that_have_not_begun(open_device: OpenDevice) -> None:
-    go_on, begun = threading.Event(), threading.Event()
+    block = Stop()
     device = await open_device()
     device.executor._limit = 1
 
-    def block() -> None:
-        begun.set()
-        go_on.wait()
-
     first = device.executor.submit(block)
-    await until(begun.is_set)
+    await until(block.begun.is_set)
     second = device.executor.submit(int)
     async with anyio.create_task_group() as group:
         closing = Waiting(group, device.close)
         await until(second.cancelled)
         assert not closing.ended
-        go_on.set()
+        block.go_on.set()
         await closing.outcome()
     assert first.done()
 
@@ -204,17 +200,12 @@ async def test_job_without_a_new_thread_is_refused_or_waits_for_a_running_thread
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await device.run(refused.append, 2)
         threads.left = 1
-        begun, go_on = threading.Event(), threading.Event()
-
-        def block() -> None:
-            begun.set()
-            go_on.wait()
-
+        block = Stop()
         first = executor.submit(block)
-        await until(begun.is_set)
+        await until(block.begun.is_set)
         second = executor.submit(current_device)
         assert not second.done()
-        go_on.set()
+        block.go_on.set()
         await until(second.done)
         assert (first.result(), second.result(), refused) == (None, 0, [])
         assert executor._workers == 1
@@ -251,16 +242,11 @@ async def test_a_job_that_was_cancelled_before_its_thread_failed_stays_cancelled
 @pytest.mark.anyio
 async def test_job_whose_future_is_locked_does_not_stay_inside_the_device(open_device: OpenDevice) -> None:
     async with open_device() as device:
-        begun, go_on = threading.Event(), threading.Event()
-
-        def block() -> None:
-            begun.set()
-            go_on.wait()
-
+        block = Stop()
         future = device.executor.submit(block)
-        await until(begun.is_set)
+        await until(block.begun.is_set)
         with future._condition:  # `concurrent.futures.wait` holds this lock, and Ctrl-C may leave it locked
-            go_on.set()
+            block.go_on.set()
             assert (await device.force_reset()).ok
             assert not future.done()
         await until(future.done)
@@ -343,23 +329,19 @@ async def test_executor_starts_at_most_one_thread_per_job_up_to_its_limit(open_d
 async def test_run_that_the_last_close_drops_raises_that_the_device_is_closed(
     open_device: OpenDevice,
 ) -> None:
-    go_on, begun = threading.Event(), threading.Event()
+    block = Stop()
     device = await open_device()
     device.executor._limit = 1
 
-    def block() -> None:
-        begun.set()
-        go_on.wait()
-
     device.executor.submit(block)
-    await until(begun.is_set)
+    await until(block.begun.is_set)
     async with anyio.create_task_group() as group:
         queued = Waiting(group, lambda: device.run(int))
         await until(lambda: device.executor._items)
         closing = Waiting(group, device.close)
         with pytest.raises(aioacl.ParameterError, match="got a closed one"):
             await queued.outcome()
-        go_on.set()
+        block.go_on.set()
         await closing.outcome()
 
 

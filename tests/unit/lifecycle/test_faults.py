@@ -12,7 +12,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.codes import _CODES, Family
-from tests.kit import FAULT, TASK_FAULT, Blocker, Waiting, hanging, turns, until
+from tests.kit import FAULT, TASK_FAULT, Blocker, Waiting, equipped, hanging, streams, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -83,12 +83,7 @@ async def test_ticket_raises_the_failure_after_another_await_has_raised_it(
 async def test_failure_with_held_work_after_it_is_raised_before_the_release(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as other,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (other, stream), device.allocate(64) as memory:
         blocker = Blocker(other, memory)
         ticket = failing(stream, memory)
         blocker.block(stream)
@@ -239,12 +234,7 @@ ENQUEUES: dict[str, Callable[[aioacl.Stream, aioacl.DeviceBuffer, aioacl.Event],
 async def test_call_that_fails_while_enqueueing_raises_at_once_and_uses_no_position(
     open_device: OpenDevice, function: str
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.create_stream() as other,
-        device.allocate(64) as memory,
-    ):
+    async with open_device() as device, streams(device, 2) as (stream, other), device.allocate(64) as memory:
         position, event = stream.fill(memory, 1).position, other.record()
         simulator.fail_call(function, FAULT_WITH_TEXT)
         with pytest.raises(aioacl.DeviceFault, match="injected fault") as caught:
@@ -312,12 +302,7 @@ async def device_wait_before_c(device: aioacl.Device) -> AsyncGenerator[Waiting]
 async def test_abort_code_of_a_device_wait_does_not_fail_the_work_of_streams(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        device_wait_before_c(device) as waiting,
-    ):
+    async with equipped(open_device) as (device, stream, memory), device_wait_before_c(device) as waiting:
         simulator.hold(stream)
         ticket = stream.fill(memory, 1)
         simulator.fail_call(DEVICE_WAIT, ABORTED)
@@ -332,12 +317,7 @@ async def test_abort_code_of_a_device_wait_does_not_fail_the_work_of_streams(
 async def test_a_wait_for_the_device_whose_work_a_reset_aborts_ends_in_device_reset(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        device_wait_before_c(device) as waiting,
-    ):
+    async with equipped(open_device) as (device, stream, memory), device_wait_before_c(device) as waiting:
         simulator.hold(stream)
         stream.fill(memory, 1)
         simulator.release_call("aclrtGetMemInfo")

@@ -286,21 +286,16 @@ async def test_device_is_set_again_only_after_jobs_inside_have_ended(open_device
 async def test_device_is_set_again_after_a_time_limit_if_a_job_stays_inside(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        begun.set()
-        go_on.wait()
-
+    stay = Stop()
     monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.05)
     async with open_device() as device, anyio.create_task_group() as group:
         job = Waiting(group, lambda: device.run(stay))
-        await until(begun.is_set)
+        await until(stay.begun.is_set)
         reset_by_other_code()
         assert await works(device)
         monkeypatch.undo()  # the close needs the normal limit
         assert not job.ended
-        go_on.set()
+        stay.go_on.set()
         await job.outcome()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._wait.internal_call import InternalCall
-from tests.kit import PATIENCE_SECONDS, reset_by_other_code, until_now
+from tests.kit import PATIENCE_SECONDS, Stop, reset_by_other_code, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,19 +21,14 @@ if TYPE_CHECKING:
 @contextmanager
 def unhandled(device: aioacl.Device) -> Generator[None]:
     """A foreign reset happens at the start of the block and is handled at its end."""
-    begun, go_on = threading.Event(), threading.Event()
-
-    def block() -> None:
-        begun.set()
-        go_on.wait(PATIENCE_SECONDS)
-
+    block = Stop()
     try:
         device._manager.maintenance.submit(InternalCall(block))  # the maintenance thread handles foreign resets
-        assert begun.wait(PATIENCE_SECONDS)
+        assert block.begun.wait(PATIENCE_SECONDS)
         reset_by_other_code()
         yield
     finally:
-        go_on.set()
+        block.go_on.set()
 
 
 def test_unhandled_foreign_reset_refuses_new_handles(open_device: OpenDevice) -> None:

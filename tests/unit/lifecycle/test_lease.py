@@ -12,7 +12,18 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._handles import stream as _stream
-from tests.kit import Raised, Waiting, fill_staging, hanging, in_thread, no_call, turns, until, until_now
+from tests.kit import (
+    Raised,
+    Waiting,
+    equipped,
+    fill_staging,
+    hanging,
+    in_thread,
+    no_call,
+    turns,
+    until,
+    until_now,
+)
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -83,12 +94,7 @@ async def test_holder_that_searches_staging_memory_when_the_drain_begins_still_h
 async def test_other_tasks_are_refused_during_a_drain_but_may_wait_query_and_close(
     open_device: OpenDevice,
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
         ticket = stream.fill(memory, 1)
         closing = await device.create_stream()
         leaving = anyio.Event()
@@ -128,9 +134,7 @@ async def test_lease_is_revoked_after_the_grace_time_and_the_next_call_of_its_ho
     open_device: OpenDevice,
 ) -> None:
     async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
+        equipped(open_device) as (device, stream, memory),
         anyio.create_task_group() as group,
         device.lease(),
     ):
@@ -189,12 +193,7 @@ async def test_a_holder_may_open_the_device_once_more_while_it_drains(open_devic
 
 
 async def test_a_child_task_does_not_inherit_a_lease(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
         async with device.lease() as lease:
 
             async def child() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from aioacl._lifecycle.procedures import open as open_procedure
 from aioacl._lifecycle.procedures.procedure import Procedure
 from tests.kit import (
     FAULT,
-    PATIENCE_SECONDS,
     FewThreads,
     Raised,
     Stop,
@@ -207,15 +205,10 @@ async def test_close_without_a_thread_for_it_raises_and_the_next_open_completes_
 async def test_last_close_during_a_job_gives_up_and_the_next_open_completes_it(
     open_device: OpenDevice,
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def block() -> None:
-        begun.set()
-        go_on.wait(PATIENCE_SECONDS)  # with a limit, so that a failing test does not keep the device's thread
-
+    block = Stop()
     device = await open_device()
     running = device.executor.submit(block)
-    await until(begun.is_set)
+    await until(block.begun.is_set)
     with given_up("device 0 stays set: a job on device.executor on thread"):
         await device.close()
     assert device.state is aioacl.State.QUARANTINED
@@ -229,7 +222,7 @@ async def test_last_close_during_a_job_gives_up_and_the_next_open_completes_it(
 
     with given_up("stays set"):
         await open_is_refused()
-    go_on.set()
+    block.go_on.set()
     await until(running.done)
     async with open_device() as again:
         assert simulator.retain_count() == 1

@@ -17,8 +17,10 @@ from aioacl._lifecycle.procedures import limits, reset
 from aioacl._lifecycle.procedures.reset import ResetProcedure
 from tests.kit import (
     LONG_SECONDS,
+    Stop,
     Waiting,
     clock_in_place,
+    equipped,
     in_thread,
     no_call_of_mine,
     turns,
@@ -202,25 +204,21 @@ async def test_the_grace_time_leaves_time_for_the_reset(open_device: OpenDevice)
 async def test_a_reset_waits_for_a_user_job_within_its_grace(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, begun = threading.Event(), threading.Event()
+    job = Stop()
     drained, looks = ResetProcedure._drained, list[bool]()
 
     def look(procedure: ResetProcedure, busy: int) -> bool:
         looks.append(drained(procedure, busy))
         return looks[-1]
 
-    def job() -> None:
-        begun.set()
-        go_on.wait()
-
     async with open_device() as device, anyio.create_task_group() as group:
         running = Waiting(group, lambda: device.run(job))
-        await until(begun.is_set)
+        await until(job.begun.is_set)
         monkeypatch.setattr(ResetProcedure, "_drained", look)
         resetting = Waiting(group, lambda: device.force_reset(grace=20))
         await until(lambda: len(looks) >= 2)
         assert not any(looks)
-        go_on.set()
+        job.go_on.set()
         await running.outcome()
         assert (await resetting.outcome()).ok
 
@@ -250,12 +248,7 @@ async def test_drain_waits_for_a_wait_whose_work_is_done(
         return gate.counts(index)
 
     monkeypatch.setattr(reset, "counts", counts)
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
         simulator.hold(stream)
         waiting = Waiting(group, lambda: wait_for(stream.fill(memory, 1)))
         await until(lambda: lib.aio_device_waits(device.index) == 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import anyio
@@ -17,8 +16,10 @@ from aioacl._lifecycle.procedures import limits, reset
 from tests.kit import (
     LONG_SECONDS,
     Raised,
+    Stop,
     Waiting,
     clock_in_place,
+    equipped,
     gives_up_in,
     hanging,
     live_streams,
@@ -117,12 +118,7 @@ async def test_a_query_hung_in_c_while_the_device_drains_means_quarantine(open_d
 
 @pytest.mark.watch_only
 async def test_the_watcher_hung_in_a_query_means_quarantine(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(64) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
         simulator.hold(stream)
         waiting = Waiting(group, lambda: stream.fill(memory, 1))
         await until(lambda: lib.aio_device_waits(0) == 1)
@@ -140,18 +136,13 @@ async def test_the_watcher_hung_in_a_query_means_quarantine(open_device: OpenDev
 
 
 async def test_a_user_job_that_does_not_end_means_quarantine(open_device: OpenDevice) -> None:
-    go_on, begun = threading.Event(), threading.Event()
-
-    def job() -> None:
-        begun.set()
-        go_on.wait()
-
+    job = Stop()
     async with open_device() as device, anyio.create_task_group() as group:
         running = Waiting(group, lambda: device.run(job))
-        await until(begun.is_set)
+        await until(job.begun.is_set)
         report = await runs_out_of_time(device)
         assert [stuck.function for stuck in report.stuck] == ["a job on device.executor"]
-        go_on.set()
+        job.go_on.set()
         await running.outcome()
         assert (await device.force_reset()).ok
 

@@ -15,7 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import Awaitable, lib
 from aioacl._wait.current import current_port
-from tests.kit import TASK_FAULT, in_thread, until, until_now, wait_for
+from tests.kit import TASK_FAULT, equipped, in_thread, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -34,11 +34,7 @@ class Setting:
 @asynccontextmanager
 async def setting_on(open_device: OpenDevice) -> AsyncGenerator[Setting]:
     made = Setting()
-    async with (
-        open_device() as made.device,
-        made.device.create_stream() as made.stream,
-        made.device.allocate(64) as made.memory,
-    ):
+    async with equipped(open_device) as (made.device, made.stream, made.memory):
         yield made
         simulator.release_all()
 

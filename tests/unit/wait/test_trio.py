@@ -15,7 +15,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._wait import trio as trio_port
 from aioacl._wait.current import current_port
-from tests.kit import until, wait_for
+from tests.kit import equipped, until, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -120,11 +120,7 @@ def held(open_device: OpenDevice) -> Held:
 
     def run(body: Callable[[aioacl.Ticket], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with (
-                open_device() as device,
-                device.create_stream() as stream,
-                device.allocate(64) as memory,
-            ):
+            async with equipped(open_device) as (_, stream, memory):
                 simulator.hold(stream)
                 await body(stream.fill(memory, 1))
                 simulator.release(stream)
