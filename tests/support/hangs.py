@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import signal
+import sys
 import threading
+import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -16,6 +19,15 @@ if TYPE_CHECKING:
 
 INTERRUPT: Final = signal.SIGRTMIN + 7  # no test and no library uses it
 STEP_SECONDS = 20.0
+
+
+def _tracebacks() -> str:
+    """Returns the tracebacks of all threads. In Python 3.14, faulthandler crashes if a thread ends meanwhile."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"Thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
 
 
 class Guard:
@@ -50,7 +62,7 @@ class Guard:
 
     def _expire(self) -> None:
         self.expired = True
-        faulthandler.dump_traceback(self._stderr)
+        os.write(self._stderr, _tracebacks().encode())
         testing.release_everything()
         if not self._ended.wait(STEP_SECONDS):
             signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)

@@ -27,7 +27,9 @@ def output(tmp_path: Path) -> Iterator[int]:
         yield file.fileno()
 
 
-def test_test_that_hangs_in_the_simulator_is_released(device: aioacl.Device, output: int) -> None:
+def test_test_that_hangs_in_the_simulator_is_released(
+    device: aioacl.Device, output: int, tmp_path: Path
+) -> None:
     simulator.hang_call("aclrtMalloc")
     with hangs.Guard(LONG_SECONDS, output) as guard:
 
@@ -39,6 +41,7 @@ def test_test_that_hangs_in_the_simulator_is_released(device: aioacl.Device, out
         device.allocate(64).result().close().result()
     expiring.join()
     assert guard.expired
+    assert "must_allocate" in (tmp_path / "stderr").read_text()
 
 
 def test_test_that_blocks_outside_the_simulator_is_interrupted(
