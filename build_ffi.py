@@ -30,8 +30,10 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "aioacl" / "_native"
 BINDING = ROOT / "aioacl" / "_binding"  # C that uses Python.h, beside the engine
-SIMULATOR = ROOT / "aioacl" / "simulator" / "csrc"
-RUNTIME = ROOT / "aioacl" / "simulator" / "libruntime"  # the sources of the simulator's libruntime.so
+SIMULATOR = ROOT / "simulator" / "libascendcl"
+RUNTIME = ROOT / "simulator" / "libruntime"
+CONTROLS = ROOT / "aioacl" / "simulator"  # aclsim.h, which the package contains
+HEADERS = (NATIVE, SIMULATOR, CONTROLS)
 LIMITED_API = "-DPy_LIMITED_API=0x030B0000"  # Python's stable ABI, as of Python 3.11
 
 
@@ -75,7 +77,7 @@ def header_folders(*roots: Path) -> list[Path]:
 
 def include_flags(*more: Path) -> list[str]:
     """The -I options for the headers of the engine, of the simulator, and in the folders `more`."""
-    return [f"-I{folder}" for folder in header_folders(NATIVE, SIMULATOR, *more)]
+    return [f"-I{folder}" for folder in header_folders(*HEADERS, *more)]
 
 
 # --- the table ----------------------------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ def inlined(path: Path, seen: set[Path] | None = None) -> str:
 
 
 def _included(path: Path, name: str, seen: set[Path]) -> str:
-    for folder in (path.parent, NATIVE, *header_folders(NATIVE, SIMULATOR)):
+    for folder in (path.parent, NATIVE, *header_folders(*HEADERS)):
         if (folder / name).exists():
             return inlined(folder / name, seen)
     raise SystemExit(

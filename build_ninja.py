@@ -32,7 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # setuptools loads thi
 
 from build_ffi import (  # after the path is set
     BINDING,
+    CONTROLS,
     GENERATED,
+    HEADERS,
     LIMITED_API,
     NATIVE,
     RELEASES,
@@ -92,7 +94,7 @@ class Plan:
 
     def __init__(self, cc: list[str], ld: list[str], python_includes: list[str]) -> None:
         self._folder = build_folder()
-        self._includes = [f"-I{_relative(folder)}" for folder in header_folders(NATIVE, SIMULATOR)]
+        self._includes = [f"-I{_relative(folder)}" for folder in header_folders(*HEADERS)]
         self._python_includes = [f"-I{folder}" for folder in python_includes]
         self._lines = [
             f"builddir = {_path(str(self._folder))}",  # for ninja's own log
@@ -375,7 +377,7 @@ def touch_changed() -> dict[str, str]:
     last: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
     paths = [
         path
-        for root in (NATIVE, BINDING, SIMULATOR, RUNTIME)
+        for root in (NATIVE, BINDING, SIMULATOR, RUNTIME, CONTROLS)
         for path in root.rglob("*.*")
         if path.suffix in SOURCE_SUFFIXES
     ]

@@ -22,8 +22,8 @@ from typing import Any
 from aioacl.simulator import library_path
 
 HERE = Path(__file__).resolve().parent
-SOURCES = HERE.parent / "aioacl"
-INCLUDES = [f"-I{SOURCES / folder}" for folder in ("_native", "simulator/csrc")]
+ROOT = HERE.parent
+INCLUDES = [f"-I{ROOT / folder}" for folder in ("aioacl/_native", "aioacl/simulator")]
 KINDS = ("kernels", "records", "queue")
 
 

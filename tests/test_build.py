@@ -21,7 +21,7 @@ import build_ffi
 import build_ninja
 
 ROOT = Path(__file__).parents[1]
-EDITED = "aioacl/simulator/csrc/stream/stream.c"
+EDITED = "simulator/libascendcl/stream/stream.c"
 
 
 def written(folder: Path, *names: str) -> Path:
@@ -144,10 +144,13 @@ def test_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: 
         build_ffi.BINDING,
         build_ffi.SIMULATOR,
         build_ffi.RUNTIME,
+        build_ffi.CONTROLS / "aclsim.h",
         ROOT / "build_ffi.py",
     ):
+        target = tmp_path / name.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if name.is_dir() else shutil.copy2
-        copy(name, tmp_path / name.relative_to(ROOT))
+        copy(name, target)
     plan = str(build_ninja.build_folder() / "build.ninja")
 
     def steps() -> list[str]:
@@ -168,7 +171,7 @@ def test_source_that_is_restored_with_an_older_time_is_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native = written(tmp_path / "aioacl" / "_native", "a.c", "b.h", "c.inc", "d.txt")
-    simulator = written(tmp_path / "aioacl" / "simulator" / "csrc", "e.c")
+    simulator = written(tmp_path / "simulator" / "libascendcl", "e.c")
     written(tmp_path, "build_ffi.py")
     for name, value in {
         "ROOT": tmp_path,
@@ -176,6 +179,7 @@ def test_source_that_is_restored_with_an_older_time_is_built_again(
         "BINDING": native,
         "SIMULATOR": simulator,
         "RUNTIME": simulator,
+        "CONTROLS": simulator,
     }.items():
         monkeypatch.setattr(build_ninja, name, value)
     kept = tmp_path / build_ninja.build_folder() / "digests.json"

@@ -98,7 +98,7 @@ def test_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         for name in _tracked()
         if name.startswith("aioacl/data/")
         or (name.startswith("aioacl/") and name.endswith((".py", ".pyi", ".typed")))
-    } | {"pytest_aioacl.py", "aioacl/simulator/csrc/aclsim.h"}
+    } | {"pytest_aioacl.py", "aioacl/simulator/aclsim.h"}
     older = {f"aioacl/simulator/libascendcl-{release}.so" for release in ("8.1", "8.5", "9.0", "9.1")}
     built = {
         "aioacl/_acl.abi3.so",

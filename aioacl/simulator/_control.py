@@ -1,4 +1,4 @@
-"""Controls of the simulator that this process has loaded. Each control calls one function of csrc/aclsim.h.
+"""Controls of the simulator that this process has loaded. Each control calls one function of aclsim.h.
 
 A control does not wait, does not block, and does not count as an ACL call.
 """

@@ -1,6 +1,6 @@
 """Injected faults: rules that make calls of the simulator fail, hang, take longer or return a wrong code.
 
-A rule is text; csrc/aclsim.h describes its grammar. `fault()` writes the text from named values and refuses values that
+A rule is text; aclsim.h describes its grammar. `fault()` writes the text from named values and refuses values that
 are not valid. To replay a rule, pass the text of `Fault.rule` to the environment variable `AIOACL_SIM_FAULTS`.
 """
 

@@ -46,7 +46,7 @@ def runtime_path(cann: Release) -> Path | None:
 
 def include_dir() -> Path:
     """Returns the folder that contains `aclsim.h`, the header of the simulator's controls for C."""
-    return paths.SIMULATOR / "csrc"
+    return paths.SIMULATOR
 
 
 def functions() -> dict[str, str]:

@@ -309,7 +309,7 @@ class Copies:
     @staticmethod
     def _clone(source: Path, target: Path) -> None:
         """Copies the package with compiled Python files. Links the libraries, because a job never writes to them."""
-        ignored = shutil.ignore_patterns("csrc", "_native")
+        ignored = shutil.ignore_patterns("_native")
         shutil.copytree(source, target, ignore=ignored, copy_function=_link_library)
 
     def copy(self, slot: int) -> Path:

@@ -6,7 +6,7 @@
  *     Maintenance   Manager._on_wake, but only its handling of a foreign reset
  *     call          WorkerThread.call: if a job does not return in time, it is withdrawn, or abandoned if it has begun
  *
- * The runtime behaves as the simulator does (csrc/device), and as the self-test requires of any library.  Calls that
+ * The runtime behaves as the simulator does (simulator/libascendcl/device), and as the self-test requires of any library.  Calls that
  * set a device and calls that reset it exclude each other.  A reset that releases the device drops the count of sets at
  * once, and reports RESET_PRE before the tear-down.  A reset of a device that is not set returns 507007 and does
  * nothing.
