@@ -23,7 +23,9 @@ def unhandled(device: aioacl.Device) -> Generator[None]:
     """A foreign reset happens at the start of the block and is handled at its end."""
     block = Stop()
     try:
-        device._manager.maintenance.submit(InternalCall(block))  # the maintenance thread handles foreign resets
+        device._manager.maintenance.submit(
+            InternalCall(block)
+        )  # the maintenance thread handles foreign resets
         assert block.begun.wait(PATIENCE_SECONDS)
         reset_by_other_code()
         yield
