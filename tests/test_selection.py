@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -119,6 +120,11 @@ def test_variant_for_uvloop_or_trio_runs_in_the_slow_checks_unless_the_test_is_a
     markers: tuple[str, ...], loop: str | None, *, other: bool
 ) -> None:
     assert selection.is_of_other_loop(item(*markers, loop=loop)) is other
+
+
+def test_collected_tests_are_hidden_from_the_garbage_collector(request: pytest.FixtureRequest) -> None:
+    examined = {id(each) for each in gc.get_objects()}
+    assert not [each.name for each in request.session.items if id(each) in examined]
 
 
 def test_folder_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,14 +292,9 @@ ROWS: Final = [
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _frozen() -> Generator[None]:
-    """The collector ignores all objects that exist before the tests of this file, so each collection is fast."""
+def _imported() -> None:
     with suppress(ImportError):
         import_module("onnxruntime")  # its first import opens files that stay open
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @contextmanager
