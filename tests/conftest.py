@@ -145,9 +145,14 @@ def _left_as_found(request: pytest.FixtureRequest) -> Generator[None]:
     _must_be_closed()
     marker = request.node.get_closest_marker("leaves")
     allowed = marker.args if marker else ()
-    _holds_in_the_end(lambda: not testing.snapshot().more_than(before, *allowed))
-    now = testing.snapshot()
-    assert now.more_than(before, *allowed) == {}, growth(before, now)
+    now = before
+
+    def has_no_more() -> bool:
+        nonlocal now
+        now = testing.snapshot()
+        return not now.more_than(before, *allowed)
+
+    assert _holds_in_the_end(has_no_more), (now.more_than(before, *allowed), growth(before, now))
     assert violations == []
     if guard.expired:
         pytest.fail(guard.text)
