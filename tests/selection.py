@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 HERE: Final = Path(__file__).resolve().parent
-PROCESS_FOLDERS: Final = tuple(
+PROCESS_FOLDERS: Final = frozenset(
     HERE / name for name in ("contract", "examples", "process", "sweep", "testing")
 )
 NOT_QUICK: Final = ("process", "thorough", "packaging", "slow", "sweep", "torch")
@@ -76,6 +76,7 @@ def choose(config: pytest.Config) -> None:
         option.markexpr = ALL
     elif not named:
         option.markexpr = QUICK
+        option.ignore = [*(option.ignore or ()), *map(str, sorted(PROCESS_FOLDERS))]  # without a quick test
 
 
 def check_paths(folder: Path, names: Iterable[str]) -> None:
@@ -113,7 +114,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
                 f"expected a folder {folder}; correct PROCESS_FOLDERS in tests/selection.py"
             )
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in PROCESS_FOLDERS):
+        if not PROCESS_FOLDERS.isdisjoint(item.path.parents):
             item.add_marker("process")
         if is_quick(item):
             item.add_marker(QUICK)
@@ -123,7 +124,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether ./test selects the test."""
-    if any(item.get_closest_marker(name) for name in NOT_QUICK):
+    if any(marker.name in NOT_QUICK for marker in item.iter_markers()):
         return False
     return not is_of_other_loop(item)
 

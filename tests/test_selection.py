@@ -26,7 +26,9 @@ def chosen(
     source: Source, *arguments: str, every_test: bool = False, markexpr: str = "", last_failed: bool = False
 ) -> str:
     """Returns the marker expression of a run with these arguments."""
-    option = SimpleNamespace(markexpr=markexpr, every_test=every_test, lf=last_failed, failedfirst=False)
+    option = SimpleNamespace(
+        markexpr=markexpr, every_test=every_test, lf=last_failed, failedfirst=False, ignore=None
+    )
     paths = [argument for argument in arguments if not argument.startswith("-")]
     config: Any = SimpleNamespace(
         option=option,
@@ -42,6 +44,13 @@ def chosen(
 @pytest.mark.parametrize("source", [Source.TESTPATHS, Source.INVOCATION_DIR])
 def test_run_without_a_path_selects_the_quick_tests(source: Source) -> None:
     assert chosen(source) == "quick"
+
+
+def test_run_without_a_path_does_not_read_folders_without_a_quick_test() -> None:
+    config: Any = SimpleNamespace(option=SimpleNamespace(every_test=False, ignore=None))
+    config.args_source, config.invocation_params = Source.TESTPATHS, SimpleNamespace(args=())
+    selection.choose(config)
+    assert set(config.option.ignore) == {str(folder) for folder in selection.PROCESS_FOLDERS}
 
 
 def test_run_with_all_selects_all_tests_of_ci() -> None:
@@ -84,7 +93,9 @@ def item(*markers: str, loop: str | None = None) -> Any:
     """Returns an object that the selection accepts in place of a test with these markers."""
     variant = SimpleNamespace(params={"anyio_backend": loop} if loop else {})
     return SimpleNamespace(
-        callspec=variant, get_closest_marker=lambda name: name if name in markers else None
+        callspec=variant,
+        get_closest_marker=lambda name: name if name in markers else None,
+        iter_markers=lambda: [SimpleNamespace(name=name) for name in markers],
     )
 
 
