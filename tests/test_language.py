@@ -78,6 +78,7 @@ def _uses(phrase: str, name: str, prose: list[Passage]) -> list[str]:
     ]
 
 
+@pytest.mark.thorough  # tokenizes all files of the project
 @pytest.mark.parametrize("phrase", PHRASES)
 def test_text_of_the_project_avoids_the_phrase(phrase: str) -> None:
     found = [

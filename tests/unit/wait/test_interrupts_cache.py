@@ -48,10 +48,11 @@ def test_many_interrupts_of_takes_and_gives_lose_and_double_nothing(seed: int) -
     interrupts_lose_and_double_nothing(2000, 100, seed)
 
 
-QUICK: Final = ("pinned memory, closed", "pinned memory, dropped", "model", "model, cancelled on a loop")
+FEW: Final = ("pinned memory, closed", "pinned memory, dropped", "model", "model, cancelled on a loop")
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FEW)
 def test_interrupts_of_one_way_lose_and_double_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_ways, "WAYS", {name: cache_ways.WAYS[name]})
     interrupts_lose_and_double_nothing(50, 5)
