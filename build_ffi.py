@@ -4,8 +4,7 @@ The only sources of declarations are the table `aioacl/_native/acl_api.inc` and 
 that they include. This module makes the cffi declarations and the trampolines from them; build_stubs.py makes the typed
 stubs, and build_ninja.py builds the libraries.
 
-    python build_ffi.py --stub            writes the stubs
-    python build_ffi.py --generate FILE   writes one generated source; the build calls this
+    python build_ffi.py --generate FILE   writes one generated source or stub; the build calls this
 
 C files and headers are also searched in nested folders. A folder without any C file or header is an error, because a
 move of files would otherwise drop sources without a message.
@@ -290,6 +289,8 @@ def version_script(release: str) -> str:
 # --- generated sources --------------------------------------------------------------------------------------------
 
 GENERATED: Final = ("_acl.c", "trampolines.c")
+# The paths of the generated stubs in the checkout, in the folder of the build, and in the wheel.
+STUBS: Final = ("aioacl/_acl.pyi", "aioacl/lowlevel/_functions.pyi", "aioacl/lowlevel/constants.pyi")
 
 
 def generate(target: Path) -> None:
@@ -301,13 +302,17 @@ def generate(target: Path) -> None:
         made.unlink()
     elif target.name == "trampolines.c":
         text = trampolines()
+    elif target.suffix == ".pyi":
+        import build_stubs
+
+        text = build_stubs.stub(target.name)
     elif (release := target.stem.removeprefix("exports-")) in RELEASES:
         text = version_script(release)
     elif (release := target.stem.removeprefix("release-")) in RELEASES:
         text = f'#define SIM_RELEASE "{release}"\n#include "release.c"\n'
     else:
         raise SystemExit(
-            f"{target}: expected one of {', '.join(GENERATED)}, exports-RELEASE.map, release-RELEASE.c"
+            f"{target}: expected one of {', '.join([*GENERATED, *STUBS])}, exports-RELEASE.map, release-RELEASE.c"
         )
     write_if_changed(target, text)
 
@@ -320,16 +325,12 @@ def write_if_changed(target: Path, text: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the stubs, or one generated source."""
+    """Writes one generated source or stub."""
     match arguments:
-        case ["--stub"]:
-            import build_stubs
-
-            build_stubs.write()
         case ["--generate", target]:
             generate(Path(target))
         case _:
-            raise SystemExit("usage: build_ffi.py --stub | --generate FILE")
+            raise SystemExit("usage: build_ffi.py --generate FILE")
 
 
 if __name__ == "__main__":

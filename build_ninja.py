@@ -1,8 +1,8 @@
-"""Builds the shared objects: the cffi extension `aioacl._acl`, and the simulator, once for each release of CANN.
+"""Builds the cffi extension `aioacl._acl`, the simulator, once for each release of CANN, and the generated stubs.
 
 setuptools finds the compiler and its flags; ninja compiles and links in `build/native/`, which is kept. So after an
-edit of one C file, ninja compiles that file and relinks the libraries that use it. Sources that are generated from the
-table are made by rules of the same plan, which run build_ffi.py.
+edit of one C file, ninja compiles that file and relinks the libraries that use it. Sources and stubs that are generated
+from the table are made by rules of the same plan, which run build_ffi.py.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from build_ffi import (  # after the path is set
     ROOT,
     RUNTIME,
     SIMULATOR,
+    STUBS,
     WITHOUT_RUNTIME,
     c_files,
     header_folders,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 WARNINGS: Final = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes")
 C_FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS)
+GENERATORS: Final = ("build_ffi.py", "build_stubs.py")
 SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
 INTERRUPTED: Final = 130  # the status of ninja after Ctrl-C, which Python may ignore
 ENDING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -117,7 +119,7 @@ class Plan:
             *NATIVE.rglob("*.h"),
             *NATIVE.rglob("*.inc"),
             *SIMULATOR.rglob("*.inc"),
-            ROOT / "build_ffi.py",
+            *(ROOT / name for name in GENERATORS),
         ]
         self._lines.append(f"build {_path(target)}: generate | {_paths(sorted(map(_relative, read)))}")
         return target
@@ -238,6 +240,7 @@ class BuildNative(build_ext):
     def finalize_options(self) -> None:
         must_have_gil()
         super().finalize_options()
+        self.in_checkout = bool(self.inplace)  # `run` of setuptools clears `inplace` during the build
         for extension in self.extensions:
             simulator = _release_of(extension) is not None
             runtime = _is_runtime(extension)
@@ -256,10 +259,22 @@ class BuildNative(build_ext):
                 built[extension.name] = plan.runtime()
             else:
                 built[extension.name] = plan.extension() if release is None else plan.simulator(release)
+        stubs = {name: plan.generated(name) for name in STUBS}
         with alone() as lock:
             run_ninja(plan.text(), lock)
             for name, library in built.items():
                 install(ROOT / library, Path(self.get_ext_fullpath(name)))
+            for name, made in stubs.items():
+                install(ROOT / made, (ROOT if self.in_checkout else Path(self.build_lib)) / name)
+
+    def get_outputs(self) -> list[str]:
+        built: list[str] = super().get_outputs()
+        return built if self.inplace else [*built, *(f"{self.build_lib}/{name}" for name in STUBS)]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """The files of the build, each with the file of the checkout that an editable installation links to."""
+        stubs = {f"{self.build_lib}/{name}": name for name in STUBS} if self.inplace else {}
+        return {**super().get_output_mapping(), **stubs}
 
     def get_ext_filename(self, fullname: str) -> str:
         if "libascendcl" in fullname or "libruntime" in fullname:
@@ -383,7 +398,7 @@ def touch_changed() -> dict[str, str]:
     ]
     digests = {
         _relative(path): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted([*paths, ROOT / "build_ffi.py"])
+        for path in sorted([*paths, *(ROOT / name for name in GENERATORS)])
     }
     for name, digest in digests.items():
         if last.get(name) != digest:

@@ -1,4 +1,4 @@
-"""Makes the typed stubs from the table and the headers that build_ffi.py reads.
+"""Makes the typed stubs from the table and the headers that build_ffi.py reads. The build puts them into the package.
 
 `aioacl/_acl.pyi` is the stub of the compiled module. The stubs in `aioacl/lowlevel` are for users: ACL's functions with
 the C names of their parameters, and the enumerators with their values.
@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from build_ffi import ROOT, plain, prototypes, table
+from build_ffi import plain, prototypes, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from build_ffi import Function
 
 # --- aioacl/_acl.pyi ----------------------------------------------------------------------------------------------
 
-ENGINE_HEAD: Final = '''"""Made by `python build_ffi.py --stub` from acl_api.inc and engine.h; tests compare the two."""
+ENGINE_HEAD: Final = '''"""Made by the build from acl_api.inc and engine.h."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -124,7 +122,7 @@ def _engine() -> str:
 
 # --- aioacl/lowlevel/_functions.pyi -------------------------------------------------------------------------------
 
-FUNCTIONS_HEAD: Final = '''"""Made by `python build_ffi.py --stub` from acl_api.inc; tests compare the two."""
+FUNCTIONS_HEAD: Final = '''"""Made by the build from acl_api.inc."""
 
 from typing import TypeAlias
 
@@ -183,7 +181,7 @@ def _functions() -> str:
 
 # --- aioacl/lowlevel/constants.pyi --------------------------------------------------------------------------------
 
-CONSTANTS_HEAD: Final = '''"""Made by `python build_ffi.py --stub` from _native/api; tests compare the two."""
+CONSTANTS_HEAD: Final = '''"""Made by the build from _native/api."""
 
 from typing import Final
 '''
@@ -200,17 +198,9 @@ def _constants_stub() -> str:
     return "\n".join(parts)
 
 
-def stubs() -> dict[Path, str]:
-    """The text of each stub."""
-    package = ROOT / "aioacl"
-    return {
-        package / "_acl.pyi": _engine(),
-        package / "lowlevel" / "_functions.pyi": _functions(),
-        package / "lowlevel" / "constants.pyi": _constants_stub(),
-    }
-
-
-def write() -> None:
-    """Writes the stubs."""
-    for path, text in stubs().items():
-        path.write_text(text)
+def stub(name: str) -> str:
+    """The text of a stub. Raises SystemExit for an unknown name."""
+    makers = {"_acl.pyi": _engine, "_functions.pyi": _functions, "constants.pyi": _constants_stub}
+    if name not in makers:
+        raise SystemExit(f"expected one of {', '.join(makers)}, got {name}")
+    return makers[name]()

@@ -15,7 +15,6 @@ import pytest
 
 import aioacl
 import build_ffi
-import build_stubs
 from aioacl import _acl, lowlevel, simulator, testing
 from aioacl.simulator._releases import RELEASES, WITHOUT_RUNTIME
 from tests import elf
@@ -308,8 +307,3 @@ def test_controls_of_the_simulator_are_those_of_the_header() -> None:
     declared = set(re.findall(r"\b(aclsim_\w+)\(", header))
     exported = {name for name in elf.exports(simulator.library_path()) if name.startswith("aclsim_")}
     assert declared == exported
-
-
-def test_stubs_are_up_to_date() -> None:
-    outdated = [path.name for path, text in build_stubs.stubs().items() if text != path.read_text()]
-    assert outdated == [], "expected up-to-date stubs; run: python build_ffi.py --stub"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import pty
@@ -13,12 +14,18 @@ import sys
 import sysconfig
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from setuptools.errors import CompileError
 
 import build_ffi
 import build_ninja
+import build_stubs
+from aioacl._base.ffi import HandleBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[1]
 EDITED = "simulator/libascendcl/stream/stream.c"
@@ -136,35 +143,112 @@ def test_simulators_share_all_objects_but_the_one_that_names_the_release() -> No
     assert all(len(objects - shared) == 1 for objects in libraries.values())
 
 
-@pytest.mark.process
-def test_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "build" / "native", tmp_path / "build" / "native")
-    for name in (
-        build_ffi.NATIVE,
-        build_ffi.BINDING,
-        build_ffi.SIMULATOR,
-        build_ffi.RUNTIME,
-        build_ffi.CONTROLS / "aclsim.h",
-        ROOT / "build_ffi.py",
-    ):
-        target = tmp_path / name.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        copy = shutil.copytree if name.is_dir() else shutil.copy2
-        copy(name, target)
-    plan = str(build_ninja.build_folder() / "build.ninja")
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the checkout: what the build reads, and what the last build has made outside the package."""
+    names = (
+        "aioacl",
+        "simulator",
+        *build_ninja.GENERATORS,
+        "build_ninja.py",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "NOTICE",
+    )
+    ignored = shutil.ignore_patterns("*.so", "__pycache__", *(Path(name).name for name in build_ffi.STUBS))
+    for name in ("build/native", *names):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored if name == "aioacl" else None)
+        else:
+            shutil.copy2(ROOT / name, tmp_path / name)
+    return tmp_path
 
+
+def ninja_in(checkout: Path, *arguments: str) -> str:
+    """Runs ninja on the plan of the last build, and returns its output."""
+    command = [build_ninja.ninja(), "-f", str(build_ninja.build_folder() / "build.ninja"), *arguments]
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.process
+def test_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(checkout: Path) -> None:
     def steps() -> list[str]:
         """Returns the steps that ninja would run, without running them."""
-        command = [build_ninja.ninja(), "-n", "-f", plan]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", done.stdout, flags=re.MULTILINE))
+        return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", ninja_in(checkout, "-n"), flags=re.MULTILINE))
 
     assert steps() == [], (
         "expected libraries newer than their sources; run ./test, which builds the libraries"
     )
-    with (tmp_path / EDITED).open("a") as file:
+    with (checkout / EDITED).open("a") as file:
         file.write("\n")
     assert steps() == ["compile", *["link"] * 5]
+
+
+@pytest.mark.parametrize("name", build_ffi.STUBS)
+def test_build_has_written_the_stub_into_the_package(name: str) -> None:
+    assert (ROOT / name).read_text() == build_stubs.stub(Path(name).name), (
+        "expected the stub of this tree; run ./test, which writes the stub"
+    )
+
+
+def test_stub_of_an_unknown_name_is_an_error() -> None:
+    with pytest.raises(SystemExit, match=r"got other\.pyi"):
+        build_stubs.stub("other.pyi")
+
+
+@pytest.mark.process
+def test_edit_of_the_table_writes_the_stubs_again(checkout: Path) -> None:
+    with (checkout / "aioacl/_native/api/device.inc").open("a") as file:
+        file.write('ACL_FN(FREE, aclError, aclrtExample, (int32_t example), (example), "9.1")\n')
+    made = [build_ninja.build_folder() / name for name in build_ffi.STUBS]
+    ninja_in(checkout, *map(str, made))
+    engine, functions, _ = [(checkout / path).read_text() for path in made]
+    assert "def aio_u_aclrtExample(self, a0: int, /) -> int: ..." in engine
+    assert "def aclrtExample(self, example: int) -> None:" in functions
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("where", [".", "wheel"])
+def test_build_writes_the_stubs_beside_the_libraries(checkout: Path, where: str) -> None:
+    options = ["--inplace"] if where == "." else ["--build-lib", where]
+    command = [
+        sys.executable,
+        "-c",
+        "import setuptools; setuptools.setup()",
+        "--quiet",
+        "build_ext",
+        *options,
+    ]
+    subprocess.run(command, cwd=checkout, check=True)
+    for name in build_ffi.STUBS:
+        assert (checkout / where / name).read_text() == build_stubs.stub(Path(name).name)
+
+
+def members(names: Iterable[str]) -> set[str]:
+    """Returns the names without those of the form `__name__`, which a stub need not declare."""
+    return {name for name in names if not re.fullmatch(r"__\w+__", name)}
+
+
+def test_stub_of_the_binding_declares_what_the_module_has() -> None:
+    tree = ast.parse((ROOT / "aioacl" / "_await.pyi").read_text())
+    stub: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            inside = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+            inside += [ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
+            stub[node.name] = members(inside)
+        elif isinstance(node, ast.FunctionDef):
+            stub[node.name] = set()
+        elif isinstance(node, ast.AnnAssign):
+            stub[ast.unparse(node.target)] = set()
+    module = {
+        name: members(vars(value)) if isinstance(value, type) else set[str]()
+        for name, value in vars(sys.modules[HandleBase.__module__]).items()
+        if members([name])
+    }
+    made_in_c = {"Await", "Ready"}  # no code in Python names these types
+    assert stub == {name: inside for name, inside in module.items() if name not in made_in_c}
 
 
 def test_source_that_is_restored_with_an_older_time_is_built_again(
@@ -172,7 +256,7 @@ def test_source_that_is_restored_with_an_older_time_is_built_again(
 ) -> None:
     native = written(tmp_path / "aioacl" / "_native", "a.c", "b.h", "c.inc", "d.txt")
     simulator = written(tmp_path / "simulator" / "libascendcl", "e.c")
-    written(tmp_path, "build_ffi.py")
+    written(tmp_path, *build_ninja.GENERATORS)
     for name, value in {
         "ROOT": tmp_path,
         "NATIVE": native,

@@ -14,6 +14,9 @@ import pytest
 from packaging.metadata import Metadata
 from packaging.utils import parse_wheel_filename
 
+import build_ffi
+import build_stubs
+
 ROOT = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.packaging
@@ -61,9 +64,11 @@ def _tracked() -> set[str]:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sdist, built from a copy of the files that git tracks, without other files of the working tree."""
+    """The sdist, built from a copy of the files that git tracks, with stubs of an earlier build beside them."""
     place = tmp_path_factory.mktemp("sdist")
     _run("git", "clone", "--quiet", ROOT, "tree", cwd=place)
+    for name in build_ffi.STUBS:
+        (place / "tree" / name).write_text("of an earlier build")
     return place / _run(sys.executable, "-c", SDIST, place, cwd=place / "tree").split()[-1]
 
 
@@ -87,7 +92,8 @@ def test_sdist_has_all_tracked_files(sdist: Path) -> None:
 
 
 def test_sdist_has_no_built_files(sdist: Path) -> None:
-    assert not {name for name in _names(sdist) if name.endswith((".so", ".o", ".pyc"))}
+    names = _names(sdist)
+    assert not {name for name in names if name.endswith((".so", ".o", ".pyc"))} | names & {*build_ffi.STUBS}
 
 
 @pytest.mark.slow
@@ -105,10 +111,18 @@ def test_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         "aioacl/simulator/libascendcl.so",
         "aioacl/simulator/libruntime.so",
         *older,
+        *build_ffi.STUBS,
     }
     assert {name for name in names if ".dist-info/" not in name} == modules | built
     for licence in ("LICENSE", "NOTICE"):
         assert any(name.endswith(f".dist-info/licenses/{licence}") for name in names), licence
+
+
+@pytest.mark.slow
+def test_wheel_has_the_stubs_of_the_tree(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    for name in build_ffi.STUBS:
+        assert archive.read(name).decode() == build_stubs.stub(Path(name).name)
 
 
 @pytest.mark.slow
