@@ -209,16 +209,6 @@ def test_long_files_are_named_with_a_reason() -> None:
     )
 
 
-def test_each_alternative_of_a_pre_commit_pattern_matches_a_file() -> None:
-    paths = (*ROOT.glob("*"), *PACKAGE.rglob("*"), *(ROOT / "simulator").rglob("*"))
-    tracked = [str(path.relative_to(ROOT)) for path in paths]
-    patterns = re.findall(r"files: (.*)$", (ROOT / ".pre-commit-config.yaml").read_text(), flags=re.MULTILINE)
-    assert patterns
-    for pattern in patterns:
-        for part in re.split(r"\||\(|\)", pattern.strip("^$")):
-            assert not part or any(re.search(part, path) for path in tracked), part
-
-
 # --- importing aioacl ---------------------------------------------------------------------------------------------
 
 IMPORT = """
