@@ -13,15 +13,18 @@
 enum { SLAB_SLOTS = 64, SLAB_MAX = 4096 };
 
 typedef struct {
-    const char *name;
-    size_t size;
     char *slabs[SLAB_MAX];
     uint32_t slab_count;
     object_t *free;
     uint64_t live;
 } pool_t;
 
-static pool_t pools[KIND_COUNT] = {
+static pool_t pools[KIND_COUNT]; /* all zero, so that the library's file does not contain them */
+
+static const struct {
+    const char *name;
+    size_t size;
+} kinds[KIND_COUNT] = {
     [KIND_CONTEXT] = {.name = "context", .size = sizeof(context_t)},
     [KIND_STREAM] = {.name = "stream", .size = sizeof(stream_t)},
     [KIND_EVENT] = {.name = "event", .size = sizeof(event_t)},
@@ -56,12 +59,12 @@ static bool pool_grow(pool_t *pool, object_kind_t kind) {
     if (pool->slab_count == SLAB_MAX) {
         return false;
     }
-    char *slab = calloc(SLAB_SLOTS, pool->size);
+    char *slab = calloc(SLAB_SLOTS, kinds[kind].size);
     if (slab == NULL) {
         return false;
     }
     for (uint32_t i = SLAB_SLOTS; i-- > 0;) {
-        object_t *object = (object_t *)(void *)(slab + i * pool->size);
+        object_t *object = (object_t *)(void *)(slab + i * kinds[kind].size);
         object->kind = kind;
         object->index = pool->slab_count * SLAB_SLOTS + i;
         object->next_free = pool->free;
@@ -79,7 +82,7 @@ void *object_new(object_kind_t kind) {
     object_t *object = pool->free;
     uint32_t index = object->index;
     pool->free = object->next_free;
-    memset(object, 0, pool->size);
+    memset(object, 0, kinds[kind].size);
     object->kind = kind;
     object->index = index;
     object->state = OBJECT_LIVE;
@@ -111,8 +114,8 @@ static object_t *slot_of(object_kind_t kind, const void *handle) {
     uintptr_t address = (uintptr_t)handle;
     for (uint32_t i = 0; i < pool->slab_count; i++) {
         uintptr_t base = (uintptr_t)pool->slabs[i];
-        if (address >= base && address < base + SLAB_SLOTS * pool->size) {
-            bool exact = (address - base) % pool->size == 0;
+        if (address >= base && address < base + SLAB_SLOTS * kinds[kind].size) {
+            bool exact = (address - base) % kinds[kind].size == 0;
             return exact ? (object_t *)(void *)(pool->slabs[i] + (address - base)) : NULL;
         }
     }
@@ -134,13 +137,14 @@ uint64_t object_count(object_kind_t kind) {
 }
 
 const char *object_kind_name(object_kind_t kind) {
-    return pools[kind].name;
+    return kinds[kind].name;
 }
 
 void object_each(object_kind_t kind, void (*visit)(void *object, void *arg), void *arg) {
     const pool_t *pool = &pools[kind];
     for (uint32_t i = 0; i < pool->slab_count * SLAB_SLOTS; i++) {
-        object_t *object = (object_t *)(void *)(pool->slabs[i / SLAB_SLOTS] + (i % SLAB_SLOTS) * pool->size);
+        object_t *object =
+            (object_t *)(void *)(pool->slabs[i / SLAB_SLOTS] + (i % SLAB_SLOTS) * kinds[kind].size);
         if (object->state == OBJECT_LIVE) {
             visit(object, arg);
         }
