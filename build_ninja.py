@@ -135,13 +135,14 @@ class Plan:
         return target
 
     def linked(self, name: str, objects: Iterable[str], flags: list[str], *reads: str) -> str:
-        """A shared library of those objects. `reads` are the files that its flags name."""
+        """A shared library of those objects, and the same library for a wheel, without debug information and symbols.
+
+        `reads` are the files that the flags name.
+        """
         target = str(self._folder / "lib" / name)
-        needs = f" | {_paths(reads)}" if reads else ""
-        self._lines += [
-            f"build {_path(target)}: link {_paths(objects)}{needs}",
-            f"  flags = {_words(flags)}",
-        ]
+        rule = f"link {_paths(objects)}" + (f" | {_paths(reads)}" if reads else "")
+        for each, more in ((target, []), (stripped(target), ["-Wl,--strip-all"])):
+            self._lines += [f"build {_path(each)}: {rule}", f"  flags = {_words([*flags, *more])}"]
         return target
 
     def extension(self) -> str:
@@ -154,7 +155,7 @@ class Plan:
     def simulator(self, release: str) -> str:
         """The simulator of a release: the objects that all releases share, and one that names the release.
 
-        Only the newest release keeps its debug information.
+        In the checkout, only the newest release keeps its debug information.
         """
         newest = release == RELEASES[-1]
         shared = [
@@ -190,6 +191,12 @@ class Plan:
             flags = ["-Wl,-soname,libruntime.so", "-Wl,-z,defs", "-lpthread"]
             self._runtime = self.linked("libruntime.so", objects, flags)
         return self._runtime
+
+
+def stripped(library: str) -> str:
+    """The path of the stripped library."""
+    path = Path(library)
+    return str(path.parents[1] / "stripped" / path.name)
 
 
 def _relative(path: Path) -> str:
@@ -260,8 +267,10 @@ class BuildNative(build_ext):
             else:
                 built[extension.name] = plan.extension() if release is None else plan.simulator(release)
         stubs = {name: plan.generated(name) for name in STUBS}
+        if not self.in_checkout:
+            built = {name: stripped(library) for name, library in built.items()}
         with alone() as lock:
-            run_ninja(plan.text(), lock)
+            run_ninja(plan.text(), lock, *built.values(), *stubs.values())
             for name, library in built.items():
                 install(ROOT / library, Path(self.get_ext_fullpath(name)))
             for name, made in stubs.items():
@@ -297,15 +306,16 @@ def alone() -> Generator[int]:
         yield file.fileno()
 
 
-def run_ninja(plan: str, lock: int) -> None:
+def run_ninja(plan: str, lock: int, *targets: str) -> None:
     """Builds what has changed since the last build of this plan; CompileError if anything fails.
 
-    ninja inherits the lock, because it may outlive a build that is killed.
+    Without targets, builds everything in the plan. ninja inherits the lock, because it may outlive a build that is
+    killed.
     """
     file = build_folder() / "build.ninja"
     write_if_changed(ROOT / file, plan)
     digests = touch_changed()
-    command = [ninja(), "-f", str(file), "-j", str(len(os.sched_getaffinity(0)))]
+    command = [ninja(), "-f", str(file), "-j", str(len(os.sched_getaffinity(0))), *targets]
     # The output of ninja goes to stderr: stdout belongs to the command that needed the build.
     if sys.stderr is None:  # it was closed
         output = subprocess.DEVNULL

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-DYNAMIC, DYNSYM = 6, 11
+SYMTAB, DYNAMIC, DYNSYM = 2, 6, 11
 DT_NEEDED, DT_SONAME, DT_RUNPATH = 1, 14, 29
 UNDEFINED, LOCAL = 0, 0
 
@@ -34,6 +34,12 @@ def _sections(data: bytes) -> list[Section]:
     size, count = struct.unpack_from("<HH", data, 0x3A)
     rows = [struct.unpack_from("<IIQQQQIIQQ", data, table + size * index) for index in range(count)]
     return [Section(kind=row[1], offset=row[4], size=row[5], link=row[6]) for row in rows]
+
+
+def is_stripped(path: Path) -> bool:
+    """Whether the file has neither debug information nor the names of local symbols."""
+    data = path.read_bytes()
+    return b".debug_info" not in data and SYMTAB not in {section.kind for section in _sections(data)}
 
 
 def exports(path: Path) -> set[str]:

@@ -23,6 +23,7 @@ import build_ffi
 import build_ninja
 import build_stubs
 from aioacl._base.ffi import HandleBase
+from tests import elf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -173,9 +174,12 @@ def ninja_in(checkout: Path, *arguments: str) -> str:
 
 @pytest.mark.process
 def test_edit_of_one_c_file_compiles_it_and_links_the_five_simulators(checkout: Path) -> None:
+    libraries = [f"{build_ninja.build_folder()}/lib/{name}" for name in ("_acl.so", *linked())]
+
     def steps() -> list[str]:
         """Returns the steps that ninja would run, without running them."""
-        return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", ninja_in(checkout, "-n"), flags=re.MULTILINE))
+        shown = ninja_in(checkout, "-n", *libraries)
+        return sorted(re.findall(r"^\[\d+/\d+\] (\w+)", shown, flags=re.MULTILINE))
 
     assert steps() == [], (
         "expected libraries newer than their sources; run ./test, which builds the libraries"
@@ -210,7 +214,7 @@ def test_edit_of_the_table_writes_the_stubs_again(checkout: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("where", [".", "wheel"])
-def test_build_writes_the_stubs_beside_the_libraries(checkout: Path, where: str) -> None:
+def test_build_writes_the_stubs_and_strips_the_libraries_of_a_wheel(checkout: Path, where: str) -> None:
     options = ["--inplace"] if where == "." else ["--build-lib", where]
     command = [
         sys.executable,
@@ -221,8 +225,12 @@ def test_build_writes_the_stubs_beside_the_libraries(checkout: Path, where: str)
         *options,
     ]
     subprocess.run(command, cwd=checkout, check=True)
+    package = checkout / where / "aioacl"
     for name in build_ffi.STUBS:
         assert (checkout / where / name).read_text() == build_stubs.stub(Path(name).name)
+    libraries = [package / "_acl.abi3.so", *package.glob("simulator/*.so")]
+    assert len(libraries) == 2 + len(build_ffi.RELEASES)
+    assert [elf.is_stripped(path) for path in libraries] == [where == "wheel"] * len(libraries)
 
 
 def members(names: Iterable[str]) -> set[str]:

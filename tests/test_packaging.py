@@ -16,6 +16,7 @@ from packaging.utils import parse_wheel_filename
 
 import build_ffi
 import build_stubs
+from tests import elf
 
 ROOT = Path(__file__).parents[1]
 
@@ -123,6 +124,14 @@ def test_wheel_has_the_stubs_of_the_tree(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     for name in build_ffi.STUBS:
         assert archive.read(name).decode() == build_stubs.stub(Path(name).name)
+
+
+@pytest.mark.slow
+def test_libraries_of_the_wheel_are_stripped(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    libraries = list(tmp_path.rglob("*.so"))
+    assert len(libraries) == 2 + len(build_ffi.RELEASES)
+    assert all(map(elf.is_stripped, libraries))
 
 
 @pytest.mark.slow
