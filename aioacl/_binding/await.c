@@ -342,8 +342,7 @@ static PySendResult step(PyObject *object, PyObject *value, PyObject **sent) {
     if (self->state == NEW) {
         outcome = begin(self, sent);
     } else if (self->state == OVER) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "expected a new await, got one that has ended; await the object again");
+        PyErr_SetString(PyExc_RuntimeError, "the await has ended; await the object again");
     } else if (self->inner != NULL) {
         outcome = after_trio(self, trio_step(self, value, sent), sent);
     } else {

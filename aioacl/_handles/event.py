@@ -161,7 +161,7 @@ class Event(Handle, Awaitable):
         version = self._version
         if version is None:
             raise ParameterError(
-                "expected a recorded event, got one that was never recorded",
+                "the event was never recorded",
                 hint="Call event.record(stream) first.",
             )
         return version

@@ -174,7 +174,7 @@ class Opening(Operation[C]):
         must_not_be_forked()
         if self._state not in (NOT_STARTED, REFUSED):
             raise ParameterError(
-                f"expected an Opening that was not used before, got {self._name} a second time",
+                f"{self._name} was already used",
                 hint=f"Call {self._name} once more: each Opening makes one object.",
             )
         self._state = STARTED

@@ -186,7 +186,7 @@ class Admission:
     def quarantined(self) -> DeviceQuarantined:
         """The error of a quarantined device, with the reason and the report."""
         return DeviceQuarantined(
-            f"expected an open device, got a quarantined one: {self.problem}",
+            f"the device is quarantined: {self.problem}",
             device=self.index,
             generation=self.generation,
             report=self.report,
@@ -219,7 +219,7 @@ class Admission:
 
     def resetting(self) -> DeviceResetting:
         return DeviceResetting(
-            f"expected an open device, got one that is {self.shown.name}",
+            f"the device is {self.shown.name}",
             device=self.index,
             generation=self.generation,
         )
@@ -284,7 +284,7 @@ class Admission:
     def closed(self) -> ParameterError:
         """The error for using a closed device."""
         return ParameterError(
-            "expected an open device, got a closed one",
+            "the device is closed",
             device=self.index,
             hint="Use the device inside `async with open_device()`.",
         )

@@ -108,15 +108,13 @@ def _not_open(call: str, index: int, generation: int) -> AclError:
 
 @_refusal(lib.AIO_RESETTING_NOW)
 def _resetting(call: str, index: int, generation: int) -> AclError:
-    return DeviceResetting(
-        "expected an open device, got one that is being reset", call=call, device=index, generation=generation
-    )
+    return DeviceResetting("the device is being reset", call=call, device=index, generation=generation)
 
 
 @_refusal(lib.AIO_DRAINING_NOW)
 def _draining(call: str, index: int, generation: int) -> AclError:
     return DeviceResetting(
-        "expected an open device, got one that is draining before a reset",
+        "the device is draining before a reset",
         call=call,
         device=index,
         generation=generation,
@@ -125,9 +123,7 @@ def _draining(call: str, index: int, generation: int) -> AclError:
 
 @_refusal(lib.AIO_QUARANTINE)
 def _quarantine(call: str, index: int, generation: int) -> AclError:
-    return DeviceQuarantined(
-        "expected an open device, got a quarantined one", call=call, device=index, generation=generation
-    )
+    return DeviceQuarantined("the device is quarantined", call=call, device=index, generation=generation)
 
 
 @_refusal(lib.AIO_WAS_RESET)

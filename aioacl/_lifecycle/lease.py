@@ -37,7 +37,7 @@ def _leaver(kind: type[BaseException] | None, entered: list[object]) -> object |
 
 
 def _entered_before(noun: str, index: int, hint: str) -> ParameterError:
-    return ParameterError(f"expected a new {noun}, got one that was already entered", device=index, hint=hint)
+    return ParameterError(f"the {noun} was already entered", device=index, hint=hint)
 
 
 class Lease(Unique):

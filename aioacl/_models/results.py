@@ -59,9 +59,7 @@ class ModelResults(Unique):
 
     async def __aenter__(self) -> Self:
         if self._group is not None:
-            raise ParameterError(
-                "expected results that were not entered before", hint="Call model.map() once more."
-            )
+            raise ParameterError("the results were already entered", hint="Call model.map() once more.")
         import anyio  # noqa: PLC0415 - a program that maps no model does not wait for this import
 
         self._new_event = anyio.Event

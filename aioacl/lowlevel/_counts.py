@@ -126,7 +126,7 @@ def _must_be_closed(manager: Manager) -> None:
         or manager.admission.state is not State.CLOSED
     ):
         raise ParameterError(
-            f"expected a closed device, got device {manager.index}, which is open through `open_device`",
+            f"device {manager.index} is open through `open_device`",
             hint="Close it first, or use device.force_reset().",
         )
 

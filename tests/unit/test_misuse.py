@@ -45,7 +45,8 @@ async def test_opening_that_is_used_twice_raises_and_makes_nothing_more(
     async with open_device() as device:
         opening = OPENINGS[what](open_device, device)
         refused = pytest.raises(
-            aioacl.ParameterError, match=f"{re.escape(what)} a second time. Call {re.escape(what)} once more"
+            aioacl.ParameterError,
+            match=f"{re.escape(what)} was already used. Call {re.escape(what)} once more",
         )
         async with opening as made:
             with no_call():
@@ -83,10 +84,10 @@ async def test_lease_that_was_left_cannot_be_entered_again(open_device: OpenDevi
         lease = device.lease()
         async with lease:
             pass
-        with pytest.raises(aioacl.ParameterError, match="expected a new lease"):
+        with pytest.raises(aioacl.ParameterError, match="lease was already entered"):
             async with lease:
                 raise AssertionError("the block began")
-        with pytest.raises(aioacl.ParameterError, match="expected a new lease"):
+        with pytest.raises(aioacl.ParameterError, match="lease was already entered"):
             in_thread(lease.__enter__)
         assert device.health.leases == 0
 

@@ -129,7 +129,7 @@ async def test_quarantined_device_raises_error_that_names_the_failed_call_once_a
         with no_call_of_mine(), pytest.raises(aioacl.DeviceQuarantined) as caught:
             await use(device)
         assert str(caught.value) == (
-            f"device 0, generation {device.generation}: expected an open device, got a quarantined one: "
+            f"device 0, generation {device.generation}: the device is quarantined: "
             f"{report.problem}. Call `force_reset()` again; if `error.report.stuck` names a call, first wait until "
             "that call has returned. If that does not help, end the process."
         )

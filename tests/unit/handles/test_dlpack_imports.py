@@ -129,7 +129,7 @@ async def test_import_on_a_closed_device_leaves_the_tensor_alone(open_device: Op
     device = await open_device()
     await device.close()
     tensor = Producer(16, (1,))
-    with pytest.raises(aioacl.ParameterError, match="got a closed one"):
+    with pytest.raises(aioacl.ParameterError, match="the device is closed"):
         device.from_dlpack(tensor)
     assert tensor.requests == []
 

@@ -88,7 +88,7 @@ async def test_closed_handle_does_not_wait_for_a_running_lowlevel_set(open_devic
     setting = Raised(lambda: lowlevel.set_device(0))
     await until(hanging("aclrtSetDevice"))
     await device.close()
-    with pytest.raises(aioacl.ParameterError, match="got a closed one"):
+    with pytest.raises(aioacl.ParameterError, match="the device is closed"):
         await device.force_reset()
     simulator.release_call("aclrtSetDevice")
     setting.join()

@@ -339,7 +339,7 @@ async def test_run_that_the_last_close_drops_raises_that_the_device_is_closed(
         queued = Waiting(group, lambda: device.run(int))
         await until(lambda: device.executor._items)
         closing = Waiting(group, device.close)
-        with pytest.raises(aioacl.ParameterError, match="got a closed one"):
+        with pytest.raises(aioacl.ParameterError, match="the device is closed"):
             await queued.outcome()
         block.go_on.set()
         await closing.outcome()

@@ -234,7 +234,7 @@ async def test_calls_that_waited_until_the_device_was_closed_raise_that_it_is_cl
         simulator.release_call("aclrtSetDevice")
         assert until_now(lambda: device.state is aioacl.State.CLOSED)  # blocks this loop until then
         for one in (resetting, making):
-            with pytest.raises(aioacl.ParameterError, match="got a closed one"):
+            with pytest.raises(aioacl.ParameterError, match="the device is closed"):
                 await one.outcome()
         await closing.outcome()
 

@@ -23,9 +23,8 @@ def unhandled(device: aioacl.Device) -> Generator[None]:
     """A foreign reset happens at the start of the block and is handled at its end."""
     block = Stop()
     try:
-        device._manager.maintenance.submit(
-            InternalCall(block)
-        )  # the maintenance thread handles foreign resets
+        # The maintenance thread handles foreign resets.
+        device._manager.maintenance.submit(InternalCall(block))
         assert block.begun.wait(PATIENCE_SECONDS)
         reset_by_other_code()
         yield
@@ -37,7 +36,7 @@ def test_unhandled_foreign_reset_refuses_new_handles(open_device: OpenDevice) ->
     device = open_device().result()
     with unhandled(device):
         for new in (device.create_stream(wait=False), open_device(wait=False)):
-            with pytest.raises(aioacl.DeviceResetting, match="got one that is RESETTING"):
+            with pytest.raises(aioacl.DeviceResetting, match="the device is RESETTING"):
                 new.result(timeout=5)
     device.close().result()
 

@@ -356,7 +356,5 @@ class TestMisuse:
             results = model.map(arguments(1))
             async with results:
                 assert product_of(await anext(results)) == 0
-            with pytest.raises(
-                aioacl.ParameterError, match=r"^expected results that were not entered before"
-            ):
+            with pytest.raises(aioacl.ParameterError, match=r"^the results were already entered"):
                 await results.__aenter__()

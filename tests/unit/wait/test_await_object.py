@@ -62,7 +62,7 @@ async def test_step_before_the_completion_is_refused_and_leaves_the_await_usable
     await until(lambda: current_port().outstanding == 0)
     with pytest.raises(StopIteration):
         steps.send(None)
-    with pytest.raises(RuntimeError, match="got one that has ended"):
+    with pytest.raises(RuntimeError, match="the await has ended"):
         steps.send(None)
 
 
@@ -86,7 +86,7 @@ async def test_first_step_on_another_thread_is_refused_and_ends_the_await(settin
     steps = setting.stream.fill(setting.memory, 1).__await__()
     with pytest.raises(RuntimeError, match="got a step on another thread"):
         in_thread(lambda: steps.send(None))
-    with pytest.raises(RuntimeError, match="got one that has ended"):
+    with pytest.raises(RuntimeError, match="the await has ended"):
         steps.send(None)
 
 

@@ -259,7 +259,7 @@ def test_await_whose_loop_was_closed_raises_and_does_not_report_success(open_dev
         simulator.hold(stream)
         steps = asyncio.run(begun(stream.fill(memory, 1)))
         assert "got one whose loop is closed" in refusal(steps)
-        assert "got one that has ended" in refusal(steps)
+        assert "the await has ended" in refusal(steps)
         assert stream._core.awaits == 0
         simulator.release_all()
 

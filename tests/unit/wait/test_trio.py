@@ -178,7 +178,7 @@ def test_await_that_is_closed_before_its_completion_leaves_its_stream_usable(hel
         steps = ticket.__await__()
         steps.send(None)
         steps.close()
-        with pytest.raises(RuntimeError, match="got one that has ended"):
+        with pytest.raises(RuntimeError, match="the await has ended"):
             steps.send(None)
 
     held(body)
