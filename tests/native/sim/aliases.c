@@ -11,12 +11,6 @@
 
 enum { PAGE = 4096, MAPPED = 0x2, ROUNDS = 3000 };
 
-static void *host_new(size_t size) {
-    void *block = NULL;
-    CHECK_RC(aclrtMallocHost(&block, size), 0);
-    return block;
-}
-
 static char *client_pages(size_t size, int shared) {
     void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, shared | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED);
@@ -83,7 +77,7 @@ static void test_private_memory_is_not_shared_with_children(void) {
 
 /* The pages of pinned memory are private too, and stay private. */
 static void test_pinned_memory_is_private_after_the_registration(void) {
-    char *host = host_new(2 * PAGE);
+    char *host = new_host(2 * PAGE);
     memset(host, 3, 2 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(host, 2 * PAGE, MAPPED), 0);
     CHECK_RC(aclrtHostUnregister(host), 0);
@@ -159,13 +153,9 @@ static void test_writes_of_another_thread_are_kept(void) {
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_private_memory_is_not_shared_with_children();
-    test_pinned_memory_is_private_after_the_registration();
-    test_shared_and_unmapped_memory_is_not_changed();
-    test_writes_of_another_thread_are_kept();
+    RUN(test_private_memory_is_not_shared_with_children, test_pinned_memory_is_private_after_the_registration,
+        test_shared_and_unmapped_memory_is_not_changed, test_writes_of_another_thread_are_kept);
     CHECK(stats().registrations == 0 && stats().violations == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
-    puts("ok");
-    return 0;
 }

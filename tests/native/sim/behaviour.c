@@ -59,8 +59,7 @@ static void end(const setup_t *setup, bool destroyed) {
         CHECK_RC(aclrtDestroyStream(setup->stuck), 0);
     }
     CHECK_RC(aclrtDestroyStream(setup->other), 0);
-    CHECK_RC(aclrtDestroyEvent(setup->missing), 0);
-    CHECK_RC(aclrtDestroyEvent(setup->mark), 0);
+    END_EVENTS(setup->missing, setup->mark);
 }
 
 static void test_a_completed_event_ends_the_waiting_calls(way_t way) {
@@ -137,8 +136,7 @@ static void test_reset(way_t way, bool force) {
     CHECK(call_join(&setup.waiter) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
-    CHECK_RC(aclrtDestroyEvent(setup.missing), 0);
-    CHECK_RC(aclrtDestroyEvent(setup.mark), 0);
+    END_EVENTS(setup.missing, setup.mark);
 }
 
 /* A wait for the device holds the lock for creating and ending streams. Enqueueing and querying are still
@@ -149,9 +147,8 @@ static void test_device_wait_blocks_creation(void) {
     call_t destroy;
     call_t abort_other;
     aclrtStream made = NULL;
-    aclrtStream spare = NULL;
+    aclrtStream spare = new_stream();
     aclrtStreamStatus status;
-    CHECK_RC(aclrtCreateStream(&spare), 0);
     begin(&setup, BY_DEVICE);
     call_start(&create, body_create, &made);
     call_start(&destroy, body_destroy, spare);
@@ -172,10 +169,9 @@ static void test_device_wait_blocks_creation(void) {
 /* A wait covers only work that was enqueued before it. */
 static void test_wait_covers_earlier_work(way_t way) {
     setup_t setup;
-    aclrtEvent later = NULL;
     aclrtStreamStatus status;
     begin(&setup, way);
-    CHECK_RC(aclrtCreateEventWithFlag(&later, 1), 0);
+    aclrtEvent later = old_event(1);
     CHECK_RC(aclrtStreamWaitEvent(setup.stuck, later), 0);
     CHECK_RC(aclrtRecordEvent(setup.mark, setup.stuck), 0);
     go_on(&setup);
@@ -208,11 +204,8 @@ static void test_a_full_queue_holds_an_event(void) {
     setup_t setup;
     call_t calls[2];
     atomic_int called = 0;
-    aclrtEvent event = NULL;
-    aclrtStream made = NULL;
-    void *block = NULL;
     begin(&setup, BY_STREAM);
-    CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
+    aclrtEvent event = new_event(1);
     while (aclsim_pending(setup.stuck) < 2 + 681) {
         CHECK_RC(aclrtLaunchHostFunc(setup.stuck, on_host, &called), 0);
     }
@@ -222,11 +215,9 @@ static void test_a_full_queue_holds_an_event(void) {
     call_start(&calls[0], body_record, &full);
     until_waiting("aclrtRecordEvent");
     call_start(&calls[1], body_record, &other); /* this call waits for the event, not for the stream */
-    while (aclsim_waiting("aclrtRecordEvent") < 2) {
-        sched_yield();
-    }
-    CHECK_RC(aclrtCreateStream(&made), 0);
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    UNTIL(aclsim_waiting("aclrtRecordEvent") >= 2);
+    aclrtStream made = new_stream();
+    void *block = new_block(64);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, made), 0);
     CHECK_RC(aclrtDestroyStream(made), 0);
     CHECK_RC(aclrtFree(block), 0);
@@ -238,8 +229,7 @@ static void test_a_full_queue_holds_an_event(void) {
 }
 
 static aclrtStream failing(void *block, aclrtEvent mark) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK(aclsim_hold(stream) == 0); /* so that all tasks are enqueued when the first one fails */
     CHECK(aclsim_fail_next(stream, 507001) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
@@ -252,14 +242,12 @@ static aclrtStream failing(void *block, aclrtEvent mark) {
 /* The failed stream does not continue until a call waits for the stream's unfinished work. A wait for the
  * stream or the device returns the failure's code, once. A wait for an event does not return it. */
 static void test_a_failed_task_stops_its_stream_until_a_wait(way_t way) {
-    void *block = NULL;
-    aclrtStream idle = NULL;
+    void *block = new_block(64);
     setup_t setup = {.way = way};
     aclrtEventRecordedStatus done;
     aclrtStreamStatus status;
     unsigned char byte = 0;
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtCreateStream(&idle), 0);
+    aclrtStream idle = new_stream();
     CHECK_RC(aclrtCreateEventExWithFlag(&setup.mark, 1), 0);
     setup.stuck = failing(block, setup.mark);
     for (int i = 0; i < 50; i++) { /* the 64th task would wake the recycle thread */
@@ -276,14 +264,12 @@ static void test_a_failed_task_stops_its_stream_until_a_wait(way_t way) {
     CHECK_RC(aclrtMemcpy(&byte, 1, block, 1, ACL_MEMCPY_DEVICE_TO_HOST), 0);
     CHECK(byte == 2);
     CHECK_RC(aclrtDestroyEvent(setup.mark), 0);
-    CHECK_RC(aclrtDestroyStream(setup.stuck), 0);
-    CHECK_RC(aclrtDestroyStream(idle), 0);
+    END_STREAMS(setup.stuck, idle);
     CHECK_RC(aclrtFree(block), 0);
 }
 
 static aclrtStream pending_calls(aclrtEvent missing, bool host, atomic_int *called) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     if (!host) {
         CHECK_RC(aclrtSubscribeReport((uint64_t)pthread_self(), stream), 0);
     }
@@ -297,9 +283,8 @@ static aclrtStream pending_calls(aclrtEvent missing, bool host, atomic_int *call
 }
 
 static void test_callbacks_are_dropped(bool host) {
-    aclrtEvent missing = NULL;
     atomic_int called = 0;
-    CHECK_RC(aclrtCreateEventWithFlag(&missing, 1), 0);
+    aclrtEvent missing = old_event(1);
     aclrtStream stream = pending_calls(missing, host, &called);
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK(aclsim_pending(stream) == 0);
@@ -323,9 +308,8 @@ static void test_callbacks_are_dropped(bool host) {
 
 /* A queue can use callbacks or host functions, but not both. */
 static void test_callbacks_and_host_functions_do_not_mix(void) {
-    aclrtStream stream = NULL;
+    aclrtStream stream = new_stream();
     atomic_int called = 0;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
     CHECK_RC(aclrtLaunchHostFunc(stream, on_host, &called), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK_RC(aclrtSubscribeReport((uint64_t)pthread_self(), stream), 107011);
@@ -352,13 +336,10 @@ int main(void) {
             test_reset(way, true);
         }
     }
-    test_device_wait_blocks_creation();
-    test_a_full_queue_holds_an_event();
+    RUN(test_device_wait_blocks_creation, test_a_full_queue_holds_an_event);
     test_callbacks_are_dropped(true);
     test_callbacks_are_dropped(false);
     test_callbacks_and_host_functions_do_not_mix();
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
-    puts("ok");
-    return 0;
 }

@@ -33,7 +33,7 @@ static void copy_inside(int32_t *to, const int32_t *from, aclrtStream stream) {
  */
 static void test_a_model_that_switches(void) {
     aclrtStream streams[STREAMS];
-    aclrtStream runs = stream_new();
+    aclrtStream runs = new_stream();
     aclmdlRI model = NULL;
     int32_t *words = (int32_t *)words_new(4); /* [0] is compared with [1], [2]; [4] or [5] is copied to [6] */
     CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
@@ -103,8 +103,8 @@ static void test_copies_are_not_part_of_the_model(void) {
 /* A copy of pageable memory cannot be captured in any mode. While one stream is captured, the copy is also
  * refused on other streams, except in relaxed mode. A refused copy does not end the capture. */
 static void test_captures(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream other = stream_new();
+    aclrtStream stream = new_stream();
+    aclrtStream other = new_stream();
     int32_t *words = (int32_t *)words_new(1);
     int32_t value = 7;
     for (int mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL; mode <= ACL_MODEL_RI_CAPTURE_MODE_RELAXED; mode++) {
@@ -118,20 +118,15 @@ static void test_captures(void) {
     }
     CHECK(get(words) == 7);
     CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(other), 0);
+    END_STREAMS(stream, other);
 }
 
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_a_model_that_switches();
-    test_copies_are_not_part_of_the_model();
-    test_captures();
+    RUN(test_a_model_that_switches, test_copies_are_not_part_of_the_model, test_captures);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.models == 0 && left.device_blocks == 0 && left.violations == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
-    puts("ok");
-    return 0;
 }

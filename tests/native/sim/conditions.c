@@ -35,7 +35,7 @@ static aclError add_task(const choice_t *choice, aclmdlRICondTaskType type, uint
 
 static choice_t choice_on(aclrtStream stream, aclmdlRICondTaskType type, uint32_t size, uint32_t initial,
                           aclmdlRICondHandleFlag flag) {
-    choice_t choice = {.stream = stream, .inner = stream_new(), .model = captured_into(stream)};
+    choice_t choice = {.stream = stream, .inner = new_stream(), .model = captured_into(stream)};
     CHECK_RC(aclmdlRICondHandleCreate(choice.model, initial, flag, &choice.handle), 0);
     CHECK_RC(aclmdlRICondHandleGetCondPtr(choice.handle, &choice.value), 0);
     CHECK_RC(add_task(&choice, type, size, choice.graphs), 0);
@@ -48,7 +48,7 @@ static choice_t choice_on(aclrtStream stream, aclmdlRICondTaskType type, uint32_
 
 static choice_t choice_new(aclmdlRICondTaskType type, uint32_t size, uint32_t initial,
                            aclmdlRICondHandleFlag flag) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     CHECK_RC(aclmdlRICaptureBegin(stream, LOCAL), 0);
     return choice_on(stream, type, size, initial, flag);
 }
@@ -74,8 +74,7 @@ static void end_choice(const choice_t *choice) {
 
 static void choice_end(const choice_t *choice) {
     CHECK_RC(aclmdlRIDestroy(choice->model), 0);
-    CHECK_RC(aclrtDestroyStream(choice->inner), 0);
-    CHECK_RC(aclrtDestroyStream(choice->stream), 0);
+    END_STREAMS(choice->inner, choice->stream);
 }
 
 static void execute_with(const choice_t *choice, uint64_t value) {
@@ -188,8 +187,7 @@ static void test_nested(void) {
 
 /* When an inner graph records an event with the external flag, streams outside can wait for it. */
 static void test_an_external_record_inside(void) {
-    aclrtEvent event = NULL;
-    CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
+    aclrtEvent event = new_event(1);
     uint64_t *words = words_new(1);
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 0, KEEP);
     begin_graph(&choice, 0);
@@ -245,9 +243,8 @@ static void test_a_capture_that_ends_too_early(void) {
 /* If the capture of an inner graph fails, the whole capture fails. */
 static void test_a_capture_that_fails_inside(void) {
     aclmdlRI model = NULL;
-    aclrtStream third = stream_new();
-    aclrtEvent event = NULL;
-    CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
+    aclrtStream third = new_stream();
+    aclrtEvent event = new_event(1);
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_WHILE, 1, 1, ASSIGN);
     begin_graph(&choice, 0);
     CHECK_RC(aclrtRecordEvent(event, choice.inner), 0);
@@ -257,18 +254,14 @@ static void test_a_capture_that_fails_inside(void) {
     CHECK_RC(aclmdlRICaptureToModelRIBegin(choice.inner, choice.graphs[0], LOCAL), 107026);
     CHECK_RC(aclmdlRICaptureEnd(choice.stream, &model), 107045);
     CHECK(model == NULL && stats().models == 0 && stats().device_blocks == 0);
-    CHECK_RC(aclrtDestroyStream(choice.inner), 0);
-    CHECK_RC(aclrtDestroyStream(choice.stream), 0);
-    CHECK_RC(aclrtDestroyStream(third), 0);
+    END_STREAMS(choice.inner, choice.stream, third);
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
 
 /* When a context ends, its streams end in any order, and so do the captures of these streams. */
 static void test_a_context_that_ends(void) {
-    aclrtContext before = NULL;
-    aclrtContext context = NULL;
-    CHECK_RC(aclrtGetCurrentContext(&before), 0);
-    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    aclrtContext before = current_context();
+    aclrtContext context = new_context();
     choice_t choice = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 2, 1, ASSIGN);
     graph_of_add(&choice, 0, choice.value, 1);
     begin_graph(&choice, 1);
@@ -281,7 +274,7 @@ static void test_a_context_that_ends(void) {
 }
 
 static void test_handles_that_are_refused(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclmdlRICondHandle handle = NULL;
     aclmdlRI built = NULL;
     CHECK_RC(aclmdlRIBuildBegin(&built, 0), 0);
@@ -308,7 +301,7 @@ static void test_handles_that_are_refused(void) {
 
 static void test_tasks_that_are_refused(void) {
     aclmdlRI graphs[GRAPHS] = {NULL};
-    choice_t choice = {.stream = stream_new()};
+    choice_t choice = {.stream = new_stream()};
     choice_t other = choice_new(ACL_MODEL_RI_COND_TYPE_IF, 1, 1, ASSIGN);
     CHECK_RC(aclmdlRICaptureBegin(choice.stream, LOCAL), 0);
     choice.model = captured_into(choice.stream);
@@ -362,24 +355,13 @@ int main(void) {
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
     CHECK(aclsim_register_kernel("fail", kernel_fail, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_if();
-    test_if_without_else();
-    test_while();
-    test_switch();
-    test_nested();
-    test_an_external_record_inside();
-    test_a_failing_graph();
-    test_a_capture_that_ends_too_early();
-    test_a_capture_that_fails_inside();
-    test_a_context_that_ends();
+    RUN(test_if, test_if_without_else, test_while, test_switch, test_nested, test_an_external_record_inside,
+        test_a_failing_graph, test_a_capture_that_ends_too_early, test_a_capture_that_fails_inside,
+        test_a_context_that_ends);
     CHECK(stats().violations == 2); /* the two uses of destroyed condition handles */
-    test_handles_that_are_refused();
-    test_tasks_that_are_refused();
-    test_a_value_that_is_freed_from_outside();
+    RUN(test_handles_that_are_refused, test_tasks_that_are_refused, test_a_value_that_is_freed_from_outside);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.models == 0 && left.device_blocks == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
-    puts("ok");
-    return 0;
 }

@@ -226,12 +226,6 @@ static void test_random_damage(void) {
 }
 
 int main(void) {
-    test_sha256();
-    test_description();
-    test_gears();
-    test_order_of_gears();
-    test_sizes_of_tensors();
-    test_damage();
-    test_random_damage();
-    return 0;
+    RUN(test_sha256, test_description, test_gears, test_order_of_gears, test_sizes_of_tensors, test_damage,
+        test_random_damage);
 }

@@ -212,9 +212,8 @@ static void *address_of(aclrtAllocatorBlock block) {
 
 static void test_allocators(void) {
     int mine = 0;
-    aclrtStream stream = NULL;
     aclrtAllocatorDesc desc = aclrtAllocatorCreateDesc();
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtAllocatorSetObjToDesc(desc, &mine), 0);
     CHECK_RC(aclrtAllocatorSetAllocFuncToDesc(desc, allocate), 0);
     CHECK_RC(aclrtAllocatorSetFreeFuncToDesc(desc, release), 0);
@@ -273,17 +272,8 @@ static void test_configured_streams(void) {
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_half_reads();
-    test_half_rounds();
-    test_data_buffers();
-    test_type_sizes();
-    test_tensors();
-    test_tensor_settings();
-    test_chained_buffers();
-    test_allocators();
-    test_configured_streams();
+    RUN(test_half_reads, test_half_rounds, test_data_buffers, test_type_sizes, test_tensors,
+        test_tensor_settings, test_chained_buffers, test_allocators, test_configured_streams);
     CHECK(stats().descriptions == 0 && stats().streams == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    puts("described: ok");
-    return 0;
 }

@@ -108,6 +108,4 @@ int main(void) {
     run(test_path_of_a_later_configuration);
     run(test_arguments_have_a_path_of_their_own);
     run(test_configurations_without_a_path);
-    puts("dumps: ok");
-    return 0;
 }

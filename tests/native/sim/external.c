@@ -7,12 +7,6 @@ enum { COUNT = 1024, DEFAULT = 0, EXTERNAL = 1 };
 static const aclmdlRICaptureMode GLOBAL = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
 static const size_t BYTES = COUNT * sizeof(int32_t);
 
-static aclrtEvent event_new(uint32_t flags) {
-    aclrtEvent event = NULL;
-    CHECK_RC(aclrtCreateEventExWithFlag(&event, flags), 0);
-    return event;
-}
-
 static int32_t *numbers_new(bool device) {
     void *block = NULL;
     CHECK_RC(device ? aclrtMalloc(&block, BYTES, ACL_MEM_MALLOC_HUGE_FIRST) : aclrtMallocHost(&block, BYTES),
@@ -47,9 +41,9 @@ typedef struct {
 } setup_t;
 
 static setup_t setup_new(void) {
-    return (setup_t){.stream = stream_new(),
-                     .other = stream_new(),
-                     .event = event_new(1),
+    return (setup_t){.stream = new_stream(),
+                     .other = new_stream(),
+                     .event = new_event(1),
                      .device = {numbers_new(true), numbers_new(true)},
                      .host = {numbers_new(false), numbers_new(false)}};
 }
@@ -60,14 +54,13 @@ static void setup_end(const setup_t *setup) {
         CHECK_RC(aclrtFreeHost(setup->host[i]), 0);
     }
     CHECK_RC(aclrtDestroyEvent(setup->event), 0);
-    CHECK_RC(aclrtDestroyStream(setup->stream), 0);
-    CHECK_RC(aclrtDestroyStream(setup->other), 0);
+    END_STREAMS(setup->stream, setup->other);
 }
 
 /* The graph waits for an ordinary record of a stream outside. */
 static void test_an_external_wait_for_an_ordinary_record(void) {
     setup_t setup = setup_new();
-    aclrtStream runs = stream_new();
+    aclrtStream runs = new_stream();
     CHECK_RC(aclmdlRICaptureBegin(setup.stream, GLOBAL), 0);
     CHECK_RC(aclrtStreamWaitEventWithFlag(setup.stream, setup.event, 0, EXTERNAL), 0);
     copy(setup.host[1], setup.device[0], ACL_MEMCPY_DEVICE_TO_HOST, setup.stream);
@@ -94,7 +87,7 @@ static void test_an_external_wait_for_an_ordinary_record(void) {
  * graph's execution was enqueued before the wait. */
 static void test_an_ordinary_wait_for_an_external_record(void) {
     setup_t setup = setup_new();
-    aclrtStream runs = stream_new();
+    aclrtStream runs = new_stream();
     CHECK_RC(aclmdlRICaptureBegin(setup.stream, GLOBAL), 0);
     copy(setup.device[0], setup.host[0], ACL_MEMCPY_HOST_TO_DEVICE, setup.stream);
     CHECK_RC(aclrtRecordEventWithFlag(setup.event, setup.stream, EXTERNAL), 0);
@@ -123,7 +116,7 @@ static void test_an_ordinary_wait_for_an_external_record(void) {
 /* One graph waits for the other, each on its own stream. */
 static void test_two_graphs_in_order(void) {
     setup_t setup = setup_new();
-    aclrtStream runs = stream_new();
+    aclrtStream runs = new_stream();
     CHECK_RC(aclmdlRICaptureBegin(setup.stream, GLOBAL), 0);
     copy(setup.device[0], setup.host[0], ACL_MEMCPY_HOST_TO_DEVICE, setup.stream);
     CHECK_RC(aclrtRecordEventWithFlag(setup.event, setup.stream, EXTERNAL), 0);
@@ -190,9 +183,9 @@ static void test_a_dropped_execution(void) {
 /* An event has one flag for records and one for waits. The first use fixes the flag, even if the call is
  * refused for another reason. */
 static void test_flags_that_change(void) {
-    aclrtStream stream = stream_new();
-    aclrtEvent event = event_new(1);
-    aclrtEvent recorded = event_new(1);
+    aclrtStream stream = new_stream();
+    aclrtEvent event = new_event(1);
+    aclrtEvent recorded = new_event(1);
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, EXTERNAL), 107029);
     CHECK_RC(aclrtStreamWaitEvent(stream, event), 107000);
     CHECK_RC(aclrtStreamWaitEventWithTimeout(stream, event, 1), 107000);
@@ -207,8 +200,7 @@ static void test_flags_that_change(void) {
     aclmdlRI model = end_capture(stream); /* the refused calls have not changed the capture */
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtDestroyEvent(recorded), 0);
+    END_EVENTS(event, recorded);
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
@@ -216,10 +208,9 @@ static void test_flags_that_change(void) {
  * flag 1. */
 static void test_events_for_one_side(void) {
     static const uint32_t others[] = {0x8, 0x9, 0x3};
-    aclrtStream stream = stream_new();
-    aclrtEvent old = NULL;
+    aclrtStream stream = new_stream();
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        aclrtEvent event = event_new(others[i]);
+        aclrtEvent event = new_event(others[i]);
         CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 207000);
         CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
         CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 207000);
@@ -229,15 +220,15 @@ static void test_events_for_one_side(void) {
         CHECK_RC(aclrtSynchronizeStream(stream), 0);
         CHECK_RC(aclrtDestroyEvent(event), 0);
     }
-    CHECK_RC(aclrtCreateEventWithFlag(&old, 1), 0);
+    aclrtEvent old = old_event(1);
     CHECK_RC(aclrtRecordEventWithFlag(old, stream, EXTERNAL), 207000);
     CHECK_RC(aclrtDestroyEvent(old), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
 static void test_a_model_built_by_hand(void) {
-    aclrtStream stream = stream_new();
-    aclrtEvent event = event_new(1);
+    aclrtStream stream = new_stream();
+    aclrtEvent event = new_event(1);
     aclmdlRI model = NULL;
     CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
     CHECK_RC(aclmdlRIBindStream(model, stream, 0), 0);
@@ -250,23 +241,15 @@ static void test_a_model_built_by_hand(void) {
 }
 
 int main(void) {
-    aclrtContext context = NULL;
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    CHECK_RC(aclrtCreateContext(&context, 0), 0);
-    test_an_external_wait_for_an_ordinary_record();
-    test_an_ordinary_wait_for_an_external_record();
-    test_two_graphs_in_order();
-    test_a_graph_inside_a_graph();
-    test_a_dropped_execution();
-    test_flags_that_change();
-    test_events_for_one_side();
-    test_a_model_built_by_hand();
+    aclrtContext context = new_context();
+    RUN(test_an_external_wait_for_an_ordinary_record, test_an_ordinary_wait_for_an_external_record,
+        test_two_graphs_in_order, test_a_graph_inside_a_graph, test_a_dropped_execution, test_flags_that_change,
+        test_events_for_one_side, test_a_model_built_by_hand);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.models == 0 && left.violations == 0);
     CHECK_RC(aclrtDestroyContext(context), 0);
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclFinalize(), 0);
-    puts("ok");
-    return 0;
 }

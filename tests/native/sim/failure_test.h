@@ -19,9 +19,7 @@ static atomic_int callback_slow;
 
 static inline void on_failure(runtime_exception_t *info) {
     double until = now_s() + (atomic_load(&callback_slow) != 0 ? 0.0003 : 0);
-    while (now_s() < until) {
-        sched_yield();
-    }
+    UNTIL(now_s() >= until);
     CHECK(pthread_mutex_lock(&reported_lock) == 0);
     reported_log[atomic_load(&reported) % LOG_ROOM] = *info;
     atomic_fetch_add(&reported, 1);
@@ -37,39 +35,13 @@ static inline runtime_exception_t last_reported(void) {
 }
 
 static inline void until_reported(int count) {
-    while (atomic_load(&reported) < count) {
-        sched_yield();
-    }
-}
-
-static inline aclrtStream stream_made(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    return stream;
+    UNTIL(atomic_load(&reported) >= count);
 }
 
 static inline uint32_t id_of(aclrtStream stream) {
     int32_t id = -1;
     CHECK_RC(aclrtStreamGetId(stream, &id), 0);
     return (uint32_t)id;
-}
-
-static inline aclrtEvent event_made(uint32_t flag) {
-    aclrtEvent event = NULL;
-    CHECK_RC(aclrtCreateEventWithFlag(&event, flag), 0);
-    return event;
-}
-
-static inline aclrtEvent mark_made(void) {
-    aclrtEvent event = NULL;
-    CHECK_RC(aclrtCreateEventExWithFlag(&event, SYNC_FLAG), 0);
-    return event;
-}
-
-static inline char *block_made(void) {
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    return block;
 }
 
 static inline void fill(aclrtStream stream, void *block, aclError code) {
@@ -96,9 +68,7 @@ static inline bool old_complete(aclrtEvent event) {
 }
 
 static inline void until_faulted(aclrtStream stream) {
-    while (aclsim_faulted(stream) != 1) {
-        sched_yield();
-    }
+    UNTIL(aclsim_faulted(stream) == 1);
 }
 
 /* Wakes the recycle thread without waiting, as aioacl does. */

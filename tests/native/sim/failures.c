@@ -36,8 +36,8 @@ static bool seen(int round) {
 /* Queries later work in different ways. No query reports that the work is complete before the callback. */
 static void try_order(char *block, int round) {
     int before = atomic_load(&reported);
-    failing = stream_made(); /* new, because the 64th task of a stream also wakes the thread */
-    dependent = stream_made();
+    failing = new_stream(); /* new, because the 64th task of a stream also wakes the thread */
+    dependent = new_stream();
     fill(failing, block, 507001);
     CHECK_RC(aclrtRecordEvent(behind, failing), 0);
     CHECK_RC(aclrtStreamWaitEvent(dependent, behind), 0);
@@ -46,27 +46,23 @@ static void try_order(char *block, int round) {
     CHECK(!is_complete(behind) && !is_complete(later) && !is_idle(failing) && !is_idle(dependent));
     CHECK(atomic_load(&reported) == before);
     nudge(nudge_event, idle_stream);
-    while (!seen(round)) {
-        sched_yield();
-    }
+    UNTIL(seen(round));
     CHECK(atomic_load(&reported) == before + 1);
     CHECK_RC(aclrtSynchronizeStream(dependent), 0);
     CHECK_RC(aclrtSynchronizeStream(failing), 507001);
-    CHECK_RC(aclrtDestroyStream(failing), 0);
-    CHECK_RC(aclrtDestroyStream(dependent), 0);
+    END_STREAMS(failing, dependent);
 }
 
 static void test_order(void) {
-    char *block = block_made();
-    behind = mark_made();
-    later = mark_made();
+    char *block = new_block(64);
+    behind = new_event(SYNC_FLAG);
+    later = new_event(SYNC_FLAG);
     atomic_store(&callback_slow, 1);
     for (int i = 0; i < ROUNDS; i++) {
         try_order(block, i);
     }
     atomic_store(&callback_slow, 0);
-    CHECK_RC(aclrtDestroyEvent(behind), 0);
-    CHECK_RC(aclrtDestroyEvent(later), 0);
+    END_EVENTS(behind, later);
     CHECK_RC(aclrtFree(block), 0);
 }
 
@@ -74,10 +70,10 @@ static void test_order(void) {
  * wake. */
 static void test_one_wake(void) {
     aclrtStream streams[3];
-    char *block = block_made();
+    char *block = new_block(64);
     int before = atomic_load(&reported);
     for (int i = 0; i < 3; i++) {
-        streams[i] = stream_made();
+        streams[i] = new_stream();
         fill(streams[i], block, 507001);
         fill(streams[i], block, 507015);
         until_faulted(streams[i]);
@@ -101,10 +97,10 @@ static void test_one_wake(void) {
 /* While a callback runs, its stream does not continue. Destroying the stream by force waits for the callback.
  */
 static void test_reset_during_callback(void) {
-    char *block = block_made();
+    char *block = new_block(64);
     for (int i = 0; i < 20; i++) {
         int before = atomic_load(&reported);
-        aclrtStream stream = stream_made();
+        aclrtStream stream = new_stream();
         atomic_store(&callback_slow, 1);
         fill(stream, block, 507001);
         fill(stream, block, 0);
@@ -125,8 +121,8 @@ static uint32_t last_task(void) {
 
 static void test_ids(void) {
     static const uint32_t starts[] = {0, 65530, UINT32_MAX - 2};
-    aclrtStream stream = stream_made();
-    char *block = block_made();
+    aclrtStream stream = new_stream();
+    char *block = new_block(64);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         CHECK(aclsim_set_next_task(stream, starts[i]) == 0);
         for (uint32_t k = 0; k < 8; k++) {
@@ -153,9 +149,8 @@ static void copy(aclrtStream stream, char *to, char *from, size_t count) {
 /* An operation may consist of several tasks. The failing task is not the last one. */
 static void test_windows(void) {
     static const size_t part = 64UL << 20;
-    aclrtStream stream = stream_made();
-    char *block = NULL;
-    CHECK_RC(aclrtMalloc((void **)&block, 16 * part, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    aclrtStream stream = new_stream();
+    char *block = new_block(16 * part);
     uint32_t first = 4294967290U;
     CHECK(aclsim_set_next_task(stream, first) == 0);
     static const uint32_t parts[] = {1, 1, 2, 8};
@@ -175,10 +170,10 @@ static void test_windows(void) {
 
 /* Calls that enqueue no task do not change the id of the thread's last task, which may be on another stream. */
 static void test_no_task(void) {
-    aclrtStream stream = stream_made();
-    aclrtStream other = stream_made();
-    aclrtEvent event = mark_made();
-    char *block = block_made();
+    aclrtStream stream = new_stream();
+    aclrtStream other = new_stream();
+    aclrtEvent event = new_event(SYNC_FLAG);
+    char *block = new_block(64);
     CHECK(aclsim_set_next_task(stream, 100) == 0 && aclsim_set_next_task(other, 200) == 0);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtRecordEvent(event, stream), 0);
@@ -195,14 +190,13 @@ static void test_no_task(void) {
     CHECK(last_task() == 101);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
     CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(other), 0);
+    END_STREAMS(stream, other);
     CHECK_RC(aclrtFree(block), 0);
 }
 
 static void fail_one(aclError code) {
-    aclrtStream stream = stream_made();
-    char *block = block_made();
+    aclrtStream stream = new_stream();
+    char *block = new_block(64);
     fill(stream, block, code);
     CHECK_RC(aclrtSynchronizeStream(stream), code);
     CHECK_RC(aclrtDestroyStream(stream), 0);
@@ -235,8 +229,8 @@ static void test_unknown_task(void) {
     CHECK(atomic_load(&reported) == before + 1 && last_reported().code == 207018);
     CHECK(last_reported().task == UINT32_MAX && last_reported().stream == UINT32_MAX &&
           last_reported().device == 0);
-    aclrtStream stream = stream_made();
-    char *block = block_made();
+    aclrtStream stream = new_stream();
+    char *block = new_block(64);
     CHECK(aclsim_fault_add("aclrtMemsetAsync:lost=507010", &rule) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
     until_reported(before + 2);
@@ -251,16 +245,8 @@ int main(void) {
     CHECK_RC(rtRegTaskFailCallbackByModule("failures", on_failure), 0); /* before all other ACL calls */
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    idle_stream = stream_made();
-    nudge_event = event_made(SYNC_FLAG);
-    test_order();
-    test_one_wake();
-    test_reset_during_callback();
-    test_ids();
-    test_windows();
-    test_no_task();
-    test_registrations();
-    test_unknown_task();
-    puts("ok");
-    return 0;
+    idle_stream = new_stream();
+    nudge_event = old_event(SYNC_FLAG);
+    RUN(test_order, test_one_wake, test_reset_during_callback, test_ids, test_windows, test_no_task,
+        test_registrations, test_unknown_task);
 }

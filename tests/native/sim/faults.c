@@ -76,9 +76,7 @@ static void test_hangs(void) {
     for (int i = 0; i < THREADS; i++) {
         call_start(&calls[i], body_hang, NULL);
     }
-    while (aclsim_hung("aclrtGetDeviceCount") < THREADS) {
-        sched_yield();
-    }
+    UNTIL(aclsim_hung("aclrtGetDeviceCount") >= THREADS);
     aclsim_fault_clear(); /* calls that already hang continue to hang */
     CHECK(aclsim_hung("aclrtGetDeviceCount") == THREADS);
     CHECK(aclsim_release_call("gate") == 0);
@@ -88,11 +86,9 @@ static void test_hangs(void) {
 }
 
 static void test_fault_state_with_waiting_calls(void) {
-    aclrtStream stream = NULL;
-    void *block = NULL;
+    aclrtStream stream = new_stream();
+    void *block = new_block(64);
     call_t call;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
     call_start(&call, body_sync, stream);
@@ -145,9 +141,7 @@ static void test_clock(void) {
     for (int i = 0; i < THREADS; i++) {
         call_start(&calls[i], body_delayed, NULL);
     }
-    while (aclsim_waiting("aclrtGetMemInfo") < THREADS) {
-        sched_yield();
-    }
+    UNTIL(aclsim_waiting("aclrtGetMemInfo") >= THREADS);
     CHECK(aclsim_clock_now() == start);
     CHECK(aclsim_clock_advance(INT64_MAX - start) == -1 && aclsim_clock_advance(-1) == -1);
     CHECK(aclsim_clock_now() == start);
@@ -164,13 +158,8 @@ static void test_clock(void) {
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_refusals_and_counts();
-    test_chance_with_several_threads();
-    test_hangs();
-    test_fault_state_with_waiting_calls();
-    test_a_snapshot_lock_ends();
-    test_clock();
+    RUN(test_refusals_and_counts, test_chance_with_several_threads, test_hangs,
+        test_fault_state_with_waiting_calls, test_a_snapshot_lock_ends, test_clock);
     CHECK(stats().violations == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    return 0;
 }

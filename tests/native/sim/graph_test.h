@@ -6,17 +6,8 @@
 
 static const aclmdlRICaptureMode RELAXED = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
 
-static inline aclrtStream stream_new(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    return stream;
-}
-
 static inline uint64_t *words_new(size_t count) {
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, count * 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMemset(block, count * 8, 0, count * 8), 0);
-    return block;
+    return zeros(count * 8);
 }
 
 static inline aclmdlRI end_capture(aclrtStream stream) {

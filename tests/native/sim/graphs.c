@@ -7,24 +7,17 @@
 
 static const aclmdlRICaptureMode GLOBAL = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
 
-static aclrtEvent event_new(void) {
-    aclrtEvent event = NULL;
-    CHECK_RC(aclrtCreateEventExWithFlag(&event, 1), 0);
-    return event;
-}
-
 static int kernel_fail(const aclsim_launch_t *launch) {
     (void)launch;
     return 507014;
 }
 
 static void test_everything_runs_again_in_order(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     uint64_t *words = words_new(4);
-    uint64_t *pinned = NULL;
     atomic_int called = 0;
     aclrtNotify notify = NULL;
-    CHECK_RC(aclrtMallocHost((void **)&pinned, 8), 0);
+    uint64_t *pinned = new_host(8);
     CHECK_RC(aclrtCreateNotify(&notify, 0), 0);
     CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
     CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, stream), 0);
@@ -60,7 +53,7 @@ static void test_everything_runs_again_in_order(void) {
 
 /* A graph with more nodes than a queue has entries. */
 static void test_long_graphs(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     uint64_t *words = words_new(1);
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
     for (int i = 0; i < 5000; i++) {
@@ -79,7 +72,7 @@ static void test_long_graphs(void) {
 
 /* Two streams execute the same graph. The executions run one after the other, and no addition is lost. */
 static void test_two_streams_execute_one_graph(void) {
-    aclrtStream streams[2] = {stream_new(), stream_new()};
+    aclrtStream streams[2] = {new_stream(), new_stream()};
     uint64_t *words = words_new(1);
     CHECK_RC(aclmdlRICaptureBegin(streams[0], GLOBAL), 0);
     launch_add(streams[0], words, 1);
@@ -92,15 +85,14 @@ static void test_two_streams_execute_one_graph(void) {
     CHECK(words[0] == 50);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(streams[0]), 0);
-    CHECK_RC(aclrtDestroyStream(streams[1]), 0);
+    END_STREAMS(streams[0], streams[1]);
 }
 
 static void test_fork_and_join(void) {
-    aclrtStream main_stream = stream_new();
-    aclrtStream side = stream_new();
-    aclrtEvent forked = event_new();
-    aclrtEvent joined = event_new();
+    aclrtStream main_stream = new_stream();
+    aclrtStream side = new_stream();
+    aclrtEvent forked = new_event(1);
+    aclrtEvent joined = new_event(1);
     uint64_t *words = words_new(2);
     uint32_t count = 8;
     aclrtStream streams[8];
@@ -131,17 +123,15 @@ static void test_fork_and_join(void) {
     CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, streams[1]), 107005);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyEvent(forked), 0);
-    CHECK_RC(aclrtDestroyEvent(joined), 0);
-    CHECK_RC(aclrtDestroyStream(main_stream), 0);
-    CHECK_RC(aclrtDestroyStream(side), 0);
+    END_EVENTS(forked, joined);
+    END_STREAMS(main_stream, side);
 }
 
 static void test_unjoined_streams_and_conflicts(void) {
-    aclrtStream first = stream_new();
-    aclrtStream second = stream_new();
-    aclrtEvent event = event_new();
-    aclrtEvent other = event_new();
+    aclrtStream first = new_stream();
+    aclrtStream second = new_stream();
+    aclrtEvent event = new_event(1);
+    aclrtEvent other = new_event(1);
     uint64_t *words = words_new(1);
     aclmdlRI model = NULL;
     CHECK_RC(aclmdlRICaptureBegin(first, GLOBAL), 0);
@@ -170,16 +160,14 @@ static void test_unjoined_streams_and_conflicts(void) {
     CHECK_RC(aclrtStreamWaitEvent(first, other), 107024);
     CHECK_RC(aclmdlRICaptureEnd(first, &model), 507903);
     CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtDestroyEvent(other), 0);
-    CHECK_RC(aclrtDestroyStream(first), 0);
-    CHECK_RC(aclrtDestroyStream(second), 0);
+    END_EVENTS(event, other);
+    END_STREAMS(first, second);
 }
 
 static void test_external_events(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream other = stream_new();
-    aclrtEvent event = event_new();
+    aclrtStream stream = new_stream();
+    aclrtStream other = new_stream();
+    aclrtEvent event = new_event(1);
     CHECK_RC(aclrtRecordEventWithFlag(event, stream, 1), 107029);
     CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
     CHECK_RC(aclrtRecordEventWithFlag(event, stream, 1), 0);
@@ -192,8 +180,7 @@ static void test_external_events(void) {
     CHECK_RC(aclrtSynchronizeEvent(event), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(other), 0);
+    END_STREAMS(stream, other);
 }
 
 static aclError body_copy(void *words) {
@@ -220,7 +207,7 @@ static aclError elsewhere(aclError (*body)(void *), void *arg) {
 }
 
 static void test_modes(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     uint64_t *words = words_new(1);
     const aclError own[] = {107030, 107030, 0};
     const aclError others[] = {107030, 0, 0};
@@ -241,7 +228,7 @@ static void test_modes(void) {
 }
 
 static void test_a_captured_stream(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtStream standard = NULL;
     uint64_t *words = words_new(1);
     uint64_t pageable = 0;
@@ -274,7 +261,7 @@ static void test_a_captured_stream(void) {
 }
 
 static void test_a_failing_task_ends_the_execution(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     uint64_t *words = words_new(1);
     CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
     launch_add(stream, words, 1);
@@ -298,7 +285,7 @@ static aclmdlRI waiting_model(aclrtStream stream, uint64_t *word) {
 }
 
 static void test_abort(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     uint64_t *words = words_new(1);
     aclmdlRI model = waiting_model(stream, words);
     CHECK_RC(aclmdlRIExecute(model, 5), 507046);
@@ -310,16 +297,14 @@ static void test_abort(void) {
     CHECK_RC(aclrtValueWrite(words, 1, 0, stream), 0);
     CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    while (aclmdlRIDestroy(model) == 107037) {
-        sched_yield();
-    }
+    UNTIL(aclmdlRIDestroy(model) != 107037);
     CHECK_RC(aclrtFree(words), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
 static void test_reset_ends_graphs(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream captured = stream_new();
+    aclrtStream stream = new_stream();
+    aclrtStream captured = new_stream();
     uint64_t *words = words_new(1);
     aclmdlRI model = waiting_model(stream, words);
     CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
@@ -334,7 +319,7 @@ static void test_reset_ends_graphs(void) {
 }
 
 static void test_destroy_callbacks(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     atomic_int called = 0;
     CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
     aclmdlRI model = end_capture(stream);
@@ -348,7 +333,7 @@ static void test_destroy_callbacks(void) {
 }
 
 static void test_tasks(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtStream own = NULL;
     uint64_t *words = words_new(2);
     uint32_t count = 1;
@@ -390,8 +375,8 @@ static void test_tasks(void) {
 }
 
 static void test_groups(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream updater = stream_new();
+    aclrtStream stream = new_stream();
+    aclrtStream updater = new_stream();
     aclrtTaskGrp group = NULL;
     uint64_t *words = words_new(1);
     aclmdlRI model = NULL;
@@ -417,12 +402,11 @@ static void test_groups(void) {
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 107017);
     CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(updater), 0);
+    END_STREAMS(stream, updater);
 }
 
 static void test_names_and_prints(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     uint64_t *words = words_new(1);
     char name[8];
     uint32_t id = 0;
@@ -456,8 +440,8 @@ static void test_names_and_prints(void) {
 }
 
 static void test_build(void) {
-    aclrtStream head = stream_new();
-    aclrtStream later = stream_new();
+    aclrtStream head = new_stream();
+    aclrtStream later = new_stream();
     uint64_t *words = words_new(3);
     aclmdlRI model = NULL;
     CHECK_RC(aclrtActiveStream(later, head), 107005);
@@ -489,13 +473,12 @@ static void test_build(void) {
     CHECK_RC(aclmdlRIUnbindStream(model, later), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(head), 0);
-    CHECK_RC(aclrtDestroyStream(later), 0);
+    END_STREAMS(head, later);
 }
 
 /* Counts down in a loop: jumps to the label at the beginning until the index is 1. */
 static void test_labels(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     uint64_t *words = words_new(2);
     aclmdlRI model = NULL;
     aclrtLabel labels[2];
@@ -537,27 +520,12 @@ int main(void) {
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
     CHECK(aclsim_register_kernel("fail", kernel_fail, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_everything_runs_again_in_order();
-    test_long_graphs();
-    test_two_streams_execute_one_graph();
-    test_fork_and_join();
-    test_unjoined_streams_and_conflicts();
-    test_external_events();
-    test_modes();
-    test_a_captured_stream();
-    test_a_failing_task_ends_the_execution();
-    test_abort();
-    test_destroy_callbacks();
-    test_tasks();
-    test_groups();
-    test_names_and_prints();
-    test_build();
-    test_labels();
-    test_reset_ends_graphs();
+    RUN(test_everything_runs_again_in_order, test_long_graphs, test_two_streams_execute_one_graph,
+        test_fork_and_join, test_unjoined_streams_and_conflicts, test_external_events, test_modes,
+        test_a_captured_stream, test_a_failing_task_ends_the_execution, test_abort, test_destroy_callbacks,
+        test_tasks, test_groups, test_names_and_prints, test_build, test_labels, test_reset_ends_graphs);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.notifies == 0 && left.device_blocks == 0);
     CHECK(left.labels == 0 && left.models == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    puts("ok");
-    return 0;
 }

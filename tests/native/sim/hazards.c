@@ -14,7 +14,7 @@ static aclError body_sync_limited(void *stream) {
 }
 
 static void test_query_lag(void) {
-    aclrtEvent old = event_made(SYNC_FLAG);
+    aclrtEvent old = old_event(SYNC_FLAG);
     aclsim_set_query_lag(1);
     CHECK_RC(aclrtRecordEvent(old, other), 0);
     CHECK_RC(aclrtSynchronizeStream(other), 0);
@@ -34,13 +34,11 @@ static void feed(call_t *call, aclrtStream stream) {
     until_waiting("aclrtSynchronizeStream");
     fill(stream, block, 0);
     CHECK(aclsim_release(stream) == 0);
-    while (!is_idle(stream)) {
-        sched_yield();
-    }
+    UNTIL(is_idle(stream));
 }
 
 static void test_livelock(void) {
-    aclrtStream fed = stream_made();
+    aclrtStream fed = new_stream();
     call_t call;
     feed(&call, fed);
     CHECK(call_join(&call) == 0);
@@ -79,14 +77,12 @@ static void feed_device(call_t *call, aclrtStream stream) {
     until_waiting("aclrtSynchronizeDevice");
     fill(stream, block, 0);
     CHECK(aclsim_release(stream) == 0);
-    while (!is_idle(stream)) {
-        sched_yield();
-    }
+    UNTIL(is_idle(stream));
 }
 
 static void test_device_livelock(void) {
-    aclrtStream fed = stream_made(), unused = stream_made(), made = NULL;
-    aclrtEvent event = event_made(SYNC_FLAG);
+    aclrtStream fed = new_stream(), unused = new_stream(), made = NULL;
+    aclrtEvent event = old_event(SYNC_FLAG);
     call_t call, create, destroy;
     feed_device(&call, fed);
     CHECK(call_join(&call) == 0);
@@ -108,8 +104,7 @@ static void test_device_livelock(void) {
     CHECK_RC(aclrtSynchronizeDeviceWithTimeout(10), 507046); /* waits for the lock only */
     aclsim_set_device_livelock(0);
     CHECK(call_join(&call) == 0);
-    CHECK_RC(aclrtDestroyStream(made), 0);
-    CHECK_RC(aclrtDestroyStream(fed), 0);
+    END_STREAMS(made, fed);
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
 
@@ -117,8 +112,8 @@ static void test_device_livelock(void) {
 static int reset_child(bool limited) {
     call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);
-    block = block_made();
-    aclrtStream held = stream_made();
+    block = new_block(64);
+    aclrtStream held = new_stream();
     CHECK(aclsim_hold(held) == 0);
     fill(held, block, 0);
     call_start(&call, limited ? body_sync_limited : body_sync, held);
@@ -143,11 +138,7 @@ static void test_reset_crash(void) {
 int main(void) {
     test_reset_crash();
     CHECK_RC(aclrtSetDevice(0), 0);
-    block = block_made();
-    other = stream_made();
-    test_query_lag();
-    test_livelock();
-    test_device_livelock();
-    puts("ok");
-    return 0;
+    block = new_block(64);
+    other = new_stream();
+    RUN(test_query_lag, test_livelock, test_device_livelock);
 }

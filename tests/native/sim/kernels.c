@@ -48,19 +48,6 @@ static int kernel_answer(const aclsim_launch_t *launch) {
     return *(const int *)launch->user;
 }
 
-static aclrtStream stream_new(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    return stream;
-}
-
-static void *zeros(size_t size) {
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, size, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMemset(block, size, 0, size), 0);
-    return block;
-}
-
 static aclrtBinHandle load(void) {
     aclrtBinHandle binary = NULL;
     CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
@@ -206,7 +193,7 @@ static void test_functions(void) {
 }
 
 static void test_args_on_device(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtBinHandle binary = load();
     aclrtFuncHandle function = function_of(binary, "add");
     int32_t *out = zeros(16);
@@ -227,13 +214,12 @@ static void test_args_on_device(void) {
     CHECK_RC(aclrtLaunchKernel(function, 8, &args, sizeof args, stream), 0); /* arguments in host memory */
     CHECK_RC(aclrtSynchronizeStream(stream), 507015);
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
-    CHECK_RC(aclrtFree(device_args), 0);
-    CHECK_RC(aclrtFree(out), 0);
+    END_BLOCKS(device_args, out);
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
 static void test_host_args(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtBinHandle binary = load();
     aclrtFuncHandle function = function_of(binary, "sum");
     int64_t *out = zeros(8);
@@ -275,7 +261,7 @@ static void build(aclrtArgsHandle args, int64_t *out, int64_t left, aclrtParamHa
 }
 
 static void test_argument_lists(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtBinHandle binary = load();
     aclrtFuncHandle function = function_of(binary, "sum");
     int64_t *outs = zeros(16);
@@ -314,7 +300,7 @@ static void test_argument_lists(void) {
 }
 
 static void test_arrays_and_grids(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     int32_t *out = zeros(16);
     int32_t count = 4;
     int32_t add = 5;
@@ -348,7 +334,7 @@ static void expect(aclrtFuncHandle function, aclrtStream stream, aclError code) 
 }
 
 static void test_failures(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtBinHandle binary = load();
     int answer = 0;
     CHECK(aclsim_register_kernel("answer", kernel_answer, &answer) == 0);
@@ -390,7 +376,7 @@ static void on_exception(aclrtExceptionInfo *info, void *user) {
 }
 
 static void test_a_loaded_binary_receives_its_kernels(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtBinHandle binary = load();
     int answer = 507035;
     static reported_t seen;
@@ -400,9 +386,7 @@ static void test_a_loaded_binary_receives_its_kernels(void) {
     uint64_t argument = 77;
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &argument, sizeof argument, NULL, 0), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507035);
-    while (!atomic_load(&seen.called)) {
-        sched_yield();
-    }
+    UNTIL(atomic_load(&seen.called));
     CHECK(seen.function == function && seen.code == 507035);
     CHECK(seen.argument == 77 && seen.args_size == sizeof argument);
     CHECK_RC(aclrtBinarySetExceptionCallback(binary, NULL, NULL), 0);
@@ -412,7 +396,7 @@ static void test_a_loaded_binary_receives_its_kernels(void) {
 }
 
 static void test_reset_while_queued(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtBinHandle binary = load();
     sum_args_t args = {NULL, NULL};
     aclrtFuncHandle function = function_of(binary, "sum");
@@ -433,21 +417,11 @@ int main(void) {
     CHECK(aclsim_register_kernel("sum", kernel_sum, NULL) == 0);
     CHECK(aclsim_kernel_parameters("add", sizes, 3) == 0);
     CHECK(aclsim_kernel_symbol("add", &symbol_of_add) == 0);
-    test_addresses_of_the_device();
-    test_binaries();
-    test_unknown_kernel();
-    test_functions();
-    test_args_on_device();
-    test_host_args();
-    test_argument_lists();
-    test_arrays_and_grids();
-    test_failures();
-    test_a_loaded_binary_receives_its_kernels();
-    test_reset_while_queued();
+    RUN(test_addresses_of_the_device, test_binaries, test_unknown_kernel, test_functions, test_args_on_device,
+        test_host_args, test_argument_lists, test_arrays_and_grids, test_failures,
+        test_a_loaded_binary_receives_its_kernels, test_reset_while_queued);
     CHECK(atomic_load(&launches) == 5);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK(aclsim_register_kernel("add", NULL, NULL) == 0);
     CHECK(aclsim_register_kernel("sum", NULL, NULL) == 0);
-    puts("ok");
-    return 0;
 }

@@ -77,9 +77,7 @@ static void check_silent(int before, aclError code) {
     until_faulted(stream);
     CHECK(!is_idle(stream));
     CHECK(aclsim_wake(0) == 0);
-    while (!is_idle(stream)) {
-        sched_yield();
-    }
+    UNTIL(is_idle(stream));
     CHECK_RC(aclrtSynchronizeStream(stream), code);
     CHECK(atomic_load(&reported) == before);
 }
@@ -114,9 +112,9 @@ static void check_wait(aclrtEvent event, const char *rule) {
 
 /* A timed-out wait fails no earlier than after one second of real time, even with the virtual clock. */
 static void test_waits(void) {
-    aclrtEvent flagged = event_made(SYNC_FLAG);
-    aclrtEvent mark = mark_made();
-    aclrtStream held = stream_made();
+    aclrtEvent flagged = old_event(SYNC_FLAG);
+    aclrtEvent mark = new_event(SYNC_FLAG);
+    aclrtStream held = new_stream();
     CHECK(aclsim_hold(held) == 0);
     CHECK_RC(aclrtRecordEvent(mark, held), 0);
     aclsim_clock_virtual(1);
@@ -138,8 +136,7 @@ static void test_waits(void) {
     CHECK_RC(aclrtStreamWaitEvent(stream, mark), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK_RC(aclrtDestroyStream(held), 0);
-    CHECK_RC(aclrtDestroyEvent(flagged), 0);
-    CHECK_RC(aclrtDestroyEvent(mark), 0);
+    END_EVENTS(flagged, mark);
 }
 
 static aclmdlRI captured(void) {
@@ -158,7 +155,7 @@ static aclError body_execute(void *model) {
 /* A callback gets the ids of the inner stream, and the thread that enqueued the execution. */
 static void test_models(void) {
     aclmdlRI model = captured();
-    aclrtEvent behind = mark_made();
+    aclrtEvent behind = new_event(SYNC_FLAG);
     for (int i = 0; i < 100; i++) {
         int before = atomic_load(&reported);
         call_t call;
@@ -171,9 +168,7 @@ static void test_models(void) {
         until_faulted(stream);
         CHECK(!is_complete(behind) && !is_idle(stream) && atomic_load(&reported) == before);
         CHECK(aclsim_wake(0) == 0);
-        while (i % 2 == 0 ? !is_complete(behind) : !is_idle(stream)) {
-            sched_yield();
-        }
+        UNTIL(i % 2 == 0 ? is_complete(behind) : is_idle(stream));
         CHECK(atomic_load(&reported) == before + 1);
         CHECK(last_reported().thread == enqueuer && last_reported().stream != id_of(stream));
         CHECK_RC(aclrtSynchronizeStream(stream), 507001);
@@ -192,9 +187,7 @@ static atomic_int inside;
 static void on_both(aclrtExceptionInfo *info) {
     uint32_t device = aclrtGetDeviceIdFromExceptionInfo(info);
     atomic_fetch_add(&inside, 1);
-    while (atomic_load(&inside) < 2) {
-        sched_yield();
-    }
+    UNTIL(atomic_load(&inside) >= 2);
     CHECK(device <= 1 && aclrtGetDeviceIdFromExceptionInfo(info) == device);
     CHECK(aclrtGetErrorCodeFromExceptionInfo(info) == (device == 0 ? 507001 : 507015));
 }
@@ -202,8 +195,8 @@ static void on_both(aclrtExceptionInfo *info) {
 static void test_devices(void) {
     CHECK_RC(aclrtSetExceptionInfoCallback(on_both), 0);
     CHECK_RC(aclrtSetDevice(1), 0);
-    aclrtStream other = stream_made();
-    char *there = block_made();
+    aclrtStream other = new_stream();
+    char *there = new_block(64);
     fill(other, there, 507015);
     until_faulted(other);
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -221,13 +214,7 @@ static void test_devices(void) {
 int main(void) {
     CHECK_RC(rtRegTaskFailCallbackByModule("kinds", on_failure), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    stream = stream_made();
-    block = block_made();
-    test_with_callback();
-    test_without_callback();
-    test_waits();
-    test_models();
-    test_devices();
-    puts("ok");
-    return 0;
+    stream = new_stream();
+    block = new_block(64);
+    RUN(test_with_callback, test_without_callback, test_waits, test_models, test_devices);
 }

@@ -6,19 +6,18 @@
 
 aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags);
 
-static char *block_new(char fill) {
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+static char *filled(char fill) {
+    void *block = new_block(64);
     CHECK_RC(aclrtMemset(block, 64, fill, 64), 0);
     return block;
 }
 
 /* The description is read each time the copy runs. The graph uses it until the graph is destroyed. */
 static void test_a_described_copy_runs_again(void) {
-    aclrtStream stream = stream_new();
-    char *from = block_new(0);
-    char *to = block_new(0);
-    char *desc = block_new(0);
+    aclrtStream stream = new_stream();
+    char *from = filled(0);
+    char *to = filled(0);
+    char *desc = filled(0);
     aclmdlRI model = NULL;
     CHECK_RC(aclrtSetMemcpyDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, from, to, 64, NULL), 0);
     CHECK_RC(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED), 0);
@@ -30,9 +29,7 @@ static void test_a_described_copy_runs_again(void) {
         CHECK(to[0] == round && to[63] == round);
     }
     CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtFree(desc), 0);
-    CHECK_RC(aclrtFree(to), 0);
-    CHECK_RC(aclrtFree(from), 0);
+    END_BLOCKS(desc, to, from);
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
@@ -42,16 +39,12 @@ static atomic_bool open;
 static int kernel_blocking(const aclsim_launch_t *launch) {
     (void)launch;
     atomic_fetch_add(&inside, 1);
-    while (!atomic_load(&open)) {
-        sched_yield();
-    }
+    UNTIL(atomic_load(&open));
     return 0;
 }
 
 static void until_inside(void) {
-    while (atomic_load(&inside) == 0) {
-        sched_yield();
-    }
+    UNTIL(atomic_load(&inside) != 0);
 }
 
 static aclrtFuncHandle blocking(void) {
@@ -102,17 +95,15 @@ static aclError body_reset(void *none) {
 static void test_abort_with_work_behind_the_graph(aclError (*body)(void *)) {
     aclrtFuncHandle function = blocking();
     for (int round = 0; round < 50; round++) {
-        aclrtStream captured = stream_new();
-        aclrtStream stream = stream_new();
+        aclrtStream captured = new_stream();
+        aclrtStream stream = new_stream();
         aclmdlRI model = execute_blocked(function, captured, stream);
         for (int i = 0; i < 20; i++) {
             launch(function, stream);
         }
         call_t call;
         call_start(&call, body, stream);
-        while (stats().inside == 0 && atomic_load(&call.rc) == -1) {
-            sched_yield();
-        }
+        UNTIL(stats().inside != 0 || atomic_load(&call.rc) != -1);
         atomic_store(&open, true);
         CHECK(call_join(&call) == 0);
         CHECK(aclsim_pending(stream) == 0);
@@ -125,14 +116,12 @@ static void test_abort_with_work_behind_the_graph(aclError (*body)(void *)) {
 
 static void test_abort_against_reset(void) {
     for (int round = 0; round < 50; round++) {
-        aclmdlRI model = execute_blocked(blocking(), stream_new(), stream_new());
+        aclmdlRI model = execute_blocked(blocking(), new_stream(), new_stream());
         call_t abort_call;
         call_t reset_call;
         call_start(&abort_call, body_abort_model, model);
         call_start(&reset_call, body_reset, NULL);
-        while (stats().inside == 0 && atomic_load(&reset_call.rc) == -1) {
-            sched_yield();
-        }
+        UNTIL(stats().inside != 0 || atomic_load(&reset_call.rc) != -1);
         atomic_store(&open, true);
         aclError rc = call_join(&abort_call);
         CHECK(rc == 0 || rc == 107002 || rc == 107017);
@@ -143,8 +132,8 @@ static void test_abort_against_reset(void) {
 
 /* A loop with an empty body never ends by itself, and does not block other streams. */
 static void test_an_endless_loop_with_an_empty_body(void) {
-    aclrtStream inner = stream_new();
-    aclrtStream stream = stream_new();
+    aclrtStream inner = new_stream();
+    aclrtStream stream = new_stream();
     aclmdlRI nothing = NULL;
     aclmdlRI loop = NULL;
     aclmdlRICaptureStatus status;
@@ -161,21 +150,19 @@ static void test_an_endless_loop_with_an_empty_body(void) {
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK_RC(aclmdlRIDestroy(loop), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(inner), 0);
+    END_STREAMS(stream, inner);
 }
 
 /* Creating a context has opened the device, and no call has set it. Only a reset frees the memory. */
 static void test_memory_outlives_the_last_context(void) {
-    aclrtContext context = NULL;
     aclrtMemPool pool = NULL;
     aclrtMemPoolProps props = {.allocType = ACL_MEM_ALLOCATION_TYPE_PINNED};
     char host[64];
     props.location.type = ACL_MEM_LOCATION_TYPE_DEVICE;
-    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    aclrtContext context = new_context();
     CHECK_RC(aclrtMemPoolCreate(&pool, &props), 0);
-    char *kept = block_new(7);
-    char *lost = block_new(8);
+    char *kept = filled(7);
+    char *lost = filled(8);
     CHECK_RC(aclrtDestroyContext(context), 0);
     CHECK(stats().device_blocks == 2 && stats().pools == 1);
     CHECK_RC(aclrtMemcpy(host, 64, kept, 64, ACL_MEMCPY_DEVICE_TO_HOST), 107002);
@@ -194,8 +181,7 @@ int main(void) {
     test_memory_outlives_the_last_context();
     CHECK(aclsim_register_kernel("blocking", kernel_blocking, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_a_described_copy_runs_again();
-    test_an_endless_loop_with_an_empty_body();
+    RUN(test_a_described_copy_runs_again, test_an_endless_loop_with_an_empty_body);
     test_abort_with_work_behind_the_graph(body_abort_stream);
     test_abort_with_work_behind_the_graph(body_abort_device);
     CHECK(stats().violations == 0);
@@ -203,6 +189,4 @@ int main(void) {
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.device_blocks == 0 && left.models == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    puts("ok");
-    return 0;
 }

@@ -17,7 +17,6 @@ static void test_registration(void) {
     char *pages = client_pages(4);
     void *seen = NULL;
     void *window = NULL;
-    void *device = NULL;
     CHECK_RC(aclrtHostRegister(pages, 2 * PAGE, ACL_HOST_REGISTER_MAPPED, &window), 0);
     CHECK(window != NULL && window != pages && stats().registrations == 1);
     CHECK_RC(aclrtHostGetDevicePointer(pages + 10, &seen, 0), 0);
@@ -29,7 +28,7 @@ static void test_registration(void) {
     CHECK_RC(aclrtHostGetDevicePointer(pages + 2 * PAGE, &seen, 0), 107000);
     CHECK_RC(aclrtHostRegisterV2(pages + 3 * PAGE, PAGE, 0x10000004), 107000);
     CHECK_RC(aclrtHostRegisterV2((void *)(uintptr_t)PAGE, PAGE, 0x2), 507899);
-    CHECK_RC(aclrtMalloc(&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *device = new_block(64);
     pages[0] = 7;
     CHECK_RC(aclrtMemcpyAsync(device, 64, pages, 1, ACL_MEMCPY_HOST_TO_DEVICE, NULL), 0);
     CHECK_RC(aclrtMemcpyAsync(pages + 2 * PAGE, 64, device, 1, ACL_MEMCPY_DEVICE_TO_HOST, NULL), 0);
@@ -53,8 +52,7 @@ static void test_registration(void) {
 static void test_registered_and_unmapped(void) {
     char *pages = client_pages(1);
     void *window = NULL;
-    void *device = NULL;
-    CHECK_RC(aclrtMalloc(&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *device = new_block(64);
     CHECK_RC(aclrtHostRegister(pages, PAGE, ACL_HOST_REGISTER_MAPPED, &window), 0);
     munmap(pages, PAGE);
     uint64_t before = stats().violations;
@@ -136,9 +134,8 @@ static uint64_t of_pool(aclrtMemPool pool, aclrtMemPoolAttr attr) {
 static void test_pool_order(void) {
     void *block = NULL;
     void *more = NULL;
-    aclrtStream stream = NULL;
     aclrtMemPool pool = new_pool(1 << 20);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtMemPoolMallocAsync(&block, 1000, pool, stream), 0);
     CHECK_RC(aclrtMemPoolMallocAsync(&more, 1 << 20, pool, stream), 207001);
     CHECK_RC(aclrtMemPoolMallocAsync(&more, 0, pool, stream), 0);
@@ -174,9 +171,8 @@ static void test_pool_keeps(void) {
     void *block = NULL;
     uint64_t threshold = 8 << 20;
     int32_t reuse = 0;
-    aclrtStream stream = NULL;
     aclrtMemPool pool = new_pool(0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtMemPoolSetAttr(pool, ACL_RT_MEM_POOL_ATTR_RELEASE_THRESHOLD, &threshold), 0);
     CHECK_RC(aclrtMemPoolSetAttr(pool, ACL_RT_MEM_POOL_ATTR_USED_MEM_CURRENT, &threshold), 107000);
     CHECK_RC(aclrtMemPoolSetAttr(pool, ACL_RT_MEM_POOL_REUSE_ALLOW_OPPORTUNISTIC, &reuse), 0);
@@ -352,11 +348,10 @@ static void test_sharing(void) {
 }
 
 static void test_keys(void) {
-    void *block = NULL;
     void *seen = NULL;
     char key[KEY] = "";
     int32_t self = getpid();
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *block = new_block(64);
     CHECK_RC(aclrtIpcMemGetExportKey(block, 64, key, 64, 0), 107000);
     CHECK_RC(aclrtIpcMemGetExportKey(block, 1000, key, KEY, 0), 507899);
     CHECK_RC(aclrtIpcMemGetExportKey(block, 64, key, KEY, 0), 0);
@@ -379,18 +374,8 @@ static void test_keys(void) {
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_registration();
-    test_registered_and_unmapped();
-    test_managed();
-    test_pool_order();
-    test_pool_keeps();
-    test_mapping();
-    test_access();
-    test_refused_properties();
-    test_wanted_addresses();
-    test_sharing();
-    test_keys();
+    RUN(test_registration, test_registered_and_unmapped, test_managed, test_pool_order, test_pool_keeps,
+        test_mapping, test_access, test_refused_properties, test_wanted_addresses, test_sharing, test_keys);
     CHECK(aclsim_check_memory() == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    return 0;
 }

@@ -68,10 +68,8 @@ static void test_bad_configs(void) {
 }
 
 static void test_red_zones(void) {
-    char *host = NULL;
-    char *device = NULL;
-    CHECK_RC(aclrtMallocHost((void **)&host, 100), 0);
-    CHECK_RC(aclrtMalloc((void **)&device, 100, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    char *host = new_host(100);
+    char *device = new_block(100);
     CHECK(aclsim_check_memory() == 0);
     uint64_t before = stats().violations;
     host[100] = 1;
@@ -93,12 +91,10 @@ static void test_red_zones(void) {
 }
 
 static void test_never_written(void) {
-    char *device = NULL;
-    char *other = NULL;
     char host[64];
     aclsim_watch_uninitialised(1);
-    CHECK_RC(aclrtMalloc((void **)&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMalloc((void **)&other, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    char *device = new_block(64);
+    char *other = new_block(64);
     uint64_t before = stats().violations;
     CHECK_RC(aclrtMemset(device, 64, 1, 21), 0);
     CHECK_RC(aclrtMemcpy(host, 64, device, 21, ACL_MEMCPY_DEVICE_TO_HOST), 0);
@@ -112,16 +108,14 @@ static void test_never_written(void) {
     CHECK_RC(aclrtMemcpy2d(host, 8, device + 24, 16, 8, 2, ACL_MEMCPY_DEVICE_TO_HOST), 0);
     CHECK(stats().violations == before + 2);
     aclsim_watch_uninitialised(0);
-    CHECK_RC(aclrtFree(device), 0);
-    CHECK_RC(aclrtFree(other), 0);
+    END_BLOCKS(device, other);
 }
 
 static void test_planes(void) {
     uint8_t *device = NULL;
     uint8_t *host = NULL;
     uint8_t back[4 * 8];
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtMalloc((void **)&device, 128, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK_RC(aclrtMallocHost((void **)&host, 64), 0);
     for (int i = 0; i < 64; i++) {
@@ -171,13 +165,11 @@ static void fill_batch(aclrtMemcpyBatchAttr *attr, aclrtMemLocationType from, ac
 }
 
 static void test_batches(void) {
-    char *device = NULL;
-    char *host = NULL;
+    char *device = new_block(64);
     char pageable[3] = "xyz";
     char back[4] = "";
     size_t failed = 0;
-    CHECK_RC(aclrtMalloc((void **)&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMallocHost((void **)&host, 64), 0);
+    char *host = new_host(64);
     memcpy(host, "ab", 2);
     void *dsts[] = {device, device + 1, device + 2};
     void *srcs[] = {host, host + 1, pageable};
@@ -211,18 +203,15 @@ static void test_batches(void) {
 }
 
 static void test_indirect(void) {
-    char *device = NULL;
     void **table = NULL;
-    void *desc = NULL;
     size_t size = 0;
     char back[5] = "";
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtMalloc((void **)&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    aclrtStream stream = new_stream();
+    char *device = new_block(64);
     CHECK_RC(aclrtMalloc((void **)&table, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK_RC(aclrtGetMemcpyDescSize(ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, &size), 0);
     CHECK_RC(aclrtGetMemcpyDescSize(ACL_MEMCPY_HOST_TO_DEVICE, &size), 107000);
-    CHECK_RC(aclrtMalloc(&desc, size, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *desc = new_block(size);
     CHECK_RC(aclrtMemcpy(device, 64, "abcd", 4, ACL_MEMCPY_HOST_TO_DEVICE), 0);
     CHECK_RC(aclrtSetMemcpyDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, device, device + 8, 4, NULL), 0);
     CHECK_RC(aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, stream), 0);
@@ -238,19 +227,15 @@ static void test_indirect(void) {
     CHECK_RC(aclrtSynchronizeStream(stream), 507001); /* the address is NULL */
     CHECK_RC(aclrtSetMemcpyDesc(back, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, device, device, 4, NULL), 507899);
     CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtFree(device), 0);
-    CHECK_RC(aclrtFree(table), 0);
-    CHECK_RC(aclrtFree(desc), 0);
+    END_BLOCKS(device, table, desc);
 }
 
 static void test_queries(void) {
-    char *device = NULL;
-    char *host = NULL;
+    char *device = new_block(100);
     aclrtPtrAttributes found;
     void *base = NULL;
     size_t size = 0;
-    CHECK_RC(aclrtMalloc((void **)&device, 100, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMallocHost((void **)&host, 100), 0);
+    char *host = new_host(100);
     CHECK_RC(aclrtPointerGetAttributes(device + 5, &found), 0);
     CHECK(found.location.type == ACL_MEM_LOCATION_TYPE_DEVICE && found.location.id == 0);
     CHECK_RC(aclrtPointerGetAttributes(host, &found), 0);
@@ -287,10 +272,9 @@ static void test_queries(void) {
 
 /* Where the real runtime would crash, the simulator returns an error. */
 static void test_wild_pointers(void) {
-    char *device = NULL;
     void *wild = (void *)(uintptr_t)0x1234560;
     char text[8] = "wild";
-    CHECK_RC(aclrtMalloc((void **)&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    char *device = new_block(64);
     uint64_t before = stats().violations;
     CHECK_RC(aclrtMemcpy(wild, 8, device, 8, ACL_MEMCPY_DEVICE_TO_HOST), 507899);
     CHECK(strstr(violation_since(before), "which are not mapped") != NULL);
@@ -313,17 +297,8 @@ static void test_wild_pointers(void) {
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_every_malloc();
-    test_bad_configs();
-    test_red_zones();
-    test_never_written();
-    test_planes();
-    test_words();
-    test_batches();
-    test_indirect();
-    test_queries();
-    test_wild_pointers();
+    RUN(test_every_malloc, test_bad_configs, test_red_zones, test_never_written, test_planes, test_words,
+        test_batches, test_indirect, test_queries, test_wild_pointers);
     CHECK(aclsim_check_memory() == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    return 0;
 }

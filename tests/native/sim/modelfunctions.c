@@ -74,8 +74,7 @@ static void test_function(void) {
 /* The function is looked up when the execution is computed. */
 static void test_end_of_the_registration(void) {
     float amount = 5;
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK(aclsim_register_model("adder", add, &amount) == 0);
     uint32_t model = load("adder");
     CHECK(aclsim_hold(stream) == 0);
@@ -94,10 +93,8 @@ int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     make_data();
-    test_function();
-    test_end_of_the_registration();
+    RUN(test_function, test_end_of_the_registration);
     free_data();
     CHECK(stats().violations == 0 && stats().device_blocks == 0 && stats().offline_models == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    return 0;
 }

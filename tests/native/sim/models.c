@@ -30,14 +30,8 @@ typedef struct {
     aclmdlDataset *output;
 } slot_t;
 
-static float *new_numbers(size_t bytes) {
-    void *memory = NULL;
-    CHECK_RC(aclrtMalloc(&memory, bytes, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    return memory;
-}
-
 static slot_t slot_new(float first) {
-    slot_t slot = {.x = new_numbers(BYTES), .y = new_numbers(BYTES)};
+    slot_t slot = {.x = new_block(BYTES), .y = new_block(BYTES)};
     slot.input = aclmdlCreateDataset();
     slot.output = aclmdlCreateDataset();
     slot.buffers[0] = aclCreateDataBuffer(slot.x, BYTES);
@@ -60,8 +54,7 @@ static void slot_free_host(const slot_t *slot) {
 
 static void slot_free(const slot_t *slot) {
     slot_free_host(slot);
-    CHECK_RC(aclrtFree(slot->x), 0);
-    CHECK_RC(aclrtFree(slot->y), 0);
+    END_BLOCKS(slot->x, slot->y);
 }
 
 static bool doubled(const slot_t *slot) {
@@ -79,12 +72,6 @@ static uint32_t load(void) {
     put_plain(&file, ROWS, COLUMNS, "model");
     CHECK_RC(aclmdlLoadFromMem(file.bytes, file.size, &model), 0);
     return model;
-}
-
-static aclrtStream new_stream(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    return stream;
 }
 
 static bool noted(const char *part) {
@@ -155,8 +142,7 @@ static void test_long_run_delays_no_other_stream(void) {
     for (int i = 0; i < 2; i++) {
         CHECK_RC(aclmdlUnload(models[i]), 0);
     }
-    CHECK_RC(aclrtDestroyStream(slow), 0);
-    CHECK_RC(aclrtDestroyStream(fast), 0);
+    END_STREAMS(slow, fast);
     slot_free(&held);
     slot_free(&quick);
 }
@@ -184,8 +170,7 @@ static void test_abort_stops_a_run(void) {
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(doubled(&held));
     CHECK_RC(aclmdlUnload(model), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(other), 0);
+    END_STREAMS(stream, other);
     slot_free(&held);
     slot_free(&waits);
 }
@@ -299,12 +284,10 @@ static void test_reset(void) {
 }
 
 static void test_contexts_and_threads(void) {
-    aclrtContext first = NULL;
-    aclrtContext second = NULL;
-    CHECK_RC(aclrtGetCurrentContext(&first), 0);
+    aclrtContext first = current_context();
     uint32_t model = load();
     slot_t slot = slot_new(1);
-    CHECK_RC(aclrtCreateContext(&second, 0), 0);
+    aclrtContext second = new_context();
     CHECK_RC(aclmdlExecute(model, slot.input, slot.output), 0);
     CHECK(noted("was loaded in context"));
     uint32_t inner = load();
@@ -349,17 +332,9 @@ int main(void) {
     find_standin();
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_execute();
-    test_stream_order();
-    test_long_run_delays_no_other_stream();
-    test_abort_stops_a_run();
-    test_failed_run();
-    test_injected_failures();
-    test_unload_and_free_during_a_run();
-    test_contexts_and_threads();
-    test_cost();
-    test_reset();
+    RUN(test_execute, test_stream_order, test_long_run_delays_no_other_stream, test_abort_stops_a_run,
+        test_failed_run, test_injected_failures, test_unload_and_free_during_a_run, test_contexts_and_threads,
+        test_cost, test_reset);
     CHECK(stats().violations == 0 && stats().device_blocks == 0 && stats().descriptions == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    return 0;
 }

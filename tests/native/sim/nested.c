@@ -47,10 +47,8 @@ static int end_all(void) {
 
 /* Checks that the device works, and that nothing is left after its reset. */
 static void check_works(void) {
-    aclrtStream stream = NULL;
-    void *block = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    aclrtStream stream = new_stream();
+    void *block = new_block(64);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, NULL), 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
@@ -61,9 +59,8 @@ static void check_works(void) {
 /* While a reset tears down the primary context, its callbacks can neither set the device nor create a context.
  */
 static void test_callbacks_of_a_reset_are_refused(action_t action, int at_device, int at_stream) {
-    aclrtStream stream = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    new_stream();
     plan = (plan_t){.action = action, .at_device = at_device, .at_stream = at_stream};
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK(plan.done && plan.rc == 507033);
@@ -96,9 +93,7 @@ static void on_gate(int32_t device, aclrtDeviceState state, void *arg) {
     (void)device;
     (void)arg;
     if (state == ACL_RT_DEVICE_STATE_RESET_PRE && atomic_fetch_add(&reached, 1) == 0) {
-        while (!atomic_load(&open)) {
-            sched_yield();
-        }
+        UNTIL(atomic_load(&open));
     }
 }
 
@@ -120,9 +115,7 @@ static void test_a_failing_reset_is_waited_for(void) {
     CHECK_RC(aclrtRegDeviceStateCallback("gate", on_gate, NULL), 0);
     CHECK(aclsim_fault_add("aclrtResetDeviceForce:reset-fail=1:nth=1", NULL) == 0);
     call_start(&failing, body_reset, NULL);
-    while (atomic_load(&reached) == 0) {
-        sched_yield();
-    }
+    UNTIL(atomic_load(&reached) != 0);
     call_start(&real, body_reset, NULL);
     until_waiting("aclrtResetDeviceForce");
     CHECK(atomic_load(&reached) == 1);
@@ -152,5 +145,4 @@ int main(void) {
     test_set_counts(ACL_RT_DEVICE_STATE_SET_POST, -1, false, 2);
     test_set_counts(-1, ACL_RT_STREAM_STATE_CREATE_POST, false, 2);
     test_a_failing_reset_is_waited_for();
-    return 0;
 }

@@ -156,13 +156,6 @@ static void test_functions_of_libruntime(void) {
 }
 
 int main(void) {
-    test_functions_of_libruntime();
-    test_attributes();
-    test_attribute_refusals();
-    test_options();
-    test_compiling_at_run_time();
-    test_operators_are_refused();
-    test_messages();
-    puts("operators: ok");
-    return 0;
+    RUN(test_functions_of_libruntime, test_attributes, test_attribute_refusals, test_options,
+        test_compiling_at_run_time, test_operators_are_refused, test_messages);
 }

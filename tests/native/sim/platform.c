@@ -137,8 +137,7 @@ static void test_time_limits(void) {
 static void test_cores(void) {
     uint32_t value = 0;
     size_t limit = 0;
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtGetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, &value), 0);
     CHECK(value == 24);
     CHECK_RC(aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_CUBE_CORE, 25), 107000);
@@ -194,9 +193,8 @@ static void test_attributes(void) {
     CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_FAILURE_MODE, &value), 207000);
     CHECK_RC(aclrtGetStreamAttribute(&value, ACL_STREAM_ATTR_PRIORITY, &value), 107017);
     CHECK_RC(aclrtStreamStop(stream), 207000);
-    char *device = NULL;
+    char *device = new_block(64);
     char host[64];
-    CHECK_RC(aclrtMalloc((void **)&device, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK_RC(aclrtGetOverflowStatus(device, 64, stream), 0);
     CHECK_RC(aclrtGetOverflowStatus(device, 8, stream), 107000);
     CHECK_RC(aclrtNpuGetFloatOverFlowStatus(device, 64, 2, stream), 107000);
@@ -234,10 +232,8 @@ static void on_exception_again(aclrtExceptionInfo *info) {
 }
 
 static void fail_one(aclError code) {
-    char *block = NULL;
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtMalloc((void **)&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    char *block = new_block(64);
+    aclrtStream stream = new_stream();
     CHECK(aclsim_fail_next(stream, code) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), code);
@@ -252,9 +248,7 @@ static void test_exceptions(void) {
     CHECK_RC(aclrtExceptionInfoCallbackRegister(on_exception_again), 0);
     CHECK_RC(aclrtExceptionInfoCallbackRegister(NULL), 107000);
     fail_one(507015);
-    while (atomic_load(&reported) < 2) {
-        sched_yield();
-    }
+    UNTIL(atomic_load(&reported) >= 2);
     CHECK(atomic_load(&reported_code) == 507015 && atomic_load(&reported_thread) == (uint32_t)getpid());
     CHECK_RC(aclrtSetExceptionInfoCallback(NULL), 0);
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception_again), 0);
@@ -277,10 +271,8 @@ static int32_t on_abort(int32_t device, aclrtDeviceTaskAbortStage stage, uint32_
 
 static void test_task_abort(void) {
     int answer = 0;
-    aclrtStream stuck = NULL;
-    aclrtEvent event = NULL;
-    CHECK_RC(aclrtCreateStream(&stuck), 0);
-    CHECK_RC(aclrtCreateEventWithFlag(&event, 1), 0);
+    aclrtStream stuck = new_stream();
+    aclrtEvent event = old_event(1);
     CHECK_RC(aclrtStreamWaitEvent(stuck, event), 0);
     CHECK_RC(aclrtSetDeviceTaskAbortCallback("test", on_abort, &answer), 0);
     CHECK_RC(aclrtSetDeviceTaskAbortCallback("test", on_abort, &answer), 107000);
@@ -307,10 +299,8 @@ static void test_task_abort(void) {
 
 /* An abort also clears a failure in STOP mode. */
 static void test_abort_clears_a_failure(void) {
-    char *block = NULL;
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtMalloc((void **)&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    char *block = new_block(64);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtSetStreamFailureMode(stream, 1), 0);
     CHECK(aclsim_fail_next(stream, 507015) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
@@ -390,9 +380,8 @@ static void test_other_calls(void) {
 }
 
 static void test_host_subscriptions(void) {
-    aclrtStream stream = NULL;
     uint64_t self = (uint64_t)pthread_self();
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtProcessHostFunc(0), 100000);
     CHECK_RC(aclrtProcessHostFunc(1), 107012);
     CHECK_RC(aclrtUnSubscribeHostFunc(self, stream), 107011);
@@ -421,25 +410,12 @@ static void test_reset_clears_settings(void) {
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_peers();
-    test_facts();
-    test_ids();
-    test_versions();
-    test_time_limits();
-    test_cores();
-    test_exceptions();
-    test_task_abort();
-    test_abort_clears_a_failure();
-    test_attributes();
+    RUN(test_peers, test_facts, test_ids, test_versions, test_time_limits, test_cores, test_exceptions,
+        test_task_abort, test_abort_clears_a_failure, test_attributes);
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_snapshots();
-    test_other_calls();
-    test_host_subscriptions();
-    test_reset_clears_settings();
+    RUN(test_snapshots, test_other_calls, test_host_subscriptions, test_reset_clears_settings);
     CHECK_RC(aclrtResetDevice(0), 0);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.descriptions == 0 && left.device_blocks == 0);
-    puts("platform: ok");
-    return 0;
 }

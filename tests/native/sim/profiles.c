@@ -101,10 +101,6 @@ static void test_refusals(void) {
 }
 
 int main(void) {
-    test_unsubscribing_ends_the_reader();
-    test_a_pipe_for_two_models_closes_with_the_second_model();
-    test_only_the_subscribed_pipe_is_closed();
-    test_refusals();
-    puts("profiles: ok");
-    return 0;
+    RUN(test_unsubscribing_ends_the_reader, test_a_pipe_for_two_models_closes_with_the_second_model,
+        test_only_the_subscribed_pipe_is_closed, test_refusals);
 }

@@ -26,12 +26,6 @@ static int kernel_sum(const aclsim_launch_t *launch) {
     return 0;
 }
 
-static void *host_new(size_t size) {
-    void *block = NULL;
-    CHECK_RC(aclrtMallocHost(&block, size), 0);
-    return block;
-}
-
 static void *client_pages(size_t size, int shared) {
     void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, shared | MAP_ANONYMOUS, -1, 0);
     CHECK(pages != MAP_FAILED);
@@ -80,9 +74,9 @@ static void launch_sum(aclrtFuncHandle function, void *left, void *right, void *
 static void test_alignment(void) {
     static const size_t sizes[] = {4096, 4097, 5000, 8192, 32768, 1 << 20, 3 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        void *small = host_new(100);
-        void *block = host_new(sizes[i]);
-        void *again = host_new(sizes[i]);
+        void *small = new_host(100);
+        void *block = new_host(sizes[i]);
+        void *again = new_host(sizes[i]);
         CHECK((uintptr_t)block % PAGE == 0 && (uintptr_t)again % PAGE == 0);
         CHECK_RC(aclrtHostRegisterV2(block, sizes[i], MAPPED), 0);
         CHECK_RC(aclrtHostRegisterV2(block, sizes[i], MAPPED), 507910);
@@ -97,13 +91,12 @@ static void test_alignment(void) {
 /* The kernel reads and writes pinned memory through its own addresses. The host sees the results without a
  * copy. */
 static void test_zero_copy(void) {
-    aclrtStream stream = NULL;
+    aclrtStream stream = new_stream();
     aclrtBinHandle binary = NULL;
     int32_t *host[3];
     void *device[3];
-    CHECK_RC(aclrtCreateStream(&stream), 0);
     for (int i = 0; i < 3; i++) {
-        host[i] = host_new(BYTES);
+        host[i] = new_host(BYTES);
         number(host[i], i * 100);
         CHECK_RC(aclrtHostRegisterV2(host[i], BYTES, MAPPED), 0);
         CHECK(host[i][1] == i * 100 + 1); /* the content is unchanged */
@@ -128,11 +121,9 @@ static void test_zero_copy(void) {
 
 /* Copies accept the host address, because the memory is pinned. The device address is for kernels only. */
 static void test_copies_with_both_addresses(void) {
-    int32_t *host = host_new(BYTES);
-    void *block = NULL;
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtMalloc(&block, BYTES, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    int32_t *host = new_host(BYTES);
+    aclrtStream stream = new_stream();
+    void *block = new_block(BYTES);
     CHECK_RC(aclrtHostRegisterV2(host, BYTES, MAPPED), 0);
     int32_t *device = device_address(host);
     number(host, 3);
@@ -226,7 +217,7 @@ static void test_read_only(void) {
 
 /* Parts of a block can be registered separately. */
 static void test_parts_of_a_block(void) {
-    char *host = host_new(4 * PAGE);
+    char *host = new_host(4 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(host + PAGE, PAGE, MAPPED), 0);
     CHECK_RC(aclrtHostRegisterV2(host, 2 * PAGE, MAPPED), 507910);
     CHECK_RC(aclrtHostRegisterV2(host, PAGE, PINNED), 0);
@@ -246,13 +237,13 @@ static void test_parts_of_a_block(void) {
 
 /* A registration of memory ends when the memory is freed or the device is reset. */
 static void test_registrations_end_with_the_memory(void) {
-    char *host = host_new(2 * PAGE);
+    char *host = new_host(2 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(host, PAGE, MAPPED), 0);
     CHECK_RC(aclrtHostRegisterV2(host + PAGE, PAGE, MAPPED), 0);
     CHECK_RC(aclrtFreeHost(host), 0);
     CHECK(stats().registrations == 0);
     CHECK_RC(aclrtHostUnregister(host), 507911);
-    host = host_new(PAGE);
+    host = new_host(PAGE);
     CHECK_RC(aclrtHostRegisterV2(host, PAGE, MAPPED), 0);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK(stats().registrations == 0);
@@ -266,19 +257,12 @@ int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK(aclsim_register_kernel("sum", kernel_sum, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_alignment();
-    test_zero_copy();
-    test_copies_with_both_addresses();
-    test_client_memory();
-    test_neighbouring_bytes_are_not_changed();
-    test_read_only();
-    test_parts_of_a_block();
-    test_registrations_end_with_the_memory();
+    RUN(test_alignment, test_zero_copy, test_copies_with_both_addresses, test_client_memory,
+        test_neighbouring_bytes_are_not_changed, test_read_only, test_parts_of_a_block,
+        test_registrations_end_with_the_memory);
     aclsim_stats_t left = stats();
     CHECK(left.host_blocks == 0 && left.registrations == 0 && left.device_blocks == 0);
     CHECK(aclsim_check_memory() == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
-    puts("ok");
-    return 0;
 }

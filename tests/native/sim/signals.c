@@ -3,19 +3,6 @@
 
 #include "sim_test.h"
 
-static void *device_words(size_t count) {
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, count * 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-    CHECK_RC(aclrtMemset(block, count * 8, 0, count * 8), 0);
-    return block;
-}
-
-static aclrtStream stream_new(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    return stream;
-}
-
 static uint64_t word_at(const void *address) {
     uint64_t word = 0;
     CHECK_RC(aclrtMemcpy(&word, 8, address, 8, ACL_MEMCPY_DEVICE_TO_HOST), 0);
@@ -29,8 +16,8 @@ static bool idle(aclrtStream stream) {
 }
 
 static void test_write(void) {
-    aclrtStream stream = stream_new();
-    uint64_t *words = device_words(2);
+    aclrtStream stream = new_stream();
+    uint64_t *words = zeros(8 * 2);
     CHECK_RC(aclrtValueWrite(words, 7, 0, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(word_at(words) == 7 && word_at(words + 1) == 0);
@@ -49,17 +36,16 @@ static void test_write(void) {
 
 /* Checks that a wait does not end while the value is `before`, and ends when it is `after`. */
 static void wait_case(uint32_t flag, uint64_t value, uint64_t before, uint64_t after) {
-    aclrtStream waiting = stream_new();
-    aclrtStream writing = stream_new();
-    uint64_t *word = device_words(1);
+    aclrtStream waiting = new_stream();
+    aclrtStream writing = new_stream();
+    uint64_t *word = zeros(8 * 1);
     CHECK_RC(aclrtMemcpy(word, 8, &before, 8, ACL_MEMCPY_HOST_TO_DEVICE), 0);
     CHECK_RC(aclrtValueWait(word, value, flag, waiting), 0);
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(waiting, 5), 507046);
     CHECK_RC(aclrtValueWrite(word, after, 0, writing), 0);
     CHECK_RC(aclrtSynchronizeStream(waiting), 0);
     CHECK_RC(aclrtFree(word), 0);
-    CHECK_RC(aclrtDestroyStream(waiting), 0);
-    CHECK_RC(aclrtDestroyStream(writing), 0);
+    END_STREAMS(waiting, writing);
 }
 
 static void test_waits(void) {
@@ -71,11 +57,10 @@ static void test_waits(void) {
 }
 
 static void test_wait_sees_copies_and_writes_of_the_host(void) {
-    aclrtStream waiting = stream_new();
-    aclrtStream copying = stream_new();
-    uint64_t *word = device_words(1);
-    uint64_t *pinned = NULL;
-    CHECK_RC(aclrtMallocHost((void **)&pinned, 8), 0);
+    aclrtStream waiting = new_stream();
+    aclrtStream copying = new_stream();
+    uint64_t *word = zeros(8 * 1);
+    uint64_t *pinned = new_host(8);
     *pinned = 3;
     CHECK_RC(aclrtValueWait(word, 3, 1, waiting), 0);
     CHECK_RC(aclrtMemcpyAsync(word, 8, pinned, 8, ACL_MEMCPY_HOST_TO_DEVICE, copying), 0);
@@ -86,15 +71,14 @@ static void test_wait_sees_copies_and_writes_of_the_host(void) {
     CHECK_RC(aclrtSynchronizeStream(waiting), 0);
     CHECK_RC(aclrtFreeHost(pinned), 0);
     CHECK_RC(aclrtFree(word), 0);
-    CHECK_RC(aclrtDestroyStream(waiting), 0);
-    CHECK_RC(aclrtDestroyStream(copying), 0);
+    END_STREAMS(waiting, copying);
 }
 
 /* The simulator is not notified when a host thread writes the value, so it polls the value. It polls in real
  * time, so the wait ends although the virtual clock does not move. */
 static void test_wait_sees_the_host_while_the_clock_is_stopped(void) {
-    aclrtStream stream = stream_new();
-    uint64_t *words = device_words(1);
+    aclrtStream stream = new_stream();
+    uint64_t *words = zeros(8 * 1);
     aclsim_clock_virtual(1);
     int64_t start = aclsim_clock_now();
     CHECK_RC(aclrtValueWait(words, 1, 1, stream), 0);
@@ -107,8 +91,8 @@ static void test_wait_sees_the_host_while_the_clock_is_stopped(void) {
 }
 
 static void test_wait_is_aborted(void) {
-    aclrtStream stream = stream_new();
-    uint64_t *word = device_words(1);
+    aclrtStream stream = new_stream();
+    uint64_t *word = zeros(8 * 1);
     CHECK_RC(aclrtValueWait(word, 1, 1, stream), 0);
     CHECK_RC(aclrtValueWrite(word, 9, 0, stream), 0);
     CHECK_RC(aclrtStreamAbort(stream), 0);
@@ -118,8 +102,8 @@ static void test_wait_is_aborted(void) {
 }
 
 static void test_trap(void) {
-    aclrtStream stream = stream_new();
-    uint64_t *word = device_words(1);
+    aclrtStream stream = new_stream();
+    uint64_t *word = zeros(8 * 1);
     CHECK(aclsim_trap_next(NULL, 507015) == -1);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtValueWrite(word, 9, 0, stream), 0);
@@ -147,10 +131,8 @@ static void test_notify_ids(void) {
     CHECK_RC(aclrtGetNotifyId(first, NULL), 100000);
     CHECK_RC(aclrtDestroyNotify(second), 0);
     CHECK_RC(aclrtGetNotifyId(second, &ids[1]), 107017);
-    aclrtContext own = NULL;
-    aclrtContext other = NULL;
-    CHECK_RC(aclrtGetCurrentContext(&own), 0);
-    CHECK_RC(aclrtCreateContext(&other, 0), 0);
+    aclrtContext own = current_context();
+    aclrtContext other = new_context();
     CHECK_RC(aclrtGetNotifyId(first, &ids[1]), 0);
     CHECK(ids[1] == ids[0]);
     CHECK_RC(aclrtDestroyContext(other), 0);
@@ -160,7 +142,7 @@ static void test_notify_ids(void) {
 }
 
 static void test_batch_reset(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtNotify notifies[2];
     for (int i = 0; i < 2; i++) {
         CHECK_RC(aclrtCreateNotify(&notifies[i], 0), 0);
@@ -182,7 +164,7 @@ static void test_batch_reset(void) {
 }
 
 static void test_notify_by_key(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtNotify owner = NULL;
     aclrtNotify again = NULL;
     char key[65];
@@ -232,7 +214,7 @@ static void record(aclrtCntNotify notify, aclrtStream stream, aclrtCntNotifyReco
 
 static aclrtStream count_awaited(aclrtCntNotify notify, aclrtCntNotifyWaitMode mode, uint32_t value,
                                  bool clear) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtCntNotifyWaitInfo info = {.mode = mode, .value = value, .isClear = clear};
     CHECK_RC(aclrtCntNotifyWaitWithTimeout(notify, stream, &info), 0);
     return stream;
@@ -261,7 +243,7 @@ static void test_counts_are_missing(void) {
 }
 
 static void test_counts(void) {
-    aclrtStream stream = stream_new();
+    aclrtStream stream = new_stream();
     aclrtCntNotify notify = NULL;
     uint32_t id = 0;
     aclsim_set_count_notify_supported(1);
@@ -292,10 +274,9 @@ static void test_counts(void) {
 static void test_events_left(void) {
     uint32_t before = 0;
     uint32_t after = 0;
-    aclrtEvent event = NULL;
     CHECK_RC(aclrtGetEventAvailNum(NULL), 100000);
     CHECK_RC(aclrtGetEventAvailNum(&before), 0);
-    CHECK_RC(aclrtCreateEventWithFlag(&event, 1), 0);
+    aclrtEvent event = old_event(1);
     CHECK_RC(aclrtGetEventAvailNum(&after), 0);
     CHECK(before == after + 1);
     CHECK_RC(aclrtDestroyEvent(event), 0);
@@ -348,8 +329,8 @@ static void refused_for_shared(aclrtEvent event, aclrtStream stream) {
 }
 
 static void test_shared_events(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream other = stream_new();
+    aclrtStream stream = new_stream();
+    aclrtStream other = new_stream();
     aclrtEvent event = NULL;
     aclrtEvent opened = NULL;
     aclrtEvent late = NULL;
@@ -377,34 +358,19 @@ static void test_shared_events(void) {
     CHECK(aclsim_release(stream) == 0);
     CHECK_RC(aclrtSynchronizeStream(other), 0);
     CHECK_RC(aclrtSynchronizeEvent(late), 0);
-    CHECK_RC(aclrtDestroyEvent(opened), 0);
-    CHECK_RC(aclrtDestroyEvent(late), 0);
+    END_EVENTS(opened, late);
     CHECK_RC(aclrtIpcOpenEventHandle(handle, &late), 507899);
     aclsim_set_ipc_event_supported(0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(other), 0);
+    END_STREAMS(stream, other);
 }
 
 int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_write();
-    test_waits();
-    test_wait_sees_copies_and_writes_of_the_host();
-    test_wait_sees_the_host_while_the_clock_is_stopped();
-    test_wait_is_aborted();
-    test_trap();
-    test_notify_ids();
-    test_batch_reset();
-    test_notify_by_key();
-    test_notifies_run_out();
-    test_counts_are_missing();
-    test_counts();
-    test_events_left();
-    test_shared_events_are_missing();
-    test_shared_events();
+    RUN(test_write, test_waits, test_wait_sees_copies_and_writes_of_the_host,
+        test_wait_sees_the_host_while_the_clock_is_stopped, test_wait_is_aborted, test_trap, test_notify_ids,
+        test_batch_reset, test_notify_by_key, test_notifies_run_out, test_counts_are_missing, test_counts,
+        test_events_left, test_shared_events_are_missing, test_shared_events);
     CHECK_RC(aclrtResetDevice(0), 0);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.notifies == 0 && left.device_blocks == 0);
-    puts("ok");
-    return 0;
 }

@@ -1,4 +1,5 @@
-/* Prototypes of the ACL functions under test, from the table, and checks that print the place of a failure. */
+/* Prototypes of the ACL functions under test, from the table, checks that print the place of a failure, and
+ * functions that make and end objects. */
 #ifndef SIM_TEST_H
 #define SIM_TEST_H
 
@@ -33,6 +34,78 @@
             exit(1);                                                                                           \
         }                                                                                                      \
     } while (0)
+
+#define UNTIL(condition)                                                                                       \
+    while (!(condition))                                                                                       \
+    sched_yield()
+
+/* Runs the tests in this order. */
+#define RUN(...)                                                                                               \
+    do {                                                                                                       \
+        void (*tests_[])(void) = {__VA_ARGS__};                                                                \
+        for (size_t i_ = 0; i_ < sizeof tests_ / sizeof *tests_; i_++) {                                       \
+            tests_[i_]();                                                                                      \
+        }                                                                                                      \
+    } while (0)
+
+#define EACH(end, ...)                                                                                         \
+    do {                                                                                                       \
+        void *ended_[] = {__VA_ARGS__};                                                                        \
+        for (size_t i_ = 0; i_ < sizeof ended_ / sizeof *ended_; i_++) {                                       \
+            CHECK_RC(end(ended_[i_]), 0);                                                                      \
+        }                                                                                                      \
+    } while (0)
+#define END_STREAMS(...) EACH(aclrtDestroyStream, __VA_ARGS__)
+#define END_EVENTS(...) EACH(aclrtDestroyEvent, __VA_ARGS__)
+#define END_BLOCKS(...) EACH(aclrtFree, __VA_ARGS__)
+
+static inline aclrtStream new_stream(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStream(&stream), 0);
+    return stream;
+}
+
+static inline aclrtEvent new_event(uint32_t flags) {
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, flags), 0);
+    return event;
+}
+
+static inline aclrtEvent old_event(uint32_t flag) {
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtCreateEventWithFlag(&event, flag), 0);
+    return event;
+}
+
+static inline aclrtContext new_context(void) {
+    aclrtContext context = NULL;
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    return context;
+}
+
+static inline aclrtContext current_context(void) {
+    aclrtContext context = NULL;
+    CHECK_RC(aclrtGetCurrentContext(&context), 0);
+    return context;
+}
+
+static inline void *new_block(size_t size) {
+    void *block = NULL;
+    CHECK_RC(aclrtMalloc(&block, size, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    return block;
+}
+
+static inline void *zeros(size_t size) {
+    void *block = new_block(size);
+    CHECK_RC(aclrtMemset(block, size, 0, size), 0);
+    return block;
+}
+
+static inline void *new_host(size_t size) {
+    void *block = NULL;
+    CHECK_RC(aclrtMallocHost(&block, size), 0);
+    return block;
+}
 
 static inline double now_s(void) {
     struct timespec now;
@@ -79,9 +152,7 @@ static inline aclError call_join(call_t *call) {
 }
 
 static inline void until_waiting(const char *function) {
-    while (aclsim_waiting(function) < 1) {
-        sched_yield();
-    }
+    UNTIL(aclsim_waiting(function) >= 1);
 }
 
 static inline aclError body_sync(void *stream) {

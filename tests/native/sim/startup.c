@@ -84,11 +84,10 @@ static void test_good_files(void) {
 
 static void test_default_device(void) {
     int32_t device = -1;
-    aclrtStream stream = NULL;
     CHECK_RC(init_with("{\"defaultDevice\": {\"default_device\": \"1\"}}"), 0);
     CHECK_RC(aclrtGetDevice(&device), 0);
     CHECK(device == 1 && aclsim_retain_count(1) == 0); /* the default device is selected, but not set */
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK(aclsim_retain_count(1) == 1);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(aclsim_retain_count(1) == 1);
@@ -180,23 +179,19 @@ static void test_callbacks(void) {
 /* Behaviour of resets and contexts that differs in older releases. */
 static void test_release_8_5(void) {
     char bytes[8];
-    void *device = NULL;
-    aclrtContext context = NULL;
-    aclrtContext before = NULL;
-    aclrtContext after = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);
-    CHECK_RC(aclrtMalloc(&device, 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *device = new_block(8);
     CHECK_RC(aclrtMemcpy(bytes, 8, device, 0, ACL_MEMCPY_DEVICE_TO_HOST), 107000);
     CHECK_RC(aclrtMemsetAsync(device, 8, 0, 0, NULL), 107000);
     CHECK_RC(aclrtFree(device), 0);
-    CHECK_RC(aclrtGetCurrentContext(&before), 0);
-    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    aclrtContext before = current_context();
+    aclrtContext context = new_context();
     CHECK_RC(aclrtDestroyContext(context), 0);
     CHECK_RC(aclrtSetCurrentContext(context), 0); /* accepted, but has no effect */
     CHECK_RC(aclrtSynchronizeDevice(), 107002);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    CHECK_RC(aclrtGetCurrentContext(&after), 0);
+    aclrtContext after = current_context();
     CHECK(after != before); /* the reset has created a new context */
     CHECK_RC(aclrtDestroyContext(before), 107002);
     CHECK_RC(aclrtResetDevice(0), 0);
@@ -230,8 +225,7 @@ static void test_release_9_1(void) {
 }
 
 static void test_release_9_0(void) {
-    aclrtContext context = NULL;
-    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    aclrtContext context = new_context();
     CHECK_RC(aclrtDestroyContext(context), 0);
     CHECK_RC(aclrtSetCurrentContext(context), 107000);
 }
@@ -347,8 +341,7 @@ static void on_state(int32_t device, aclrtDeviceState state, void *stream) {
 
 static aclError body_fill(void *stream) {
     aclError rc = 0;
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *block = new_block(64);
     while (rc == 0) {
         rc = aclrtMemsetAsync(block, 64, 1, 64, stream);
     }
@@ -357,12 +350,10 @@ static aclError body_fill(void *stream) {
 
 static void test_usage_checker_checks_after_the_callbacks(void) {
     call_t call;
-    aclrtStream stream = NULL;
     CHECK_RC(aclrtSetDevice(0), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtRegDeviceStateCallback("abort", on_state, stream), 0);
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *block = new_block(64);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
     call_start(&call, body_sync, stream);
@@ -425,6 +416,4 @@ int main(void) {
     run(test_profiles, NULL, NULL);
     run(test_usage_checker_checks_after_the_callbacks, NULL, NULL);
     run(test_forked, NULL, NULL);
-    puts("startup: ok");
-    return 0;
 }

@@ -217,5 +217,4 @@ int main(int argc, char **argv) {
            atomic_load(&operations), stats.calls, stats.tasks, atomic_load(&host_calls), stats.violations,
            stats.inside);
     CHECK(stats.inside == 0);
-    return 0;
 }

@@ -18,8 +18,7 @@ static aclError body_reset(void *unused) {
 
 static aclError body_fill_queue(void *stream) {
     aclError rc = 0;
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *block = new_block(64);
     while (rc == 0) {
         rc = aclrtMemsetAsync(block, 64, 1, 64, stream);
     }
@@ -27,8 +26,7 @@ static aclError body_fill_queue(void *stream) {
 }
 
 static void test_full_queue(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK(aclsim_hold(stream) == 0);
     call_t call;
     call_start(&call, body_fill_queue, stream);
@@ -42,10 +40,8 @@ static void test_full_queue(void) {
 }
 
 static void test_reset_drops(void) {
-    aclrtStream stream = NULL;
-    aclrtEvent event = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtCreateEventWithFlag(&event, 1), 0);
+    aclrtStream stream = new_stream();
+    aclrtEvent event = old_event(1);
     CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
     call_t call;
     call_start(&call, body_sync, stream);
@@ -64,10 +60,8 @@ static void test_reset_drops(void) {
 }
 
 static void test_device_sync_blocks(void) {
-    aclrtStream stream = NULL;
-    void *block = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    aclrtStream stream = new_stream();
+    void *block = new_block(64);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 7, 64, stream), 0);
     call_t device;
@@ -75,9 +69,7 @@ static void test_device_sync_blocks(void) {
     until_waiting("aclrtSynchronizeDevice");
     call_t reset;
     call_start(&reset, body_reset, NULL);
-    while (aclsim_retain_count(0) != 0) {
-        sched_yield();
-    }
+    UNTIL(aclsim_retain_count(0) == 0);
     CHECK(atomic_load(&device.rc) == -1 && atomic_load(&reset.rc) == -1);
     CHECK(aclsim_release(stream) == 0);
     CHECK(call_join(&device) == 0);
@@ -103,23 +95,18 @@ static void test_fork(void) {
 }
 
 static void test_stop_mode(void) {
-    aclrtContext before = NULL;
-    aclrtContext context = NULL;
-    aclrtStream stream = NULL;
-    aclrtStream other = NULL;
     aclrtStreamStatus status;
-    void *block = NULL;
-    CHECK_RC(aclrtGetCurrentContext(&before), 0);
-    CHECK_RC(aclrtCreateContext(&context, 0), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    aclrtContext before = current_context();
+    aclrtContext context = new_context();
+    aclrtStream stream = new_stream();
+    void *block = new_block(64);
     CHECK_RC(aclrtSetStreamFailureMode(stream, 1), 0);
     CHECK_RC(aclrtSetStreamFailureMode(stream, 0), 207000);
     CHECK(aclsim_fail_next(stream, 507015) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 7, 64, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507015);
     CHECK_RC(aclrtSynchronizeStream(stream), 507015);
-    CHECK_RC(aclrtCreateStream(&other), 0);
+    aclrtStream other = new_stream();
     CHECK_RC(aclrtStreamQuery(other, &status), 507015);
     CHECK_RC(aclrtMemsetAsync(block, 64, 7, 64, other), 507015);
     CHECK_RC(aclrtDestroyContext(context), 0);
@@ -128,10 +115,9 @@ static void test_stop_mode(void) {
 
 /* Neither failure mode can be set for a stream of a model. */
 static void test_failure_mode_of_a_bound_stream(void) {
-    aclrtStream stream = NULL;
+    aclrtStream stream = new_stream();
     aclmdlRI model = NULL;
     aclrtStreamAttrValue value = {.failureMode = 1};
-    CHECK_RC(aclrtCreateStream(&stream), 0);
     CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
     CHECK_RC(aclmdlRIBindStream(model, stream, 0), 0);
     CHECK_RC(aclrtSetStreamFailureMode(stream, 0), 207000);
@@ -164,9 +150,8 @@ static void on_state(int32_t device, aclrtDeviceState state, void *arg) {
     if (device != 0 || state != ACL_RT_DEVICE_STATE_RESET_PRE) {
         return;
     }
-    aclrtContext context = NULL;
     int32_t active = 1;
-    CHECK_RC(aclrtGetCurrentContext(&context), 0);
+    aclrtContext context = current_context();
     CHECK(context == watch->context);
     CHECK_RC(aclrtGetPrimaryCtxState(0, NULL, &active), 0);
     CHECK(active == 0);
@@ -178,10 +163,9 @@ static void on_state(int32_t device, aclrtDeviceState state, void *arg) {
 
 static void test_state_callbacks(void) {
     watch_t watch = {.trace = ""};
-    aclrtEvent event = NULL;
     CHECK_RC(aclrtGetCurrentContext(&watch.context), 0);
     CHECK_RC(aclrtCreateStream(&watch.stuck), 0);
-    CHECK_RC(aclrtCreateEventWithFlag(&event, 1), 0);
+    aclrtEvent event = old_event(1);
     CHECK_RC(aclrtStreamWaitEvent(watch.stuck, event), 0);
     CHECK_RC(aclrtRegDeviceStateCallback("smoke", on_state, &watch), 0);
     CHECK_RC(aclrtRegDeviceStateCallback("smoke", on_state, &watch), 107000);
@@ -195,8 +179,7 @@ static void test_state_callbacks(void) {
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclrtRegDeviceStateCallback("smoke", NULL, NULL), 0);
     CHECK(strcmp(watch.trace, "23011") == 0);
-    aclrtContext again = NULL;
-    CHECK_RC(aclrtGetCurrentContext(&again), 0);
+    aclrtContext again = current_context();
     CHECK(again == watch.context);
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
@@ -207,9 +190,7 @@ static atomic_bool gate_reached;
 static void on_gate(void *unused) {
     (void)unused;
     atomic_store(&gate_reached, true);
-    while (!atomic_load(&gate_open)) {
-        sched_yield();
-    }
+    UNTIL(atomic_load(&gate_open));
 }
 
 static aclError body_set(void *unused) {
@@ -218,18 +199,13 @@ static aclError body_set(void *unused) {
 }
 
 static void test_host_function_holds_reset(void) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclrtLaunchHostFunc(stream, on_gate, NULL), 0);
-    while (!atomic_load(&gate_reached)) {
-        sched_yield();
-    }
+    UNTIL(atomic_load(&gate_reached));
     CHECK_RC(aclrtStreamAbort(stream), 0);
     call_t reset;
     call_start(&reset, body_reset, NULL);
-    while (aclsim_retain_count(0) != 0) {
-        sched_yield();
-    }
+    UNTIL(aclsim_retain_count(0) == 0);
     call_t set;
     call_start(&set, body_set, NULL);
     until_waiting("aclrtSetDevice");
@@ -245,14 +221,6 @@ static void test_host_function_holds_reset(void) {
 
 int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_failure_mode_of_a_bound_stream();
-    test_stop_mode();
-    test_full_queue();
-    test_reset_drops();
-    test_device_sync_blocks();
-    test_state_callbacks();
-    test_host_function_holds_reset();
-    test_fork();
-    puts("ok");
-    return 0;
+    RUN(test_failure_mode_of_a_bound_stream, test_stop_mode, test_full_queue, test_reset_drops,
+        test_device_sync_blocks, test_state_callbacks, test_host_function_holds_reset, test_fork);
 }

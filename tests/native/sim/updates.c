@@ -6,11 +6,10 @@
 
 /* An event for task updates: at each execution, the graph waits until a stream outside records the event. */
 static void test_an_event_from_outside(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream other = stream_new();
-    aclrtEvent event = NULL;
+    aclrtStream stream = new_stream();
+    aclrtStream other = new_stream();
     uint64_t *words = words_new(1);
-    CHECK_RC(aclrtCreateEventWithFlag(&event, 0x20), 0);
+    aclrtEvent event = old_event(0x20);
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
     CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
     CHECK_RC(aclrtResetEvent(event, stream), 0);
@@ -34,8 +33,7 @@ static void test_an_event_from_outside(void) {
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtDestroyEvent(event), 0);
     CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(other), 0);
+    END_STREAMS(stream, other);
 }
 
 static void launch_group(aclrtStream stream, uint64_t *words, aclrtEvent event, atomic_int *called) {
@@ -49,8 +47,8 @@ static void launch_group(aclrtStream stream, uint64_t *words, aclrtEvent event, 
 
 /* Every kind of captured task can be replaced: copies, fills, values, events and host functions. */
 static void test_groups_of_every_kind_of_task(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream updater = stream_new();
+    aclrtStream stream = new_stream();
+    aclrtStream updater = new_stream();
     uint64_t *old = words_new(5);
     uint64_t *new = words_new(5);
     aclrtTaskGrp group = NULL;
@@ -75,24 +73,20 @@ static void test_groups_of_every_kind_of_task(void) {
     CHECK(new[0] == 7 && new[2] == 7 && new[3] == 1 && new[4] == 1 && atomic_load(&called[1]) == 1);
     CHECK_RC(aclrtSynchronizeStream(updater), 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(events[0]), 0);
-    CHECK_RC(aclrtDestroyEvent(events[1]), 0);
-    CHECK_RC(aclrtFree(old), 0);
-    CHECK_RC(aclrtFree(new), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(updater), 0);
+    END_EVENTS(events[0], events[1]);
+    END_BLOCKS(old, new);
+    END_STREAMS(stream, updater);
 }
 
 /* The group is updated while the graph's execution waits for the event, so the execution has not reached the
  * group yet. The execution then runs the new tasks. */
 static void test_an_update_while_the_graph_runs(void) {
-    aclrtStream stream = stream_new();
-    aclrtStream updater = stream_new();
+    aclrtStream stream = new_stream();
+    aclrtStream updater = new_stream();
     uint64_t *words = words_new(4);
     aclrtTaskGrp group = NULL;
-    aclrtEvent event = NULL;
     words[1] = 3;
-    CHECK_RC(aclrtCreateEventWithFlag(&event, 0x20), 0);
+    aclrtEvent event = old_event(0x20);
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
     CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
     CHECK_RC(aclrtResetEvent(event, stream), 0);
@@ -115,8 +109,7 @@ static void test_an_update_while_the_graph_runs(void) {
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclrtDestroyEvent(event), 0);
     CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(updater), 0);
+    END_STREAMS(stream, updater);
 }
 
 static aclrtRandomNumTaskInfo random_info(uint64_t *result, uint64_t *counter, uint32_t low, uint32_t high) {
@@ -139,15 +132,14 @@ static aclrtRandomNumTaskInfo random_info(uint64_t *result, uint64_t *counter, u
 
 /* Each range of random numbers has size one, so the numbers show which task has run. */
 static void test_an_update_by_a_task(void) {
-    aclrtStream bound = stream_new();
-    aclrtStream stream = stream_new();
+    aclrtStream bound = new_stream();
+    aclrtStream stream = new_stream();
     uint64_t *words = words_new(3);
     aclrtRandomNumTaskInfo info = random_info(words, words + 1, 5, 6);
     aclrtTaskUpdateInfo update = {.id = ACL_RT_UPDATE_RANDOM_TASK};
     aclmdlRI model = NULL;
-    void *source = NULL;
+    void *source = new_block(sizeof info);
     uint32_t task = 9;
-    CHECK_RC(aclrtMalloc(&source, sizeof info, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
     CHECK_RC(aclmdlRIBindStream(model, bound, 0), 0);
     CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, bound), 0);
@@ -183,22 +175,16 @@ static void test_an_update_by_a_task(void) {
     update.id = ACL_RT_UPDATE_AIC_AIV_TASK;
     CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 207000);
     CHECK(strstr(aclGetRecentErrMsg(), "AI cores") != NULL);
-    CHECK_RC(aclrtFree(source), 0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(bound), 0);
+    END_BLOCKS(source, words);
+    END_STREAMS(stream, bound);
 }
 
 int main(void) {
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_an_event_from_outside();
-    test_groups_of_every_kind_of_task();
-    test_an_update_while_the_graph_runs();
-    test_an_update_by_a_task();
+    RUN(test_an_event_from_outside, test_groups_of_every_kind_of_task, test_an_update_while_the_graph_runs,
+        test_an_update_by_a_task);
     aclsim_stats_t left = stats();
     CHECK(left.streams == 0 && left.events == 0 && left.device_blocks == 0 && left.models == 0);
     CHECK_RC(aclrtResetDevice(0), 0);
-    puts("ok");
-    return 0;
 }

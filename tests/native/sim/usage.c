@@ -31,14 +31,11 @@ static void nothing(void *unused) {
 }
 
 static void test_a_stream_is_used_in_its_own_context_only(void) {
-    aclrtContext owner = NULL;
-    aclrtContext other = NULL;
-    aclrtStream stream = NULL;
     aclrtEvent event = NULL;
     static const char what[] = "which is not the current one";
-    CHECK_RC(aclrtCreateContext(&owner, 0), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtCreateContext(&other, 0), 0);
+    aclrtContext owner = new_context();
+    aclrtStream stream = new_stream();
+    aclrtContext other = new_context();
     CHECK_RC(aclrtCreateEvent(&event), 0);
     CHECK_RC(aclrtRecordEvent(event, stream), 107003);
     check_reported("aclrtRecordEvent: thread", what, stream);
@@ -60,9 +57,8 @@ static void test_a_stream_is_used_in_its_own_context_only(void) {
 
 static void test_a_dead_context_is_a_dead_handle(void) {
     aclrtContext context = NULL;
-    aclrtContext primary = NULL;
     static const char what[] = "expected a live handle of kind context, got a dead or foreign handle";
-    CHECK_RC(aclrtGetCurrentContext(&primary), 0);
+    aclrtContext primary = current_context();
     CHECK_RC(aclrtCreateContext(&context, 0), 0);
     CHECK_RC(aclrtDestroyContext(context), 0);
     check_quiet();
@@ -77,13 +73,10 @@ static void test_a_dead_context_is_a_dead_handle(void) {
 }
 
 static void test_a_stream_in_a_wait_outlives_its_context(void) {
-    aclrtContext context = NULL;
-    aclrtStream stream = NULL;
-    void *block = NULL;
     call_t call;
-    CHECK_RC(aclrtCreateContext(&context, 0), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    aclrtContext context = new_context();
+    aclrtStream stream = new_stream();
+    void *block = new_block(64);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
     call_start(&call, body_sync, stream);
@@ -98,9 +91,8 @@ static void test_a_stream_in_a_wait_outlives_its_context(void) {
 
 /* The client cannot destroy the primary context, but its handle is valid. */
 static void test_the_primary_context_between_two_sets_is_not_dead(void) {
-    aclrtContext primary = NULL;
     CHECK_RC(aclrtSetDevice(1), 0);
-    CHECK_RC(aclrtGetCurrentContext(&primary), 0);
+    aclrtContext primary = current_context();
     CHECK_RC(aclrtResetDevice(1), 0);
     CHECK_RC(aclrtSetCurrentContext(primary), 107000);
     check_quiet();
@@ -109,10 +101,9 @@ static void test_the_primary_context_between_two_sets_is_not_dead(void) {
 
 static void test_nothing_is_called_after_finalize(void) {
     int32_t device = 0;
-    aclrtStream stream = NULL;
     static const char what[] = "calls ACL after aclFinalize";
     CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
+    aclrtStream stream = new_stream();
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclFinalize(), 100037);
     CHECK_RC(aclrtGetDevice(&device), 0);
@@ -134,10 +125,9 @@ static void test_the_last_reference_does_not_affect_other_libraries(void) {
 }
 
 static void test_a_call_that_reads_many_unwritten_rows_is_reported_once(void) {
-    void *block = NULL;
     char bytes[64];
     aclsim_watch_uninitialised(1);
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *block = new_block(64);
     CHECK_RC(aclrtMemset(block, 64, 1, 8), 0);
     CHECK_RC(aclrtMemcpy2d(bytes, 8, block, 16, 8, 4, ACL_MEMCPY_DEVICE_TO_HOST), 0);
     check_reported("aclrtMemcpy2d: thread", "where byte 16 was never written", block);
@@ -148,8 +138,7 @@ static void test_a_call_that_reads_many_unwritten_rows_is_reported_once(void) {
 
 static void test_a_task_is_reported_by_the_thread_that_enqueued_it(void) {
     char call[64];
-    void *block = NULL;
-    CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    void *block = new_block(64);
     CHECK_RC(aclrtMemsetAsync((char *)block + 32, 64, 1, 64, NULL), 0);
     aclrtSynchronizeStream(NULL);
     snprintf(call, sizeof call, "device task: thread %d moves 64 bytes", (int)getpid());
@@ -175,15 +164,10 @@ static void test_a_forked_child_is_reported_by_its_own_thread(void) {
 
 int main(void) {
     CHECK_RC(aclrtSetDevice(0), 0);
-    test_a_stream_is_used_in_its_own_context_only();
-    test_a_dead_context_is_a_dead_handle();
-    test_a_stream_in_a_wait_outlives_its_context();
-    test_the_primary_context_between_two_sets_is_not_dead();
-    test_nothing_is_called_after_finalize();
-    test_the_last_reference_does_not_affect_other_libraries();
-    test_a_call_that_reads_many_unwritten_rows_is_reported_once();
-    test_a_task_is_reported_by_the_thread_that_enqueued_it();
-    test_a_forked_child_is_reported_by_its_own_thread();
-    puts("usage: ok");
-    return 0;
+    RUN(test_a_stream_is_used_in_its_own_context_only, test_a_dead_context_is_a_dead_handle,
+        test_a_stream_in_a_wait_outlives_its_context, test_the_primary_context_between_two_sets_is_not_dead,
+        test_nothing_is_called_after_finalize, test_the_last_reference_does_not_affect_other_libraries,
+        test_a_call_that_reads_many_unwritten_rows_is_reported_once,
+        test_a_task_is_reported_by_the_thread_that_enqueued_it,
+        test_a_forked_child_is_reported_by_its_own_thread);
 }

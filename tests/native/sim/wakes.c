@@ -10,7 +10,7 @@ static int64_t wakes_before;
 /* Stops a stream at a failed task that is followed by another task. */
 static void stop(void) {
     reported_before = atomic_load(&reported);
-    failing = stream_made();
+    failing = new_stream();
     fill(failing, block, 507001);
     fill(failing, block, 0);
     until_faulted(failing);
@@ -25,17 +25,15 @@ static void check_stopped(void) {
 static void check_woken(void) {
     CHECK(aclsim_wakes(0) > wakes_before);
     until_reported(reported_before + 1);
-    while (aclsim_pending(failing) > 0) {
-        sched_yield();
-    }
+    UNTIL(aclsim_pending(failing) <= 0);
     CHECK_RC(aclrtSynchronizeStream(failing), 507001);
     CHECK_RC(aclrtDestroyStream(failing), 0);
 }
 
 static void test_not_waking(void) {
-    aclrtEvent mark = mark_made();
-    aclrtEvent waited = event_made(4);
-    aclrtStream idle = stream_made();
+    aclrtEvent mark = new_event(SYNC_FLAG);
+    aclrtEvent waited = old_event(4);
+    aclrtStream idle = new_stream();
     aclrtEventWaitStatus status;
     stop();
     CHECK_RC(aclrtRecordEvent(mark, failing), 0);
@@ -58,8 +56,7 @@ static void test_not_waking(void) {
     check_woken();
     CHECK_RC(aclrtSynchronizeStream(other), 0);
     CHECK_RC(aclrtDestroyStream(idle), 0);
-    CHECK_RC(aclrtDestroyEvent(mark), 0);
-    CHECK_RC(aclrtDestroyEvent(waited), 0);
+    END_EVENTS(mark, waited);
 }
 
 static aclError sync_stream_limited(aclrtStream stream) {
@@ -82,12 +79,10 @@ static void test_synchronizing(void) {
     aclError (*const calls[])(aclrtStream) = {aclrtSynchronizeStream, sync_stream_limited, sync_device,
                                               sync_device_limited};
     for (int i = 0; i < 40; i++) {
-        aclrtStream fresh = stream_made();
+        aclrtStream fresh = new_stream();
         stop();
         fill(fresh, block, 0);
-        while (i % 8 < 4 && aclsim_pending(fresh) > 0) {
-            sched_yield();
-        }
+        UNTIL(!(i % 8 < 4 && aclsim_pending(fresh) > 0));
         aclError rc = calls[i % 4](fresh);
         CHECK(rc == 0 || (i % 4 >= 2 && rc == 507001));
         CHECK(aclsim_wakes(0) > wakes_before);
@@ -99,15 +94,13 @@ static void test_synchronizing(void) {
 }
 
 static void test_events(void) {
-    aclrtEvent old = event_made(SYNC_FLAG);
-    aclrtEvent timed = event_made(TIME_LINE_FLAG);
-    aclrtEvent mark = mark_made();
+    aclrtEvent old = old_event(SYNC_FLAG);
+    aclrtEvent timed = old_event(TIME_LINE_FLAG);
+    aclrtEvent mark = new_event(SYNC_FLAG);
     for (int i = 0; i < 100; i++) {
         stop();
         CHECK_RC(aclrtRecordEvent(old, other), 0);
-        while (i % 2 == 0 && aclsim_pending(other) > 0) {
-            sched_yield();
-        }
+        UNTIL(!(i % 2 == 0 && aclsim_pending(other) > 0));
         wakes_before = aclsim_wakes(0); /* the 64th task of `other` also wakes it */
         CHECK(!old_complete(old));      /* not complete, even if the device has finished */
         check_woken();
@@ -127,13 +120,11 @@ static void test_events(void) {
     stop();
     CHECK_RC(aclrtSynchronizeEventWithTimeout(mark, 1), 0);
     check_woken();
-    CHECK_RC(aclrtDestroyEvent(old), 0);
-    CHECK_RC(aclrtDestroyEvent(timed), 0);
-    CHECK_RC(aclrtDestroyEvent(mark), 0);
+    END_EVENTS(old, timed, mark);
 }
 
 static void test_enqueuing(void) {
-    aclrtStream fresh = stream_made();
+    aclrtStream fresh = new_stream();
     stop();
     for (int i = 0; i < 63; i++) {
         fill(fresh, block, 0);
@@ -149,7 +140,7 @@ static aclError body_fill(void *stream) {
 }
 
 static void test_full_queue(void) {
-    aclrtStream full = stream_made();
+    aclrtStream full = new_stream();
     CHECK(aclsim_hold(full) == 0);
     for (int i = 0; i < 2046; i++) {
         fill(full, block, 0);
@@ -167,7 +158,7 @@ static void test_full_queue(void) {
 
 /* A synchronizing thread keeps the recycle thread awake, so later failures are handled too. */
 static void test_waiting_thread(void) {
-    aclrtStream held = stream_made();
+    aclrtStream held = new_stream();
     CHECK(aclsim_hold(held) == 0);
     fill(held, block, 0);
     call_t call;
@@ -175,7 +166,7 @@ static void test_waiting_thread(void) {
     until_waiting("aclrtSynchronizeStream");
     for (int i = 0; i < 20; i++) {
         int before = atomic_load(&reported);
-        aclrtStream fresh = stream_made();
+        aclrtStream fresh = new_stream();
         fill(fresh, block, 507015);
         until_reported(before + 1);
         CHECK_RC(aclrtSynchronizeStream(fresh), 507015);
@@ -205,7 +196,7 @@ static void launch(aclrtStream stream) {
 /* Without a call, only the failure of a kernel is found: the monitor finds it one second later. The test
  * advances the virtual clock by this second. */
 static void test_monitor(void) {
-    aclrtStream kernels = stream_made();
+    aclrtStream kernels = new_stream();
     stop();
     aclsim_clock_virtual(1);
     CHECK(aclsim_clock_advance(5000000000) == 0);
@@ -229,15 +220,8 @@ static void test_monitor(void) {
 int main(void) {
     CHECK_RC(rtRegTaskFailCallbackByModule("wakes", on_failure), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    block = block_made();
-    other = stream_made();
-    test_not_waking();
-    test_synchronizing();
-    test_events();
-    test_enqueuing();
-    test_full_queue();
-    test_waiting_thread();
-    test_monitor();
-    puts("ok");
-    return 0;
+    block = new_block(64);
+    other = new_stream();
+    RUN(test_not_waking, test_synchronizing, test_events, test_enqueuing, test_full_queue, test_waiting_thread,
+        test_monitor);
 }
