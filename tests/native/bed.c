@@ -18,12 +18,19 @@ _Noreturn void bed_differ(const char *file, int line, const char *what, int64_t 
     abort();
 }
 
-int bed_main(int argc, char **argv, const bed_test *tests, size_t count) {
-    for (size_t i = 0; i < count; i++) {
+static bed_test *tests;
+
+void bed_add(bed_test *test) {
+    test->next = tests;
+    tests = test;
+}
+
+int bed_main(int argc, char **argv) {
+    for (bed_test *test = tests; test != NULL; test = test->next) {
         if (argc < 2) {
-            puts(tests[i].name);
-        } else if (strcmp(argv[1], tests[i].name) == 0) {
-            tests[i].body();
+            puts(test->name);
+        } else if (strcmp(argv[1], test->name) == 0) {
+            test->body();
             return 0;
         }
     }

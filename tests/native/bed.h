@@ -2,8 +2,8 @@
  * Shared by all tests of the engine: checks, the library to test against, and a small lifecycle manager for one
  * device. The simulator is loaded as a user loads ACL, from the path in AIOACL_TEST_LIBRARY.
  *
- * A program is a list of tests. Without an argument it prints their names; with a name it runs that test. The
- * runner starts one process for each test.
+ * A program defines tests with TEST, and ends with RUN_TESTS. Without an argument it prints their names; with a
+ * name it runs that test. The runner starts one process for each test.
  */
 #ifndef BED_H
 #define BED_H
@@ -28,21 +28,28 @@
             bed_differ(__FILE__, __LINE__, #got, got_, want_);                                                 \
     } while (0)
 
-typedef struct {
+typedef struct bed_test {
     const char *name;
     void (*body)(void);
+    struct bed_test *next;
 } bed_test;
-
-#define TEST(name) {#name, name}
 
 _Noreturn void bed_fail(const char *file, int line, const char *what);
 _Noreturn void bed_differ(const char *file, int line, const char *what, int64_t got, int64_t want);
-int bed_main(int argc, char **argv, const bed_test *tests, size_t count);
+void bed_add(bed_test *test);
+int bed_main(int argc, char **argv);
 
-#define TESTS(...)                                                                                             \
+#define TEST(title)                                                                                            \
+    static void title(void);                                                                                   \
+    __attribute__((constructor)) static void add_##title(void) {                                               \
+        static bed_test test = {#title, title, NULL};                                                          \
+        bed_add(&test);                                                                                        \
+    }                                                                                                          \
+    static void title(void)
+
+#define RUN_TESTS                                                                                              \
     int main(int argc, char **argv) {                                                                          \
-        const bed_test tests[] = {__VA_ARGS__};                                                                \
-        return bed_main(argc, argv, tests, sizeof tests / sizeof *tests);                                      \
+        return bed_main(argc, argv);                                                                           \
     }
 
 /* The simulator's controls, from the library that is loaded. */

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-static void an_abort_ends_unfinished_work(void) {
+TEST(an_abort_ends_unfinished_work) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
@@ -22,7 +22,7 @@ static void an_abort_ends_unfinished_work(void) {
     bed_close_copied();
 }
 
-static void a_refused_abort_ends_nothing(void) {
+TEST(a_refused_abort_ends_nothing) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -37,7 +37,7 @@ static void a_refused_abort_ends_nothing(void) {
 }
 
 /* If an abort drops work, the work looks complete until the engine has noted the abort. */
-static void a_result_during_an_abort_is_ignored(void) {
+TEST(a_result_during_an_abort_is_ignored) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
@@ -57,7 +57,7 @@ static void *copy_elsewhere(void *stream) {
 
 /* If a thread is inside the runtime to enqueue, an abort may or may not drop the enqueued work. In both cases
  * the wait fails as aborted. */
-static void an_enqueue_in_c_during_an_abort_is_aborted(void) {
+TEST(an_enqueue_in_c_during_an_abort_is_aborted) {
     void *position = NULL;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -83,7 +83,7 @@ static void *reset_as_other_code(void *unused) {
 
 /* Between a reset by aioacl and the next generation, the native streams no longer exist, but the handles are
  * not stale yet. */
-static void a_foreign_reset_does_not_touch_dead_streams(void) {
+TEST(a_foreign_reset_does_not_touch_dead_streams) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -109,7 +109,7 @@ static aclError query_after_a_reset(aclrtStream handle, aclrtStreamStatus *statu
     return 107002;
 }
 
-static void a_query_during_a_foreign_reset_fails_no_task(void) {
+TEST(a_query_during_a_foreign_reset_fails_no_task) {
     aclError (*query_as_it_is)(aclrtStream, aclrtStreamStatus *);
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -138,7 +138,7 @@ static void let_the_watcher_query(int32_t device, aclrtDeviceState state, void *
     }
 }
 
-static void a_query_before_the_report_of_a_foreign_reset_fails_no_task(void) {
+TEST(a_query_before_the_report_of_a_foreign_reset_fails_no_task) {
     uint64_t key = 0;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -163,7 +163,7 @@ static void a_query_before_the_report_of_a_foreign_reset_fails_no_task(void) {
 
 /* A call by aioacl may find the reset before the engine's callback reports it, for example while the callback
  * of another library runs. */
-static void a_found_foreign_reset_is_handled_once(void) {
+TEST(a_found_foreign_reset_is_handled_once) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -190,7 +190,7 @@ static void a_found_foreign_reset_is_handled_once(void) {
 }
 
 /* If the callback has not reported the reset, the set that follows the reset settles it. */
-static void a_found_foreign_reset_is_settled_by_the_set(void) {
+TEST(a_found_foreign_reset_is_settled_by_the_set) {
     bed_open(0, AIO_WATCH);
     uint32_t before = aio_word_generation(aio_gate_word(0));
     aio_foreign_found(0, before);
@@ -231,7 +231,7 @@ static aio_counted counted(aclError (*set)(int32_t)) {
     return made;
 }
 
-static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
+TEST(a_set_counts_foreign_resets_that_did_not_undo_it) {
     bed_load();
     set_as_it_is = aio_acl.aclrtSetDevice;
     uint32_t seen = aio_device_foreign(0);
@@ -254,7 +254,7 @@ static void a_set_counts_foreign_resets_that_did_not_undo_it(void) {
 }
 
 /* A reset that only lowers the runtime's count of sets is not counted. */
-static void a_reset_counts_as_a_teardown_only_if_it_tears_down(void) {
+TEST(a_reset_counts_as_a_teardown_only_if_it_tears_down) {
     aio_counted made = {0};
     bed_load();
     aio_count_set(0, &made);
@@ -272,7 +272,7 @@ static void a_reset_counts_as_a_teardown_only_if_it_tears_down(void) {
 }
 
 /* If the thread was marked before the reset as a thread whose resets are not foreign, the mark stays set. */
-static void an_own_reset_is_not_counted_as_foreign(void) {
+TEST(an_own_reset_is_not_counted_as_foreign) {
     aio_counted made = {0};
     bed_load();
     uint32_t seen = aio_device_foreign(0);
@@ -297,7 +297,7 @@ static void *destroy_events(void *unused) {
 }
 
 /* The destroying thread counts as inside, so a foreign reset waits for it, then destroys the other events. */
-static void destroying_events_stops_when_the_generation_changes(void) {
+TEST(destroying_events_stops_when_the_generation_changes) {
     int32_t counts[3];
     aio_call calls[4];
     void *destroyed = NULL;
@@ -322,7 +322,7 @@ static void destroying_events_stops_when_the_generation_changes(void) {
     bed_close(0);
 }
 
-static void a_device_abort_counts_its_streams(void) {
+TEST(a_device_abort_counts_its_streams) {
     int32_t outcome[3];
     aio_stream *streams[3];
     bed_open_to_copy(AIO_WATCH);
@@ -353,7 +353,7 @@ static void a_device_abort_counts_its_streams(void) {
     bed_close_copied();
 }
 
-static void a_device_abort_skips_finished_work(void) {
+TEST(a_device_abort_skips_finished_work) {
     int32_t outcome[3];
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -369,7 +369,7 @@ static void a_device_abort_skips_finished_work(void) {
     bed_close_copied();
 }
 
-static void an_abort_that_hangs_is_counted_as_failed(void) {
+TEST(an_abort_that_hangs_is_counted_as_failed) {
     int32_t outcome[3];
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -406,7 +406,7 @@ static void *reset_with_a_context(void *unused) {
 
 /* Callbacks that were registered after the engine's callback run on the same thread. So they must find the
  * context that the thread had. */
-static void a_foreign_reset_keeps_its_threads_context(void) {
+TEST(a_foreign_reset_keeps_its_threads_context) {
     bed_open_to_copy(AIO_THREAD);
     CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("behind", look, NULL), 0);
     aio_stream *stream = bed_stream(0);
@@ -445,7 +445,7 @@ static void query_across_a_reset(const char *function, void *(*ask)(void *), aio
     bed_close_copied();
 }
 
-static void an_event_query_across_a_reset_is_ignored(void) {
+TEST(an_event_query_across_a_reset_is_ignored) {
     aio_event *event = NULL;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -454,7 +454,7 @@ static void an_event_query_across_a_reset_is_ignored(void) {
     query_across_a_reset("aclrtQueryEventStatus", query_elsewhere, stream, 0);
 }
 
-static void a_stream_query_across_a_reset_is_ignored(void) {
+TEST(a_stream_query_across_a_reset_is_ignored) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(bed_copy(stream), 1);
@@ -466,7 +466,7 @@ static uint64_t announced(const aio_port *port) {
     return read(aio_port_fd(port), &count, sizeof count) == sizeof count ? count : 0;
 }
 
-static void a_kick_is_announced_once_until_it_is_taken(void) {
+TEST(a_kick_is_announced_once_until_it_is_taken) {
     aio_port *port = aio_port_new();
     CHECK_EQ(aio_device_start(0, AIO_THREAD, port), 0);
     aio_device_kick(0, AIO_KICK_REFILL);
@@ -516,23 +516,12 @@ static void wait_for_a_failure_that_only_a_wake_shows(bool event) {
     aio_port_close(kicks);
 }
 
-static void a_wait_without_progress_requests_a_nudge(void) {
+TEST(a_wait_without_progress_requests_a_nudge) {
     wait_for_a_failure_that_only_a_wake_shows(true);
 }
 
-static void without_an_event_a_synchronize_wakes_the_runtime(void) {
+TEST(without_an_event_a_synchronize_wakes_the_runtime) {
     wait_for_a_failure_that_only_a_wake_shows(false);
 }
 
-TESTS(TEST(a_refused_abort_ends_nothing), TEST(a_result_during_an_abort_is_ignored),
-      TEST(a_device_abort_skips_finished_work), TEST(an_abort_that_hangs_is_counted_as_failed),
-      TEST(a_foreign_reset_keeps_its_threads_context), TEST(an_event_query_across_a_reset_is_ignored),
-      TEST(a_stream_query_across_a_reset_is_ignored), TEST(a_kick_is_announced_once_until_it_is_taken),
-      TEST(a_wait_without_progress_requests_a_nudge), TEST(without_an_event_a_synchronize_wakes_the_runtime),
-      TEST(an_abort_ends_unfinished_work), TEST(an_enqueue_in_c_during_an_abort_is_aborted),
-      TEST(a_foreign_reset_does_not_touch_dead_streams), TEST(a_query_during_a_foreign_reset_fails_no_task),
-      TEST(a_query_before_the_report_of_a_foreign_reset_fails_no_task),
-      TEST(a_found_foreign_reset_is_handled_once), TEST(a_found_foreign_reset_is_settled_by_the_set),
-      TEST(destroying_events_stops_when_the_generation_changes), TEST(a_device_abort_counts_its_streams),
-      TEST(a_set_counts_foreign_resets_that_did_not_undo_it), TEST(an_own_reset_is_not_counted_as_foreign),
-      TEST(a_reset_counts_as_a_teardown_only_if_it_tears_down))
+RUN_TESTS

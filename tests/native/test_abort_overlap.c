@@ -50,7 +50,7 @@ static int abort_by(aclError (*how)(aclrtStream)) {
 }
 
 /* The abort may or may not have dropped the work. In both cases the wait fails as aborted. */
-static void work_enqueued_during_an_abort_is_aborted(void) {
+TEST(work_enqueued_during_an_abort_is_aborted) {
     begin();
     sim.hold(stream->handle);
     CHECK_EQ(abort_by(enqueue_and_abort), 0);
@@ -74,7 +74,7 @@ static aclError enqueue_abort_and_fail(aclrtStream handle) {
     return 507000;
 }
 
-static void work_that_a_failed_abort_may_have_dropped_is_aborted(void) {
+TEST(work_that_a_failed_abort_may_have_dropped_is_aborted) {
     begin();
     sim.hold(stream->handle);
     CHECK_EQ(bed_copy(stream), 1);
@@ -93,7 +93,7 @@ static void work_that_a_failed_abort_may_have_dropped_is_aborted(void) {
     end();
 }
 
-static void an_enqueue_during_a_refused_abort_is_not_aborted(void) {
+TEST(an_enqueue_during_a_refused_abort_is_not_aborted) {
     void *position = NULL;
     begin();
     sim.hang_call("aclrtMemcpyAsync");
@@ -117,7 +117,7 @@ static aclError synchronize_until_the_abort_has_ended(aclrtStream handle, int32_
     return code;
 }
 
-static void a_synchronize_begun_during_an_abort_confirms_nothing(void) {
+TEST(a_synchronize_begun_during_an_abort_confirms_nothing) {
     begin();
     CHECK_EQ(bed_copy(stream), 1);
     UNTIL(sim.pending(stream->handle) == 0);
@@ -131,7 +131,4 @@ static void a_synchronize_begun_during_an_abort_confirms_nothing(void) {
     end();
 }
 
-TESTS(TEST(work_enqueued_during_an_abort_is_aborted),
-      TEST(work_that_a_failed_abort_may_have_dropped_is_aborted),
-      TEST(an_enqueue_during_a_refused_abort_is_not_aborted),
-      TEST(a_synchronize_begun_during_an_abort_confirms_nothing))
+RUN_TESTS

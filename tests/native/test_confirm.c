@@ -54,11 +54,11 @@ static void await_a_failure(int strategy) {
     end();
 }
 
-static void an_await_raises_the_code_that_the_watcher_synchronized(void) {
+TEST(an_await_raises_the_code_that_the_watcher_synchronized) {
     await_a_failure(AIO_WATCH);
 }
 
-static void an_await_raises_the_code_that_a_worker_synchronized(void) {
+TEST(an_await_raises_the_code_that_a_worker_synchronized) {
     await_a_failure(AIO_THREAD);
 }
 
@@ -74,11 +74,11 @@ static void await_an_event(int strategy) {
     end();
 }
 
-static void an_event_after_a_failure_raises_in_the_watcher(void) {
+TEST(an_event_after_a_failure_raises_in_the_watcher) {
     await_an_event(AIO_WATCH);
 }
 
-static void an_event_after_a_failure_raises_in_a_worker(void) {
+TEST(an_event_after_a_failure_raises_in_a_worker) {
     await_an_event(AIO_THREAD);
 }
 
@@ -96,15 +96,15 @@ static void await_a_dependent(int strategy) {
     end();
 }
 
-static void a_dependent_of_a_failure_raises_in_the_watcher(void) {
+TEST(a_dependent_of_a_failure_raises_in_the_watcher) {
     await_a_dependent(AIO_WATCH);
 }
 
-static void a_dependent_of_a_failure_raises_in_a_worker(void) {
+TEST(a_dependent_of_a_failure_raises_in_a_worker) {
     await_a_dependent(AIO_THREAD);
 }
 
-static void a_dependent_of_success_is_confirmed(void) {
+TEST(a_dependent_of_success_is_confirmed) {
     begin(AIO_WATCH);
     uint64_t first = copy(stream), waited = wait_for(other, stream);
     CHECK_EQ(bed_await(other, waited), (int64_t)waited);
@@ -112,7 +112,7 @@ static void a_dependent_of_success_is_confirmed(void) {
     end();
 }
 
-static void a_query_confirms_nothing(void) {
+TEST(a_query_confirms_nothing) {
     begin(AIO_WATCH);
     uint64_t bad = bad_copy(stream, 507015);
     UNTIL(sim.faulted(stream->handle) == 1);
@@ -127,7 +127,7 @@ static void a_query_confirms_nothing(void) {
 }
 
 /* A stream is synchronized before it is destroyed, so its failure is found without an await. */
-static void a_failure_is_found_when_the_stream_is_destroyed(void) {
+TEST(a_failure_is_found_when_the_stream_is_destroyed) {
     begin(AIO_WATCH);
     uint64_t bad = bad_copy(stream, 507015);
     UNTIL(sim.faulted(stream->handle) == 1);
@@ -144,7 +144,7 @@ static void a_failure_is_found_when_the_stream_is_destroyed(void) {
 
 /* The engine has registered for reports, but on this chip later work may be complete before the report
  * arrives. */
-static void untrusted_reports_confirm_nothing(void) {
+TEST(untrusted_reports_confirm_nothing) {
     bed_open_to_copy(AIO_WATCH);
     CHECK(aio_failure_detection() != AIO_CONFIRMED);
     aio_failures_trust(0);
@@ -166,7 +166,7 @@ static void *await_first(void *unused) {
 
 /* A synchronize waits in slices, and also waits for later work. The end of a slice does not show that work is
  * done. */
-static void an_expired_slice_is_not_a_failure(void) {
+TEST(an_expired_slice_is_not_a_failure) {
     begin(AIO_WATCH);
     CHECK_EQ(bed_ticket(stream), 1);
     copy(stream); /* a mark is recorded before this copy */
@@ -225,15 +225,15 @@ static void reset_during_a_slice(bool abort_supported) {
     bed_close_copied();
 }
 
-static void a_foreign_reset_aborts_a_synchronize(void) {
+TEST(a_foreign_reset_aborts_a_synchronize) {
     reset_during_a_slice(true);
 }
 
-static void a_foreign_reset_outlasts_a_synchronize_that_cannot_be_aborted(void) {
+TEST(a_foreign_reset_outlasts_a_synchronize_that_cannot_be_aborted) {
     reset_during_a_slice(false);
 }
 
-static void a_device_wide_code_fails_unconfirmed_work(void) {
+TEST(a_device_wide_code_fails_unconfirmed_work) {
     begin(AIO_WATCH);
     uint64_t good = copy(stream);
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
@@ -254,7 +254,7 @@ static void *copy_elsewhere(void *unused) {
 }
 
 /* A thread is enqueueing an entry that is not counted yet. The task of this entry may be the failed task. */
-static void a_device_wide_code_fails_work_being_enqueued(void) {
+TEST(a_device_wide_code_fails_work_being_enqueued) {
     void *position = NULL;
     begin(AIO_WATCH);
     sim.hang_call("aclrtMemcpyAsync");
@@ -271,7 +271,7 @@ static void a_device_wide_code_fails_work_being_enqueued(void) {
 
 /* While the watcher queries a stream that has work from direct ACL calls, a wait for the whole device takes the
  * code of this work. */
-static void a_device_wide_code_fails_manual_work_being_queried(void) {
+TEST(a_device_wide_code_fails_manual_work_being_queried) {
     begin(AIO_WATCH);
     sim.hang_call("aclrtStreamQuery");
     aio_stream_manual(stream, aio_last_task());
@@ -286,7 +286,7 @@ static void a_device_wide_code_fails_manual_work_being_queried(void) {
 
 /* The watcher has synchronized the stream without an error, so a later code for the whole device does not come
  * from that stream. */
-static void a_device_wide_code_does_not_fail_successful_manual_work(void) {
+TEST(a_device_wide_code_does_not_fail_successful_manual_work) {
     begin(AIO_WATCH);
     uint64_t before = sim.calls("aclrtSynchronizeStreamWithTimeout");
     aio_stream_manual(stream, aio_last_task());
@@ -297,14 +297,4 @@ static void a_device_wide_code_does_not_fail_successful_manual_work(void) {
     end();
 }
 
-TESTS(TEST(an_await_raises_the_code_that_the_watcher_synchronized),
-      TEST(an_await_raises_the_code_that_a_worker_synchronized),
-      TEST(an_event_after_a_failure_raises_in_the_watcher), TEST(an_event_after_a_failure_raises_in_a_worker),
-      TEST(a_dependent_of_a_failure_raises_in_the_watcher), TEST(a_dependent_of_a_failure_raises_in_a_worker),
-      TEST(a_dependent_of_success_is_confirmed), TEST(a_query_confirms_nothing),
-      TEST(a_failure_is_found_when_the_stream_is_destroyed), TEST(untrusted_reports_confirm_nothing),
-      TEST(an_expired_slice_is_not_a_failure), TEST(a_foreign_reset_aborts_a_synchronize),
-      TEST(a_foreign_reset_outlasts_a_synchronize_that_cannot_be_aborted),
-      TEST(a_device_wide_code_fails_unconfirmed_work), TEST(a_device_wide_code_fails_work_being_enqueued),
-      TEST(a_device_wide_code_fails_manual_work_being_queried),
-      TEST(a_device_wide_code_does_not_fail_successful_manual_work))
+RUN_TESTS

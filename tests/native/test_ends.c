@@ -55,7 +55,7 @@ static void *stay_outside(void *unused) {
 }
 
 /* These children start before the library is opened, so the engine does not treat them as forks. */
-static void exit_with_a_thread_inside_skips_later_handlers(void) {
+TEST(exit_with_a_thread_inside_skips_later_handlers) {
     pid_t child = start_child();
     if (child == 0) {
         on_exit(late_handler, NULL);
@@ -68,7 +68,7 @@ static void exit_with_a_thread_inside_skips_later_handlers(void) {
     ended_with(child, 5);
 }
 
-static void exit_waits_for_a_thread_that_leaves(void) {
+TEST(exit_waits_for_a_thread_that_leaves) {
     pid_t child = start_child();
     if (child == 0) {
         on_exit(late_handler, NULL);
@@ -82,7 +82,7 @@ static void exit_waits_for_a_thread_that_leaves(void) {
 }
 
 /* The thread is inside a call that needs no device. The call is in C, but no gate counts it. */
-static void exit_with_a_thread_in_c_skips_later_handlers(void) {
+TEST(exit_with_a_thread_in_c_skips_later_handlers) {
     pid_t child = start_child();
     if (child == 0) {
         on_exit(late_handler, NULL);
@@ -95,7 +95,7 @@ static void exit_with_a_thread_in_c_skips_later_handlers(void) {
     ended_with(child, 5);
 }
 
-static void exit_with_no_thread_inside_runs_later_handlers(void) {
+TEST(exit_with_no_thread_inside_runs_later_handlers) {
     pid_t child = start_child();
     if (child == 0) {
         on_exit(late_handler, NULL);
@@ -107,7 +107,7 @@ static void exit_with_no_thread_inside_runs_later_handlers(void) {
     ended_with(child, 6);
 }
 
-static void exit_with_waits_in_flight_runs_later_handlers(void) {
+TEST(exit_with_waits_in_flight_runs_later_handlers) {
     pid_t child = start_child();
     if (child == 0) {
         aio_port *port = aio_port_new();
@@ -148,7 +148,7 @@ static void use_everything(aio_stream *stream, aio_event *event, aio_port *port)
 
 /* At the fork the test holds the lock of the device and the lock of the stream. If the child waited for one of
  * these locks, it would hang. */
-static void a_forked_child_is_refused_and_never_hangs(void) {
+TEST(a_forked_child_is_refused_and_never_hangs) {
     aio_event *event = NULL;
     bed_open(0, AIO_WATCH);
     aio_exit_install(GRACE_US);
@@ -176,7 +176,7 @@ static void a_forked_child_is_refused_and_never_hangs(void) {
 }
 
 /* Only the parent runs all other exit handlers and the runtime's destructors. */
-static void a_forked_child_skips_exit_handlers(void) {
+TEST(a_forked_child_skips_exit_handlers) {
     pid_t parent = start_child();
     if (parent == 0) {
         on_exit(late_handler, NULL);
@@ -192,7 +192,7 @@ static void a_forked_child_skips_exit_handlers(void) {
     ended_with(parent, 6);
 }
 
-static void a_forked_child_does_not_write_to_the_parents_port(void) {
+TEST(a_forked_child_does_not_write_to_the_parents_port) {
     uint64_t key;
     int64_t result;
     bed_open(0, AIO_WATCH);
@@ -231,7 +231,7 @@ static void *find_no_trace(void *argument) {
     return NULL;
 }
 
-static void a_thread_record_is_reused(void) {
+TEST(a_thread_record_is_reused) {
     aio_thread *record = NULL;
     aio_self();
     bed_open(0, AIO_THREAD);
@@ -240,8 +240,4 @@ static void a_thread_record_is_reused(void) {
     bed_close(0);
 }
 
-TESTS(TEST(exit_with_a_thread_inside_skips_later_handlers), TEST(exit_waits_for_a_thread_that_leaves),
-      TEST(exit_with_a_thread_in_c_skips_later_handlers), TEST(a_forked_child_skips_exit_handlers),
-      TEST(exit_with_no_thread_inside_runs_later_handlers), TEST(exit_with_waits_in_flight_runs_later_handlers),
-      TEST(a_forked_child_is_refused_and_never_hangs), TEST(a_forked_child_does_not_write_to_the_parents_port),
-      TEST(a_thread_record_is_reused))
+RUN_TESTS

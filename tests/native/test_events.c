@@ -54,7 +54,7 @@ static aio_event *record_and_finish(void) {
     return event;
 }
 
-static void an_event_dropped_while_a_foreign_reset_begins_is_destroyed(void) {
+TEST(an_event_dropped_while_a_foreign_reset_begins_is_destroyed) {
     open_busy();
     aio_event *event = record_and_finish();
     pthread_t resetter = begin_reset();
@@ -63,7 +63,7 @@ static void an_event_dropped_while_a_foreign_reset_begins_is_destroyed(void) {
 }
 
 /* The flag of the foreign reset is cleared as soon as the maintenance thread has met it. */
-static void an_event_dropped_after_a_foreign_reset_is_met_is_destroyed(void) {
+TEST(an_event_dropped_after_a_foreign_reset_is_met_is_destroyed) {
     open_busy();
     aio_event *event = record_and_finish();
     pthread_t resetter = begin_reset();
@@ -73,7 +73,7 @@ static void an_event_dropped_after_a_foreign_reset_is_met_is_destroyed(void) {
     end_reset(resetter);
 }
 
-static void marks_that_finish_while_a_foreign_reset_begins_are_destroyed(void) {
+TEST(marks_that_finish_while_a_foreign_reset_begins_are_destroyed) {
     open_busy();
     aio_result first = bed_ticket(stream);
     CHECK(bed_ticket(stream) > 0); /* records a mark after the first copy */
@@ -89,7 +89,7 @@ static void *record(void *event) {
 }
 
 /* The record fails, because the runtime has marked the context as gone. */
-static void an_event_whose_record_fails_while_a_foreign_reset_begins_is_destroyed(void) {
+TEST(an_event_whose_record_fails_while_a_foreign_reset_begins_is_destroyed) {
     aio_event *event = NULL;
     void *result = NULL;
     open_busy();
@@ -115,7 +115,7 @@ static aclError create_after_a_reset(aclrtEvent *event, uint32_t flags) {
     return create_as_it_is(event, flags);
 }
 
-static void a_refill_that_is_stuck_during_a_foreign_reset_makes_no_more_events(void) {
+TEST(a_refill_that_is_stuck_during_a_foreign_reset_makes_no_more_events) {
     bed_open(0, AIO_WATCH);
     create_as_it_is = aio_acl.aclrtCreateEventExWithFlag;
     aio_acl.aclrtCreateEventExWithFlag = create_after_a_reset;
@@ -125,7 +125,7 @@ static void a_refill_that_is_stuck_during_a_foreign_reset_makes_no_more_events(v
 }
 
 /* A thread that was stuck inside during the whole reset goes on with the old generation. */
-static void an_event_for_an_older_generation_takes_none_of_the_newer(void) {
+TEST(an_event_for_an_older_generation_takes_none_of_the_newer) {
     aio_event *stale = NULL;
     bed_open(0, AIO_WATCH);
     uint32_t before = aio_word_generation(aio_gate_word(0));
@@ -138,9 +138,4 @@ static void an_event_for_an_older_generation_takes_none_of_the_newer(void) {
     CHECK_EQ(native_events(), 1); /* the stale one is abandoned */
 }
 
-TESTS(TEST(an_event_dropped_while_a_foreign_reset_begins_is_destroyed),
-      TEST(an_event_dropped_after_a_foreign_reset_is_met_is_destroyed),
-      TEST(marks_that_finish_while_a_foreign_reset_begins_are_destroyed),
-      TEST(an_event_whose_record_fails_while_a_foreign_reset_begins_is_destroyed),
-      TEST(a_refill_that_is_stuck_during_a_foreign_reset_makes_no_more_events),
-      TEST(an_event_for_an_older_generation_takes_none_of_the_newer))
+RUN_TESTS

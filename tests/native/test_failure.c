@@ -16,7 +16,7 @@ static void end(void) {
     bed_close_copied();
 }
 
-static void the_first_failure_of_a_stream_reaches_every_later_ticket(void) {
+TEST(the_first_failure_of_a_stream_reaches_every_later_ticket) {
     uint64_t later[8];
     begin_with_two();
     uint64_t good = work(stream);
@@ -37,7 +37,7 @@ static void the_first_failure_of_a_stream_reaches_every_later_ticket(void) {
     end();
 }
 
-static void only_the_failed_stream_has_an_error(void) {
+TEST(only_the_failed_stream_has_an_error) {
     uint64_t good = 0;
     begin_with_two();
     sim.hold(other->handle);
@@ -70,7 +70,7 @@ static void fail_one_of(uint32_t first, int count, int at) {
     bed_end_stream(one);
 }
 
-static void task_ids_beyond_16_bits_are_distinguished(void) {
+TEST(task_ids_beyond_16_bits_are_distinguished) {
     begin(AIO_WATCH);
     for (int at = 0; at < 40; at += 13) {
         fail_one_of(65536 - 20, 40, at);
@@ -79,7 +79,7 @@ static void task_ids_beyond_16_bits_are_distinguished(void) {
     bed_close_copied();
 }
 
-static void task_ids_wrap_around(void) {
+TEST(task_ids_wrap_around) {
     begin(AIO_WATCH);
     for (int at = 0; at < 40; at += 3) {
         fail_one_of(UINT32_MAX - 19, 40, at);
@@ -89,7 +89,7 @@ static void task_ids_wrap_around(void) {
 }
 
 /* The stream gets more entries than it has places for ids, so places are reused. */
-static void a_long_queue_keeps_the_ids_of_unfinished_work(void) {
+TEST(a_long_queue_keeps_the_ids_of_unfinished_work) {
     enum { ENTRIES = 1900 };
     begin_with_two();
     for (int lap = 0; lap < 2; lap++) {
@@ -115,7 +115,7 @@ static void a_long_queue_keeps_the_ids_of_unfinished_work(void) {
 
 /* A wait for an event of the same stream is not a task. The thread's newest task id then belongs to another
  * stream. */
-static void an_entry_without_a_task_has_no_id(void) {
+TEST(an_entry_without_a_task_has_no_id) {
     begin_with_two();
     CHECK_EQ(sim.set_next_task(other->handle, 5000), 0);
     sim.hold(stream->handle);
@@ -161,7 +161,7 @@ static aio_result copy_reported_early(void) {
     return position;
 }
 
-static void a_report_that_comes_before_the_count_finds_its_entry(void) {
+TEST(a_report_that_comes_before_the_count_finds_its_entry) {
     begin_with_two();
     uint64_t good = work(stream);
     CHECK_EQ(sim.fail_next(stream->handle, FAULT), 0);
@@ -174,7 +174,7 @@ static void a_report_that_comes_before_the_count_finds_its_entry(void) {
 }
 
 /* When the query finds that the work is complete, no thread of the engine has taken the report. */
-static void a_report_is_attributed_before_its_work_counts_as_complete(void) {
+TEST(a_report_is_attributed_before_its_work_counts_as_complete) {
     begin_with_two();
     aio_watcher_stop(0);
     uint64_t bad = failing_work(stream);
@@ -188,7 +188,7 @@ static void a_report_is_attributed_before_its_work_counts_as_complete(void) {
 }
 
 /* A task of another library on the native stream has failed, so all later work counts as failed. */
-static void a_failed_task_of_direct_acl_calls_fails_later_work(void) {
+TEST(a_failed_task_of_direct_acl_calls_fails_later_work) {
     begin_with_two();
     uint64_t good = work(stream);
     succeeds(stream, good);
@@ -202,7 +202,7 @@ static void a_failed_task_of_direct_acl_calls_fails_later_work(void) {
     end();
 }
 
-static void a_failure_of_dropped_work_does_not_fail_later_work(void) {
+TEST(a_failure_of_dropped_work_does_not_fail_later_work) {
     begin_with_two();
     sim.hold(stream->handle);
     failing_work(stream);
@@ -213,7 +213,7 @@ static void a_failure_of_dropped_work_does_not_fail_later_work(void) {
     end();
 }
 
-static void a_report_of_a_foreign_stream_is_counted(void) {
+TEST(a_report_of_a_foreign_stream_is_counted) {
     aclrtStream foreign = NULL;
     begin_with_two();
     CHECK_EQ(aio_acl.aclrtCreateStream(&foreign), 0);
@@ -226,7 +226,7 @@ static void a_report_of_a_foreign_stream_is_counted(void) {
     end();
 }
 
-static void a_failed_stream_refuses_work_before_c(void) {
+TEST(a_failed_stream_refuses_work_before_c) {
     char target[8] = {0};
     aio_event *event = NULL;
     begin_with_two();
@@ -247,7 +247,7 @@ static void a_failed_stream_refuses_work_before_c(void) {
     end();
 }
 
-static void a_new_stream_with_the_id_of_a_failed_one_works(void) {
+TEST(a_new_stream_with_the_id_of_a_failed_one_works) {
     begin_with_two();
     for (int round = 0; round < 5; round++) {
         aio_stream *one = bed_stream(0);
@@ -261,7 +261,7 @@ static void a_new_stream_with_the_id_of_a_failed_one_works(void) {
 }
 
 /* The device is lost, so the report has no ids. */
-static void a_lost_device_fails_all_its_unfinished_work(void) {
+TEST(a_lost_device_fails_all_its_unfinished_work) {
     enum { LOST = 507010 };
     begin_on_two_devices();
     stream = bed_stream(0);
@@ -287,7 +287,7 @@ static void a_lost_device_fails_all_its_unfinished_work(void) {
     end_on_two_devices();
 }
 
-static void a_lost_device_fails_work_being_enqueued(void) {
+TEST(a_lost_device_fails_work_being_enqueued) {
     enum { LOST = 507010 };
     begin_with_two();
     CHECK_EQ(sim.fail_next(stream->handle, LOST), 0);
@@ -297,7 +297,7 @@ static void a_lost_device_fails_work_being_enqueued(void) {
 }
 
 /* No thread takes the reports, so the ring has no room for some of them. */
-static void lost_reports_fail_all_unfinished_work(void) {
+TEST(lost_reports_fail_all_unfinished_work) {
     enum { MANY = 1100, RING_PLACES = 1024 };
     begin_with_two();
     aio_stream *idle = bed_stream(0);
@@ -333,7 +333,7 @@ static void lost_reports_fail_all_unfinished_work(void) {
 
 /* While this thread visits the streams, it holds the last reference to a stream, and also the lock that is
  * needed to free the stream. */
-static void a_stream_ended_during_a_walk_is_freed_after_the_walk(void) {
+TEST(a_stream_ended_during_a_walk_is_freed_after_the_walk) {
     begin_with_two();
     aio_stream *one = bed_stream(0);
     fails(one, failing_work(one));
@@ -348,7 +348,7 @@ static void a_stream_ended_during_a_walk_is_freed_after_the_walk(void) {
     end();
 }
 
-static void an_unawaited_failure_is_found_and_reported_once(void) {
+TEST(an_unawaited_failure_is_found_and_reported_once) {
     begin_with_two();
     uint64_t bad = failing_work(stream);
     uint64_t waited = wait_for(other, stream);
@@ -365,7 +365,7 @@ static void an_unawaited_failure_is_found_and_reported_once(void) {
     end();
 }
 
-static void a_failure_that_was_raised_is_collected(void) {
+TEST(a_failure_that_was_raised_is_collected) {
     begin_with_two();
     uint64_t bad = failing_work(stream), waited = wait_for(other, stream);
     fails(other, waited);
@@ -382,7 +382,7 @@ static void a_failure_that_was_raised_is_collected(void) {
 
 /* The runtime stores the code of a failed stream until a synchronize returns it. aioacl synchronizes such a
  * stream, because otherwise a synchronize by another library would return the code. */
-static void the_code_of_a_failed_stream_is_taken_once_it_is_idle(void) {
+TEST(the_code_of_a_failed_stream_is_taken_once_it_is_idle) {
     enum { WITH_TEXT = 507001 };
     begin_with_two();
     CHECK_EQ(sim.fail_next(stream->handle, WITH_TEXT), 0);
@@ -400,15 +400,4 @@ static void the_code_of_a_failed_stream_is_taken_once_it_is_idle(void) {
     end();
 }
 
-TESTS(TEST(the_first_failure_of_a_stream_reaches_every_later_ticket), TEST(only_the_failed_stream_has_an_error),
-      TEST(task_ids_beyond_16_bits_are_distinguished), TEST(task_ids_wrap_around),
-      TEST(a_long_queue_keeps_the_ids_of_unfinished_work), TEST(an_entry_without_a_task_has_no_id),
-      TEST(a_report_that_comes_before_the_count_finds_its_entry),
-      TEST(a_report_is_attributed_before_its_work_counts_as_complete),
-      TEST(a_failed_task_of_direct_acl_calls_fails_later_work),
-      TEST(a_failure_of_dropped_work_does_not_fail_later_work), TEST(a_report_of_a_foreign_stream_is_counted),
-      TEST(a_failed_stream_refuses_work_before_c), TEST(a_new_stream_with_the_id_of_a_failed_one_works),
-      TEST(a_lost_device_fails_all_its_unfinished_work), TEST(a_lost_device_fails_work_being_enqueued),
-      TEST(lost_reports_fail_all_unfinished_work), TEST(a_stream_ended_during_a_walk_is_freed_after_the_walk),
-      TEST(an_unawaited_failure_is_found_and_reported_once), TEST(a_failure_that_was_raised_is_collected),
-      TEST(the_code_of_a_failed_stream_is_taken_once_it_is_idle))
+RUN_TESTS

@@ -43,19 +43,19 @@ static void crowded(int kind) {
     CHECK_EQ(aio_word_state(aio_gate_word(0)), AIO_OPEN);
 }
 
-static void the_4096th_enqueuer_is_refused(void) {
+TEST(the_4096th_enqueuer_is_refused) {
     crowded(AIO_ENQUEUE);
 }
 
-static void the_4096th_waiter_is_refused(void) {
+TEST(the_4096th_waiter_is_refused) {
     crowded(AIO_WAIT);
 }
 
-static void the_4096th_lifetime_call_is_refused(void) {
+TEST(the_4096th_lifetime_call_is_refused) {
     crowded(AIO_LIFETIME);
 }
 
-static void all_three_counts_may_be_full_together(void) {
+TEST(all_three_counts_may_be_full_together) {
     aio_pass pass = aio_make_pass(0, 0xfffff, 0);
     aio_gate_set(0, AIO_OPEN, 0x7ffff);
     aio_gate_set(0, AIO_OPEN, 0xfffff);
@@ -87,7 +87,7 @@ static void asked(int state, int enqueue, int held, int wait, int lifetime) {
     counts_are(0, 0, 0);
 }
 
-static void each_state_admits_only_its_kinds(void) {
+TEST(each_state_admits_only_its_kinds) {
     asked(AIO_CLOSED, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN, AIO_NOT_OPEN);
     asked(AIO_OPEN, 0, 0, 0, 0);
     asked(AIO_DRAINING, AIO_DRAINING_NOW, 0, 0, 0);
@@ -97,7 +97,7 @@ static void each_state_admits_only_its_kinds(void) {
     asked(AIO_OPEN | AIO_FOREIGN, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW, AIO_RESETTING_NOW);
 }
 
-static void setting_the_state_keeps_the_counts(void) {
+TEST(setting_the_state_keeps_the_counts) {
     aio_pass pass = aio_make_pass(0, 3, 0);
     aio_gate_set(0, AIO_OPEN, 3);
     CHECK_EQ(aio_count_in(pass, AIO_ENQUEUE), 0);
@@ -113,7 +113,7 @@ static void setting_the_state_keeps_the_counts(void) {
 }
 
 /* A foreign reset raises the generation when the manager is about to write an older generation. */
-static void a_foreign_reset_is_not_overwritten(void) {
+TEST(a_foreign_reset_is_not_overwritten) {
     bed_open(0, AIO_WATCH);
     uint32_t before = aio_word_generation(aio_gate_word(0));
     aio_self()->own_reset = false;
@@ -132,7 +132,7 @@ static void a_foreign_reset_is_not_overwritten(void) {
     CHECK_EQ(aio_gate_check(aio_make_pass(0, before + 1, 0), AIO_ENQUEUE), 0);
 }
 
-static void no_call_enters_after_exit_has_begun(void) {
+TEST(no_call_enters_after_exit_has_begun) {
     aio_gate_set(0, AIO_OPEN, 3);
     atomic_store(&aio_exiting, true);
     CHECK_EQ(aio_count_in(aio_make_pass(0, 3, 0), AIO_WAIT), AIO_EXITING);
@@ -154,7 +154,7 @@ static void *enter_without_a_context(void *unused) {
     return NULL;
 }
 
-static void a_thread_without_a_context_stays_bound(void) {
+TEST(a_thread_without_a_context_stays_bound) {
     bed_open(0, AIO_WATCH);
     bed_join(bed_thread(enter_without_a_context, NULL));
     bed_close(0);
@@ -174,7 +174,7 @@ static void *enter_with_a_foreign_context(void *unused) {
     return NULL;
 }
 
-static void a_foreign_context_is_restored(void) {
+TEST(a_foreign_context_is_restored) {
     bed_open(0, AIO_WATCH);
     bed_join(bed_thread(enter_with_a_foreign_context, NULL));
     bed_close(0);
@@ -191,7 +191,7 @@ static void *adopt(void *unused) {
     return NULL;
 }
 
-static void an_adopted_thread_does_not_check_its_context(void) {
+TEST(an_adopted_thread_does_not_check_its_context) {
     bed_open(0, AIO_WATCH);
     bed_join(bed_thread(adopt, NULL));
     bed_close(0);
@@ -205,7 +205,7 @@ static void *fail_to_bind(void *unused) {
     return NULL;
 }
 
-static void a_thread_that_cannot_bind_is_not_counted(void) {
+TEST(a_thread_that_cannot_bind_is_not_counted) {
     bed_open(0, AIO_THREAD);
     bed_join(bed_thread(fail_to_bind, NULL));
     counts_are(0, 0, 0);
@@ -225,7 +225,7 @@ static void *fail_here(void *unused) {
     return NULL;
 }
 
-static void the_text_is_kept_on_the_failing_thread(void) {
+TEST(the_text_is_kept_on_the_failing_thread) {
     bed_open(0, AIO_WATCH);
     CHECK_EQ(strlen(aio_error_text()), 0);
     bed_join(bed_thread(fail_here, NULL));
@@ -233,7 +233,7 @@ static void the_text_is_kept_on_the_failing_thread(void) {
     bed_close(0);
 }
 
-static void calls_inside_are_listed(void) {
+TEST(calls_inside_are_listed) {
     aio_call calls[4];
     aio_frame frame;
     bed_open(0, AIO_WATCH);
@@ -256,7 +256,7 @@ static uint64_t notified(int eventfd) {
     return eventfd_read(eventfd, &count) == 0 ? count : 0;
 }
 
-static void the_first_call_that_enters_notifies_once(void) {
+TEST(the_first_call_that_enters_notifies_once) {
     int fd = eventfd(0, EFD_NONBLOCK);
     aio_frame frame;
     bed_open(0, AIO_THREAD);
@@ -300,7 +300,7 @@ static void *enter_and_leave(void *unused) {
 
 /* A thread may have read the gate's word before the gate was shut. When no call is inside any more, such a
  * thread must not enter. */
-static void no_call_enters_a_shut_gate_once_it_is_empty(void) {
+TEST(no_call_enters_a_shut_gate_once_it_is_empty) {
     pthread_t threads[ENTERERS];
     for (int i = 0; i < ENTERERS; i++) {
         threads[i] = bed_thread(enter_and_leave, NULL);
@@ -326,11 +326,4 @@ static void no_call_enters_a_shut_gate_once_it_is_empty(void) {
     CHECK_EQ(atomic_load(&late), 0);
 }
 
-TESTS(TEST(the_4096th_enqueuer_is_refused), TEST(the_4096th_waiter_is_refused),
-      TEST(the_4096th_lifetime_call_is_refused), TEST(all_three_counts_may_be_full_together),
-      TEST(each_state_admits_only_its_kinds), TEST(setting_the_state_keeps_the_counts),
-      TEST(a_foreign_reset_is_not_overwritten), TEST(no_call_enters_after_exit_has_begun),
-      TEST(a_thread_without_a_context_stays_bound), TEST(a_foreign_context_is_restored),
-      TEST(an_adopted_thread_does_not_check_its_context), TEST(a_thread_that_cannot_bind_is_not_counted),
-      TEST(the_text_is_kept_on_the_failing_thread), TEST(calls_inside_are_listed),
-      TEST(the_first_call_that_enters_notifies_once), TEST(no_call_enters_a_shut_gate_once_it_is_empty))
+RUN_TESTS

@@ -40,15 +40,15 @@ static void inherit_along_a_chain(int strategy) {
     bed_close_copied();
 }
 
-static void a_chain_of_five_inherits_in_the_watcher(void) {
+TEST(a_chain_of_five_inherits_in_the_watcher) {
     inherit_along_a_chain(AIO_WATCH);
 }
 
-static void a_chain_of_five_inherits_in_a_worker(void) {
+TEST(a_chain_of_five_inherits_in_a_worker) {
     inherit_along_a_chain(AIO_THREAD);
 }
 
-static void a_failure_in_mid_chain_does_not_fail_earlier_streams(void) {
+TEST(a_failure_in_mid_chain_does_not_fail_earlier_streams) {
     begin(AIO_WATCH);
     make(3);
     sim.hold(streams[0]->handle);
@@ -66,7 +66,7 @@ static void a_failure_in_mid_chain_does_not_fail_earlier_streams(void) {
 }
 
 /* Work that waits for an event before the failed task does not fail. */
-static void an_event_before_the_failure_succeeds(void) {
+TEST(an_event_before_the_failure_succeeds) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -85,7 +85,7 @@ static void an_event_before_the_failure_succeeds(void) {
 
 /* For positions after a stream's own failure, the stream reports this failure, even if the positions also
  * depend on another failure. */
-static void an_own_failure_comes_before_an_inherited_one(void) {
+TEST(an_own_failure_comes_before_an_inherited_one) {
     begin(AIO_WATCH);
     make(2);
     for (int i = 0; i < 2; i++) {
@@ -103,7 +103,7 @@ static void an_own_failure_comes_before_an_inherited_one(void) {
 
 /* Streams 0 and 1 fail. Stream 2 waits for both, and stream 3 waits for stream 2. The failure of stream 1 is
  * reported first. */
-static void an_earlier_failure_of_the_source_is_inherited_though_reported_later(void) {
+TEST(an_earlier_failure_of_the_source_is_inherited_though_reported_later) {
     begin(AIO_WATCH);
     make(4);
     uint64_t bad[2], end = 0;
@@ -123,7 +123,7 @@ static void an_earlier_failure_of_the_source_is_inherited_though_reported_later(
     bed_close_copied();
 }
 
-static void a_link_made_before_the_failure_is_known_inherits_it(void) {
+TEST(a_link_made_before_the_failure_is_known_inherits_it) {
     begin(AIO_WATCH);
     make(2);
     uint64_t bad = failing_work(streams[0]);
@@ -139,7 +139,7 @@ static void a_link_made_before_the_failure_is_known_inherits_it(void) {
     bed_close_copied();
 }
 
-static void an_event_of_a_failed_stream_is_refused(void) {
+TEST(an_event_of_a_failed_stream_is_refused) {
     begin(AIO_WATCH);
     make(2);
     point before = record(streams[0]);
@@ -167,7 +167,7 @@ static aclError fail_before_the_wait(aclrtStream on, aclrtEvent event) {
     return wait_as_it_is(on, event);
 }
 
-static void a_failure_reported_during_the_enqueue_is_inherited(void) {
+TEST(a_failure_reported_during_the_enqueue_is_inherited) {
     begin(AIO_WATCH);
     make(2);
     aio_watcher_stop(0); /* the watcher would take the report */
@@ -185,7 +185,7 @@ static void a_failure_reported_during_the_enqueue_is_inherited(void) {
     bed_close_copied();
 }
 
-static void a_wait_that_was_refused_leaves_no_link(void) {
+TEST(a_wait_that_was_refused_leaves_no_link) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -203,7 +203,7 @@ static void a_wait_that_was_refused_leaves_no_link(void) {
     bed_close_copied();
 }
 
-static void a_link_is_freed_when_its_work_is_confirmed(void) {
+TEST(a_link_is_freed_when_its_work_is_confirmed) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -216,7 +216,7 @@ static void a_link_is_freed_when_its_work_is_confirmed(void) {
     bed_close_copied();
 }
 
-static void a_wait_on_its_own_stream_makes_no_link(void) {
+TEST(a_wait_on_its_own_stream_makes_no_link) {
     begin(AIO_WATCH);
     make(1);
     uint64_t waited = wait_for(streams[0], streams[0]);
@@ -239,14 +239,14 @@ static void finish_the_dependent_first(int strategy) {
     CHECK_EQ(atomic_load(&streams[0]->confirmed), 1);
 }
 
-static void a_poll_confirms_work_that_finished_before_its_source(void) {
+TEST(a_poll_confirms_work_that_finished_before_its_source) {
     finish_the_dependent_first(AIO_WATCH);
     CHECK_EQ(aio_stream_poll(streams[1], 1), 1);
     end_all(2);
     bed_close_copied();
 }
 
-static void a_worker_confirms_work_that_finished_before_its_source(void) {
+TEST(a_worker_confirms_work_that_finished_before_its_source) {
     finish_the_dependent_first(AIO_THREAD);
     succeeds(streams[1], 1);
     end_all(2);
@@ -272,7 +272,7 @@ static void wait_for_each_other(int strategy) {
     }
 }
 
-static void streams_that_wait_for_each_other_are_confirmed_by_a_poll(void) {
+TEST(streams_that_wait_for_each_other_are_confirmed_by_a_poll) {
     wait_for_each_other(AIO_WATCH);
     CHECK_EQ(aio_stream_poll(streams[0], 1), 1);
     CHECK_EQ(aio_stream_poll(streams[1], 3), 3);
@@ -280,7 +280,7 @@ static void streams_that_wait_for_each_other_are_confirmed_by_a_poll(void) {
     bed_close_copied();
 }
 
-static void streams_that_wait_for_each_other_are_confirmed_by_a_worker(void) {
+TEST(streams_that_wait_for_each_other_are_confirmed_by_a_worker) {
     wait_for_each_other(AIO_THREAD);
     succeeds(streams[0], 1);
     succeeds(streams[1], 3);
@@ -289,7 +289,7 @@ static void streams_that_wait_for_each_other_are_confirmed_by_a_worker(void) {
 }
 
 /* Each of the two streams has a link to the other, with a reference. */
-static void stale_streams_that_wait_for_each_other_are_freed(void) {
+TEST(stale_streams_that_wait_for_each_other_are_freed) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -312,7 +312,7 @@ static void stale_streams_that_wait_for_each_other_are_freed(void) {
 }
 
 /* A wait for an event that takes longer than the shortest time limit may fail without a report. */
-static void a_slow_wait_is_confirmed_by_a_synchronize(void) {
+TEST(a_slow_wait_is_confirmed_by_a_synchronize) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -327,7 +327,7 @@ static void a_slow_wait_is_confirmed_by_a_synchronize(void) {
     bed_close_copied();
 }
 
-static void a_failure_crosses_to_another_device_and_back(void) {
+TEST(a_failure_crosses_to_another_device_and_back) {
     begin_on_two_devices();
     aio_stream *first = bed_stream(0), *theirs = bed_stream(1), *last = bed_stream(0), *apart = bed_stream(1);
     sim.hold(first->handle);
@@ -346,7 +346,7 @@ static void a_failure_crosses_to_another_device_and_back(void) {
     end_on_two_devices();
 }
 
-static void work_that_depends_on_a_reset_device_fails(void) {
+TEST(work_that_depends_on_a_reset_device_fails) {
     begin_on_two_devices();
     aio_stream *theirs = bed_stream(1), *ours = bed_stream(0);
     sim.hold(theirs->handle);
@@ -364,7 +364,7 @@ static void work_that_depends_on_a_reset_device_fails(void) {
     end_on_two_devices();
 }
 
-static void work_confirmed_before_a_reset_still_succeeds(void) {
+TEST(work_confirmed_before_a_reset_still_succeeds) {
     begin_on_two_devices();
     aio_stream *theirs = bed_stream(1), *ours = bed_stream(0);
     point done = record(theirs);
@@ -380,7 +380,7 @@ static void work_confirmed_before_a_reset_still_succeeds(void) {
     end_on_two_devices();
 }
 
-static void work_that_depends_on_aborted_work_fails_and_is_stranded(void) {
+TEST(work_that_depends_on_aborted_work_fails_and_is_stranded) {
     begin(AIO_WATCH);
     make(3);
     sim.hold(streams[0]->handle);
@@ -404,7 +404,7 @@ static void work_that_depends_on_aborted_work_fails_and_is_stranded(void) {
     bed_close_copied();
 }
 
-static void an_event_of_aborted_work_is_refused(void) {
+TEST(an_event_of_aborted_work_is_refused) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -418,7 +418,7 @@ static void an_event_of_aborted_work_is_refused(void) {
 }
 
 /* Every time limit is at least one second, so a wait that has just been enqueued has not timed out. */
-static void a_device_wide_code_does_not_fail_a_new_wait(void) {
+TEST(a_device_wide_code_does_not_fail_a_new_wait) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -430,7 +430,7 @@ static void a_device_wide_code_does_not_fail_a_new_wait(void) {
     bed_close_copied();
 }
 
-static void a_device_wide_code_fails_an_old_wait(void) {
+TEST(a_device_wide_code_fails_an_old_wait) {
     begin(AIO_WATCH);
     make(2);
     sim.hold(streams[0]->handle);
@@ -444,20 +444,4 @@ static void a_device_wide_code_fails_an_old_wait(void) {
     bed_close_copied();
 }
 
-TESTS(TEST(a_chain_of_five_inherits_in_the_watcher), TEST(a_chain_of_five_inherits_in_a_worker),
-      TEST(a_failure_in_mid_chain_does_not_fail_earlier_streams), TEST(an_event_before_the_failure_succeeds),
-      TEST(an_own_failure_comes_before_an_inherited_one),
-      TEST(an_earlier_failure_of_the_source_is_inherited_though_reported_later),
-      TEST(a_link_made_before_the_failure_is_known_inherits_it), TEST(an_event_of_a_failed_stream_is_refused),
-      TEST(a_failure_reported_during_the_enqueue_is_inherited), TEST(a_wait_that_was_refused_leaves_no_link),
-      TEST(a_link_is_freed_when_its_work_is_confirmed), TEST(a_wait_on_its_own_stream_makes_no_link),
-      TEST(a_poll_confirms_work_that_finished_before_its_source),
-      TEST(a_worker_confirms_work_that_finished_before_its_source),
-      TEST(a_slow_wait_is_confirmed_by_a_synchronize),
-      TEST(streams_that_wait_for_each_other_are_confirmed_by_a_poll),
-      TEST(streams_that_wait_for_each_other_are_confirmed_by_a_worker),
-      TEST(stale_streams_that_wait_for_each_other_are_freed),
-      TEST(a_failure_crosses_to_another_device_and_back), TEST(work_that_depends_on_a_reset_device_fails),
-      TEST(work_confirmed_before_a_reset_still_succeeds),
-      TEST(work_that_depends_on_aborted_work_fails_and_is_stranded), TEST(an_event_of_aborted_work_is_refused),
-      TEST(a_device_wide_code_does_not_fail_a_new_wait), TEST(a_device_wide_code_fails_an_old_wait))
+RUN_TESTS

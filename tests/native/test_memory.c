@@ -118,7 +118,7 @@ static void open_port(void) {
     aio_port_close(made);
 }
 
-static void a_port_or_its_wait_is_refused(void) {
+TEST(a_port_or_its_wait_is_refused) {
     sweep(open_port);
 }
 
@@ -130,7 +130,7 @@ static void start_device(void) {
     bed_wait_for_threads();
 }
 
-static void a_device_without_its_watcher_is_refused(void) {
+TEST(a_device_without_its_watcher_is_refused) {
     sweep(start_device);
 }
 
@@ -144,7 +144,7 @@ static void *use_engine(void *unused) {
 
 /* A call of the engine cannot report this shortage, because every call of a thread needs the thread's record.
  */
-static void a_thread_gets_its_record_without_memory(void) {
+TEST(a_thread_gets_its_record_without_memory) {
     CHECK_EQ(strlen(aio_error_text()), 0); /* the record of this thread */
     nth = 1;
     bed_join(bed_thread(use_engine, NULL));
@@ -159,7 +159,7 @@ static void find_libraries(void) {
     CHECK(found == -1 || found == expected);
 }
 
-static void loaded_libraries_are_found_or_refused(void) {
+TEST(loaded_libraries_are_found_or_refused) {
     bed_open(0, AIO_WATCH);
     sweep(find_libraries);
     bed_close(0);
@@ -182,11 +182,11 @@ static void waits_end(int strategy) {
     end();
 }
 
-static void the_watcher_loses_no_wait(void) {
+TEST(the_watcher_loses_no_wait) {
     waits_end(AIO_WATCH);
 }
 
-static void the_workers_lose_no_wait(void) {
+TEST(the_workers_lose_no_wait) {
     waits_end(AIO_THREAD);
 }
 
@@ -204,7 +204,7 @@ static void make_stream(void) {
     bed_end_stream(stream);
 }
 
-static void a_stream_is_made_or_refused(void) {
+TEST(a_stream_is_made_or_refused) {
     begin_with(AIO_WATCH);
     sweep(make_stream);
     end();
@@ -227,7 +227,7 @@ static void release_and_make_again(void) {
     bed_end_stream(stream);
 }
 
-static void a_released_stream_is_used_again(void) {
+TEST(a_released_stream_is_used_again) {
     begin_with(AIO_WATCH);
     sweep(release_and_make_again);
     end();
@@ -248,7 +248,7 @@ static void move_bytes(void) {
     CHECK_EQ(await(stream, (uint64_t)again), again);
 }
 
-static void staged_copies_are_made_or_refused(void) {
+TEST(staged_copies_are_made_or_refused) {
     begin_with(AIO_WATCH);
     int slots = aio_stage_free_slots(0, 1);
     stream = bed_stream(0);
@@ -278,7 +278,7 @@ static void record_and_wait(void) {
     CHECK(nth < EVENTS);
 }
 
-static void events_are_recorded_or_refused(void) {
+TEST(events_are_recorded_or_refused) {
     begin_with(AIO_WATCH);
     stream = bed_stream(0);
     sweep(record_and_wait);
@@ -300,7 +300,7 @@ static void execute(void) {
     bed_end_stream(stream);
 }
 
-static void an_execution_is_refused(void) {
+TEST(an_execution_is_refused) {
     begin_with(AIO_WATCH);
     sweep(execute);
     end();
@@ -344,15 +344,15 @@ static void tasks_fail(int reports, int strategy) {
     end();
 }
 
-static void a_reported_failure_is_not_lost(void) {
+TEST(a_reported_failure_is_not_lost) {
     tasks_fail(AIO_EXACT_ACL | AIO_EXACT_RUNTIME, AIO_WATCH);
 }
 
-static void a_failure_that_the_watcher_synchronizes_is_not_lost(void) {
+TEST(a_failure_that_the_watcher_synchronizes_is_not_lost) {
     tasks_fail(AIO_CONFIRMED, AIO_WATCH);
 }
 
-static void a_failure_that_a_worker_synchronizes_is_not_lost(void) {
+TEST(a_failure_that_a_worker_synchronizes_is_not_lost) {
     tasks_fail(AIO_CONFIRMED, AIO_THREAD);
 }
 
@@ -378,7 +378,7 @@ static void abort_two_stretches(void) {
     bed_end_stream(stream);
 }
 
-static void dropped_work_never_succeeds(void) {
+TEST(dropped_work_never_succeeds) {
     begin_with(AIO_WATCH);
     sweep(abort_two_stretches);
     end();
@@ -402,17 +402,10 @@ static void reset(void) {
     bed_memory = bed_malloc(0, BED_BYTES);
 }
 
-static void a_reset_counts_the_streams_that_it_could_not_abort(void) {
+TEST(a_reset_counts_the_streams_that_it_could_not_abort) {
     begin_with(AIO_WATCH);
     sweep(reset);
     end();
 }
 
-TESTS(TEST(a_port_or_its_wait_is_refused), TEST(a_device_without_its_watcher_is_refused),
-      TEST(a_thread_gets_its_record_without_memory), TEST(loaded_libraries_are_found_or_refused),
-      TEST(the_watcher_loses_no_wait), TEST(the_workers_lose_no_wait), TEST(a_stream_is_made_or_refused),
-      TEST(a_released_stream_is_used_again), TEST(staged_copies_are_made_or_refused),
-      TEST(events_are_recorded_or_refused), TEST(an_execution_is_refused), TEST(a_reported_failure_is_not_lost),
-      TEST(a_failure_that_the_watcher_synchronizes_is_not_lost),
-      TEST(a_failure_that_a_worker_synchronizes_is_not_lost), TEST(dropped_work_never_succeeds),
-      TEST(a_reset_counts_the_streams_that_it_could_not_abort))
+RUN_TESTS

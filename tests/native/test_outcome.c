@@ -34,7 +34,7 @@ static uint64_t copy_with_dropped_ticket(void) {
 
 static aio_error error;
 
-static void a_failure_covers_its_position_and_all_later_ones(void) {
+TEST(a_failure_covers_its_position_and_all_later_ones) {
     begin();
     aio_stream_fail(stream, 3, 507015, "a description");
     CHECK_EQ(aio_stream_error(stream, 2, NULL), 0);
@@ -51,7 +51,7 @@ static void a_failure_covers_its_position_and_all_later_ones(void) {
     end();
 }
 
-static void the_earliest_failure_is_kept(void) {
+TEST(the_earliest_failure_is_kept) {
     begin();
     aio_stream_fail(stream, 5, 507015, "later");
     aio_stream_fail(stream, 3, 507011, NULL);
@@ -64,7 +64,7 @@ static void the_earliest_failure_is_kept(void) {
 }
 
 /* A failure is announced to the listeners only if it changes the error record. */
-static void a_repeated_failure_changes_nothing(void) {
+TEST(a_repeated_failure_changes_nothing) {
     begin();
     aio_stream_fail(stream, 5, 507015, "first");
     for (uint64_t i = 5; i < 100; i++) {
@@ -77,7 +77,7 @@ static void a_repeated_failure_changes_nothing(void) {
     end();
 }
 
-static void confirmed_work_never_fails(void) {
+TEST(confirmed_work_never_fails) {
     begin();
     uint64_t good = copy_with_dropped_ticket();
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
@@ -89,7 +89,7 @@ static void confirmed_work_never_fails(void) {
     end();
 }
 
-static void every_wait_raises_the_error(void) {
+TEST(every_wait_raises_the_error) {
     begin();
     uint64_t good = copy_with_dropped_ticket();
     CHECK_EQ(bed_await(stream, good), (int64_t)good);
@@ -106,7 +106,7 @@ static void every_wait_raises_the_error(void) {
     end();
 }
 
-static void a_query_does_not_consume_an_error(void) {
+TEST(a_query_does_not_consume_an_error) {
     begin();
     sim.fail_next(stream->handle, 507015);
     uint64_t bad = copy_with_dropped_ticket();
@@ -118,7 +118,7 @@ static void a_query_does_not_consume_an_error(void) {
     end();
 }
 
-static void an_aborted_range_has_two_ends(void) {
+TEST(an_aborted_range_has_two_ends) {
     begin();
     aio_stream_note_abort(stream, 2, 5);
     CHECK_EQ(aio_stream_error(stream, 2, NULL), 0);
@@ -131,7 +131,7 @@ static void an_aborted_range_has_two_ends(void) {
     end();
 }
 
-static void aborted_ranges_are_bounded(void) {
+TEST(aborted_ranges_are_bounded) {
     begin();
     for (uint64_t i = 2; i < AIO_ABORTS_KEPT + 12; i++) {
         aio_stream_note_abort(stream, 2 * i, 2 * i + 1);
@@ -146,7 +146,7 @@ static void aborted_ranges_are_bounded(void) {
     end();
 }
 
-static void later_work_does_not_delay_a_ticket(void) {
+TEST(later_work_does_not_delay_a_ticket) {
     begin();
     sim.hold(stream->handle);
     uint64_t mine = copy(); /* a ticket refers to `mine`, so the next copy records a mark first */
@@ -162,7 +162,7 @@ static void later_work_does_not_delay_a_ticket(void) {
     end();
 }
 
-static void an_awaited_ticket_keeps_its_mark(void) {
+TEST(an_awaited_ticket_keeps_its_mark) {
     aio_port *port = aio_port_new();
     uint64_t key = 0;
     begin();
@@ -178,7 +178,7 @@ static void an_awaited_ticket_keeps_its_mark(void) {
     end();
 }
 
-static void a_dropped_ticket_records_no_mark(void) {
+TEST(a_dropped_ticket_records_no_mark) {
     begin();
     uint64_t first = copy_with_dropped_ticket();
     CHECK_EQ(copy_with_dropped_ticket(), first + 1);
@@ -186,7 +186,7 @@ static void a_dropped_ticket_records_no_mark(void) {
     end();
 }
 
-static void a_wait_in_mid_stream_gets_a_mark(void) {
+TEST(a_wait_in_mid_stream_gets_a_mark) {
     aio_port *port = aio_port_new();
     uint64_t key = 0;
     begin();
@@ -204,7 +204,7 @@ static void a_wait_in_mid_stream_gets_a_mark(void) {
     end();
 }
 
-static void a_mark_is_recorded_after_many_entries(void) {
+TEST(a_mark_is_recorded_after_many_entries) {
     begin();
     for (int i = 0; i < AIO_MARK_EVERY; i++) {
         CHECK_EQ(copy_with_dropped_ticket(), i + 1);
@@ -223,7 +223,7 @@ static void until_taken(void) {
     }
 }
 
-static void waits_end_in_the_order_of_their_positions(void) {
+TEST(waits_end_in_the_order_of_their_positions) {
     aio_port *port = aio_port_new();
     uint64_t positions[6], key = 0;
     begin();
@@ -244,7 +244,7 @@ static void waits_end_in_the_order_of_their_positions(void) {
     end();
 }
 
-static void waits_for_the_same_position_end_in_the_order_of_their_start(void) {
+TEST(waits_for_the_same_position_end_in_the_order_of_their_start) {
     aio_port *port = aio_port_new();
     uint64_t key = 0;
     begin();
@@ -263,11 +263,4 @@ static void waits_for_the_same_position_end_in_the_order_of_their_start(void) {
     end();
 }
 
-TESTS(TEST(a_failure_covers_its_position_and_all_later_ones), TEST(the_earliest_failure_is_kept),
-      TEST(a_repeated_failure_changes_nothing), TEST(confirmed_work_never_fails),
-      TEST(every_wait_raises_the_error), TEST(a_query_does_not_consume_an_error),
-      TEST(an_aborted_range_has_two_ends), TEST(aborted_ranges_are_bounded),
-      TEST(later_work_does_not_delay_a_ticket), TEST(a_dropped_ticket_records_no_mark),
-      TEST(an_awaited_ticket_keeps_its_mark), TEST(a_wait_in_mid_stream_gets_a_mark),
-      TEST(waits_for_the_same_position_end_in_the_order_of_their_start),
-      TEST(a_mark_is_recorded_after_many_entries), TEST(waits_end_in_the_order_of_their_positions))
+RUN_TESTS

@@ -32,7 +32,7 @@ static void play_alike(int64_t duration) {
     }
 }
 
-static void a_wait_without_a_prediction_is_noticed_soon(void) {
+TEST(a_wait_without_a_prediction_is_noticed_soon) {
     for (int64_t duration = 1; duration < INT64_C(100000000); duration += duration / 3 + 1) {
         pace = (aio_pace){0};
         played it = play(duration);
@@ -42,7 +42,7 @@ static void a_wait_without_a_prediction_is_noticed_soon(void) {
     }
 }
 
-static void waits_of_the_same_time_take_few_queries(void) {
+TEST(waits_of_the_same_time_take_few_queries) {
     for (int64_t duration = 80; duration < 20000; duration += duration / 7) {
         play_alike(duration);
         for (int i = 0; i < 20; i++) {
@@ -53,14 +53,14 @@ static void waits_of_the_same_time_take_few_queries(void) {
     }
 }
 
-static void short_waits_are_not_predicted(void) {
+TEST(short_waits_are_not_predicted) {
     for (int i = 0; i < 100; i++) {
         play_alike(50);
         CHECK_EQ(aio_pace_usual_us(&pace), 0);
     }
 }
 
-static void different_waits_are_not_predicted(void) {
+TEST(different_waits_are_not_predicted) {
     pace = (aio_pace){0};
     for (int i = 0; i < 100; i++) {
         play(INT64_C(1000) << i % 3);
@@ -75,7 +75,7 @@ static void play_alternating(int64_t first, int64_t second) {
     }
 }
 
-static void waits_that_alternate_between_two_durations_are_predicted(void) {
+TEST(waits_that_alternate_between_two_durations_are_predicted) {
     for (int64_t duration = 600; duration < 20000; duration += duration / 7) {
         play_alternating(duration, duration / 2);
         for (int i = 0; i < 40; i++) {
@@ -96,14 +96,14 @@ static void check_alternating(int64_t first, int64_t second) {
     }
 }
 
-static void a_long_wait_too_many_is_noticed_in_time(void) {
+TEST(a_long_wait_too_many_is_noticed_in_time) {
     play_alternating(7000, 5000);
     play(7000);
     CHECK(play(7000).late_us <= 20 + 7000 / 16);
     check_alternating(5000, 7000);
 }
 
-static void a_short_wait_too_many_delays_no_later_wait(void) {
+TEST(a_short_wait_too_many_delays_no_later_wait) {
     play_alternating(5000, 7000);
     play(5000);
     CHECK(play(5000).late_us <= 7000 / 2);
@@ -111,7 +111,7 @@ static void a_short_wait_too_many_delays_no_later_wait(void) {
     check_alternating(5000, 7000);
 }
 
-static void waits_that_no_longer_alternate_are_predicted_again(void) {
+TEST(waits_that_no_longer_alternate_are_predicted_again) {
     play_alternating(7000, 3000);
     for (int i = 0; i < 3 * AIO_WAITS_ALIKE; i++) {
         play(1000);
@@ -124,7 +124,7 @@ static void waits_that_no_longer_alternate_are_predicted_again(void) {
 }
 
 /* Of the first waits, one is much longer, for example because another program had the processor. */
-static void one_long_wait_delays_the_prediction_by_few_waits(void) {
+TEST(one_long_wait_delays_the_prediction_by_few_waits) {
     for (int at = 0; at < AIO_WAITS_ALIKE; at++) {
         pace = (aio_pace){0};
         for (int i = 0; i < AIO_WAITS_ALIKE + 3; i++) {
@@ -136,7 +136,7 @@ static void one_long_wait_delays_the_prediction_by_few_waits(void) {
 }
 
 /* The time is unknown if, for example, the watcher had no processor for a while. */
-static void waits_that_ended_at_an_unknown_time_predict_nothing(void) {
+TEST(waits_that_ended_at_an_unknown_time_predict_nothing) {
     pace = (aio_pace){0};
     for (int i = 0; i < 100; i++) {
         aio_pace_learn(&pace, (aio_took){500, 1000});
@@ -144,7 +144,7 @@ static void waits_that_ended_at_an_unknown_time_predict_nothing(void) {
     }
 }
 
-static void a_much_shorter_wait_ends_the_prediction(void) {
+TEST(a_much_shorter_wait_ends_the_prediction) {
     play_alike(8000);
     played it = play(1100);
     CHECK(it.late_us <= 4000);
@@ -153,7 +153,7 @@ static void a_much_shorter_wait_ends_the_prediction(void) {
     CHECK(it.late_us <= 1100 / 16 + 20);
 }
 
-static void a_short_wait_after_long_ones_is_noticed_within_2_ms(void) {
+TEST(a_short_wait_after_long_ones_is_noticed_within_2_ms) {
     static const int64_t durations[] = {100, 500, 1000, 1500, 2000, 2500, 4500, 5000, 6000};
     for (size_t i = 0; i < sizeof durations / sizeof *durations; i++) {
         for (int64_t usual = 18000; usual <= 200000; usual += 1000) {
@@ -164,13 +164,13 @@ static void a_short_wait_after_long_ones_is_noticed_within_2_ms(void) {
 }
 
 /* A short wait that follows the first one is not predicted, so it is noticed as soon as any other. */
-static void the_second_short_wait_is_noticed_soon(void) {
+TEST(the_second_short_wait_is_noticed_soon) {
     play_alike(20000);
     play(1000);
     CHECK(play(1000).late_us <= 1000 / 16 + 20);
 }
 
-static void a_wait_of_half_the_usual_time_ends_the_prediction(void) {
+TEST(a_wait_of_half_the_usual_time_ends_the_prediction) {
     play_alike(9200);
     CHECK(play(5200).late_us <= 9200 / 2);
     CHECK(play(5200).late_us <= 9200 / 4);
@@ -187,7 +187,7 @@ static int early_queries(void) {
     return count;
 }
 
-static void only_after_an_early_end_a_long_wait_has_a_query_at_three_quarters(void) {
+TEST(only_after_an_early_end_a_long_wait_has_a_query_at_three_quarters) {
     play_alike(20000);
     CHECK_EQ(early_queries(), 3);
     play(22000);
@@ -207,14 +207,14 @@ static int busy_queries(int64_t over) {
     return count;
 }
 
-static void the_end_of_a_long_wait_is_queried_with_sleeps(void) {
+TEST(the_end_of_a_long_wait_is_queried_with_sleeps) {
     play_alike(2000);
     CHECK(busy_queries(200) > 0);
     play_alike(20000);
     CHECK_EQ(busy_queries(200), 0);
 }
 
-static void a_longer_wait_ends_the_prediction(void) {
+TEST(a_longer_wait_ends_the_prediction) {
     play_alike(8000);
     played it = play(20000);
     CHECK(it.late_us <= 1000);
@@ -222,7 +222,7 @@ static void a_longer_wait_ends_the_prediction(void) {
 }
 
 /* All waits after the first are shorter than the usual time, but longer than half of it. */
-static void shorter_waits_are_noticed_in_time_after_a_few_waits(void) {
+TEST(shorter_waits_are_noticed_in_time_after_a_few_waits) {
     for (int64_t percent = 51; percent < 100; percent++) {
         for (int64_t usual = 100; usual <= 16000; usual *= 2) {
             int64_t duration = usual * percent / 100;
@@ -236,7 +236,7 @@ static void shorter_waits_are_noticed_in_time_after_a_few_waits(void) {
     }
 }
 
-static void waits_that_grow_stay_predicted(void) {
+TEST(waits_that_grow_stay_predicted) {
     play_alike(1000);
     for (int64_t duration = 1000; duration < 4000; duration += 10) {
         CHECK(play(duration).late_us <= duration / 16 + 20);
@@ -244,7 +244,7 @@ static void waits_that_grow_stay_predicted(void) {
     }
 }
 
-static void no_end_is_noticed_later_than_20_ms(void) {
+TEST(no_end_is_noticed_later_than_20_ms) {
     play_alike(INT64_C(3600) * 1000000);
     for (int64_t duration = 1; duration < INT64_C(1000000000); duration += duration / 2 + 1) {
         aio_pace before = pace;
@@ -254,7 +254,7 @@ static void no_end_is_noticed_later_than_20_ms(void) {
 }
 
 /* An end after the usual time is noticed as soon as without a prediction. */
-static void a_long_wait_that_ends_late_is_noticed_soon(void) {
+TEST(a_long_wait_that_ends_late_is_noticed_soon) {
     for (int64_t usual = 100000; usual < INT64_C(10000000000); usual *= 10) {
         for (int64_t percent = 100; percent < 130; percent++) {
             play_alike(usual);
@@ -264,7 +264,7 @@ static void a_long_wait_that_ends_late_is_noticed_soon(void) {
 }
 
 /* After a query at four fifths of half of the usual time, no query at half of this time is needed. */
-static void a_query_shortly_before_the_half_replaces_the_query_at_the_half(void) {
+TEST(a_query_shortly_before_the_half_replaces_the_query_at_the_half) {
     play_alike(1000);
     int64_t half = aio_pace_first_us(&pace), age = half * 4 / 5;
     CHECK(half > 400);
@@ -272,7 +272,7 @@ static void a_query_shortly_before_the_half_replaces_the_query_at_the_half(void)
     CHECK_EQ(age / 2 + aio_pace_pause_us(&pace, age / 2), half);
 }
 
-static void any_durations_keep_the_limits(void) {
+TEST(any_durations_keep_the_limits) {
     uint32_t seed = 1;
     pace = (aio_pace){0};
     for (int i = 0; i < 200000; i++) {
@@ -287,18 +287,4 @@ static void any_durations_keep_the_limits(void) {
     }
 }
 
-TESTS(TEST(a_wait_without_a_prediction_is_noticed_soon), TEST(waits_of_the_same_time_take_few_queries),
-      TEST(short_waits_are_not_predicted), TEST(different_waits_are_not_predicted),
-      TEST(waits_that_alternate_between_two_durations_are_predicted),
-      TEST(a_long_wait_too_many_is_noticed_in_time), TEST(a_short_wait_too_many_delays_no_later_wait),
-      TEST(waits_that_no_longer_alternate_are_predicted_again),
-      TEST(one_long_wait_delays_the_prediction_by_few_waits),
-      TEST(waits_that_ended_at_an_unknown_time_predict_nothing), TEST(a_much_shorter_wait_ends_the_prediction),
-      TEST(a_wait_of_half_the_usual_time_ends_the_prediction),
-      TEST(only_after_an_early_end_a_long_wait_has_a_query_at_three_quarters),
-      TEST(a_short_wait_after_long_ones_is_noticed_within_2_ms), TEST(the_second_short_wait_is_noticed_soon),
-      TEST(the_end_of_a_long_wait_is_queried_with_sleeps), TEST(a_longer_wait_ends_the_prediction),
-      TEST(shorter_waits_are_noticed_in_time_after_a_few_waits), TEST(waits_that_grow_stay_predicted),
-      TEST(no_end_is_noticed_later_than_20_ms),
-      TEST(a_query_shortly_before_the_half_replaces_the_query_at_the_half),
-      TEST(a_long_wait_that_ends_late_is_noticed_soon), TEST(any_durations_keep_the_limits))
+RUN_TESTS

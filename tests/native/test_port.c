@@ -10,7 +10,7 @@ static bool readable(const aio_port *port) {
     return poll(&one, 1, 0) == 1;
 }
 
-static void completions_come_in_order(void) {
+TEST(completions_come_in_order) {
     aio_port *port = aio_port_new();
     uint64_t keys[8];
     int64_t results[8];
@@ -30,7 +30,7 @@ static void completions_come_in_order(void) {
     aio_port_close(port);
 }
 
-static void a_batch_is_bounded_and_the_rest_is_announced(void) {
+TEST(a_batch_is_bounded_and_the_rest_is_announced) {
     aio_port *port = aio_port_new();
     uint64_t keys[256];
     int64_t results[256];
@@ -57,7 +57,7 @@ static uint64_t announced(const aio_port *port) {
     return read(aio_port_fd(port), &count, sizeof count) == sizeof count ? count : 0;
 }
 
-static void one_write_announces_many_completions(void) {
+TEST(one_write_announces_many_completions) {
     aio_port *port = aio_port_new();
     for (uint64_t key = 0; key < 100; key++) {
         bed_post(port, key, 0);
@@ -70,7 +70,7 @@ static bool is_open(int fd) {
     return fcntl(fd, F_GETFD) >= 0;
 }
 
-static void the_descriptor_outlives_the_owner(void) {
+TEST(the_descriptor_outlives_the_owner) {
     aio_port *port = aio_port_new();
     int fd = aio_port_fd(port);
     aio_token *first = aio_token_new(port, 1), *second = aio_token_new(port, 2);
@@ -83,7 +83,7 @@ static void the_descriptor_outlives_the_owner(void) {
     CHECK(!is_open(fd));
 }
 
-static void completions_not_taken_are_freed_with_the_port(void) {
+TEST(completions_not_taken_are_freed_with_the_port) {
     aio_port *port = aio_port_new();
     uint64_t key;
     int64_t result;
@@ -97,7 +97,7 @@ static void completions_not_taken_are_freed_with_the_port(void) {
     CHECK(!is_open(fd));
 }
 
-static void a_kick_completes_no_wait(void) {
+TEST(a_kick_completes_no_wait) {
     aio_port *port = aio_port_new();
     uint64_t key;
     int64_t result;
@@ -109,7 +109,7 @@ static void a_kick_completes_no_wait(void) {
     aio_port_kick(NULL); /* the owner has closed the port */
 }
 
-static void a_token_is_posted_or_dropped_once(void) {
+TEST(a_token_is_posted_or_dropped_once) {
     aio_port *port = aio_port_new();
     aio_token *posted, *dropped;
     uint64_t keys[4];
@@ -138,7 +138,7 @@ static void *publish(void *argument) {
     return NULL;
 }
 
-static void no_wake_up_is_lost(void) {
+TEST(no_wake_up_is_lost) {
     aio_port *port = aio_port_new();
     pthread_t threads[PUBLISHERS];
     int64_t sum = 0;
@@ -158,7 +158,4 @@ static void no_wake_up_is_lost(void) {
     aio_port_close(port);
 }
 
-TESTS(TEST(completions_come_in_order), TEST(a_batch_is_bounded_and_the_rest_is_announced),
-      TEST(one_write_announces_many_completions), TEST(the_descriptor_outlives_the_owner),
-      TEST(completions_not_taken_are_freed_with_the_port), TEST(a_kick_completes_no_wait),
-      TEST(a_token_is_posted_or_dropped_once), TEST(no_wake_up_is_lost))
+RUN_TESTS

@@ -215,19 +215,19 @@ static void race(int strategy, int reports) {
     bed_close_copied();
 }
 
-static void failures_race_with_enqueues_in_the_watcher(void) {
+TEST(failures_race_with_enqueues_in_the_watcher) {
     race(AIO_WATCH, AIO_EXACT_ACL | AIO_EXACT_RUNTIME);
 }
 
-static void failures_race_with_enqueues_in_workers(void) {
+TEST(failures_race_with_enqueues_in_workers) {
     race(AIO_THREAD, AIO_EXACT_RUNTIME);
 }
 
-static void failures_without_reports_race_with_enqueues_in_the_watcher(void) {
+TEST(failures_without_reports_race_with_enqueues_in_the_watcher) {
     race(AIO_WATCH, AIO_CONFIRMED);
 }
 
-static void failures_without_reports_race_with_enqueues_in_workers(void) {
+TEST(failures_without_reports_race_with_enqueues_in_workers) {
     race(AIO_THREAD, AIO_CONFIRMED);
 }
 
@@ -258,7 +258,7 @@ static void fail_one(void) {
     bed_end_stream(one);
 }
 
-static void a_synchronize_by_another_library_hides_no_failure(void) {
+TEST(a_synchronize_by_another_library_hides_no_failure) {
     begin(AIO_WATCH);
     pthread_t library = bed_thread(synchronize_the_device, NULL);
     for (int round = 0; round < rounds() / 10; round++) {
@@ -295,7 +295,7 @@ static void depend_on_failing(aio_stream *dependent, aio_stream *one) {
     drop(&behind);
 }
 
-static void streams_end_while_their_failures_are_attributed(void) {
+TEST(streams_end_while_their_failures_are_attributed) {
     begin(AIO_WATCH);
     pthread_t walker = bed_thread(walk_over_streams, NULL);
     for (int round = 0; round < rounds(); round++) {
@@ -315,7 +315,7 @@ static void streams_end_while_their_failures_are_attributed(void) {
 
 /* The test drops its references to the streams before the runtime reports their failures. A reset then removes
  * the streams from the device's list. */
-static void streams_are_dropped_before_their_failures_are_reported(void) {
+TEST(streams_are_dropped_before_their_failures_are_reported) {
     begin(AIO_WATCH);
     for (int round = 0; round < rounds() / 100; round++) {
         for (int i = 0; i < 8; i++) {
@@ -334,9 +334,4 @@ static void streams_are_dropped_before_their_failures_are_reported(void) {
     bed_close_copied();
 }
 
-TESTS(TEST(failures_race_with_enqueues_in_the_watcher), TEST(failures_race_with_enqueues_in_workers),
-      TEST(failures_without_reports_race_with_enqueues_in_the_watcher),
-      TEST(failures_without_reports_race_with_enqueues_in_workers),
-      TEST(a_synchronize_by_another_library_hides_no_failure),
-      TEST(streams_end_while_their_failures_are_attributed),
-      TEST(streams_are_dropped_before_their_failures_are_reported))
+RUN_TESTS

@@ -38,7 +38,7 @@ static int blocked_waiters_of(const aio_event *event) {
     return count;
 }
 
-static void an_event_with_a_blocked_waiter_is_not_destroyed_before_a_reset(void) {
+TEST(an_event_with_a_blocked_waiter_is_not_destroyed_before_a_reset) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     aio_event *event = record();
@@ -57,7 +57,7 @@ static void an_event_with_a_blocked_waiter_is_not_destroyed_before_a_reset(void)
     end_stale();
 }
 
-static void a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed(void) {
+TEST(a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed) {
     begin(AIO_THREAD);
     sim.set_abort_supported(false);
     sim.hold(stream->handle);
@@ -110,7 +110,7 @@ static void share(aio_event *event, int slot) {
 }
 
 /* Every eighth round destroys all events, as a reset does. */
-static void waits_for_events_race_with_the_destruction_before_a_reset(void) {
+TEST(waits_for_events_race_with_the_destruction_before_a_reset) {
     pthread_t racers[RACERS];
     bed_open(0, AIO_WATCH);
     for (int i = 0; i < RACERS; i++) {
@@ -171,7 +171,7 @@ static void *record_and_wait(void *unused) {
     return NULL;
 }
 
-static void enqueues_race_with_the_end_of_their_stream(void) {
+TEST(enqueues_race_with_the_end_of_their_stream) {
     pthread_t racers[RACERS];
     bed_open(0, AIO_WATCH);
     exchange(bed_stream(0));
@@ -189,7 +189,4 @@ static void enqueues_race_with_the_end_of_their_stream(void) {
     bed_close(0);
 }
 
-TESTS(TEST(an_event_with_a_blocked_waiter_is_not_destroyed_before_a_reset),
-      TEST(a_worker_leaves_an_unabortable_wait_before_its_event_is_destroyed),
-      TEST(waits_for_events_race_with_the_destruction_before_a_reset),
-      TEST(enqueues_race_with_the_end_of_their_stream))
+RUN_TESTS

@@ -20,7 +20,7 @@ static void end(void) {
     bed_close(0);
 }
 
-static void bytes_are_delivered_before_the_wait_ends(void) {
+TEST(bytes_are_delivered_before_the_wait_ends) {
     char source[BYTES], target[BYTES] = {0};
     begin();
     for (int round = 1; round <= 50; round++) {
@@ -36,7 +36,7 @@ static void bytes_are_delivered_before_the_wait_ends(void) {
     end();
 }
 
-static void an_aborted_download_does_not_change_its_target(void) {
+TEST(an_aborted_download_does_not_change_its_target) {
     char target[BYTES];
     begin();
     memset(target, 5, BYTES);
@@ -49,7 +49,7 @@ static void an_aborted_download_does_not_change_its_target(void) {
     end();
 }
 
-static void a_failed_download_does_not_change_its_target(void) {
+TEST(a_failed_download_does_not_change_its_target) {
     char target[BYTES];
     begin();
     memset(target, 5, BYTES);
@@ -62,7 +62,7 @@ static void a_failed_download_does_not_change_its_target(void) {
     end();
 }
 
-static void staging_memory_runs_out_and_is_freed(void) {
+TEST(staging_memory_runs_out_and_is_freed) {
     char target[8];
     begin();
     int slots = aio_stage_free_slots(0, 8), taken = 0;
@@ -85,7 +85,7 @@ static void staging_memory_runs_out_and_is_freed(void) {
     end();
 }
 
-static void each_size_has_its_slots(void) {
+TEST(each_size_has_its_slots) {
     enum { SMALL = 64 * 1024, LARGE = 1024 * 1024 };
     begin();
     int large = aio_stage_free_slots(0, LARGE), all = aio_stage_free_slots(0, SMALL);
@@ -104,7 +104,7 @@ static void each_size_has_its_slots(void) {
     end();
 }
 
-static void a_refused_copy_frees_its_slot(void) {
+TEST(a_refused_copy_frees_its_slot) {
     char bytes[8] = {0};
     begin();
     int slots = aio_stage_free_slots(0, 8);
@@ -121,7 +121,7 @@ static uint64_t host_blocks(void) {
     return stats.host_blocks;
 }
 
-static void memory_is_not_freed_during_a_copy(void) {
+TEST(memory_is_not_freed_during_a_copy) {
     begin();
     char *slot = aio_stage_take(0, 8);
     uint64_t before = host_blocks();
@@ -134,7 +134,7 @@ static void memory_is_not_freed_during_a_copy(void) {
     end();
 }
 
-static void finished_work_that_no_caller_awaits_is_reported(void) {
+TEST(finished_work_that_no_caller_awaits_is_reported) {
     aio_port *kicks = aio_port_new();
     char target[BYTES];
     begin();
@@ -151,7 +151,7 @@ static void finished_work_that_no_caller_awaits_is_reported(void) {
 }
 
 /* Acts as a thread that needs queue room: this thread finds that the work is done, but delivers no bytes. */
-static void bytes_that_no_caller_awaits_are_delivered(void) {
+TEST(bytes_that_no_caller_awaits_are_delivered) {
     char source[BYTES], target[BYTES] = {0};
     begin();
     memset(source, 7, BYTES);
@@ -181,7 +181,7 @@ static void delivered(aio_stream *of) {
     deliveries++;
 }
 
-static void downloads_are_delivered_one_at_a_time(void) {
+TEST(downloads_are_delivered_one_at_a_time) {
     begin();
     aio_watcher_stop(0); /* it would deliver the bytes */
     CHECK(aio_fill(stream, 0, memory, BYTES, 7, BYTES) > 0);
@@ -202,7 +202,7 @@ static void *reset_as_other_code(void *unused) {
     return NULL;
 }
 
-static void slots_stay_in_use_until_the_reset_has_ended(void) {
+TEST(slots_stay_in_use_until_the_reset_has_ended) {
     char target[BYTES];
     begin();
     int slots = aio_stage_free_slots(0, BYTES);
@@ -224,9 +224,4 @@ static void slots_stay_in_use_until_the_reset_has_ended(void) {
     bed_close(0);
 }
 
-TESTS(TEST(each_size_has_its_slots), TEST(memory_is_not_freed_during_a_copy),
-      TEST(a_refused_copy_frees_its_slot), TEST(bytes_are_delivered_before_the_wait_ends),
-      TEST(an_aborted_download_does_not_change_its_target), TEST(a_failed_download_does_not_change_its_target),
-      TEST(staging_memory_runs_out_and_is_freed), TEST(slots_stay_in_use_until_the_reset_has_ended),
-      TEST(finished_work_that_no_caller_awaits_is_reported), TEST(downloads_are_delivered_one_at_a_time),
-      TEST(bytes_that_no_caller_awaits_are_delivered))
+RUN_TESTS

@@ -1,7 +1,7 @@
 /* Streams: the list of a device's streams, their destruction, and queue room. */
 #include "bed.h"
 
-static void positions_count_from_one(void) {
+TEST(positions_count_from_one) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK_EQ(aio_stream_tail(stream), 0);
@@ -26,7 +26,7 @@ static int walk(aio_stream *gone) {
     return seen;
 }
 
-static void a_walk_continues_after_a_stream_ends(void) {
+TEST(a_walk_continues_after_a_stream_ends) {
     aio_stream *streams[5];
     bed_open(0, AIO_WATCH);
     for (int i = 0; i < 5; i++) {
@@ -48,7 +48,7 @@ static uint64_t native_streams(void) {
     return stats.streams;
 }
 
-static void equip_makes_one_stream_for_each_generation(void) {
+TEST(equip_makes_one_stream_for_each_generation) {
     bed_open(0, AIO_WATCH);
     CHECK_EQ(native_streams(), 1);
     CHECK_EQ(aio_device_equip(0), 0);
@@ -61,7 +61,7 @@ static void equip_makes_one_stream_for_each_generation(void) {
     CHECK_EQ(aio_equipped(), 0);
 }
 
-static void equip_without_an_event_leaves_no_stream(void) {
+TEST(equip_without_an_event_leaves_no_stream) {
     bed_open(0, AIO_WATCH);
     aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false);
     CHECK_EQ(native_streams(), 0);
@@ -73,7 +73,7 @@ static void equip_without_an_event_leaves_no_stream(void) {
     bed_close(0);
 }
 
-static void a_full_queue_refuses_work_before_c(void) {
+TEST(a_full_queue_refuses_work_before_c) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     int accepted = 0;
@@ -95,7 +95,7 @@ static void a_full_queue_refuses_work_before_c(void) {
     bed_close_copied();
 }
 
-static void an_enqueue_finds_new_queue_room(void) {
+TEST(an_enqueue_finds_new_queue_room) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -109,7 +109,7 @@ static void an_enqueue_finds_new_queue_room(void) {
     bed_close_copied();
 }
 
-static void a_busy_stream_is_not_destroyed(void) {
+TEST(a_busy_stream_is_not_destroyed) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     sim.hold(stream->handle);
@@ -121,7 +121,7 @@ static void a_busy_stream_is_not_destroyed(void) {
     bed_close_copied();
 }
 
-static void a_used_stream_is_not_destroyed(void) {
+TEST(a_used_stream_is_not_destroyed) {
     bed_open(0, AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     CHECK(aio_stream_use(stream));
@@ -135,7 +135,7 @@ static void a_used_stream_is_not_destroyed(void) {
     bed_close(0);
 }
 
-static void a_released_stream_keeps_its_native_stream(void) {
+TEST(a_released_stream_keeps_its_native_stream) {
     int kept = 0;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -155,7 +155,7 @@ static void a_released_stream_keeps_its_native_stream(void) {
     bed_close_copied();
 }
 
-static void a_busy_stream_is_not_released(void) {
+TEST(a_busy_stream_is_not_released) {
     int kept = 0;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -169,7 +169,7 @@ static void a_busy_stream_is_not_released(void) {
     bed_close_copied();
 }
 
-static void a_released_stream_of_direct_calls_is_destroyed(void) {
+TEST(a_released_stream_of_direct_calls_is_destroyed) {
     int kept = 0;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -181,7 +181,7 @@ static void a_released_stream_of_direct_calls_is_destroyed(void) {
     bed_close_copied();
 }
 
-static void outcomes_outlive_the_native_stream(void) {
+TEST(outcomes_outlive_the_native_stream) {
     static aio_error error;
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -200,7 +200,7 @@ static void outcomes_outlive_the_native_stream(void) {
     bed_close_copied();
 }
 
-static void a_download_is_delivered_before_its_stream_ends(void) {
+TEST(a_download_is_delivered_before_its_stream_ends) {
     char target[BED_BYTES] = {0};
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
@@ -212,7 +212,7 @@ static void a_download_is_delivered_before_its_stream_ends(void) {
     bed_close_copied();
 }
 
-static void the_pool_holds_events_of_this_generation(void) {
+TEST(the_pool_holds_events_of_this_generation) {
     bed_open_to_copy(AIO_WATCH);
     aio_event *event = NULL;
     aio_stream *stream = bed_stream(0);
@@ -230,10 +230,4 @@ static void the_pool_holds_events_of_this_generation(void) {
     bed_close_copied();
 }
 
-TESTS(TEST(positions_count_from_one), TEST(equip_makes_one_stream_for_each_generation),
-      TEST(equip_without_an_event_leaves_no_stream), TEST(a_walk_continues_after_a_stream_ends),
-      TEST(a_full_queue_refuses_work_before_c), TEST(a_busy_stream_is_not_destroyed),
-      TEST(a_used_stream_is_not_destroyed), TEST(a_released_stream_keeps_its_native_stream),
-      TEST(a_busy_stream_is_not_released), TEST(a_released_stream_of_direct_calls_is_destroyed),
-      TEST(outcomes_outlive_the_native_stream), TEST(a_download_is_delivered_before_its_stream_ends),
-      TEST(an_enqueue_finds_new_queue_room), TEST(the_pool_holds_events_of_this_generation))
+RUN_TESTS

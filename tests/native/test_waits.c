@@ -21,11 +21,11 @@ static void reset_with_waits(int strategy) {
     end_stale();
 }
 
-static void a_reset_ends_the_waits_of_the_watcher(void) {
+TEST(a_reset_ends_the_waits_of_the_watcher) {
     reset_with_waits(AIO_WATCH);
 }
 
-static void a_reset_ends_the_waits_of_the_workers(void) {
+TEST(a_reset_ends_the_waits_of_the_workers) {
     reset_with_waits(AIO_THREAD);
 }
 
@@ -37,7 +37,7 @@ static bool has_deferred_waits(void) {
 }
 
 /* Interrupted waits end only when the reset has ended, whether it succeeded or failed. */
-static void waits_end_with_the_reset(void) {
+TEST(waits_end_with_the_reset) {
     int64_t result;
     begin(AIO_WATCH);
     sim.hold(stream->handle);
@@ -62,7 +62,7 @@ static void finish_and_deliver(uint64_t position) {
     aio_stream_deliver(stream);
 }
 
-static void a_wait_that_ended_before_a_reset_keeps_its_result(void) {
+TEST(a_wait_that_ended_before_a_reset_keeps_its_result) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     uint64_t first = copy(), second = copy();
@@ -82,7 +82,7 @@ static void a_wait_that_ended_before_a_reset_keeps_its_result(void) {
 }
 
 /* The watcher's waits become waits of an older generation, although no reset was made. */
-static void stale_waits_end(void) {
+TEST(stale_waits_end) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     watch(copy(), 1);
@@ -91,7 +91,7 @@ static void stale_waits_end(void) {
     aio_port_close(port);
 }
 
-static void a_wait_without_a_watcher_ends_at_once(void) {
+TEST(a_wait_without_a_watcher_ends_at_once) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -119,11 +119,11 @@ static void abort_with_waits(int strategy) {
     end();
 }
 
-static void an_abort_ends_the_waits_of_the_watcher(void) {
+TEST(an_abort_ends_the_waits_of_the_watcher) {
     abort_with_waits(AIO_WATCH);
 }
 
-static void an_abort_ends_the_waits_of_the_workers(void) {
+TEST(an_abort_ends_the_waits_of_the_workers) {
     abort_with_waits(AIO_THREAD);
 }
 
@@ -162,17 +162,17 @@ static void no_error_is_lost_while_a_thread_queries(int strategy) {
     end();
 }
 
-static void no_error_is_lost_by_the_watcher(void) {
+TEST(no_error_is_lost_by_the_watcher) {
     no_error_is_lost_while_a_thread_queries(AIO_WATCH);
 }
 
-static void no_error_is_lost_by_the_workers(void) {
+TEST(no_error_is_lost_by_the_workers) {
     no_error_is_lost_while_a_thread_queries(AIO_THREAD);
 }
 
 /* No query can show the state of the work any more, so the waits end. The objects that the work uses are
  * kept. */
-static void a_query_that_fails_ends_the_waits(void) {
+TEST(a_query_that_fails_ends_the_waits) {
     begin(AIO_WATCH);
     sim.hold(stream->handle);
     uint64_t first = copy(), second = copy(); /* a mark is recorded between the copies */
@@ -186,7 +186,7 @@ static void a_query_that_fails_ends_the_waits(void) {
     end();
 }
 
-static void the_watchers_call_is_listed_as_inside(void) {
+TEST(the_watchers_call_is_listed_as_inside) {
     aio_call calls[4];
     begin(AIO_WATCH);
     sim.hang_call("aclrtStreamQuery");
@@ -200,7 +200,7 @@ static void the_watchers_call_is_listed_as_inside(void) {
     end();
 }
 
-static void a_thousand_waits_use_one_thread(void) {
+TEST(a_thousand_waits_use_one_thread) {
     aio_stream *streams[16];
     begin(AIO_WATCH);
     for (int i = 0; i < 16; i++) {
@@ -224,7 +224,7 @@ static void a_thousand_waits_use_one_thread(void) {
 }
 
 /* The watcher then expects a wait of an hour. */
-static void a_short_wait_after_long_waits_ends(void) {
+TEST(a_short_wait_after_long_waits_ends) {
     begin(AIO_WATCH);
     for (int i = 0; i < AIO_WAITS_ALIKE; i++) {
         aio_pace_learn(&stream->pace, (aio_took){INT64_C(3600) * 1000000, INT64_C(3600) * 1000000});
@@ -237,7 +237,7 @@ static void a_short_wait_after_long_waits_ends(void) {
     end();
 }
 
-static void a_wait_after_the_close_ends_at_once(void) {
+TEST(a_wait_after_the_close_ends_at_once) {
     begin(AIO_WATCH);
     uint64_t position = copy();
     UNTIL(aio_stream_query(stream, position) == 1);
@@ -247,7 +247,7 @@ static void a_wait_after_the_close_ends_at_once(void) {
     aio_port_close(port);
 }
 
-static void devices_open_and_close_again(void) {
+TEST(devices_open_and_close_again) {
     for (int round = 0; round < 20; round++) {
         begin(round % 2 ? AIO_WATCH : AIO_THREAD);
         uint64_t position = copy();
@@ -256,7 +256,7 @@ static void devices_open_and_close_again(void) {
     }
 }
 
-static void a_wait_for_another_devices_event_leaves_the_gate_of_that_device(void) {
+TEST(a_wait_for_another_devices_event_leaves_the_gate_of_that_device) {
     aio_event *event = NULL;
     begin(AIO_WATCH);
     bed_open(1, AIO_WATCH);
@@ -281,7 +281,7 @@ static void a_wait_for_another_devices_event_leaves_the_gate_of_that_device(void
     close_all();
 }
 
-static void a_stream_waits_for_an_event_of_another_stream(void) {
+TEST(a_stream_waits_for_an_event_of_another_stream) {
     aio_event *event = NULL;
     begin(AIO_WATCH);
     aio_stream *second = bed_stream(0);
@@ -302,12 +302,4 @@ static void a_stream_waits_for_an_event_of_another_stream(void) {
     end_stale();
 }
 
-TESTS(TEST(a_reset_ends_the_waits_of_the_watcher), TEST(a_reset_ends_the_waits_of_the_workers),
-      TEST(waits_end_with_the_reset), TEST(the_watchers_call_is_listed_as_inside), TEST(stale_waits_end),
-      TEST(a_wait_without_a_watcher_ends_at_once), TEST(a_query_that_fails_ends_the_waits),
-      TEST(a_wait_for_another_devices_event_leaves_the_gate_of_that_device),
-      TEST(a_wait_that_ended_before_a_reset_keeps_its_result), TEST(an_abort_ends_the_waits_of_the_watcher),
-      TEST(an_abort_ends_the_waits_of_the_workers), TEST(no_error_is_lost_by_the_watcher),
-      TEST(no_error_is_lost_by_the_workers), TEST(a_thousand_waits_use_one_thread),
-      TEST(a_wait_after_the_close_ends_at_once), TEST(devices_open_and_close_again),
-      TEST(a_stream_waits_for_an_event_of_another_stream), TEST(a_short_wait_after_long_waits_ends))
+RUN_TESTS

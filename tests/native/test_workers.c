@@ -1,7 +1,7 @@
 /* The strategy AIO_THREAD: each wait blocks a worker thread. */
 #include "waits.h"
 
-static void a_reset_may_leave_blocked_waits_inside(void) {
+TEST(a_reset_may_leave_blocked_waits_inside) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -16,7 +16,7 @@ static void a_reset_may_leave_blocked_waits_inside(void) {
 
 /* A wait finds a mark. Before the wait blocks, another thread finds that the work is done, and frees the
  * mark. */
-static void a_wait_whose_mark_is_gone_gets_its_result(void) {
+TEST(a_wait_whose_mark_is_gone_gets_its_result) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t first = copy(), second = copy(); /* the mark is between the copies */
@@ -38,7 +38,7 @@ static bool any_worker_idle(void) {
     return some;
 }
 
-static void each_wait_has_its_own_worker(void) {
+TEST(each_wait_has_its_own_worker) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -55,7 +55,7 @@ static void each_wait_has_its_own_worker(void) {
     end();
 }
 
-static void an_idle_worker_serves_the_next_wait(void) {
+TEST(an_idle_worker_serves_the_next_wait) {
     begin(AIO_THREAD);
     for (int round = 0; round < 3; round++) {
         uint64_t position = copy();
@@ -68,7 +68,7 @@ static void an_idle_worker_serves_the_next_wait(void) {
 
 /* If an abort drops work, queries report the work as complete until the engine has recorded the abort. If a
  * worker wakes up earlier, it waits again. */
-static void a_worker_ignores_a_result_during_an_abort(void) {
+TEST(a_worker_ignores_a_result_during_an_abort) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -84,7 +84,7 @@ static void a_worker_ignores_a_result_during_an_abort(void) {
 }
 
 /* If an abort ends a worker's wait with a code, this code does not apply to work that was enqueued later. */
-static void an_abort_code_does_not_fail_later_work(void) {
+TEST(an_abort_code_does_not_fail_later_work) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t old = copy();
@@ -107,7 +107,7 @@ static void *copy_elsewhere(void *unused) {
     return (void *)(uintptr_t)copy();
 }
 
-static void a_failure_fails_later_work_being_enqueued(void) {
+TEST(a_failure_fails_later_work_being_enqueued) {
     void *position = NULL;
     begin(AIO_THREAD);
     sim.hold(stream->handle);
@@ -125,7 +125,7 @@ static void a_failure_fails_later_work_being_enqueued(void) {
     end();
 }
 
-static void a_wait_without_a_mark_queries_the_stream(void) {
+TEST(a_wait_without_a_mark_queries_the_stream) {
     begin(AIO_THREAD);
     aio_watcher_stop(0);
     sim.hold(stream->handle);
@@ -142,7 +142,7 @@ static void a_wait_without_a_mark_queries_the_stream(void) {
 
 /* The maintenance thread synchronizes a stream to take a code. It does not deliver the bytes, so the waiting
  * thread must deliver them. */
-static void a_wait_delivers_bytes_of_work_that_another_thread_finished(void) {
+TEST(a_wait_delivers_bytes_of_work_that_another_thread_finished) {
     begin(AIO_THREAD);
     aio_watcher_stop(0);
     uint64_t position = copy();
@@ -170,7 +170,7 @@ static void leave_all(int kind, int entered) {
 
 /* The worker must own the stream to record a mark. The test owns the stream until the gate is full, so the
  * worker then finds a full gate. */
-static void a_wait_refused_by_a_full_gate_returns_crowded(void) {
+TEST(a_wait_refused_by_a_full_gate_returns_crowded) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -186,7 +186,7 @@ static void a_wait_refused_by_a_full_gate_returns_crowded(void) {
 }
 
 /* A worker that returns from the runtime waits until the gate admits it, so the result is not lost. */
-static void a_wait_that_ends_at_a_full_gate_waits_for_room(void) {
+TEST(a_wait_that_ends_at_a_full_gate_waits_for_room) {
     begin(AIO_THREAD);
     sim.hold(stream->handle);
     uint64_t position = copy();
@@ -202,10 +202,4 @@ static void a_wait_that_ends_at_a_full_gate_waits_for_room(void) {
     end();
 }
 
-TESTS(TEST(an_abort_code_does_not_fail_later_work), TEST(a_failure_fails_later_work_being_enqueued),
-      TEST(a_wait_refused_by_a_full_gate_returns_crowded), TEST(a_wait_that_ends_at_a_full_gate_waits_for_room),
-      TEST(a_reset_may_leave_blocked_waits_inside), TEST(each_wait_has_its_own_worker),
-      TEST(an_idle_worker_serves_the_next_wait),
-      TEST(a_wait_delivers_bytes_of_work_that_another_thread_finished),
-      TEST(a_wait_without_a_mark_queries_the_stream), TEST(a_wait_whose_mark_is_gone_gets_its_result),
-      TEST(a_worker_ignores_a_result_during_an_abort))
+RUN_TESTS
