@@ -141,12 +141,8 @@ class Event(Handle, Awaitable):
             The event itself.
 
         Raises:
-            ParameterError: `stream` is not a Stream or is of another device; or the event or the stream is closed.
-            QueueFull: the stream's queue is full.
-            StaleHandleError: the event or the stream is from an older generation.
-            DeviceResetting: the device is draining or being reset.
-            DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
-                `stream.error`.
+            ParameterError: `stream` is not a Stream, or is of another device.
+            AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         record = getattr(stream, "record", None)
         if record is None:

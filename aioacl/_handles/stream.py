@@ -64,6 +64,14 @@ class Stream(Handle, Awaitable):
     """A queue of work on a device, made by `device.create_stream()`.
 
     Tasks run in the order in which they were enqueued. `await stream` waits for all work enqueued so far.
+
+    Each enqueue (`copy`, `fill`, `record`, `wait_event`) can raise these errors:
+
+    - `QueueFull`: the stream's queue is full. `await stream.ready()`, then try again.
+    - `DeviceFault`: the stream has failed; see `error`. The code of the failure may select another subclass.
+    - `DeviceResetting`: the device is draining or being reset.
+    - `StaleHandleError`: the stream, or a buffer or event that was passed, is from an older generation.
+    - `ParameterError`: an argument is wrong, or the stream or an argument is closed. Each method lists its reasons.
     """
 
     __slots__ = ()
@@ -232,13 +240,10 @@ class Stream(Handle, Awaitable):
             A Ticket. It may be dropped without being awaited.
 
         Raises:
-            ParameterError: the sizes or kinds of memory do not fit; the target is read-only; the memory is of another
-                device; or the stream or a buffer is closed.
+            ParameterError: the sizes or kinds of memory do not fit; the target is read-only; or the memory is of
+                another device.
             QueueFull: the stream's queue or the staging memory is full. `await stream.ready()`, then try again.
-            StaleHandleError: the stream or a buffer is from an older generation.
-            DeviceResetting: the device is draining or being reset.
-            DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
-                `error`.
+            AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         ticket: Ticket | None = enqueue_copy(self, target, source, nbytes)
         if ticket is not None:
@@ -303,13 +308,8 @@ class Stream(Handle, Awaitable):
             A Ticket. It may be dropped without being awaited.
 
         Raises:
-            ParameterError: the target is pageable memory or too small, `byte` is out of range, or the stream or the
-                target is closed.
-            QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
-            StaleHandleError: the stream or the target is from an older generation.
-            DeviceResetting: the device is draining or being reset.
-            DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
-                `error`.
+            ParameterError: the target is pageable memory, too small or of another device, or `byte` is out of range.
+            AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         ticket: Ticket | None = enqueue_fill(self, target, byte, nbytes)
         if ticket is not None:
@@ -337,12 +337,8 @@ class Stream(Handle, Awaitable):
             The recorded Event.
 
         Raises:
-            ParameterError: `event` is not an Event or is of another device; or the event or the stream is closed.
-            QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
-            StaleHandleError: the stream or the event is from an older generation.
-            DeviceResetting: the device is draining or being reset.
-            DeviceFault: the stream has failed. The code of the failure may select another subclass of AclError; see
-                `error`.
+            ParameterError: `event` is not an Event, or is of another device.
+            AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         recorded: Event | None = enqueue_record(self, event)
         if recorded is not None:
@@ -381,10 +377,8 @@ class Stream(Handle, Awaitable):
         Raises:
             DeviceFault: a task that the event covers or depends on has failed; then this stream stays usable. Or this
                 stream has failed; see `error`. The code of the failure may select another subclass of AclError.
-            ParameterError: `event` is not an Event, was never recorded, or is closed; or the stream is closed.
-            QueueFull: the stream's queue is full. `await stream.ready()`, then try again.
-            StaleHandleError: the stream or the event is from an older generation.
-            DeviceResetting: the device is draining or being reset.
+            ParameterError: `event` is not an Event, or was never recorded.
+            AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         ticket: Ticket | None = enqueue_wait_event(self, event)
         if ticket is not None:
@@ -432,13 +426,10 @@ class Stream(Handle, Awaitable):
             An Operation. It ends when all bytes are copied.
 
         Raises:
-            ParameterError: `nbytes` is not a valid size, or is larger than the source or the target; the kinds of
-                memory do not fit; or for another reason that `copy` lists.
-            StaleHandleError: the stream or a buffer is from an older generation.
-            DeviceResetting: the device is draining or being reset.
+            ParameterError: `target` is not a DeviceBuffer, or for a reason that `copy` lists.
             DeviceReset: the device was reset or closed during the copy.
             QueueFull: the runtime reports a full queue although the stream is idle.
-            DeviceFault: a task failed. The code of the failure may select another subclass of AclError.
+            AclError: one of the errors that each enqueue, or `synchronize`, can raise; see `Stream`.
         """
         return Operation("stream.upload()", lambda: pump(self, target, source, nbytes, up=True), self)
 
@@ -458,13 +449,10 @@ class Stream(Handle, Awaitable):
             An Operation. It ends when all bytes are copied.
 
         Raises:
-            ParameterError: `nbytes` is not a valid size, or is larger than the source or the target; the kinds of
-                memory do not fit; or for another reason that `copy` lists.
-            StaleHandleError: the stream or a buffer is from an older generation.
-            DeviceResetting: the device is draining or being reset.
+            ParameterError: `source` is not a DeviceBuffer, or for a reason that `copy` lists.
             DeviceReset: the device was reset or closed during the copy.
             QueueFull: the runtime reports a full queue although the stream is idle.
-            DeviceFault: a task failed. The code of the failure may select another subclass of AclError.
+            AclError: one of the errors that each enqueue, or `synchronize`, can raise; see `Stream`.
         """
         return Operation("stream.download()", lambda: pump(self, target, source, nbytes, up=False), self)
 
