@@ -18,10 +18,11 @@ from aioacl._base.errors import LibraryNotFound
 from aioacl._base.ffi import ffi
 from aioacl._library import detection, onnxruntime
 from aioacl._library.load import LibraryInfo, library_info, use_library
-from aioacl._selftest._bench import Bench, Helper, call, named, patience
+from aioacl._selftest._bench import Bench, call, named
 from aioacl._selftest._outcomes import Broken, NotTestable
 from aioacl._selftest._records import Assumption, Needs
 from aioacl._selftest._table import ASSUMPTIONS
+from aioacl._selftest._threads import Helper, patience
 from aioacl._selftest.process import absent, version
 
 
@@ -87,7 +88,7 @@ def attempt(assumption: Assumption, order: Order, *, simulated: bool) -> None:
     if not assumption.alone:
         bench.set_device()
     try:
-        assumption.check(bench)
+        bench.run(assumption.check)
     except BaseException:
         bench.forget()
         raise

@@ -1,8 +1,9 @@
 """The tools of a check.
 
 Each check gets its own bench, on a new thread. That thread has set the device, unless the check runs in a process of
-its own. The handles that the check makes with the bench are released at the end. To hold a stream, the bench makes it
-wait for an event that is not recorded yet. This needs only ACL functions, so it works on a card too.
+its own. The bench makes the handles that the parameters of the check name by their types. These handles, and those that
+the check makes with the bench, are released at the end. To hold a stream, the bench makes it wait for an event that is
+not recorded yet. This needs only ACL functions, so it works on a card too.
 
 Time is measured as little as possible. To see that a call does not return, a check watches it for a short time only. So
 a slow machine may make a broken runtime pass. A correct runtime fails only if a call takes many seconds.
@@ -10,26 +11,28 @@ a slow machine may make a broken runtime pass. A correct runtime fails only if a
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import ExitStack, contextmanager
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aioacl._base.codes import lookup
 from aioacl._base.ffi import ffi, lib
 from aioacl._selftest._outcomes import Broken, NotTestable
+from aioacl._selftest._threads import MOMENT_SECONDS, Helper, on_a_thread, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
     from aioacl._base.ffi import CData
 
-HANDLE_SECONDS: Final = 10.0  # the time for a call that must return
+    # The parameters of checks have these types; see Bench.run.
+    Stream: TypeAlias = CData
+    Event: TypeAlias = CData
+    Memory: TypeAlias = CData
+    Pinned: TypeAlias = CData
+
 POLL_SECONDS: Final = 0.0005
-MOMENT_SECONDS: Final = 0.05  # how long a check watches a call that must not return
 ENTER_SECONDS: Final = 0.2  # the time for a thread to enter a call, if no query reports that it is inside
-WAIT_MS: Final = 8000  # the time limit of waits that must succeed
 REPEAT_INITIALIZE: Final = 100002
 NO_CONTEXT: Final = 107002
 WRONG_CONTEXT: Final = 107003
@@ -41,7 +44,7 @@ ABORTED: Final = 107023
 NOT_SET: Final = 507007
 NO_DEVICE: Final = 107001
 UNSUPPORTED: Final = 207000
-SYNC, TIME_LINE = 0x1, 0x8  # flags of events
+SYNC, TIME_LINE = 0x1, 0x8  # flags of events; with SYNC alone, aclrtCreateEventWithFlag makes the old kind
 BLOCK_BYTES: Final = 4096
 PATTERN_BYTES: Final = 1 << 16  # a longer pattern repeats, because making more bytes takes seconds
 
@@ -56,9 +59,27 @@ def call(function: str, *arguments: Any) -> Any:
     return getattr(lib, f"aio_u_{function}")(*arguments)
 
 
-def expect(wanted: int, function: str, *arguments: Any) -> None:
+def expect(wanted: int, function: str, *arguments: Any, when: str = "") -> None:
     """Calls a function that must return the expected code."""
-    require_code(wanted, call(function, *arguments), function)
+    require_code(wanted, call(function, *arguments), function, when)
+
+
+def written_by(function: str, *arguments: Any) -> Any:
+    """Calls a function that must succeed, and returns what it writes through its first parameter."""
+    place = ffi.new(_parameters(function)[0])
+    expect(0, function, place, *arguments)
+    return place[0]
+
+
+def status_of(function: str, handle: CData) -> int:
+    """Returns the number that a query writes through its last parameter; the query must return 0."""
+    status = ffi.new(_parameters(function)[-1])
+    expect(0, function, handle, status)
+    return int(status[0])
+
+
+def _parameters(function: str) -> Any:
+    return ffi.typeof(getattr(lib, f"aio_u_{function}")).args
 
 
 def require_code(wanted: int, code: int, function: str, when: str = "") -> None:
@@ -81,82 +102,27 @@ def until(condition: Callable[[], object], what: str) -> None:
         time.sleep(POLL_SECONDS)
 
 
-class Patience:
-    """The time for a call that must return: less than usual if the check has a short limit."""
-
-    def __init__(self) -> None:
-        self.seconds = HANDLE_SECONDS
-        self.wait_ms = WAIT_MS
-
-    def fit(self, limit_seconds: float) -> None:
-        """Shortens the times, so a call that hangs is found before the parent kills the process at the time limit."""
-        self.seconds = min(HANDLE_SECONDS, limit_seconds / 2)
-        self.wait_ms = min(WAIT_MS, int(limit_seconds * 400) or 1)
+def expect_on_a_thread(wanted: int, function: str, *arguments: Any, when: str = "") -> None:
+    """Calls a function that must return the expected code, on a new thread, which has no context."""
+    code = on_a_thread(lambda: call(function, *arguments), function)
+    require_code(wanted, code, function, when)
 
 
-patience: Final = Patience()
+class Waiter:
+    """A thread that waits in an ACL function."""
 
+    def __init__(self, bench: Bench, function: str, *arguments: Any) -> None:
+        self._function = function
+        self._helper = bench.helper(lambda: call(function, *arguments))
+        bench.wait_inside(self._helper, function)
 
-class Helper:
-    """A function on a plain thread, which has no context until it sets one."""
+    def must_wait(self, otherwise: str) -> None:
+        """Raises Broken if the function has returned."""
+        require(not self._helper.returned(), otherwise)
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
-        self._answer: Any = None
-        self._error: BaseException | None = None
-        self._done = threading.Event()
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._answer = self._work()
-        except BaseException as error:  # noqa: BLE001 - `outcome` raises it
-            self._error = error
-        self._done.set()
-
-    def returned(self, seconds: float = MOMENT_SECONDS) -> bool:
-        """Waits that long, and returns whether the function has returned."""
-        return self._done.wait(seconds)
-
-    def answer(self, what: str) -> Any:
-        """Returns the result of the function, which must return in time."""
-        if not self._done.wait(patience.seconds):
-            raise Broken(f"{what} did not return within {patience.seconds:g} s")
-        return self.outcome()
-
-    def outcome(self) -> Any:
-        """Returns the result of the function, without a time limit."""
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._answer
-
-
-class RemoteThread:
-    """A plain thread that runs given functions, one after another."""
-
-    def __init__(self) -> None:
-        self._orders: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]]] = SimpleQueue()
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            work, answers = self._orders.get()
-            answers.put(work())
-
-    def do(self, work: Callable[[], Any]) -> Any:
-        """Runs the function on that thread, and returns its result."""
-        answers: SimpleQueue[Any] = SimpleQueue()
-        self._orders.put((work, answers))
-        try:
-            return answers.get(timeout=patience.seconds)
-        except Empty:
-            raise Broken(f"a call on another thread did not return within {patience.seconds:g} s") from None
-
-
-def on_a_thread(work: Callable[[], Any], what: str = "the call") -> Any:
-    """Returns the result of the function on a new thread."""
-    return Helper(work).answer(what)
+    def must_return(self, wanted: int, when: str = "", *, what: str = "") -> None:
+        """Raises Broken unless the function returns this code in time."""
+        require_code(wanted, self._helper.answer(what or self._function), self._function, when)
 
 
 class Bench:
@@ -168,6 +134,10 @@ class Bench:
         self.model = model  # the path of an .om file; None: the model of the package
         self.context = ffi.NULL
         self._cleanup = ExitStack()
+
+    def run(self, check: Callable[..., None]) -> None:
+        """Calls the check with what the types of its parameters name: this bench, and new handles."""
+        check(*(MAKERS[kind](self) for name, kind in check.__annotations__.items() if name != "return"))
 
     def initialise(self) -> None:
         """Calls aclInit, as each program does first; it returns 100002 if this process has called it already."""
@@ -190,9 +160,7 @@ class Bench:
 
     def current_context(self) -> CData:
         """Returns the context of this thread, which must have one."""
-        found = ffi.new("aclrtContext *")
-        expect(0, "aclrtGetCurrentContext", found)
-        context: CData = found[0]
+        context: CData = written_by("aclrtGetCurrentContext")
         return context
 
     def is_active(self) -> bool:
@@ -208,12 +176,11 @@ class Bench:
     @contextmanager
     def explicit_context(self) -> Generator[CData]:
         """A second context of the device, current inside the block. After it, the primary one is current again."""
-        made = ffi.new("aclrtContext *")
-        expect(0, "aclrtCreateContext", made, self.device)
+        made = written_by("aclrtCreateContext", self.device)
         try:
-            yield made[0]
+            yield made
         finally:
-            call("aclrtDestroyContext", made[0])
+            call("aclrtDestroyContext", made)
             self.borrow()
 
     def helper(self, work: Callable[[], Any]) -> Helper:
@@ -225,43 +192,53 @@ class Bench:
 
         return Helper(bound)
 
+    def expect_return(self, wanted: int, function: str, *arguments: Any) -> None:
+        """Calls a function that must return the expected code in time, on another thread with the same context."""
+        code = self.helper(lambda: call(function, *arguments)).answer(function)
+        require_code(wanted, code, function)
+
+    def waiter(self, function: str, *arguments: Any) -> Waiter:
+        """Returns a thread with the same context that is inside this call, which must not return yet."""
+        return Waiter(self, function, *arguments)
+
     # --- handles ----------------------------------------------------------------------------------------------------
 
     def keep(self, function: str, handle: CData | int) -> None:
         """Calls the function with the handle when the check ends."""
         self._cleanup.callback(expect, 0, function, handle)
 
-    def make(self, destroy: str, c_type: str, create: str, *arguments: Any) -> CData:
+    def make(self, destroy: str, create: str, *arguments: Any) -> CData:
         """Returns a new handle, which is destroyed when the check ends."""
-        made = ffi.new(f"{c_type} *")
-        expect(0, create, made, *arguments)
-        self.keep(destroy, made[0])
-        handle: CData = made[0]
+        handle: CData = written_by(create, *arguments)
+        self.keep(destroy, handle)
         return handle
 
     def stream(self) -> CData:
         """Returns a new stream."""
-        return self.make("aclrtDestroyStream", "aclrtStream", "aclrtCreateStream")
+        return self.make("aclrtDestroyStream", "aclrtCreateStream")
 
     def event(self, flags: int = SYNC) -> CData:
         """Returns a new event of the kind that aioacl uses."""
-        return self.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventExWithFlag", flags)
+        return self.make("aclrtDestroyEvent", "aclrtCreateEventExWithFlag", flags)
+
+    def old_event(self) -> CData:
+        """Returns a new event of the old kind."""
+        return self.make("aclrtDestroyEvent", "aclrtCreateEventWithFlag", SYNC)
 
     def memory(self, size: int = BLOCK_BYTES) -> CData:
         """Returns device memory."""
-        return self.make("aclrtFree", "void *", "aclrtMalloc", size, lib.ACL_MEM_MALLOC_HUGE_FIRST)
+        return self.make("aclrtFree", "aclrtMalloc", size, lib.ACL_MEM_MALLOC_HUGE_FIRST)
 
     def pinned(self, size: int = BLOCK_BYTES) -> CData:
         """Returns pinned host memory."""
-        return self.make("aclrtFreeHost", "void *", "aclrtMallocHost", size)
+        return self.make("aclrtFreeHost", "aclrtMallocHost", size)
 
     # --- held streams -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def held(self, *streams: CData) -> Generator[Callable[[], None]]:
         """Holds streams until the block ends, or until the function that it yields is called."""
-        gate = ffi.new("aclrtEvent *")
-        expect(0, "aclrtCreateEventWithFlag", gate, SYNC)
+        gate = written_by("aclrtCreateEventWithFlag", SYNC)
         opener = self.stream()
         opened = False
 
@@ -269,18 +246,22 @@ class Bench:
             nonlocal opened
             if not opened:
                 opened = True
-                expect(0, "aclrtRecordEvent", gate[0], opener)
-                expect(0, "aclrtSynchronizeStreamWithTimeout", opener, patience.wait_ms)
+                expect(0, "aclrtRecordEvent", gate, opener)
+                self.finish(opener)
 
         try:
             for stream in streams:
-                expect(0, "aclrtStreamWaitEvent", stream, gate[0])
+                expect(0, "aclrtStreamWaitEvent", stream, gate)
             yield release
         finally:
             release()
         for stream in streams:
-            expect(0, "aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
-        expect(0, "aclrtDestroyEvent", gate[0])
+            self.finish(stream)
+        expect(0, "aclrtDestroyEvent", gate)
+
+    def hold_for_ever(self, stream: CData) -> None:
+        """Makes the stream wait for an event that is never recorded."""
+        expect(0, "aclrtStreamWaitEvent", stream, written_by("aclrtCreateEventWithFlag", SYNC))
 
     def wait_inside(self, helper: Helper, function: str) -> None:
         """Waits until the helper is inside the function. The check fails if the function has returned."""
@@ -296,11 +277,11 @@ class Bench:
 
     def stream_status(self, stream: CData) -> int:
         """Returns the number that aclrtStreamQuery writes."""
-        return status_of("aclrtStreamQuery", "aclrtStreamStatus", stream)
+        return status_of("aclrtStreamQuery", stream)
 
     def event_status(self, event: CData) -> int:
         """Returns the number that aclrtQueryEventStatus writes."""
-        return status_of("aclrtQueryEventStatus", "aclrtEventRecordedStatus", event)
+        return status_of("aclrtQueryEventStatus", event)
 
     def finish(self, stream: CData) -> None:
         """Waits for the work of the stream."""
@@ -314,16 +295,27 @@ class Bench:
         if symbol(stream, code):
             raise NotTestable("the simulator refused the injected fault")
 
+    def nudge_until(self, condition: Callable[[], bool]) -> None:
+        """Wakes the runtime's thread that handles failed tasks, until the condition holds or the time is over."""
+        idle, wake = self.stream(), self.old_event()
+        for _ in range(patience.wait_ms):
+            expect(0, "aclrtRecordEvent", wake, idle)
+            status_of("aclrtQueryEvent", wake)
+            if condition():
+                break
+
+
+MAKERS: Final[dict[str, Callable[[Bench], Any]]] = {
+    "Bench": lambda bench: bench,
+    "Stream": Bench.stream,
+    "Event": Bench.event,
+    "Memory": Bench.memory,
+    "Pinned": Bench.pinned,
+}
+
 
 def _returned(function: str) -> str:
     return f"{function} returned before the work was done"
-
-
-def status_of(function: str, c_type: str, handle: CData) -> int:
-    """Returns the number that a query writes; the query must return 0."""
-    status = ffi.new(f"{c_type} *")
-    expect(0, function, handle, status)
-    return int(status[0])
 
 
 def pattern(size: int, seed: int = 3) -> bytes:

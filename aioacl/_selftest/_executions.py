@@ -16,13 +16,14 @@ from aioacl._base.codes import lookup
 from aioacl._base.ffi import ffi
 from aioacl._models.description import Desc, read_gears, read_tensors, split_inputs
 from aioacl._models.slots import new_dataset
-from aioacl._selftest._bench import Bench, call, download, expect, require, require_code
+from aioacl._selftest._bench import call, download, expect, require, require_code
 from aioacl._selftest._outcomes import Broken, NotTestable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioacl._base.ffi import CData
+    from aioacl._selftest._bench import Bench
 
 BEFORE: Final = (0xA5, 0x5A)  # what the memory of the outputs contains before an execution
 Memory = tuple[Any, int]  # the address, and the size

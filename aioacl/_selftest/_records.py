@@ -1,20 +1,21 @@
 """What an assumption is: a sentence about the runtime, the modules that rely on it, and a function that tests it.
 
-A family is a list of assumptions in the order in which they are tested. The check of an assumption returns if it holds.
-It raises Broken, with what happened instead, or NotTestable, with the reason.
+A family is a table of assumptions in the order in which they are tested. Each row is a function with a decorator. The
+decorator has the name, the mark, the ACL functions, and the modules that rely on the assumption. The docstring is the
+assumption, and the types of the parameters are what the bench makes for the check. The check returns if the assumption
+holds. It raises Broken, with what happened instead, or NotTestable, with the reason.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._selftest._bench import Bench
-
+CheckT = TypeVar("CheckT", bound="Callable[..., None]")
 Mark = Literal["H", "H*", "H/D", "D", "doc"]
 """How certain an assumption is.
 
@@ -26,6 +27,8 @@ Outcome = Literal["held", "broken", "known_trait", "not_testable"]
 
 SIMULATOR_ONLY: Final = "simulator"
 """Used in place of a module: aioacl does not rely on the assumption, but the simulator behaves that way."""
+
+NO_DOCSTRINGS: Final = "The sentence is missing, because `python -OO` removes docstrings."
 
 
 class Needs(Enum):
@@ -48,7 +51,7 @@ class Assumption:
     calls: tuple[str, ...]
     used_by: tuple[str, ...]
     mark: Mark
-    check: Callable[[Bench], None]
+    check: Callable[..., None]  # Bench.run calls it
     needs: frozenset[Needs] = frozenset()
     alone: bool = False  # tested in its own process, in which nothing has set the device yet
     begins: bool = True  # ACL is initialised before the check
@@ -84,34 +87,32 @@ class Family:
     def assumes(
         self,
         name: str,
-        says: str,
-        *,
+        mark: Mark,
         calls: str,
         used_by: str,
-        mark: Mark,
+        *,
         needs: Needs | None = None,
         leaves: bool = False,
         crash: str = "",
-    ) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
+    ) -> Callable[[CheckT], CheckT]:
         """Makes the decorated function the check of a new assumption; `calls` and `used_by` are lists of words."""
 
-        def keep(check: Callable[[Bench], None]) -> Callable[[Bench], None]:
-            self.members.append(
-                Assumption(
-                    self.name,
-                    name,
-                    says,
-                    tuple(calls.split()),
-                    tuple(used_by.split()),
-                    mark,
-                    check,
-                    frozenset(each for each in (needs, self.needs) if each),
-                    self.alone,
-                    self.begins,
-                    leaves,
-                    crash,
-                )
+        def keep(check: CheckT) -> CheckT:
+            assumption = Assumption(
+                family=self.name,
+                name=name,
+                says=" ".join((check.__doc__ or NO_DOCSTRINGS).split()),
+                calls=tuple(calls.split()),
+                used_by=tuple(used_by.split()),
+                mark=mark,
+                check=check,
+                needs=frozenset(each for each in (needs, self.needs) if each),
+                alone=self.alone,
+                begins=self.begins,
+                leaves=leaves,
+                crash=crash,
             )
+            self.members.append(assumption)
             return check
 
         return keep

@@ -13,7 +13,6 @@ from aioacl._selftest._bench import (
     BLOCK_BYTES,
     UNSUPPORTED,
     WRONG_CONTEXT,
-    Bench,
     call,
     download,
     expect,
@@ -26,6 +25,7 @@ from aioacl._selftest._records import Family
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
+    from aioacl._selftest._bench import Bench, Event, Memory, Stream
 
 ABORTS: Final = Family("aborts", "aborting a stream")
 
@@ -40,33 +40,23 @@ def abort(bench: Bench, stream: CData) -> None:
 
 @ABORTS.assumes(
     "waiter",
-    "A wait for the stream, or for an event recorded on it, returns 107023.",
-    calls="aclrtStreamAbort aclrtSynchronizeStream aclrtSynchronizeEvent",
-    used_by="_native/abort.c _native/waiters.c",
-    mark="H",
+    "H",
+    "aclrtStreamAbort aclrtSynchronizeStream aclrtSynchronizeEvent",
+    "_native/abort.c _native/waiters.c",
 )
-def _(bench: Bench) -> None:
-    stream, event = bench.stream(), bench.event()
+def _(bench: Bench, stream: Stream, event: Event) -> None:
+    """A wait for the stream, or for an event recorded on it, returns 107023."""
     with bench.held(stream):
         expect(0, "aclrtRecordEvent", event, stream)
-        of_stream = bench.helper(lambda: call("aclrtSynchronizeStream", stream))
-        of_event = bench.helper(lambda: call("aclrtSynchronizeEvent", event))
-        bench.wait_inside(of_stream, "aclrtSynchronizeStream")
-        bench.wait_inside(of_event, "aclrtSynchronizeEvent")
+        waiters = bench.waiter("aclrtSynchronizeStream", stream), bench.waiter("aclrtSynchronizeEvent", event)
         abort(bench, stream)
-        for waiter, name in ((of_stream, "aclrtSynchronizeStream"), (of_event, "aclrtSynchronizeEvent")):
-            require_code(ABORTED, waiter.answer(name), name, "when the stream was aborted")
+        for waiter in waiters:
+            waiter.must_return(ABORTED, "when the stream was aborted")
 
 
-@ABORTS.assumes(
-    "empty",
-    "After an abort the stream is empty: its remaining work is never done.",
-    calls="aclrtStreamAbort aclrtStreamQuery aclrtSynchronizeStream",
-    used_by="_native/enqueue.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, memory = bench.stream(), bench.memory()
+@ABORTS.assumes("empty", "H", "aclrtStreamAbort aclrtStreamQuery aclrtSynchronizeStream", "_native/enqueue.c")
+def _(bench: Bench, stream: Stream, memory: Memory) -> None:
+    """After an abort the stream is empty: its remaining work is never done."""
     fill(stream, memory, 1)
     bench.finish(stream)
     with bench.held(stream):
@@ -77,15 +67,9 @@ def _(bench: Bench) -> None:
     require(download(memory, 1) == b"\1", "the fill was done, although the stream was aborted before it ran")
 
 
-@ABORTS.assumes(
-    "usable",
-    "After an abort the stream accepts and runs new work.",
-    calls="aclrtStreamAbort aclrtMemsetAsync aclrtRecordEvent",
-    used_by="_native/enqueue.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, memory, event = bench.stream(), bench.memory(), bench.event()
+@ABORTS.assumes("usable", "H", "aclrtStreamAbort aclrtMemsetAsync aclrtRecordEvent", "_native/enqueue.c")
+def _(bench: Bench, stream: Stream, memory: Memory, event: Event) -> None:
+    """After an abort the stream accepts and runs new work."""
     with bench.held(stream):
         fill(stream, memory, 2)
         abort(bench, stream)
@@ -98,46 +82,28 @@ def _(bench: Bench) -> None:
     )
 
 
-@ABORTS.assumes(
-    "idle",
-    "Aborting an idle stream returns 0 and does nothing.",
-    calls="aclrtStreamAbort",
-    used_by="_native/abort.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, memory = bench.stream(), bench.memory()
+@ABORTS.assumes("idle", "H", "aclrtStreamAbort", "_native/abort.c")
+def _(bench: Bench, stream: Stream, memory: Memory) -> None:
+    """Aborting an idle stream returns 0 and does nothing."""
     abort(bench, stream)
     fill(stream, memory, 3)
     bench.finish(stream)
 
 
-@ABORTS.assumes(
-    "others",
-    "An abort affects neither other streams nor the waits for those streams.",
-    calls="aclrtStreamAbort aclrtSynchronizeStream",
-    used_by="_native/abort.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    aborted, other = bench.stream(), bench.stream()
+@ABORTS.assumes("others", "H", "aclrtStreamAbort aclrtSynchronizeStream", "_native/abort.c")
+def _(bench: Bench, aborted: Stream, other: Stream) -> None:
+    """An abort affects neither other streams nor the waits for those streams."""
     with bench.held(aborted, other) as release:
-        waiter = bench.helper(lambda: call("aclrtSynchronizeStream", other))
-        bench.wait_inside(waiter, "aclrtSynchronizeStream")
+        waiter = bench.waiter("aclrtSynchronizeStream", other)
         abort(bench, aborted)
-        require(not waiter.returned(), "a wait for another stream ended")
+        waiter.must_wait("a wait for another stream ended")
         release()
-        require_code(0, waiter.answer("aclrtSynchronizeStream"), "aclrtSynchronizeStream")
+        waiter.must_return(0)
 
 
-@ABORTS.assumes(
-    "together",
-    "Several threads can each abort a stream at the same time.",
-    calls="aclrtStreamAbort",
-    used_by="_native/abort.c",
-    mark="H",
-)
+@ABORTS.assumes("together", "H", "aclrtStreamAbort", "_native/abort.c")
 def _(bench: Bench) -> None:
+    """Several threads can each abort a stream at the same time."""
     streams = [bench.stream() for _ in range(6)]
     with bench.held(*streams):
         helpers = [bench.helper(partial(abort, bench, stream)) for stream in streams]
@@ -146,15 +112,9 @@ def _(bench: Bench) -> None:
         require(not any(map(bench.stream_status, streams)), "a stream is not complete after its abort")
 
 
-@ABORTS.assumes(
-    "context",
-    "A stream of another context is not aborted: 107003.",
-    calls="aclrtCreateContext aclrtStreamAbort",
-    used_by="_native/abort.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream = bench.stream()
+@ABORTS.assumes("context", "H", "aclrtCreateContext aclrtStreamAbort", "_native/abort.c")
+def _(bench: Bench, stream: Stream) -> None:
+    """A stream of another context is not aborted: 107003."""
     abort(bench, stream)  # to find out whether the firmware supports aborts
     with bench.explicit_context():
         expect(WRONG_CONTEXT, "aclrtStreamAbort", stream)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi, lib
@@ -14,43 +13,35 @@ from aioacl._selftest._bench import (
     WRONG_CONTEXT,
     call,
     expect,
-    on_a_thread,
-    one_of,
+    expect_on_a_thread,
     require,
     require_code,
+    written_by,
 )
 from aioacl._selftest._records import SIMULATOR_ONLY, Family
+from aioacl._selftest._threads import on_a_thread
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
-    from aioacl._selftest._bench import Bench
+    from aioacl._selftest._bench import Bench, Event, Memory, Pinned, Stream
 
 CONTEXTS: Final = Family("contexts", "contexts and threads")
 
 
-@CONTEXTS.assumes(
-    "fresh",
-    "A thread that has bound no device has no context: 107002.",
-    calls="aclrtGetCurrentContext aclrtGetDevice",
-    used_by="_native/gate.c _native/abort.c",
-    mark="H",
-)
-def _(_: Bench) -> None:
-    device = ffi.new("int32_t *")
-    code = on_a_thread(lambda: call("aclrtGetCurrentContext", ffi.new("aclrtContext *")))
-    require_code(NO_CONTEXT, code, "aclrtGetCurrentContext", "on a new thread")
-    code = on_a_thread(lambda: call("aclrtGetDevice", device))
-    require_code(NO_CONTEXT, code, "aclrtGetDevice", "on a new thread")
+@CONTEXTS.assumes("fresh", "H", "aclrtGetCurrentContext aclrtGetDevice", "_native/gate.c _native/abort.c")
+def _() -> None:
+    """A thread that has bound no device has no context: 107002."""
+    context, device = ffi.new("aclrtContext *"), ffi.new("int32_t *")
+    expect_on_a_thread(NO_CONTEXT, "aclrtGetCurrentContext", context, when="on a new thread")
+    expect_on_a_thread(NO_CONTEXT, "aclrtGetDevice", device, when="on a new thread")
 
 
 @CONTEXTS.assumes(
-    "set",
-    "After aclrtSetDevice a thread has the same context as each other thread that has set the device.",
-    calls="aclrtSetDevice aclrtGetCurrentContext aclrtGetDevice",
-    used_by="_lifecycle/procedures/close",
-    mark="H",
+    "set", "H", "aclrtSetDevice aclrtGetCurrentContext aclrtGetDevice", "_lifecycle/procedures/close"
 )
 def _(bench: Bench) -> None:
+    """After aclrtSetDevice a thread has the same context as each other thread that has set the device."""
+
     def other() -> CData:
         expect(0, "aclrtSetDevice", bench.device)
         return bench.current_context()
@@ -64,32 +55,27 @@ def _(bench: Bench) -> None:
 
 @CONTEXTS.assumes(
     "borrow",
-    "aclrtSetCurrentContext gives the device's context to a thread that has not set the device.",
-    calls="aclrtSetCurrentContext aclrtCreateStream aclrtRecordEvent aclrtSynchronizeStream",
-    used_by="_native/gate.c _native/abort.c",
-    mark="H",
+    "H",
+    "aclrtSetCurrentContext aclrtCreateStream aclrtRecordEvent aclrtSynchronizeStream",
+    "_native/gate.c _native/abort.c",
 )
-def _(bench: Bench) -> None:
-    event = bench.event()
+def _(bench: Bench, event: Event) -> None:
+    """aclrtSetCurrentContext gives the device's context to a thread that has not set the device."""
 
     def helper() -> None:
-        stream = ffi.new("aclrtStream *")
-        expect(0, "aclrtCreateStream", stream)
-        expect(0, "aclrtRecordEvent", event, stream[0])
-        expect(0, "aclrtSynchronizeStream", stream[0])
-        expect(0, "aclrtDestroyStream", stream[0])
+        stream = written_by("aclrtCreateStream")
+        expect(0, "aclrtRecordEvent", event, stream)
+        expect(0, "aclrtSynchronizeStream", stream)
+        expect(0, "aclrtDestroyStream", stream)
 
     bench.helper(helper).answer("the helper")
 
 
 @CONTEXTS.assumes(
-    "own",
-    "A binding belongs to its thread: a context that one thread makes current is not current on another.",
-    calls="aclrtCreateContext aclrtSetCurrentContext aclrtGetCurrentContext",
-    used_by="_native/gate.c",
-    mark="H",
+    "own", "H", "aclrtCreateContext aclrtSetCurrentContext aclrtGetCurrentContext", "_native/gate.c"
 )
 def _(bench: Bench) -> None:
+    """A binding belongs to its thread: a context that one thread makes current is not current on another."""
     with bench.explicit_context() as context:
         bench.helper(lambda: None).answer("aclrtSetCurrentContext")
         require(
@@ -98,13 +84,10 @@ def _(bench: Bench) -> None:
 
 
 @CONTEXTS.assumes(
-    "guard",
-    "Reading the context, setting another one and setting the first again leaves the thread unchanged.",
-    calls="aclrtCreateContext aclrtSetCurrentContext aclrtGetCurrentContext",
-    used_by="_native/gate.c",
-    mark="H",
+    "guard", "H", "aclrtCreateContext aclrtSetCurrentContext aclrtGetCurrentContext", "_native/gate.c"
 )
 def _(bench: Bench) -> None:
+    """Reading the context, setting another one and setting the first again leaves the thread unchanged."""
     with bench.explicit_context() as context:
         bench.borrow()
         require(bench.current_context() == bench.context, "aclrtSetCurrentContext did not bind")
@@ -112,27 +95,22 @@ def _(bench: Bench) -> None:
         require(bench.current_context() == context, "the first context is not current again")
 
 
-@CONTEXTS.assumes(
-    "null",
-    "aclrtSetCurrentContext(NULL) is refused with 100000 and changes nothing.",
-    calls="aclrtSetCurrentContext aclrtGetCurrentContext",
-    used_by="_native/abort.c",
-    mark="H",
-)
+@CONTEXTS.assumes("null", "H", "aclrtSetCurrentContext aclrtGetCurrentContext", "_native/abort.c")
 def _(bench: Bench) -> None:
+    """aclrtSetCurrentContext(NULL) is refused with 100000 and changes nothing."""
     expect(NULL_REFUSED, "aclrtSetCurrentContext", ffi.NULL)
     require(bench.current_context() == bench.context, "the refused call changed the context")
 
 
 @CONTEXTS.assumes(
     "without",
-    "Without a context, calls that make, enqueue or wait are refused with 107002.",
-    calls="aclrtCreateStream aclrtStreamQuery aclrtSynchronizeStream aclrtRecordEvent aclrtMalloc aclrtMallocHost",
-    used_by="_native/gate.c _native/watcher.c",
-    mark="H",
+    "H",
+    "aclrtCreateStream aclrtStreamQuery aclrtSynchronizeStream aclrtRecordEvent aclrtMalloc aclrtMallocHost",
+    "_native/gate.c _native/watcher.c",
 )
-def _(bench: Bench) -> None:
-    stream, event, status = bench.stream(), bench.event(), ffi.new("aclrtStreamStatus *")
+def _(stream: Stream, event: Event) -> None:
+    """Without a context, calls that make, enqueue or wait are refused with 107002."""
+    status = ffi.new("aclrtStreamStatus *")
     policy = lib.ACL_MEM_MALLOC_HUGE_FIRST
     attempts: tuple[tuple[str, tuple[Any, ...]], ...] = (
         ("aclrtCreateStream", (ffi.new("aclrtStream *"),)),
@@ -143,49 +121,35 @@ def _(bench: Bench) -> None:
         ("aclrtMallocHost", (ffi.new("void **"), BLOCK_BYTES)),
     )
     for function, arguments in attempts:
-        code = on_a_thread(partial(call, function, *arguments), function)
-        require_code(NO_CONTEXT, code, function, "without a context")
+        expect_on_a_thread(NO_CONTEXT, function, *arguments, when="without a context")
 
 
-@CONTEXTS.assumes(
-    "events-without",
-    "aclrtQueryEventStatus and aclrtSynchronizeEvent need no context.",
-    calls="aclrtQueryEventStatus aclrtSynchronizeEvent",
-    used_by="_native/stream.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, event = bench.stream(), bench.event()
+@CONTEXTS.assumes("events-without", "H", "aclrtQueryEventStatus aclrtSynchronizeEvent", "_native/stream.c")
+def _(bench: Bench, stream: Stream, event: Event) -> None:
+    """aclrtQueryEventStatus and aclrtSynchronizeEvent need no context."""
     expect(0, "aclrtRecordEvent", event, stream)
     bench.finish(stream)
     require(on_a_thread(lambda: bench.event_status(event)) == 1, "a recorded event is not complete")
-    require_code(0, on_a_thread(lambda: call("aclrtSynchronizeEvent", event)), "aclrtSynchronizeEvent")
+    expect_on_a_thread(0, "aclrtSynchronizeEvent", event)
 
 
-@CONTEXTS.assumes(
-    "free-without",
-    "A thread without a context can free memory.",
-    calls="aclrtFree aclrtFreeHost",
-    used_by="_handles/memory _native/stage.c",
-    mark="doc",
-)
-def _(_: Bench) -> None:
-    there, here = ffi.new("void **"), ffi.new("void **")
-    expect(0, "aclrtMalloc", there, BLOCK_BYTES, lib.ACL_MEM_MALLOC_HUGE_FIRST)
-    expect(0, "aclrtMallocHost", here, BLOCK_BYTES)
-    require_code(0, on_a_thread(lambda: call("aclrtFreeHost", here[0])), "aclrtFreeHost")
-    require_code(0, on_a_thread(lambda: call("aclrtFree", there[0])), "aclrtFree")
+@CONTEXTS.assumes("free-without", "doc", "aclrtFree aclrtFreeHost", "_handles/memory _native/stage.c")
+def _() -> None:
+    """A thread without a context can free memory."""
+    there = written_by("aclrtMalloc", BLOCK_BYTES, lib.ACL_MEM_MALLOC_HUGE_FIRST)
+    here = written_by("aclrtMallocHost", BLOCK_BYTES)
+    expect_on_a_thread(0, "aclrtFreeHost", here)
+    expect_on_a_thread(0, "aclrtFree", there)
 
 
 @CONTEXTS.assumes(
     "foreign-work",
-    "Enqueueing on a stream of another context is refused with 107003.",
-    calls="aclrtCreateContext aclrtRecordEvent aclrtStreamWaitEvent aclrtMemsetAsync aclrtMemcpyAsync",
-    used_by="_native/gate.c",
-    mark="H",
+    "H",
+    "aclrtCreateContext aclrtRecordEvent aclrtStreamWaitEvent aclrtMemsetAsync aclrtMemcpyAsync",
+    "_native/gate.c",
 )
-def _(bench: Bench) -> None:
-    stream, event, memory, here = bench.stream(), bench.event(), bench.memory(), bench.pinned()
+def _(bench: Bench, stream: Stream, event: Event, memory: Memory, here: Pinned) -> None:
+    """Enqueueing on a stream of another context is refused with 107003."""
     size, kind = BLOCK_BYTES, lib.ACL_MEMCPY_HOST_TO_DEVICE
     with bench.explicit_context():
         expect(WRONG_CONTEXT, "aclrtRecordEvent", event, stream)
@@ -195,59 +159,39 @@ def _(bench: Bench) -> None:
 
 
 @CONTEXTS.assumes(
-    "foreign-questions",
-    "A stream of another context can be queried and waited for.",
-    calls="aclrtCreateContext aclrtStreamQuery aclrtSynchronizeStream",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
+    "foreign-questions", "H", "aclrtCreateContext aclrtStreamQuery aclrtSynchronizeStream", SIMULATOR_ONLY
 )
-def _(bench: Bench) -> None:
-    stream = bench.stream()
+def _(bench: Bench, stream: Stream) -> None:
+    """A stream of another context can be queried and waited for."""
     with bench.explicit_context():
         require(bench.stream_status(stream) == 0, "an idle stream of another context is not complete")
         expect(0, "aclrtSynchronizeStream", stream)
 
 
-@CONTEXTS.assumes(
-    "foreign-destroy",
-    "Destroying a stream of another context is refused with 107003.",
-    calls="aclrtCreateContext aclrtDestroyStream",
-    used_by="_native/gate.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream = bench.stream()
+@CONTEXTS.assumes("foreign-destroy", "H", "aclrtCreateContext aclrtDestroyStream", "_native/gate.c")
+def _(bench: Bench, stream: Stream) -> None:
+    """Destroying a stream of another context is refused with 107003."""
     with bench.explicit_context():
         expect(WRONG_CONTEXT, "aclrtDestroyStream", stream)
     bench.finish(stream)
 
 
 @CONTEXTS.assumes(
-    "destroyed",
-    "After the current context of a thread was destroyed, the thread has no context.",
-    calls="aclrtCreateContext aclrtDestroyContext aclrtGetCurrentContext",
-    used_by="_native/gate.c",
-    mark="H",
+    "destroyed", "H", "aclrtCreateContext aclrtDestroyContext aclrtGetCurrentContext", "_native/gate.c"
 )
 def _(bench: Bench) -> None:
+    """After the current context of a thread was destroyed, the thread has no context."""
     with bench.explicit_context():
         pass
-    made = ffi.new("aclrtContext *")
-    expect(0, "aclrtCreateContext", made, bench.device)
-    expect(0, "aclrtDestroyContext", made[0])
+    expect(0, "aclrtDestroyContext", written_by("aclrtCreateContext", bench.device))
     code = call("aclrtGetCurrentContext", ffi.new("aclrtContext *"))
     bench.borrow()
-    one_of((NO_CONTEXT,), code, "aclrtGetCurrentContext")
+    require_code(NO_CONTEXT, code, "aclrtGetCurrentContext")
 
 
-@CONTEXTS.assumes(
-    "default-stream",
-    "A device has a default stream, which can be queried and waited for as NULL.",
-    calls="aclrtStreamQuery aclrtSynchronizeStream",
-    used_by=SIMULATOR_ONLY,
-    mark="doc",
-)
+@CONTEXTS.assumes("default-stream", "doc", "aclrtStreamQuery aclrtSynchronizeStream", SIMULATOR_ONLY)
 def _(bench: Bench) -> None:
+    """A device has a default stream, which can be queried and waited for as NULL."""
     require(bench.stream_status(ffi.NULL) == 0, "the idle default stream is not complete")
     expect(0, "aclrtSynchronizeStream", ffi.NULL)
     event = bench.event(SYNC)

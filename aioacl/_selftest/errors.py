@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi, lib, text_of
-from aioacl._selftest._bench import Bench, call, expect, fill, named, on_a_thread, require, require_code
+from aioacl._selftest._bench import NO_DEVICE, call, download, expect, fill, require, written_by
 from aioacl._selftest._outcomes import Broken
 from aioacl._selftest._records import Family, Needs
+from aioacl._selftest._threads import on_a_thread
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
+    from aioacl._selftest._bench import Bench, Event, Memory, Stream
 
 ERRORS: Final = Family("errors", "errors of tasks, delivered once", needs=Needs.FAULTS)
 TEXT: Final = Family("text", "the runtime's text about calls that failed")
@@ -39,30 +41,22 @@ def fail(bench: Bench, stream: CData, memory: CData) -> None:
         bench.finish(other)
 
 
-@ERRORS.assumes(
-    "once",
-    "The error of a task is delivered once: to the first synchronize of the stream.",
-    calls="aclrtSynchronizeStream",
-    used_by="_native/confirm.c _native/waiters.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, memory = bench.stream(), bench.memory()
+@ERRORS.assumes("once", "H", "aclrtSynchronizeStream", "_native/confirm.c _native/waiters.c")
+def _(bench: Bench, stream: Stream, memory: Memory) -> None:
+    """The error of a task is delivered once: to the first synchronize of the stream."""
     fail(bench, stream, memory)
     expect(FAULT, "aclrtSynchronizeStream", stream)
-    code = call("aclrtSynchronizeStream", stream)
-    require_code(0, code, "aclrtSynchronizeStream", "the second time")
+    expect(0, "aclrtSynchronizeStream", stream, when="the second time")
 
 
 @ERRORS.assumes(
     "queries-hide",
-    "aclrtStreamQuery and aclrtQueryEventStatus report a failed stream as complete, and keep its error for a wait.",
-    calls="aclrtStreamQuery aclrtQueryEventStatus aclrtSynchronizeStream",
-    used_by="_native/stream.c _native/outcome.c",
-    mark="H",
+    "H",
+    "aclrtStreamQuery aclrtQueryEventStatus aclrtSynchronizeStream",
+    "_native/stream.c _native/outcome.c",
 )
-def _(bench: Bench) -> None:
-    stream, memory, event = bench.stream(), bench.memory(), bench.event()
+def _(bench: Bench, stream: Stream, memory: Memory, event: Event) -> None:
+    """aclrtStreamQuery and aclrtQueryEventStatus report a failed stream as complete, and keep its error for a wait."""
     fail(bench, stream, memory)
     expect(0, "aclrtRecordEvent", event, stream)
     expect(0, "aclrtSynchronizeEvent", event)
@@ -71,63 +65,47 @@ def _(bench: Bench) -> None:
     expect(FAULT, "aclrtSynchronizeStream", stream)
 
 
-@ERRORS.assumes(
-    "events-hide",
-    "aclrtSynchronizeEvent returns 0 for an event recorded after the failure, and keeps the error.",
-    calls="aclrtSynchronizeEvent aclrtSynchronizeStream",
-    used_by="_native/stream.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, memory, event = bench.stream(), bench.memory(), bench.event()
+@ERRORS.assumes("events-hide", "H", "aclrtSynchronizeEvent aclrtSynchronizeStream", "_native/stream.c")
+def _(bench: Bench, stream: Stream, memory: Memory, event: Event) -> None:
+    """aclrtSynchronizeEvent returns 0 for an event recorded after the failure, and keeps the error."""
     fail(bench, stream, memory)
     expect(0, "aclrtRecordEvent", event, stream)
     expect(0, "aclrtSynchronizeEvent", event)
     expect(FAULT, "aclrtSynchronizeStream", stream)
 
 
-@ERRORS.assumes(
-    "go-on",
-    "Tasks after a failed task still run.",
-    calls="aclrtMemsetAsync aclrtSynchronizeStream",
-    used_by="_native/failure.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, memory = bench.stream(), bench.memory(64)
-    here = ffi.new("char[]", 64)
+@ERRORS.assumes("go-on", "H", "aclrtMemsetAsync aclrtSynchronizeStream", "_native/failure.c")
+def _(bench: Bench, stream: Stream) -> None:
+    """Tasks after a failed task still run."""
+    memory = bench.memory(64)
     bench.fail_next(stream, FAULT)
     fill(stream, memory, 1, 64)
     fill(stream, memory, 2, 64)
     expect(FAULT, "aclrtSynchronizeStream", stream)
-    expect(0, "aclrtMemcpy", here, 64, memory, 64, lib.ACL_MEMCPY_DEVICE_TO_HOST)
-    require(bytes(ffi.buffer(here, 64)) == bytes([2]) * 64, "the fill after the failed one was not done")
+    require(download(memory, 64) == bytes([2]) * 64, "the fill after the failed one was not done")
 
 
 @ERRORS.assumes(
     "device-collects",
-    "A wait for the device collects the error too, so a later wait for the stream returns 0.",
-    calls="aclrtSynchronizeDeviceWithTimeout aclrtSynchronizeStream",
-    used_by="_device _native/device.c",
-    mark="H",
+    "H",
+    "aclrtSynchronizeDeviceWithTimeout aclrtSynchronizeStream",
+    "_device _native/device.c",
 )
-def _(bench: Bench) -> None:
-    stream, memory = bench.stream(), bench.memory()
+def _(bench: Bench, stream: Stream, memory: Memory) -> None:
+    """A wait for the device collects the error too, so a later wait for the stream returns 0."""
     fail(bench, stream, memory)
     expect(FAULT, "aclrtSynchronizeDeviceWithTimeout", 5000)
-    code = call("aclrtSynchronizeStream", stream)
-    require_code(0, code, "aclrtSynchronizeStream", "after the wait for the device")
+    expect(0, "aclrtSynchronizeStream", stream, when="after the wait for the device")
 
 
 @ERRORS.assumes(
     "own",
-    "A stream that waits for an event of a failed stream continues without an error.",
-    calls="aclrtRecordEvent aclrtStreamWaitEvent aclrtSynchronizeStream",
-    used_by="_native/link.c _handles/event",
-    mark="H",
+    "H",
+    "aclrtRecordEvent aclrtStreamWaitEvent aclrtSynchronizeStream",
+    "_native/link.c _handles/event",
 )
-def _(bench: Bench) -> None:
-    failed, other, memory, event = bench.stream(), bench.stream(), bench.memory(), bench.event()
+def _(bench: Bench, failed: Stream, other: Stream, memory: Memory, event: Event) -> None:
+    """A stream that waits for an event of a failed stream continues without an error."""
     fail(bench, failed, memory)
     expect(0, "aclrtRecordEvent", event, failed)
     expect(0, "aclrtStreamWaitEvent", other, event)
@@ -137,24 +115,21 @@ def _(bench: Bench) -> None:
 
 @ERRORS.assumes(
     "stop",
-    "After a failure in the mode STOP, every wait and query for a stream of the context returns the error.",
-    calls="aclrtCreateContext aclrtSetStreamFailureMode aclrtSynchronizeStream aclrtStreamQuery",
-    used_by="_handles/stream _native/stream.c",
-    mark="H",
+    "H",
+    "aclrtCreateContext aclrtSetStreamFailureMode aclrtSynchronizeStream aclrtStreamQuery",
+    "_handles/stream _native/stream.c",
 )
 def _(bench: Bench) -> None:
+    """After a failure in the mode STOP, every wait and query for a stream of the context returns the error."""
     with bench.explicit_context():
-        failed, other = ffi.new("aclrtStream *"), ffi.new("aclrtStream *")
-        status, memory = ffi.new("aclrtStreamStatus *"), bench.memory()
-        expect(0, "aclrtCreateStream", failed)
-        expect(0, "aclrtCreateStream", other)
-        expect(0, "aclrtSetStreamFailureMode", failed[0], STOP)
-        bench.fail_next(failed[0], FAULT)
-        fill(failed[0], memory, 1)
+        failed, other = written_by("aclrtCreateStream"), written_by("aclrtCreateStream")
+        expect(0, "aclrtSetStreamFailureMode", failed, STOP)
+        bench.fail_next(failed, FAULT)
+        fill(failed, bench.memory(), 1)
         for _ in range(2):
-            expect(FAULT, "aclrtSynchronizeStream", failed[0])
-        expect(FAULT, "aclrtSynchronizeStream", other[0])
-        expect(FAULT, "aclrtStreamQuery", other[0], status)
+            expect(FAULT, "aclrtSynchronizeStream", failed)
+        expect(FAULT, "aclrtSynchronizeStream", other)
+        expect(FAULT, "aclrtStreamQuery", other, ffi.new("aclrtStreamStatus *"))
 
 
 # --- the text -------------------------------------------------------------------------------------------------------
@@ -174,41 +149,27 @@ def text() -> str:
     return text_of(found)
 
 
-@TEXT.assumes(
-    "failure",
-    "After a refused call, aclGetRecentErrMsg on the same thread returns a text about the failure.",
-    calls="aclGetRecentErrMsg aclrtSetDevice",
-    used_by="_native/gate.c",
-    mark="H",
-)
-def _(_: Bench) -> None:
+@TEXT.assumes("failure", "H", "aclGetRecentErrMsg aclrtSetDevice", "_native/gate.c")
+def _() -> None:
+    """After a refused call, aclGetRecentErrMsg on the same thread returns a text about the failure."""
     text()
     unread_failure()
     require(text(), "aclGetRecentErrMsg returned no text after a failure")
 
 
-@TEXT.assumes(
-    "cleared",
-    "Reading the text clears it.",
-    calls="aclGetRecentErrMsg aclrtSetDevice",
-    used_by="_native/gate.c",
-    mark="H",
-)
-def _(_: Bench) -> None:
+@TEXT.assumes("cleared", "H", "aclGetRecentErrMsg aclrtSetDevice", "_native/gate.c")
+def _() -> None:
+    """Reading the text clears it."""
     unread_failure()
     text()
     again = text()
     require(not again, f"the second read returned {again[:60]!r}")
 
 
-@TEXT.assumes(
-    "own",
-    "The text belongs to its thread: another thread neither reads nor clears it.",
-    calls="aclGetRecentErrMsg aclrtSetDevice",
-    used_by="_native/gate.c",
-    mark="H",
-)
+@TEXT.assumes("own", "H", "aclGetRecentErrMsg aclrtSetDevice", "_native/gate.c")
 def _(bench: Bench) -> None:
+    """The text belongs to its thread: another thread neither reads nor clears it."""
+
     def other() -> str:
         bench.borrow()
         return text()
@@ -219,29 +180,18 @@ def _(bench: Bench) -> None:
     require(text(), "the text was cleared, although this thread did not read it")
 
 
-@TEXT.assumes(
-    "kept",
-    "Calls that succeed keep the text of an earlier failure.",
-    calls="aclGetRecentErrMsg aclrtSetDevice aclrtCreateStream",
-    used_by="_native/gate.c",
-    mark="H",
-)
+@TEXT.assumes("kept", "H", "aclGetRecentErrMsg aclrtSetDevice aclrtCreateStream", "_native/gate.c")
 def _(bench: Bench) -> None:
+    """Calls that succeed keep the text of an earlier failure."""
     text()
     unread_failure()
     bench.finish(bench.stream())
     require(text(), "a call that succeeded cleared the text")
 
 
-@TEXT.assumes(
-    "quiet",
-    "Work that is not done yet is not a failure: a query of it leaves no text.",
-    calls="aclGetRecentErrMsg aclrtStreamQuery aclrtQueryEventStatus",
-    used_by="_native/watcher.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, event = bench.stream(), bench.event()
+@TEXT.assumes("quiet", "H", "aclGetRecentErrMsg aclrtStreamQuery aclrtQueryEventStatus", "_native/watcher.c")
+def _(bench: Bench, stream: Stream, event: Event) -> None:
+    """Work that is not done yet is not a failure: a query of it leaves no text."""
     text()
     with bench.held(stream):
         expect(0, "aclrtRecordEvent", event, stream)
@@ -251,13 +201,7 @@ def _(bench: Bench) -> None:
     require(not found, f"the queries left the text {found[:60]!r}")
 
 
-@TEXT.assumes(
-    "code",
-    "A device that does not exist is refused with 107001 by aclrtSetDevice.",
-    calls="aclrtSetDevice",
-    used_by="_base/codes",
-    mark="H",
-)
-def _(_: Bench) -> None:
-    code = call("aclrtSetDevice", NO_SUCH_DEVICE)
-    require(code == 107001, f"aclrtSetDevice returned {named(code)}, expected {named(107001)}")
+@TEXT.assumes("code", "H", "aclrtSetDevice", "_base/codes")
+def _() -> None:
+    """A device that does not exist is refused with 107001 by aclrtSetDevice."""
+    expect(NO_DEVICE, "aclrtSetDevice", NO_SUCH_DEVICE)

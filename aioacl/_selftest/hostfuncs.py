@@ -7,13 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi
-from aioacl._selftest._bench import Bench, download, expect, fill, require
+from aioacl._selftest._bench import download, expect, fill, require
 from aioacl._selftest._records import SIMULATOR_ONLY, Family
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._base.ffi import CData
+    from aioacl._selftest._bench import Bench, Memory, Stream
 
 HOSTFUNCS: Final = Family("hostfuncs", "functions on the host that a stream calls")
 
@@ -27,15 +28,10 @@ def host_function(work: Callable[[], object]) -> CData:
     return ffi.callback("void(void *)", enter)
 
 
-@HOSTFUNCS.assumes(
-    "order",
-    "Host functions are called in the order in which they were enqueued, each before a wait for the stream returns.",
-    calls="aclrtLaunchHostFunc",
-    used_by=SIMULATOR_ONLY,
-    mark="H/D",
-)
-def _(bench: Bench) -> None:
-    stream, seen = bench.stream(), list[int]()
+@HOSTFUNCS.assumes("order", "H/D", "aclrtLaunchHostFunc", SIMULATOR_ONLY)
+def _(bench: Bench, stream: Stream) -> None:
+    """Host functions are called in the order in which they were enqueued, each before a wait for the stream returns."""
+    seen = list[int]()
     functions = [host_function(partial(seen.append, number)) for number in range(20)]
     for function in functions:
         expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)
@@ -43,15 +39,10 @@ def _(bench: Bench) -> None:
     require(seen == list(range(20)), f"expected calls in the order 0 to 19, got {seen}")
 
 
-@HOSTFUNCS.assumes(
-    "elsewhere",
-    "Host functions run on a thread of the runtime, and not inside the call that enqueues them.",
-    calls="aclrtLaunchHostFunc",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, seen = bench.stream(), list[int]()
+@HOSTFUNCS.assumes("elsewhere", "H", "aclrtLaunchHostFunc", SIMULATOR_ONLY)
+def _(bench: Bench, stream: Stream) -> None:
+    """Host functions run on a thread of the runtime, and not inside the call that enqueues them."""
+    seen = list[int]()
     function = host_function(lambda: seen.append(threading.get_native_id()))
     with bench.held(stream):
         expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)
@@ -60,15 +51,10 @@ def _(bench: Bench) -> None:
     require(seen[0] != threading.get_native_id(), "the function was called on the enqueueing thread")
 
 
-@HOSTFUNCS.assumes(
-    "blocks",
-    "Later work of the stream waits until the host function has returned.",
-    calls="aclrtLaunchHostFunc aclrtMemsetAsync",
-    used_by=SIMULATOR_ONLY,
-    mark="H/D",
-)
-def _(bench: Bench) -> None:
-    stream, memory, gate = bench.stream(), bench.memory(), threading.Event()
+@HOSTFUNCS.assumes("blocks", "H/D", "aclrtLaunchHostFunc aclrtMemsetAsync", SIMULATOR_ONLY)
+def _(bench: Bench, stream: Stream, memory: Memory) -> None:
+    """Later work of the stream waits until the host function has returned."""
+    gate = threading.Event()
     function = host_function(lambda: gate.wait(5))
     fill(stream, memory, 1)
     expect(0, "aclrtLaunchHostFunc", stream, function, ffi.NULL)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from aioacl._selftest._bench import Bench, expect, require
+from aioacl._selftest._bench import expect, require
 from aioacl._selftest._executions import Execution, load, om_file, room, sizes_of
 from aioacl._selftest._records import Family, Needs
+
+if TYPE_CHECKING:
+    from aioacl._selftest._bench import Bench
 
 MODEL_RESETS: Final = Family(
     "model-resets", "offline models and force resets", alone=True, needs=Needs.OM_FILE
@@ -32,25 +35,26 @@ def _leave_and_load_again(bench: Bench, *, unload: bool) -> tuple[int, int]:
 
 @MODEL_RESETS.assumes(
     "unloaded",
-    "A model that was unloaded before a force reset can be loaded and executed after it.",
-    calls="aclmdlUnload aclrtResetDeviceForce aclrtSetDevice aclmdlLoadFromFileWithMem",
-    used_by="_lifecycle/loaded_models _models/loading",
-    mark="doc",
+    "doc",
+    "aclmdlUnload aclrtResetDeviceForce aclrtSetDevice aclmdlLoadFromFileWithMem",
+    "_lifecycle/loaded_models _models/loading",
     needs=Needs.RESET,
 )
 def _(bench: Bench) -> None:
+    """A model that was unloaded before a force reset can be loaded and executed after it."""
     _leave_and_load_again(bench, unload=True)
 
 
 @MODEL_RESETS.assumes(
     "abandoned",
-    "After a force reset, a model that was not unloaded does not prevent its file from being loaded and executed, and "
-    "the new load has another id.",
-    calls="aclrtResetDeviceForce aclrtSetDevice aclmdlLoadFromFileWithMem",
-    used_by="_lifecycle/loaded_models _models/loading",
-    mark="doc",
+    "doc",
+    "aclrtResetDeviceForce aclrtSetDevice aclmdlLoadFromFileWithMem",
+    "_lifecycle/loaded_models _models/loading",
     needs=Needs.RESET,
 )
 def _(bench: Bench) -> None:
+    """After a force reset, a model that was not unloaded does not prevent its file from being loaded and executed, and
+    the new load has another id.
+    """
     old, new = _leave_and_load_again(bench, unload=False)
     require(old != new, f"the model that was loaded after the reset has the id of the old model, {old}")

@@ -6,18 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi, lib
-from aioacl._selftest._bench import (
-    MOMENT_SECONDS,
-    Bench,
-    call,
-    expect,
-    patience,
-    read,
-    require,
-    require_code,
-    status_of,
-    write,
-)
+from aioacl._selftest._bench import call, expect, read, require, require_code, write, written_by
 from aioacl._selftest._executions import (
     BEFORE,
     Execution,
@@ -32,13 +21,14 @@ from aioacl._selftest._executions import (
 )
 from aioacl._selftest._outcomes import NotTestable
 from aioacl._selftest._records import Family, Needs
+from aioacl._selftest._threads import MOMENT_SECONDS, patience
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
+    from aioacl._selftest._bench import Bench, Stream
 
 MODELS: Final = Family("models", "offline models", needs=Needs.OM_FILE)
 FAULT: Final = 507015
-OLD_KIND: Final = 0x1
 GARBAGE: Final = 0xFF  # in floating-point numbers: NaN
 ROUNDS: Final = 3
 
@@ -48,13 +38,13 @@ ROUNDS: Final = 3
 
 @MODELS.assumes(
     "shared-weights",
-    "A model can be loaded twice with the same memory for weights, and each load works with its own work memory.",
-    calls="aclmdlQuerySize aclmdlLoadFromFileWithMem aclmdlExecuteAsync aclmdlUnload",
-    used_by="_models/loading _models/source",
-    mark="doc",
+    "doc",
+    "aclmdlQuerySize aclmdlLoadFromFileWithMem aclmdlExecuteAsync aclmdlUnload",
+    "_models/loading _models/source",
 )
-def _(bench: Bench) -> None:
-    path, stream = om_file(bench), bench.stream()
+def _(bench: Bench, stream: Stream) -> None:
+    """A model can be loaded twice with the same memory for weights, and each load works with its own work memory."""
+    path = om_file(bench)
     sizes = sizes_of(path)
     weights = room(bench, sizes.weights)
     models = [load(path, sizes, room(bench, sizes.work), weights) for _ in range(2)]
@@ -71,13 +61,13 @@ def _(bench: Bench) -> None:
 
 @MODELS.assumes(
     "from-bytes",
-    "A model that is loaded from bytes computes the same outputs as a model that is loaded from the file.",
-    calls="aclmdlQuerySizeFromMem aclmdlLoadFromMemWithMem aclmdlLoadFromFileWithMem aclmdlExecuteAsync",
-    used_by="_models/source",
-    mark="doc",
+    "doc",
+    "aclmdlQuerySizeFromMem aclmdlLoadFromMemWithMem aclmdlLoadFromFileWithMem aclmdlExecuteAsync",
+    "_models/source",
 )
-def _(bench: Bench) -> None:
-    path, stream = om_file(bench), bench.stream()
+def _(bench: Bench, stream: Stream) -> None:
+    """A model that is loaded from bytes computes the same outputs as a model that is loaded from the file."""
+    path = om_file(bench)
     content = path.read_bytes()
     code, place = ffi.from_buffer("char[]", content), ffi.new("uint32_t *")
     work, weights = ffi.new("size_t *"), ffi.new("size_t *")
@@ -92,24 +82,25 @@ def _(bench: Bench) -> None:
 
 @MODELS.assumes(
     "unload",
-    "After an unload, the memory of the model can be freed, and the file can be loaded again.",
-    calls="aclmdlLoadFromFileWithMem aclmdlExecuteAsync aclmdlUnload aclrtFree",
-    used_by="_models/loading _lifecycle/loaded_models",
-    mark="doc",
+    "doc",
+    "aclmdlLoadFromFileWithMem aclmdlExecuteAsync aclmdlUnload aclrtFree",
+    "_models/loading _lifecycle/loaded_models",
 )
-def _(bench: Bench) -> None:
-    path, stream = om_file(bench), bench.stream()
+def _(bench: Bench, stream: Stream) -> None:
+    """After an unload, the memory of the model can be freed, and the file can be loaded again."""
+    path = om_file(bench)
     sizes = sizes_of(path)
     wanted: bytes | None = None
     for _ in range(ROUNDS):
-        memory = [ffi.new("void **") for _ in range(2)]
-        for place, size in zip(memory, (sizes.work, sizes.weights), strict=True):
-            expect(0, "aclrtMalloc", place, max(size, 1), lib.ACL_MEM_MALLOC_HUGE_FIRST)
-        model = load(path, sizes, memory[0][0], memory[1][0])
+        memory = [
+            written_by("aclrtMalloc", max(size, 1), lib.ACL_MEM_MALLOC_HUGE_FIRST)
+            for size in (sizes.work, sizes.weights)
+        ]
+        model = load(path, sizes, *memory)
         got = Execution(bench, model).reference(bench, stream)
         expect(0, "aclmdlUnload", model)
-        for place in memory:
-            expect(0, "aclrtFree", place[0])
+        for address in memory:
+            expect(0, "aclrtFree", address)
         require(wanted in (None, got), "the outputs differ after the model was loaded again")
         wanted = got
 
@@ -117,15 +108,9 @@ def _(bench: Bench) -> None:
 # --- executions -----------------------------------------------------------------------------------------------------
 
 
-@MODELS.assumes(
-    "order",
-    "An execution begins after the earlier work of its stream, and the later work begins after the execution.",
-    calls="aclmdlExecuteAsync aclrtMemcpyAsync",
-    used_by="_models/executing _native/enqueue.c",
-    mark="doc",
-)
-def _(bench: Bench) -> None:
-    stream = bench.stream()
+@MODELS.assumes("order", "doc", "aclmdlExecuteAsync aclrtMemcpyAsync", "_models/executing _native/enqueue.c")
+def _(bench: Bench, stream: Stream) -> None:
+    """An execution begins after the earlier work of its stream, and the later work begins after the execution."""
     execution = Execution(bench, loaded(bench, om_file(bench)))
     wanted = execution.reference(bench, stream)
     address, size = execution.inputs[0]
@@ -154,12 +139,12 @@ def _(bench: Bench) -> None:
 
 @MODELS.assumes(
     "next-stream",
-    "A model whose execution is done can run on another stream next.",
-    calls="aclmdlExecuteAsync aclrtSynchronizeStreamWithTimeout",
-    used_by="_models/executing _models/loading",
-    mark="doc",
+    "doc",
+    "aclmdlExecuteAsync aclrtSynchronizeStreamWithTimeout",
+    "_models/executing _models/loading",
 )
 def _(bench: Bench) -> None:
+    """A model whose execution is done can run on another stream next."""
     streams = [bench.stream() for _ in range(ROUNDS)]
     execution = Execution(bench, loaded(bench, om_file(bench)))
     wanted = execution.reference(bench, streams[0])
@@ -169,13 +154,12 @@ def _(bench: Bench) -> None:
 
 @MODELS.assumes(
     "next-thread",
-    "A model that one thread has loaded can be executed by another thread with the same context.",
-    calls="aclmdlLoadFromFileWithMem aclmdlExecuteAsync",
-    used_by="_models/loading _lifecycle/executor",
-    mark="doc",
+    "doc",
+    "aclmdlLoadFromFileWithMem aclmdlExecuteAsync",
+    "_models/loading _lifecycle/executor",
 )
-def _(bench: Bench) -> None:
-    stream = bench.stream()
+def _(bench: Bench, stream: Stream) -> None:
+    """A model that one thread has loaded can be executed by another thread with the same context."""
     execution = Execution(bench, loaded(bench, om_file(bench)))
     wanted = execution.reference(bench, stream)
     got = bench.helper(lambda: execution.run(bench, stream)).answer("an execution")
@@ -184,13 +168,12 @@ def _(bench: Bench) -> None:
 
 @MODELS.assumes(
     "gears",
-    "aclmdlSetDynamicBatchSize selects the batch size of the next execution, and the shapes of its outputs.",
-    calls="aclmdlSetDynamicBatchSize aclmdlGetCurOutputDims aclmdlExecuteAsync",
-    used_by="_models/instance _models/loading",
-    mark="doc",
+    "doc",
+    "aclmdlSetDynamicBatchSize aclmdlGetCurOutputDims aclmdlExecuteAsync",
+    "_models/instance _models/loading",
 )
-def _(bench: Bench) -> None:
-    stream = bench.stream()
+def _(bench: Bench, stream: Stream) -> None:
+    """aclmdlSetDynamicBatchSize selects the batch size of the next execution, and the shapes of its outputs."""
     model = loaded(bench, om_file_with_gears(bench))
     execution = Execution(bench, model)
     if not execution.gears:
@@ -221,30 +204,23 @@ def _fail(bench: Bench, execution: Execution, stream: CData) -> int:
         require_code(0, execution.enqueue(stream), "aclmdlExecuteAsync")
         return threading.get_native_id()
 
-    idle = bench.stream()
-    wake = bench.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventWithFlag", OLD_KIND)
     bench.fail_next(stream, FAULT)
     thread: int = bench.helper(enqueue).answer("aclmdlExecuteAsync")
-    for _ in range(patience.wait_ms):
-        expect(0, "aclrtRecordEvent", wake, idle)
-        status_of("aclrtQueryEvent", "aclrtEventStatus", wake)  # this wakes the thread that reports
-        if bench.stream_status(stream) == 0:
-            break
-    code = call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
-    require_code(FAULT, code, "aclrtSynchronizeStreamWithTimeout", "after the failed execution")
+    bench.nudge_until(lambda: bench.stream_status(stream) == 0)
+    wait = "aclrtSynchronizeStreamWithTimeout"
+    expect(FAULT, wait, stream, patience.wait_ms, when="after the failed execution")
     return thread
 
 
 @MODELS.assumes(
     "failure-thread",
-    "The report of a failed execution has the id of the thread that enqueued it.",
-    calls="aclmdlExecuteAsync aclrtSetExceptionInfoCallback aclrtGetThreadIdFromExceptionInfo",
-    used_by="_native/attribution.c _native/report.c",
-    mark="doc",
+    "doc",
+    "aclmdlExecuteAsync aclrtSetExceptionInfoCallback aclrtGetThreadIdFromExceptionInfo",
+    "_native/attribution.c _native/report.c",
     needs=Needs.FAULTS,
 )
-def _(bench: Bench) -> None:
-    stream = bench.stream()
+def _(bench: Bench, stream: Stream) -> None:
+    """The report of a failed execution has the id of the thread that enqueued it."""
     execution = Execution(bench, loaded(bench, om_file(bench)))
     reported, enqueued = list[int](), list[int]()
 
@@ -260,16 +236,9 @@ def _(bench: Bench) -> None:
     require(reported == enqueued, f"expected one report with the thread {enqueued}, got {reported}")
 
 
-@MODELS.assumes(
-    "after-failure",
-    "After a failed execution, the model can run on another stream.",
-    calls="aclmdlExecuteAsync",
-    used_by="_models/executing",
-    mark="doc",
-    needs=Needs.FAULTS,
-)
-def _(bench: Bench) -> None:
-    failing, other = bench.stream(), bench.stream()
+@MODELS.assumes("after-failure", "doc", "aclmdlExecuteAsync", "_models/executing", needs=Needs.FAULTS)
+def _(bench: Bench, failing: Stream, other: Stream) -> None:
+    """After a failed execution, the model can run on another stream."""
     execution = Execution(bench, loaded(bench, om_file(bench)))
     wanted = execution.reference(bench, other)
     _fail(bench, execution, failing)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._library.features import called, is_needed
-from aioacl._selftest._bench import NO_DEVICE, REPEAT_INITIALIZE, call, expect, fill, named, one_of, require
+from aioacl._selftest._bench import (
+    NO_DEVICE,
+    REPEAT_INITIALIZE,
+    call,
+    expect,
+    fill,
+    one_of,
+    require,
+    written_by,
+)
 from aioacl._selftest._outcomes import NotTestable
 from aioacl._selftest._records import SIMULATOR_ONLY, Family
 
@@ -43,41 +52,23 @@ def version() -> str:
     return "" if code else text_of(text)
 
 
-@PROCESS.assumes(
-    "loads",
-    "The library can be loaded, and counts the devices.",
-    calls="aclrtGetDeviceCount",
-    used_by="_library/load _device",
-    mark="doc",
-)
+@PROCESS.assumes("loads", "doc", "aclrtGetDeviceCount", "_library/load _device")
 def _(bench: Bench) -> None:
-    count = ffi.new("uint32_t *")
-    expect(0, "aclrtGetDeviceCount", count)
-    require(
-        count[0] > bench.device, f"aclrtGetDeviceCount wrote {count[0]}, expected more than {bench.device}"
-    )
+    """The library can be loaded, and counts the devices."""
+    count = written_by("aclrtGetDeviceCount")
+    require(count > bench.device, f"aclrtGetDeviceCount wrote {count}, expected more than {bench.device}")
 
 
-@PROCESS.assumes(
-    "needed",
-    "The library has the functions that every use of a device needs.",
-    calls="",
-    used_by="_library/load _library/features",
-    mark="doc",
-)
-def _(_: Bench) -> None:
+@PROCESS.assumes("needed", "doc", "", "_library/load _library/features")
+def _() -> None:
+    """The library has the functions that every use of a device needs."""
     lost = sorted(name for name in absent() if is_needed(name))
     require(not lost, f"the library lacks {', '.join(lost)}")
 
 
-@PROCESS.assumes(
-    "since",
-    "The library has each function that aioacl calls and that its release should have.",
-    calls="aclsysGetVersionStr",
-    used_by="_library/load _library/features",
-    mark="doc",
-)
-def _(_: Bench) -> None:
+@PROCESS.assumes("since", "doc", "aclsysGetVersionStr", "_library/load _library/features")
+def _() -> None:
+    """The library has each function that aioacl calls and that its release should have."""
     found = re.match(r"(\d+)\.(\d+)", version())
     if found is None:
         raise NotTestable("the library does not report its release")
@@ -90,26 +81,16 @@ def _(_: Bench) -> None:
     require(not lost, f"the library reports release {found[0]}, but lacks {', '.join(lost)}")
 
 
-@PROCESS.assumes(
-    "initialise",
-    "aclInit without a file returns 0, and 100002 when it is called again.",
-    calls="aclInit",
-    used_by="_library/runtime",
-    mark="doc",
-)
-def _(_: Bench) -> None:
+@PROCESS.assumes("initialise", "doc", "aclInit", "_library/runtime")
+def _() -> None:
+    """aclInit without a file returns 0, and 100002 when it is called again."""
     expect(0, "aclInit", ffi.NULL)
     expect(REPEAT_INITIALIZE, "aclInit", ffi.NULL)
 
 
-@PROCESS.assumes(
-    "finalise",
-    "aclFinalizeReference decrements the count of uses, and does not reset devices that are set.",
-    calls="aclInit aclFinalizeReference aclrtSetDevice",
-    used_by="_library/runtime",
-    mark="doc",
-)
+@PROCESS.assumes("finalise", "doc", "aclInit aclFinalizeReference aclrtSetDevice", "_library/runtime")
 def _(bench: Bench) -> None:
+    """aclFinalizeReference decrements the count of uses, and does not reset devices that are set."""
     left = ffi.new("uint64_t *", 77)
     expect(0, "aclInit", ffi.NULL)
     expect(REPEAT_INITIALIZE, "aclInit", ffi.NULL)  # this call counts too
@@ -120,82 +101,54 @@ def _(bench: Bench) -> None:
         bench.finish(bench.stream())
 
 
-@PROCESS.assumes(
-    "uninitialised",
-    "A device can be set without aclInit.",
-    calls="aclrtSetDevice",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
-)
+@PROCESS.assumes("uninitialised", "H", "aclrtSetDevice", SIMULATOR_ONLY)
 def _(bench: Bench) -> None:
+    """A device can be set without aclInit."""
     bench.set_device()
     bench.finish(bench.stream())
 
 
 @PROCESS.assumes(
     "look",
-    "The number of devices, the name of the chip and a device's status need no context, and create none.",
-    calls="aclrtGetDeviceCount aclrtGetSocName aclrtQueryDeviceStatus aclrtGetPrimaryCtxState",
-    used_by="_device _cli/devices",
-    mark="H",
+    "H",
+    "aclrtGetDeviceCount aclrtGetSocName aclrtQueryDeviceStatus aclrtGetPrimaryCtxState",
+    "_device _cli/devices",
 )
 def _(bench: Bench) -> None:
-    count, status = ffi.new("uint32_t *"), ffi.new("aclrtDeviceStatus *")
-    expect(0, "aclrtGetDeviceCount", count)
+    """The number of devices, the name of the chip and a device's status need no context, and create none."""
+    written_by("aclrtGetDeviceCount")
     require(text_of(call("aclrtGetSocName")), "aclrtGetSocName returned no name")
-    expect(0, "aclrtQueryDeviceStatus", bench.device, status)
+    expect(0, "aclrtQueryDeviceStatus", bench.device, ffi.new("aclrtDeviceStatus *"))
     require(not bench.is_active(), "the calls made a context: aclrtGetPrimaryCtxState reports it as active")
 
 
 @PROCESS.assumes(
-    "no-device",
-    "A device beyond the last one is refused with 107001.",
-    calls="aclrtSetDevice aclrtGetDeviceCount",
-    used_by="_lifecycle/procedures/close _base/codes",
-    mark="H",
+    "no-device", "H", "aclrtSetDevice aclrtGetDeviceCount", "_lifecycle/procedures/close _base/codes"
 )
-def _(_: Bench) -> None:
-    count = ffi.new("uint32_t *")
-    expect(0, "aclrtGetDeviceCount", count)
-    expect(NO_DEVICE, "aclrtSetDevice", int(count[0]))
+def _() -> None:
+    """A device beyond the last one is refused with 107001."""
+    expect(NO_DEVICE, "aclrtSetDevice", written_by("aclrtGetDeviceCount"))
     expect(NO_DEVICE, "aclrtSetDevice", -1)
 
 
-@PROCESS.assumes(
-    "primary",
-    "Setting a device makes its primary context active.",
-    calls="aclrtSetDevice aclrtGetPrimaryCtxState",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
-)
+@PROCESS.assumes("primary", "H", "aclrtSetDevice aclrtGetPrimaryCtxState", SIMULATOR_ONLY)
 def _(bench: Bench) -> None:
+    """Setting a device makes its primary context active."""
     bench.set_device()
     require(bench.is_active(), "aclrtGetPrimaryCtxState reports that it is not active")
 
 
-@PROCESS.assumes(
-    "mode",
-    "The run mode can be read without a context.",
-    calls="aclrtGetRunMode",
-    used_by=SIMULATOR_ONLY,
-    mark="doc",
-)
-def _(_: Bench) -> None:
+@PROCESS.assumes("mode", "doc", "aclrtGetRunMode", SIMULATOR_ONLY)
+def _() -> None:
+    """The run mode can be read without a context."""
     mode = ffi.new("aclrtRunMode *", 77)
-    code = call("aclrtGetRunMode", mode)
-    require(code == 0, f"aclrtGetRunMode returned {named(code)}, expected {named(0)}")
+    expect(0, "aclrtGetRunMode", mode)
     one_of((lib.ACL_DEVICE, lib.ACL_HOST), int(mode[0]), "aclrtGetRunMode")
 
 
-@PROCESS.assumes(
-    "exit",
-    "A process with a set device and finished work ends by itself, with its own status.",
-    calls="aclrtSetDevice aclrtCreateStream",
-    used_by="_native/exit.c",
-    mark="H",
-    leaves=True,
-)
+@PROCESS.assumes("exit", "H", "aclrtSetDevice aclrtCreateStream", "_native/exit.c", leaves=True)
 def _(bench: Bench) -> None:
+    """A process with a set device and finished work ends by itself, with its own status."""
     bench.set_device()
     fill(bench.stream(), bench.memory(), 1)
     bench.finish(ffi.NULL)
@@ -203,18 +156,17 @@ def _(bench: Bench) -> None:
 
 @PROCESS.assumes(
     "exit-inside",
-    "If an exit handler is installed after the load, it runs before the destructors: a process can end during a wait.",
-    calls="aclrtSetDevice aclrtStreamWaitEvent aclrtSynchronizeStream",
-    used_by="_native/exit.c",
-    mark="H",
+    "H",
+    "aclrtSetDevice aclrtStreamWaitEvent aclrtSynchronizeStream",
+    "_native/exit.c",
     leaves=True,
 )
 def _(bench: Bench) -> None:
+    """If an exit handler is installed after the load, it runs before the destructors: a process can end during a
+    wait.
+    """
     lib.aio_exit_install(200_000)
     bench.set_device()
-    stream, gate = ffi.new("aclrtStream *"), ffi.new("aclrtEvent *")
-    expect(0, "aclrtCreateStream", stream)
-    expect(0, "aclrtCreateEventWithFlag", gate, 1)
-    expect(0, "aclrtStreamWaitEvent", stream[0], gate[0])
-    waiter = bench.helper(lambda: call("aclrtSynchronizeStream", stream[0]))
-    bench.wait_inside(waiter, "aclrtSynchronizeStream")
+    stream = written_by("aclrtCreateStream")
+    bench.hold_for_ever(stream)
+    bench.waiter("aclrtSynchronizeStream", stream)

@@ -5,48 +5,45 @@ Because of this order, an await does not succeed for a task that failed.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aioacl._base.ffi import ffi, lib
+from aioacl._base.ffi import lib
 from aioacl._library import detection
-from aioacl._selftest._bench import Bench, call, expect, fill, patience, require, status_of
+from aioacl._selftest._bench import call, expect, fill, require, status_of, written_by
 from aioacl._selftest._outcomes import NotTestable
 from aioacl._selftest._records import Family, Needs
+from aioacl._selftest._threads import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._base.ffi import CData
+    from aioacl._selftest._bench import Bench, Event, Memory, Stream
 
 REPORTS: Final = Family("reports", "reports of failed tasks")
 FAULT: Final = 507015
-OLD_KIND: Final = 0x1
 ROUNDS: Final = 8
 
 
 def last_task() -> int:
     """Returns the id of the last task that this thread enqueued."""
-    number = ffi.new("uint32_t *")
-    expect(0, "aclrtGetThreadLastTaskId", number)
-    return int(number[0])
+    return int(written_by("aclrtGetThreadLastTaskId"))
 
 
 def id_of(stream: CData) -> int:
     """Returns the id by which reports name the stream."""
-    number = ffi.new("int32_t *")
-    expect(0, "aclrtStreamGetId", stream, number)
-    return int(number[0])
+    return status_of("aclrtStreamGetId", stream)
 
 
 @REPORTS.assumes(
     "task-ids",
-    "The id of a thread's last task is larger, modulo 2^32, after each enqueue on the same stream.",
-    calls="aclrtGetThreadLastTaskId aclrtMemsetAsync aclrtRecordEvent",
-    used_by="_native/enqueue.c _native/attribution.c",
-    mark="H",
+    "H",
+    "aclrtGetThreadLastTaskId aclrtMemsetAsync aclrtRecordEvent",
+    "_native/enqueue.c _native/attribution.c",
 )
-def _(bench: Bench) -> None:
-    stream, memory, event = bench.stream(), bench.memory(), bench.event()
+def _(bench: Bench, stream: Stream, memory: Memory, event: Event) -> None:
+    """The id of a thread's last task is larger, modulo 2^32, after each enqueue on the same stream."""
     fill(stream, memory, 1)
     before = last_task()
     for _ in range(ROUNDS):
@@ -62,14 +59,10 @@ def _(bench: Bench) -> None:
 
 
 @REPORTS.assumes(
-    "nothing-submitted",
-    "A wait for an event of the same stream submits nothing, and does not change the thread's last id.",
-    calls="aclrtGetThreadLastTaskId aclrtStreamWaitEvent",
-    used_by="_native/enqueue.c",
-    mark="H",
+    "nothing-submitted", "H", "aclrtGetThreadLastTaskId aclrtStreamWaitEvent", "_native/enqueue.c"
 )
-def _(bench: Bench) -> None:
-    stream, event = bench.stream(), bench.event()
+def _(stream: Stream, event: Event) -> None:
+    """A wait for an event of the same stream submits nothing, and does not change the thread's last id."""
     expect(0, "aclrtRecordEvent", event, stream)
     before = last_task()
     expect(0, "aclrtStreamWaitEvent", stream, event)
@@ -79,31 +72,22 @@ def _(bench: Bench) -> None:
     )
 
 
-@REPORTS.assumes(
-    "stream-ids",
-    "Two streams of a device that exist at the same time have different ids.",
-    calls="aclrtStreamGetId",
-    used_by="_native/attribution.c _native/stream.c",
-    mark="H",
-)
+@REPORTS.assumes("stream-ids", "H", "aclrtStreamGetId", "_native/attribution.c _native/stream.c")
 def _(bench: Bench) -> None:
+    """Two streams of a device that exist at the same time have different ids."""
     ids = [id_of(bench.stream()) for _ in range(ROUNDS)]
     require(len(set(ids)) == ROUNDS, f"expected {ROUNDS} streams with different ids, got the ids {ids}")
 
 
 @REPORTS.assumes(
-    "question",
-    "aclrtQueryEvent returns without waiting, for an event of the old kind that is not complete.",
-    calls="aclrtCreateEventWithFlag aclrtRecordEvent aclrtQueryEvent",
-    used_by="_native/device.c",
-    mark="H",
+    "question", "H", "aclrtCreateEventWithFlag aclrtRecordEvent aclrtQueryEvent", "_native/device.c"
 )
-def _(bench: Bench) -> None:
-    stream = bench.stream()
-    event = bench.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventWithFlag", OLD_KIND)
+def _(bench: Bench, stream: Stream) -> None:
+    """aclrtQueryEvent returns without waiting, for an event of the old kind that is not complete."""
+    event = bench.old_event()
     with bench.held(stream):
         expect(0, "aclrtRecordEvent", event, stream)
-        ask = bench.helper(lambda: status_of("aclrtQueryEvent", "aclrtEventStatus", event))
+        ask = bench.helper(lambda: status_of("aclrtQueryEvent", event))
         require(
             ask.answer("aclrtQueryEvent") == 1,
             "aclrtQueryEvent reports an event as complete, although the stream has not reached it",
@@ -121,17 +105,12 @@ def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None
         raise NotTestable("the library has no function that registers a callback")
     memory = bench.memory()
     for _ in range(ROUNDS):
-        stream, idle, event = bench.stream(), bench.stream(), bench.event()
-        wake = bench.make("aclrtDestroyEvent", "aclrtEvent", "aclrtCreateEventWithFlag", OLD_KIND)
+        stream, event = bench.stream(), bench.event()
         before = _reported()
         bench.fail_next(stream, FAULT)
         fill(stream, memory, 1)
         expect(0, "aclrtRecordEvent", event, stream)
-        for _ in range(patience.wait_ms):
-            expect(0, "aclrtRecordEvent", wake, idle)
-            status_of("aclrtQueryEvent", "aclrtEventStatus", wake)
-            if is_complete(stream, event):
-                break
+        bench.nudge_until(partial(is_complete, stream, event))
         seen = _reported() - before
         require(
             seen == 1,
@@ -142,23 +121,23 @@ def _in_order(bench: Bench, is_complete: Callable[[CData, CData], bool]) -> None
 
 @REPORTS.assumes(
     "before-the-event",
-    "An event after a failed task is complete only after the callback for the task has returned.",
-    calls="aclrtMemsetAsync aclrtRecordEvent aclrtQueryEventStatus",
-    used_by="_native/report.c _library/detection",
-    mark="H",
+    "H",
+    "aclrtMemsetAsync aclrtRecordEvent aclrtQueryEventStatus",
+    "_native/report.c _library/detection",
     needs=Needs.FAULTS,
 )
 def _(bench: Bench) -> None:
+    """An event after a failed task is complete only after the callback for the task has returned."""
     _in_order(bench, lambda _, event: bench.event_status(event) == 1)
 
 
 @REPORTS.assumes(
     "before-idle",
-    "A stream with a failed task is idle only after the callback for the task has returned.",
-    calls="aclrtMemsetAsync aclrtStreamQuery",
-    used_by="_native/report.c _library/detection",
-    mark="H",
+    "H",
+    "aclrtMemsetAsync aclrtStreamQuery",
+    "_native/report.c _library/detection",
     needs=Needs.FAULTS,
 )
 def _(bench: Bench) -> None:
+    """A stream with a failed task is idle only after the callback for the task has returned."""
     _in_order(bench, lambda stream, _: bench.stream_status(stream) == 0)

@@ -15,25 +15,27 @@ from aioacl._selftest._bench import (
     NO_CONTEXT,
     NO_DEVICE,
     NOT_SET,
-    Bench,
-    Helper,
-    RemoteThread,
     call,
     download,
     expect,
+    expect_on_a_thread,
     fill,
     named,
-    patience,
+    read,
     require,
     require_code,
+    write,
+    written_by,
 )
 from aioacl._selftest._outcomes import Broken
 from aioacl._selftest._records import SIMULATOR_ONLY, Family, Needs
+from aioacl._selftest._threads import RemoteThread, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._base.ffi import CData
+    from aioacl._selftest._bench import Bench, Waiter
 
 RESETS: Final = Family("resets", "set and reset", alone=True, needs=Needs.RESET)
 DEAD_STREAM: Final = 107017
@@ -59,26 +61,27 @@ SEQUENCES: Final = (
 )
 
 
-def _follow(steps: str) -> Callable[[Bench], None]:
+def _follow(sequence: str) -> Callable[[Bench], None]:
+    """Returns the check of a sequence."""
+
     def check(bench: Bench) -> None:
         counts = states.Counts()
-        for place, step in enumerate(steps.split(), start=1):
+        for place, step in enumerate(sequence.split(), start=1):
             function, rule = STEPS[step]
             result = rule(counts)
-            code = call(function, bench.device)
-            require_code(result.code, code, function, f"as step {place}")
+            expect(result.code, function, bench.device, when=f"as step {place}")
             counts = result.counts
 
+    check.__doc__ = f"The calls {sequence.replace(' ', ', ')} return the codes that aioacl expects."
     return check
 
 
 for _sequence in SEQUENCES:
     RESETS.assumes(
         "counts-" + "".join(step[0] for step in _sequence.split()),
-        f"The calls {_sequence.replace(' ', ', ')} return the codes that aioacl expects.",
-        calls="aclrtSetDevice aclrtResetDevice aclrtResetDeviceForce",
-        used_by="_base/states _lifecycle/manager lowlevel",
-        mark="H*",
+        "H*",
+        "aclrtSetDevice aclrtResetDevice aclrtResetDeviceForce",
+        "_base/states _lifecycle/manager lowlevel",
     )(_follow(_sequence))
 
 
@@ -89,41 +92,33 @@ def force(bench: Bench) -> None:
 
 
 @RESETS.assumes(
-    "threads",
-    "The count belongs to the process: one thread may reset a device that another has set, and the count is then 0.",
-    calls="aclrtSetDevice aclrtResetDeviceForce",
-    used_by="_base/states _lifecycle/procedures/close",
-    mark="H*",
+    "threads", "H*", "aclrtSetDevice aclrtResetDeviceForce", "_base/states _lifecycle/procedures/close"
 )
 def _(bench: Bench) -> None:
+    """The count belongs to the process: one thread may reset a device that another has set, and the count is then 0."""
     bench.set_device()
-    code = Helper(lambda: call("aclrtResetDeviceForce", bench.device)).answer("aclrtResetDeviceForce")
-    require_code(0, code, "aclrtResetDeviceForce", "on another thread")
+    expect_on_a_thread(0, "aclrtResetDeviceForce", bench.device, when="on another thread")
     expect(NOT_SET, "aclrtResetDeviceForce", bench.device)
 
 
 @RESETS.assumes(
-    "no-device",
-    "The reset of a device number beyond the last one is refused with 107001.",
-    calls="aclrtGetDeviceCount aclrtResetDevice aclrtResetDeviceForce",
-    used_by="_base/codes lowlevel",
-    mark="H",
+    "no-device", "H", "aclrtGetDeviceCount aclrtResetDevice aclrtResetDeviceForce", "_base/codes lowlevel"
 )
-def _(_: Bench) -> None:
-    count = ffi.new("uint32_t *")
-    expect(0, "aclrtGetDeviceCount", count)
-    expect(NO_DEVICE, "aclrtResetDevice", int(count[0]))
-    expect(NO_DEVICE, "aclrtResetDeviceForce", int(count[0]))
+def _() -> None:
+    """The reset of a device number beyond the last one is refused with 107001."""
+    count = written_by("aclrtGetDeviceCount")
+    expect(NO_DEVICE, "aclrtResetDevice", count)
+    expect(NO_DEVICE, "aclrtResetDeviceForce", count)
 
 
 @RESETS.assumes(
     "decrement",
-    "A reset that only decrements the count leaves contexts, streams and memory unchanged.",
-    calls="aclrtResetDevice aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout aclrtMemcpy",
-    used_by="_base/states lowlevel",
-    mark="H",
+    "H",
+    "aclrtResetDevice aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout aclrtMemcpy",
+    "_base/states lowlevel",
 )
 def _(bench: Bench) -> None:
+    """A reset that only decrements the count leaves contexts, streams and memory unchanged."""
     bench.set_device()
     bench.set_device()
     stream, memory = bench.stream(), bench.memory()
@@ -140,12 +135,12 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "unbound",
-    "After a reset that releases the device, the calling thread has no context: 107002.",
-    calls="aclrtResetDevice aclrtResetDeviceForce aclrtGetCurrentContext",
-    used_by="_lifecycle/procedures/close",
-    mark="H",
+    "H",
+    "aclrtResetDevice aclrtResetDeviceForce aclrtGetCurrentContext",
+    "_lifecycle/procedures/close",
 )
 def _(bench: Bench) -> None:
+    """After a reset that releases the device, the calling thread has no context: 107002."""
     for reset in ("aclrtResetDevice", "aclrtResetDeviceForce"):
         bench.set_device()
         expect(0, reset, bench.device)
@@ -153,13 +148,10 @@ def _(bench: Bench) -> None:
 
 
 @RESETS.assumes(
-    "inactive",
-    "After a reset that releases the device, its primary context is not active.",
-    calls="aclrtResetDevice aclrtResetDeviceForce aclrtGetPrimaryCtxState",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
+    "inactive", "H", "aclrtResetDevice aclrtResetDeviceForce aclrtGetPrimaryCtxState", SIMULATOR_ONLY
 )
 def _(bench: Bench) -> None:
+    """After a reset that releases the device, its primary context is not active."""
     for reset in ("aclrtResetDevice", "aclrtResetDeviceForce"):
         bench.set_device()
         expect(0, reset, bench.device)
@@ -168,12 +160,12 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "others-unbound",
-    "After a reset, another thread has no context either, whether it set the device or only the context.",
-    calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
-    used_by="_native/gate.c _native/watcher.c",
-    mark="H",
+    "H",
+    "aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
+    "_native/gate.c _native/watcher.c",
 )
 def _(bench: Bench) -> None:
+    """After a reset, another thread has no context either, whether it set the device or only the context."""
     for bind in BINDINGS:
         bench.set_device()
         other = _bound(bench, bind)
@@ -184,12 +176,14 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "revival",
-    "If another thread resets and sets the device, a thread that makes no call in between can use its context again.",
-    calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
-    used_by="_native/watcher.c",
-    mark="H",
+    "H",
+    "aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
+    "_native/watcher.c",
 )
 def _(bench: Bench) -> None:
+    """If another thread resets and sets the device, a thread that makes no call in between can use its context
+    again.
+    """
     for bind in BINDINGS:
         bench.set_device()
         other = _bound(bench, bind)
@@ -201,13 +195,13 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "detached",
-    "If a thread uses its context between a reset and a set, the thread has no context afterwards: 107002.",
-    calls="aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
+    "H",
+    "aclrtResetDeviceForce aclrtSetDevice aclrtSetCurrentContext aclrtCreateStream",
+    SIMULATOR_ONLY,
     needs=Needs.MODEL,
 )
 def _(bench: Bench) -> None:
+    """If a thread uses its context between a reset and a set, the thread has no context afterwards: 107002."""
     for bind in BINDINGS:
         bench.set_device()
         other = _bound(bench, bind)
@@ -221,12 +215,12 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "works",
-    "After a force reset and a set, the device works: a stream, memory, and a copy to the device and back.",
-    calls="aclrtResetDeviceForce aclrtSetDevice aclrtCreateStream aclrtMalloc aclrtMemcpy",
-    used_by="_lifecycle/procedures/reset _lifecycle/probe",
-    mark="H",
+    "H",
+    "aclrtResetDeviceForce aclrtSetDevice aclrtCreateStream aclrtMalloc aclrtMemcpy",
+    "_lifecycle/procedures/reset _lifecycle/probe",
 )
 def _(bench: Bench) -> None:
+    """After a force reset and a set, the device works: a stream, memory, and a copy to the device and back."""
     for _round in range(3):
         bench.set_device()
         failed = probe(bench.device, lib.aio_device_foreign(bench.device))
@@ -237,13 +231,13 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "same-context",
-    "The primary context has the same address after a reset and a set.",
-    calls="aclrtResetDeviceForce aclrtSetDevice aclrtGetCurrentContext",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
+    "H",
+    "aclrtResetDeviceForce aclrtSetDevice aclrtGetCurrentContext",
+    SIMULATOR_ONLY,
     needs=Needs.MODEL,
 )
 def _(bench: Bench) -> None:
+    """The primary context has the same address after a reset and a set."""
     bench.set_device()
     before = bench.context
     force(bench)
@@ -253,89 +247,81 @@ def _(bench: Bench) -> None:
 
 @RESETS.assumes(
     "explicit",
-    "An explicit context and its streams remain valid after a force reset of their device.",
-    calls="aclrtCreateContext aclrtResetDeviceForce aclrtSetCurrentContext aclrtSynchronizeStream",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
+    "H",
+    "aclrtCreateContext aclrtResetDeviceForce aclrtSetCurrentContext aclrtSynchronizeStream",
+    SIMULATOR_ONLY,
 )
 def _(bench: Bench) -> None:
+    """An explicit context and its streams remain valid after a force reset of their device."""
     bench.set_device()
-    context, stream = ffi.new("aclrtContext *"), ffi.new("aclrtStream *")
-    expect(0, "aclrtCreateContext", context, bench.device)
-    expect(0, "aclrtCreateStream", stream)
+    context, stream = written_by("aclrtCreateContext", bench.device), written_by("aclrtCreateStream")
     force(bench)
-    expect(0, "aclrtSetCurrentContext", context[0])
-    expect(0, "aclrtSynchronizeStream", stream[0])
-    expect(0, "aclrtDestroyStream", stream[0])
-    expect(0, "aclrtDestroyContext", context[0])
+    expect(0, "aclrtSetCurrentContext", context)
+    expect(0, "aclrtSynchronizeStream", stream)
+    expect(0, "aclrtDestroyStream", stream)
+    expect(0, "aclrtDestroyContext", context)
 
 
 @RESETS.assumes(
-    "pinned",
-    "Pinned memory remains valid after a force reset: it can be read and freed.",
-    calls="aclrtMallocHost aclrtResetDeviceForce aclrtFreeHost",
-    used_by="_handles/memory _native/stage.c",
-    mark="doc",
+    "pinned", "doc", "aclrtMallocHost aclrtResetDeviceForce aclrtFreeHost", "_handles/memory _native/stage.c"
 )
 def _(bench: Bench) -> None:
-    here = ffi.new("void **")
+    """Pinned memory remains valid after a force reset: it can be read and freed."""
     bench.set_device()
-    expect(0, "aclrtMallocHost", here, 4096)
-    ffi.buffer(here[0], 4)[:] = b"kept"
+    here = written_by("aclrtMallocHost", BLOCK_BYTES)
+    write(here, b"kept")
     force(bench)
-    require(bytes(ffi.buffer(here[0], 4)) == b"kept", "the bytes of the pinned memory changed")
+    require(read(here, 4) == b"kept", "the bytes of the pinned memory changed")
     bench.set_device()
-    expect(0, "aclrtFreeHost", here[0])
+    expect(0, "aclrtFreeHost", here)
     force(bench)
 
 
-def _wait_through(bench: Bench, function: str, wait: Callable[[CData, CData], int]) -> None:
-    """Resets the device by force while a thread waits for a held stream. The wait must return 0."""
+def _held(bench: Bench) -> tuple[CData, CData]:
+    """Returns a stream that is held for ever, and an event that is recorded on it."""
     bench.set_device()
-    stream, event, gate = bench.stream(), bench.event(), ffi.new("aclrtEvent *")
-    expect(0, "aclrtCreateEventWithFlag", gate, 1)
-    expect(0, "aclrtStreamWaitEvent", stream, gate[0])
+    stream, event = bench.stream(), bench.event()
+    bench.hold_for_ever(stream)
     expect(0, "aclrtRecordEvent", event, stream)
-    waiter = bench.helper(lambda: wait(stream, event))
-    bench.wait_inside(waiter, function)
+    return stream, event
+
+
+def _reset_during(bench: Bench, waiter: Waiter) -> None:
+    """Resets the device by force while a thread waits. The wait must return 0."""
     force(bench)
-    require_code(0, waiter.answer(function), function, "when the device was reset")
+    waiter.must_return(0, "when the device was reset")
 
 
 @RESETS.assumes(
     "stream-waiter",
-    "A wait for a stream during a force reset returns 0, although the work was dropped.",
-    calls="aclrtResetDeviceForce aclrtSynchronizeStreamWithTimeout",
-    used_by="_native/confirm.c",
-    mark="H",
+    "H",
+    "aclrtResetDeviceForce aclrtSynchronizeStreamWithTimeout",
+    "_native/confirm.c",
     crash="the runtime may crash if a thread is in this wait, so aioacl lets the thread leave the wait before a reset",
 )
 def _(bench: Bench) -> None:
-    function = "aclrtSynchronizeStreamWithTimeout"
-    _wait_through(bench, function, lambda stream, _: int(call(function, stream, patience.wait_ms)))
+    """A wait for a stream during a force reset returns 0, although the work was dropped."""
+    stream, _ = _held(bench)
+    _reset_during(bench, bench.waiter("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms))
 
 
 @RESETS.assumes(
     "event-waiter",
-    "A wait for an event during a force reset returns 0, too.",
-    calls="aclrtResetDeviceForce aclrtSynchronizeEventWithTimeout",
-    used_by="_native/confirm.c _native/waiters.c",
-    mark="H",
+    "H",
+    "aclrtResetDeviceForce aclrtSynchronizeEventWithTimeout",
+    "_native/confirm.c _native/waiters.c",
 )
 def _(bench: Bench) -> None:
-    function = "aclrtSynchronizeEventWithTimeout"
-    _wait_through(bench, function, lambda _, event: int(call(function, event, patience.wait_ms)))
+    """A wait for an event during a force reset returns 0, too."""
+    _, event = _held(bench)
+    _reset_during(bench, bench.waiter("aclrtSynchronizeEventWithTimeout", event, patience.wait_ms))
 
 
 @RESETS.assumes(
-    "stale-stream",
-    "A stream from before a reset is refused with 107017.",
-    calls="aclrtResetDeviceForce aclrtSynchronizeStream",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
-    needs=Needs.NO_CARD,
+    "stale-stream", "H", "aclrtResetDeviceForce aclrtSynchronizeStream", SIMULATOR_ONLY, needs=Needs.NO_CARD
 )
 def _(bench: Bench) -> None:
+    """A stream from before a reset is refused with 107017."""
     bench.set_device()
     stream = bench.stream()
     force(bench)

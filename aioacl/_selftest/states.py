@@ -15,21 +15,21 @@ from aioacl._selftest._bench import (
     NOT_SET,
     REFUSED,
     UNSUPPORTED,
-    Bench,
-    RemoteThread,
     call,
     expect,
-    patience,
     require,
     require_code,
+    written_by,
 )
 from aioacl._selftest._outcomes import NotTestable
 from aioacl._selftest._records import SIMULATOR_ONLY, Family, Needs
+from aioacl._selftest._threads import RemoteThread, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aioacl._base.ffi import CData
+    from aioacl._selftest._bench import Bench
 
 STATES: Final = Family("states", "callbacks on devices and streams", alone=True)
 SET_PRE, SET_POST, RESET_PRE, RESET_POST = range(4)
@@ -72,14 +72,9 @@ def _words(states: Iterable[int]) -> str:
     return " ".join(WORDS[state] if 0 <= state < len(WORDS) else str(state) for state in states) or "nothing"
 
 
-@STATES.assumes(
-    "name",
-    "A second registration of a name is refused with 107000, and accepted after NULL was registered.",
-    calls="aclrtRegDeviceStateCallback",
-    used_by="_native/abort.c",
-    mark="H",
-)
+@STATES.assumes("name", "H", "aclrtRegDeviceStateCallback", "_native/abort.c")
 def _(bench: Bench) -> None:
+    """A second registration of a name is refused with 107000, and accepted after NULL was registered."""
     reported = StateCallback(bench.device)
     other = ffi.callback("void(int32_t, int, void *)", lambda *_: None)
     expect(REFUSED, "aclrtRegDeviceStateCallback", NAME, as_callback(other), ffi.NULL)
@@ -89,14 +84,9 @@ def _(bench: Bench) -> None:
     expect(0, "aclrtRegDeviceStateCallback", NAME, as_callback(other), ffi.NULL)
 
 
-@STATES.assumes(
-    "set",
-    "The first aclrtSetDevice reports SET_PRE and SET_POST, each later one SET_POST, on the calling thread.",
-    calls="aclrtRegDeviceStateCallback aclrtSetDevice",
-    used_by="_native/abort.c",
-    mark="H",
-)
+@STATES.assumes("set", "H", "aclrtRegDeviceStateCallback aclrtSetDevice", "_native/abort.c")
 def _(bench: Bench) -> None:
+    """The first aclrtSetDevice reports SET_PRE and SET_POST, each later one SET_POST, on the calling thread."""
     reported = StateCallback(bench.device)
     bench.set_device()
     reported.must_be(SET_PRE, SET_POST)
@@ -105,13 +95,10 @@ def _(bench: Bench) -> None:
 
 
 @STATES.assumes(
-    "streams",
-    "The callback for streams reports 1 after a stream is made and 2 before it is destroyed, on the calling thread.",
-    calls="aclrtRegStreamStateCallback aclrtCreateStream aclrtDestroyStream",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
+    "streams", "H", "aclrtRegStreamStateCallback aclrtCreateStream aclrtDestroyStream", SIMULATOR_ONLY
 )
 def _(bench: Bench) -> None:
+    """The callback for streams reports 1 after a stream is made and 2 before it is destroyed, on the calling thread."""
     reported: list[tuple[CData, int, int]] = []
 
     def note(stream: CData, state: int, _: Any) -> None:
@@ -121,12 +108,11 @@ def _(bench: Bench) -> None:
     bench.set_device()
     function = ffi.cast("aclrtStreamStateCallback", callback)
     expect(0, "aclrtRegStreamStateCallback", NAME, function, ffi.NULL)
-    stream = ffi.new("aclrtStream *")
-    expect(0, "aclrtCreateStream", stream)
-    expect(0, "aclrtDestroyStream", stream[0])
+    stream = written_by("aclrtCreateStream")
+    expect(0, "aclrtDestroyStream", stream)
     expect(0, "aclrtRegStreamStateCallback", NAME, ffi.NULL, ffi.NULL)
     here = threading.get_native_id()
-    of_ours = [(state, thread) for each, state, thread in reported if each == stream[0]]
+    of_ours = [(state, thread) for each, state, thread in reported if each == stream]
     require(
         of_ours == [(CREATED, here), (DESTROYING, here)],
         f"expected the states 1 and 2 on thread {here}, got (state, thread) {of_ours}",
@@ -135,13 +121,13 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "reset",
-    "A reset that releases the device reports RESET_PRE and RESET_POST, on the calling thread; other resets do not.",
-    calls="aclrtRegDeviceStateCallback aclrtResetDevice aclrtResetDeviceForce",
-    used_by="_native/abort.c",
-    mark="H",
+    "H",
+    "aclrtRegDeviceStateCallback aclrtResetDevice aclrtResetDeviceForce",
+    "_native/abort.c",
     needs=Needs.RESET,
 )
 def _(bench: Bench) -> None:
+    """A reset that releases the device reports RESET_PRE and RESET_POST, on the calling thread; other resets do not."""
     bench.set_device()
     bench.set_device()
     reported = StateCallback(bench.device)
@@ -159,13 +145,13 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "context",
-    "Inside RESET_PRE the resetting thread still has the device's context, and inside RESET_POST it has none.",
-    calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtGetCurrentContext",
-    used_by="_native/abort.c",
-    mark="H",
+    "H",
+    "aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtGetCurrentContext",
+    "_native/abort.c",
     needs=Needs.RESET,
 )
 def _(bench: Bench) -> None:
+    """Inside RESET_PRE the resetting thread still has the device's context, and inside RESET_POST it has none."""
     codes: dict[int, int] = {}
     contexts: dict[int, CData] = {}
 
@@ -185,13 +171,13 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "others",
-    "While RESET_PRE runs, calls of other threads that need the context return 107002.",
-    calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamQuery aclrtSetCurrentContext",
-    used_by="_native/abort.c",
-    mark="H",
+    "H",
+    "aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamQuery aclrtSetCurrentContext",
+    "_native/abort.c",
     needs=Needs.RESET,
 )
 def _(bench: Bench) -> None:
+    """While RESET_PRE runs, calls of other threads that need the context return 107002."""
     codes, other = list[int](), RemoteThread()
     status = ffi.new("aclrtStreamStatus *")
 
@@ -212,13 +198,13 @@ def _(bench: Bench) -> None:
 
 @STATES.assumes(
     "abort",
-    "aclrtStreamAbort works inside RESET_PRE, on the resetting thread: a wait for the stream returns 107023.",
-    calls="aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamAbort aclrtSynchronizeStreamWithTimeout",
-    used_by="_native/abort.c",
-    mark="H/D",
+    "H/D",
+    "aclrtRegDeviceStateCallback aclrtResetDeviceForce aclrtStreamAbort aclrtSynchronizeStreamWithTimeout",
+    "_native/abort.c",
     needs=Needs.RESET,
 )
 def _(bench: Bench) -> None:
+    """aclrtStreamAbort works inside RESET_PRE, on the resetting thread: a wait for the stream returns 107023."""
     codes = list[int]()
 
     def in_callback(state: int) -> None:
@@ -226,11 +212,9 @@ def _(bench: Bench) -> None:
             codes.append(call("aclrtStreamAbort", stream))
 
     bench.set_device()
-    stream, gate = bench.stream(), ffi.new("aclrtEvent *")
-    expect(0, "aclrtCreateEventWithFlag", gate, 1)
-    expect(0, "aclrtStreamWaitEvent", stream, gate[0])
-    waiter = bench.helper(lambda: call("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms))
-    bench.wait_inside(waiter, "aclrtSynchronizeStreamWithTimeout")
+    stream = bench.stream()
+    bench.hold_for_ever(stream)
+    waiter = bench.waiter("aclrtSynchronizeStreamWithTimeout", stream, patience.wait_ms)
     reported = StateCallback(bench.device, in_callback)
     expect(0, "aclrtResetDeviceForce", bench.device)
     bench.forget()
@@ -238,5 +222,4 @@ def _(bench: Bench) -> None:
     if codes == [UNSUPPORTED]:
         raise NotTestable("the firmware cannot abort streams (207000)")
     require_code(0, codes[0], "aclrtStreamAbort", "inside RESET_PRE")
-    left = waiter.answer("the wait for the aborted stream")
-    require_code(ABORTED, left, "aclrtSynchronizeStreamWithTimeout", "when the stream was aborted")
+    waiter.must_return(ABORTED, "when the stream was aborted", what="the wait for the aborted stream")

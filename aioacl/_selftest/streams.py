@@ -13,16 +13,15 @@ from aioacl._selftest._bench import (
     download,
     expect,
     fill,
-    one_of,
     require,
-    require_code,
+    written_by,
 )
 from aioacl._selftest._outcomes import Broken
 from aioacl._selftest._records import SIMULATOR_ONLY, Family
 
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
-    from aioacl._selftest._bench import Bench
+    from aioacl._selftest._bench import Bench, Event, Memory, Pinned, Stream
 
 STREAMS: Final = Family("streams", "streams and their queues")
 COMPLETE, NOT_READY = 0, 1
@@ -31,42 +30,30 @@ STOP: Final = 1
 LOWEST: Final = 7
 
 
-@STREAMS.assumes(
-    "idle",
-    "aclrtStreamQuery writes 0 for a stream without work.",
-    calls="aclrtStreamQuery",
-    used_by="_native/stream.c _native/enqueue.c _native/abort.c",
-    mark="H",
-)
+@STREAMS.assumes("idle", "H", "aclrtStreamQuery", "_native/stream.c _native/enqueue.c _native/abort.c")
 def _(bench: Bench) -> None:
+    """aclrtStreamQuery writes 0 for a stream without work."""
     status = bench.stream_status(bench.stream())
     require(status == COMPLETE, f"aclrtStreamQuery wrote {status} for a new stream")
 
 
 @STREAMS.assumes(
     "busy",
-    "aclrtStreamQuery writes 1 while work is left, and returns at once.",
-    calls="aclrtStreamQuery aclrtStreamWaitEvent",
-    used_by="_native/stream.c _native/enqueue.c _native/abort.c",
-    mark="H/D",
+    "H/D",
+    "aclrtStreamQuery aclrtStreamWaitEvent",
+    "_native/stream.c _native/enqueue.c _native/abort.c",
 )
-def _(bench: Bench) -> None:
-    stream = bench.stream()
+def _(bench: Bench, stream: Stream) -> None:
+    """aclrtStreamQuery writes 1 while work is left, and returns at once."""
     with bench.held(stream):
         status = bench.helper(lambda: bench.stream_status(stream)).answer("aclrtStreamQuery")
         require(status == NOT_READY, f"aclrtStreamQuery wrote {status} while the stream had to wait")
     require(bench.stream_status(stream) == COMPLETE, "the stream is not complete after its work is done")
 
 
-@STREAMS.assumes(
-    "order",
-    "Work of one stream is done in the order in which it was enqueued.",
-    calls="aclrtMemsetAsync aclrtMemcpyAsync",
-    used_by="_native/outcome.c _native/stream.c",
-    mark="H/D",
-)
-def _(bench: Bench) -> None:
-    stream, first, second = bench.stream(), bench.memory(), bench.memory()
+@STREAMS.assumes("order", "H/D", "aclrtMemsetAsync aclrtMemcpyAsync", "_native/outcome.c _native/stream.c")
+def _(bench: Bench, stream: Stream, first: Memory, second: Memory) -> None:
+    """Work of one stream is done in the order in which it was enqueued."""
     for value in range(1, 41):
         fill(stream, first, value)
         kind = lib.ACL_MEMCPY_DEVICE_TO_DEVICE
@@ -82,13 +69,12 @@ def _(bench: Bench) -> None:
 
 @STREAMS.assumes(
     "apart",
-    "A held stream does not stop another stream from working.",
-    calls="aclrtStreamWaitEvent aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout",
-    used_by="_native/watcher.c _native/device.c",
-    mark="H/D",
+    "H/D",
+    "aclrtStreamWaitEvent aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout",
+    "_native/watcher.c _native/device.c",
 )
-def _(bench: Bench) -> None:
-    still, other, memory = bench.stream(), bench.stream(), bench.memory()
+def _(bench: Bench, still: Stream, other: Stream, memory: Memory) -> None:
+    """A held stream does not stop another stream from working."""
     with bench.held(still):
         fill(other, memory, 9)
         bench.finish(other)
@@ -97,13 +83,12 @@ def _(bench: Bench) -> None:
 
 @STREAMS.assumes(
     "enqueue",
-    "Enqueueing does not wait for work of the stream.",
-    calls="aclrtMemsetAsync aclrtMemcpyAsync aclrtRecordEvent aclrtStreamWaitEvent",
-    used_by="_native/enqueue.c",
-    mark="H",
+    "H",
+    "aclrtMemsetAsync aclrtMemcpyAsync aclrtRecordEvent aclrtStreamWaitEvent",
+    "_native/enqueue.c",
 )
-def _(bench: Bench) -> None:
-    stream, memory, here, event = bench.stream(), bench.memory(), bench.pinned(), bench.event()
+def _(bench: Bench, stream: Stream, memory: Memory, here: Pinned, event: Event) -> None:
+    """Enqueueing does not wait for work of the stream."""
 
     def enqueue() -> None:
         fill(stream, memory, 1)
@@ -118,14 +103,11 @@ def _(bench: Bench) -> None:
 
 
 @STREAMS.assumes(
-    "depth",
-    "A stream takes 2046 entries without blocking the caller.",
-    calls="aclrtMemsetAsync aclrtStreamWaitEvent",
-    used_by="_native/internal.h _native/enqueue.c",
-    mark="H",
+    "depth", "H", "aclrtMemsetAsync aclrtStreamWaitEvent", "_native/internal.h _native/enqueue.c"
 )
-def _(bench: Bench) -> None:
-    stream, memory = bench.stream(), bench.memory(64)
+def _(bench: Bench, stream: Stream) -> None:
+    """A stream takes 2046 entries without blocking the caller."""
+    memory = bench.memory(64)
     taken = 0
 
     def enqueue() -> None:
@@ -144,77 +126,52 @@ def _(bench: Bench) -> None:
 
 
 @STREAMS.assumes(
-    "destroy",
-    "Destroying an idle stream returns 0, and a stream is idle after a wait for it.",
-    calls="aclrtCreateStream aclrtDestroyStream aclrtSynchronizeStream",
-    used_by="_native/stream.c",
-    mark="H",
+    "destroy", "H", "aclrtCreateStream aclrtDestroyStream aclrtSynchronizeStream", "_native/stream.c"
 )
+def _(bench: Bench, memory: Memory) -> None:
+    """Destroying an idle stream returns 0, and a stream is idle after a wait for it."""
+    stream = written_by("aclrtCreateStream")
+    fill(stream, memory, 1)
+    expect(0, "aclrtSynchronizeStream", stream)
+    bench.expect_return(0, "aclrtDestroyStream", stream)
+
+
+@STREAMS.assumes("force-destroy", "H", "aclrtCreateStream aclrtDestroyStreamForce", "_native/device.c")
+def _(bench: Bench, memory: Memory) -> None:
+    """aclrtDestroyStreamForce returns 0 for a stream whose work has been waited for."""
+    stream = written_by("aclrtCreateStream")
+    fill(stream, memory, 1)
+    bench.finish(stream)
+    expect(0, "aclrtDestroyStreamForce", stream)
+
+
+@STREAMS.assumes("priority", "H", "aclrtCreateStreamWithConfig aclrtDestroyStream", "_handles/stream")
 def _(bench: Bench) -> None:
-    stream, memory = ffi.new("aclrtStream *"), bench.memory()
-    expect(0, "aclrtCreateStream", stream)
-    fill(stream[0], memory, 1)
-    expect(0, "aclrtSynchronizeStream", stream[0])
-    destroyed = bench.helper(lambda: call("aclrtDestroyStream", stream[0])).answer("aclrtDestroyStream")
-    require_code(0, destroyed, "aclrtDestroyStream")
-
-
-@STREAMS.assumes(
-    "force-destroy",
-    "aclrtDestroyStreamForce returns 0 for a stream whose work has been waited for.",
-    calls="aclrtCreateStream aclrtDestroyStreamForce",
-    used_by="_native/device.c",
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, memory = ffi.new("aclrtStream *"), bench.memory()
-    expect(0, "aclrtCreateStream", stream)
-    fill(stream[0], memory, 1)
-    bench.finish(stream[0])
-    expect(0, "aclrtDestroyStreamForce", stream[0])
-
-
-@STREAMS.assumes(
-    "priority",
-    "Streams can have the priorities 1 to 7, without flags.",
-    calls="aclrtCreateStreamWithConfig aclrtDestroyStream",
-    used_by="_handles/stream",
-    mark="H",
-)
-def _(bench: Bench) -> None:
+    """Streams can have the priorities 1 to 7, without flags."""
     made: list[CData] = [
-        bench.make("aclrtDestroyStream", "aclrtStream", "aclrtCreateStreamWithConfig", priority, 0)
+        bench.make("aclrtDestroyStream", "aclrtCreateStreamWithConfig", priority, 0)
         for priority in range(1, LOWEST + 1)
     ]
     for stream in made:
         bench.finish(stream)
 
 
-@STREAMS.assumes(
-    "failure-mode",
-    "A stream can be set to stop its context at the first failure, and that cannot be undone.",
-    calls="aclrtCreateContext aclrtSetStreamFailureMode",
-    used_by="_handles/stream",
-    mark="H",
-)
+@STREAMS.assumes("failure-mode", "H", "aclrtCreateContext aclrtSetStreamFailureMode", "_handles/stream")
 def _(bench: Bench) -> None:
+    """A stream can be set to stop its context at the first failure, and that cannot be undone."""
     with bench.explicit_context():
-        stream = ffi.new("aclrtStream *")
-        expect(0, "aclrtCreateStream", stream)
-        expect(0, "aclrtSetStreamFailureMode", stream[0], STOP)
-        expect(UNSUPPORTED, "aclrtSetStreamFailureMode", stream[0], 0)
-        bench.finish(stream[0])
-        expect(0, "aclrtDestroyStream", stream[0])
+        stream = written_by("aclrtCreateStream")
+        expect(0, "aclrtSetStreamFailureMode", stream, STOP)
+        expect(UNSUPPORTED, "aclrtSetStreamFailureMode", stream, 0)
+        bench.finish(stream)
+        expect(0, "aclrtDestroyStream", stream)
 
 
 @STREAMS.assumes(
-    "many",
-    "Sixty-four streams of one device can be made, used and waited for.",
-    calls="aclrtCreateStream aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout",
-    used_by="_native/device.c",
-    mark="D",
+    "many", "D", "aclrtCreateStream aclrtMemsetAsync aclrtSynchronizeStreamWithTimeout", "_native/device.c"
 )
 def _(bench: Bench) -> None:
+    """Sixty-four streams of one device can be made, used and waited for."""
     streams, share = [bench.stream() for _ in range(64)], BLOCK_BYTES // 64
     memory = bench.memory()
     for value, stream in enumerate(streams, start=1):
@@ -225,17 +182,10 @@ def _(bench: Bench) -> None:
     require(download(memory, BLOCK_BYTES) == wanted, "the fill of a stream was not done")
 
 
-@STREAMS.assumes(
-    "beyond",
-    "A fill that does not fit is refused before it is enqueued: 107000, or 100000 for NULL.",
-    calls="aclrtMemsetAsync",
-    used_by=SIMULATOR_ONLY,
-    mark="H",
-)
-def _(bench: Bench) -> None:
-    stream, memory = bench.stream(), bench.memory()
-    code = call("aclrtMemsetAsync", memory, BLOCK_BYTES, 0, BLOCK_BYTES + 1, stream)
-    one_of((REFUSED,), code, "aclrtMemsetAsync")
+@STREAMS.assumes("beyond", "H", "aclrtMemsetAsync", SIMULATOR_ONLY)
+def _(bench: Bench, stream: Stream, memory: Memory) -> None:
+    """A fill that does not fit is refused before it is enqueued: 107000, or 100000 for NULL."""
+    expect(REFUSED, "aclrtMemsetAsync", memory, BLOCK_BYTES, 0, BLOCK_BYTES + 1, stream)
     if call("aclrtMemsetAsync", ffi.NULL, BLOCK_BYTES, 0, BLOCK_BYTES, stream) == 0:
         raise Broken("aclrtMemsetAsync accepted NULL")
     bench.finish(stream)

@@ -15,6 +15,7 @@ import pytest
 from aioacl import _digits
 from aioacl._base.ffi import lib, text_of
 from aioacl._selftest.__main__ import Order, cannot
+from aioacl._selftest._bench import MAKERS
 from aioacl._selftest._records import Needs
 from aioacl._selftest._table import ASSUMPTIONS, FAMILIES
 from aioacl.simulator import library_path
@@ -132,6 +133,18 @@ class TestTheTable:
                 path = ROOT / "aioacl" / module
                 assert path.exists() or path.with_suffix(".py").exists(), f"{assumption.id}: {module}"
 
+    def test_check_has_parameters_that_the_bench_makes(self) -> None:
+        for assumption in ASSUMPTIONS.values():
+            types = {each for name, each in assumption.check.__annotations__.items() if name != "return"}
+            assert types <= MAKERS.keys(), assumption.id
+
+    def test_python_without_docstrings_says_why_the_sentence_is_missing(self) -> None:
+        program = "from aioacl._selftest._table import ASSUMPTIONS as a; print(a['waits.zero'].says)"
+        done = subprocess.run(
+            [sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "The sentence is missing, because `python -OO` removes docstrings.\n"
+
     def test_assumption_that_calls_a_reset_needs_permission(self) -> None:
         for assumption in ASSUMPTIONS.values():
             if any(name.startswith("aclrtResetDevice") for name in assumption.calls):
@@ -223,7 +236,8 @@ class TestTheSimulator:
         program = """
 import sys
 from aioacl import simulator, use_library
-from aioacl._selftest._bench import Bench, Helper
+from aioacl._selftest._bench import Bench
+from aioacl._selftest._threads import Helper
 from aioacl import _digits
 from aioacl._selftest.__main__ import Order, cannot
 from aioacl._selftest._records import Needs
@@ -235,7 +249,7 @@ def attempt(assumption):
     bench = Bench(0, simulated=True)
     if not assumption.alone:
         bench.set_device()
-    assumption.check(bench)
+    bench.run(assumption.check)
     bench.close()
 
 WRONG_CONTEXTS = {"aborts.context", "contexts.foreign-work", "contexts.foreign-destroy"}  # these misuse ACL
