@@ -72,7 +72,7 @@ async def test_lease_that_is_entered_inside_its_own_block_raises_and_stays_held(
             async with lease:
                 raise AssertionError("the block began")
         assert str(caught.value) == (
-            "device 0: expected a new lease, got one that was already entered. Call device.lease() once for each "
+            "device 0: the lease was already entered. Call device.lease() once for each "
             "block, or pass lease.share() to another task."
         )
         assert lease.held
