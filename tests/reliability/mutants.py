@@ -161,6 +161,7 @@ REST: Final = (
     "tests/unit/lifecycle/test_closing.py",
     "tests/unit/handles/test_garbage.py",
     "tests/unit/handles/test_memory.py",
+    "tests/unit/handles/test_use_guards.py",
     "tests/unit/lifecycle/test_turns.py",
     "tests/unit/wait/test_cancel.py",
     "tests/process/test_exit.py",
