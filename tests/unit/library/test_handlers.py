@@ -144,7 +144,15 @@ def test_enqueue_in_a_handler_that_interrupts_an_enqueue_works(
     things.stream.result()
 
 
-@pytest.mark.parametrize("what", [*ENQUEUES, *WAITS])
+@pytest.mark.parametrize(
+    "what",
+    # An upload of several chunks has many steps.
+    [
+        *ENQUEUES,
+        *(name for name in WAITS if name != "upload"),
+        pytest.param("upload", marks=pytest.mark.thorough),
+    ],
+)
 @pytest.mark.parametrize("way", ["C", "Python"])
 def test_result_in_a_handler_that_interrupts_an_enqueue_or_a_wait_works(
     things: Things, monkeypatch: pytest.MonkeyPatch, what: str, way: str

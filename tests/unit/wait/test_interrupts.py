@@ -198,6 +198,7 @@ def test_reset_that_is_interrupted_leaves_the_device_working(device: aioacl.Devi
     assert walk(lambda: device.force_reset(grace=0).result(), lambda: works(device)) > 50
 
 
+@pytest.mark.thorough
 def test_job_that_is_interrupted_does_not_delay_later_operations(device: aioacl.Device) -> None:
     assert walk(lambda: device.run(int).result(), lambda: works(device)) > 50
 
