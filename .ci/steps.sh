@@ -8,6 +8,7 @@ exec </dev/null
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore PYTHONUNBUFFERED=1
 export PIP_BUILD_CONSTRAINT="$PWD/constraints.txt"
 unset AIOACL_LIBRARY AIOACL_STRICT AIOACL_SIM_WAIT PYTEST_ADDOPTS PYTEST_PLUGINS CFLAGS CPPFLAGS LDFLAGS
+unset PYTHONDONTWRITEBYTECODE # with it, each process that the tests start compiles the package again
 
 python="$PWD/.venv/bin/python" bin="$PWD/.venv/bin"
 top=$(mktemp -d)
