@@ -214,6 +214,21 @@ def test_stream_that_is_closed_after_a_fault_keeps_its_references_until_the_rese
     assert until_now(lambda: not core.in_flight)
 
 
+def test_record_of_a_stream_owns_it_until_the_cache_does(
+    device: aioacl.Device, memory: aioacl.DeviceBuffer
+) -> None:
+    stream = device.create_stream().result()
+    ticket, core = stream.fill(memory, 1), stream._core
+    ticket.result()
+    assert (core.owned, counts()[0]) == (True, 0)
+    stream.close().result()  # the ticket refers to the record, so the next stream gets a new one
+    assert (core.owned, counts()[0]) == (False, 1)
+    stream = device.create_stream().result()
+    assert stream._core is not core
+    assert (stream._core.owned, counts()[0]) == (True, 0)
+    stream.close().result()
+
+
 # --- a foreign reset that is not handled yet ------------------------------------------------------------------------
 
 
