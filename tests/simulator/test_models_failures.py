@@ -103,8 +103,10 @@ def test_execution_of_a_queue_begins_when_the_execution_before_it_ends() -> None
         stream = new_stream()
         simulator.set_virtual_clock(True)
         simulator.set_model_cost(base=1)
+        inputs.write(0, NUMBERS)
         try:
             assert [execute_on(stream, model, inputs, outputs) for _ in range(3)] == [0, 0, 0]
+            assert until_now(lambda: outputs.read(0) == TWICE)  # the first one has begun
             simulator.advance_clock(2)
             assert until_now(lambda: simulator.pending(stream) == 1)
             simulator.advance_clock(1)
