@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.reliability.part import PARTS
+from tests.support import cost as cost_plugin
 
 CI = Path(__file__).parents[1] / ".ci"
 
@@ -362,3 +365,94 @@ def test_each_bad_figure_of_the_inference_is_refused(changed: dict[str, Any]) ->
 
 def test_missing_inference_is_refused() -> None:
     assert loaded("check_demo").of_inference(None) == {"the digits were classified": False}
+
+
+@pytest.fixture
+def cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """.ci/cost.py with a temporary file of the recorded cost."""
+    module = loaded("cost")
+    monkeypatch.setattr(module, "RECORDED", tmp_path / "cost.toml")
+    module.RECORDED.write_text('"quick tests" = 100\n')
+    return module
+
+
+def measured(folder: Path, tests: dict[str, float], *pieces: float) -> str:
+    path = folder / "measured"
+    path.write_text(json.dumps({"tests": tests, "pieces": pieces}))
+    return str(path)
+
+
+@pytest.mark.parametrize(("dear", "status"), [(19.0, 0), (19.1, 1)])
+def test_quick_tests_that_cost_more_than_twice_the_recorded_ratio_fail(
+    cost: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], dear: float, status: int
+) -> None:
+    path = measured(tmp_path, {"cheap": 1.0, "dear": dear}, 0.01, 0.1, 9.0)
+    assert cost.main([path]) == status
+    output = capsys.readouterr().out
+    assert output.index(" dear\n") < output.index(" cheap\n")
+    assert ("pytest.mark.thorough" in output) == bool(status)
+
+
+def test_recorded_cost_is_the_ratio_of_the_run(cost: Any, tmp_path: Path) -> None:
+    assert cost.main([measured(tmp_path, {"one": 2.0, "other": 1.0}, 0.005), "--record"]) == 0
+    assert cost.RECORDED.read_text().endswith('"quick tests" = 600\n')
+
+
+@pytest.mark.parametrize(("tests", "pieces"), [({}, [0.1]), ({"one": 1.0}, [])])
+def test_run_without_a_measured_test_fails(
+    cost: Any, tmp_path: Path, tests: dict[str, float], pieces: list[float]
+) -> None:
+    assert cost.main([measured(tmp_path, tests, *pieces)]) == 1
+
+
+@pytest.mark.parametrize(("only", "count"), [(None, 1), ("a test", 0)])
+def test_repeated_run_of_one_test_writes_no_cost(only: str | None, count: int) -> None:
+    registered: list[object] = []
+    options = {"--cost": Path("cost"), "--only": only}
+    config: Any = SimpleNamespace(
+        getoption=lambda name, _=None: options[name],
+        pluginmanager=SimpleNamespace(register=lambda plugin, _: registered.append(plugin)),
+    )
+    cost_plugin.pytest_configure(config)
+    assert len(registered) == count
+
+
+DEAR = """
+import time
+import pytest
+
+@pytest.fixture
+def dear_fixture():
+    yield
+    spend()
+def spend():
+    end = time.process_time() + 0.5
+    while time.process_time() < end: pass
+def test_dear(dear_fixture): pass
+@pytest.mark.quick
+def test_dear_and_quick(dear_fixture): spend()
+@pytest.mark.quick
+def test_cheap(): pass
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_cost_has_the_cpu_time_of_each_quick_test_with_its_fixtures(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "test_it.py").write_text(DEAR)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = quick\n")
+    command: list[str | Path] = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "tests.support.cost"]
+    options: list[str | Path] = ["-n", workers, "-c", tmp_path / "pytest.ini", f"--cost={tmp_path / 'cost'}"]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    subprocess.run(
+        [*command, *options, tmp_path / "test_it.py"],
+        cwd=CI.parent,
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
+    run = json.loads((tmp_path / "cost").read_text())
+    assert set(run["tests"]) == {"test_it.py::test_dear_and_quick", "test_it.py::test_cheap"}
+    assert run["tests"]["test_it.py::test_dear_and_quick"] >= 1.0
+    assert len(run["pieces"]) == 5
+    assert min(run["pieces"]) > 0
