@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 C_SUFFIXES: Final = (".c", ".h", ".inc")
 C_TEXT: Final = re.compile(
     r"(?P<block>/\*.*?\*/)|(?P<string>\"(?:\\.|[^\"\\\n])*\")|(?P<comment>//[^\n]*)"
-    r"|^static void (?P<name>\w+)\(",
+    r"|^(?:static void |TEST\()(?P<name>\w+)[()]",
     flags=re.DOTALL | re.MULTILINE,
 )
 QUOTES: Final = re.compile(r"^\w*(\"\"\"|'''|\"|')(.*)\1$", flags=re.DOTALL)
