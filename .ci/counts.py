@@ -57,7 +57,7 @@ def test_functions() -> int:
 
 
 def native_tests() -> int:
-    """Returns the number of rows in the lists of native tests, plus the number of the simulator's test programs."""
+    """Returns the number of native tests, plus the number of the simulator's test programs."""
     lists = [path.read_text() for path in sorted(NATIVE.glob("test_*.c"))]
     return sum(len(re.findall(r"\bTEST\(", text)) for text in lists) + len(build_ffi.c_files(NATIVE / "sim"))
 
