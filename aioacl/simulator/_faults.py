@@ -206,42 +206,30 @@ class FaultOptions(TypedDict, total=False):
     errmsg: ErrorText
 
 
-def _whole(value: object, least: int, most: int) -> int | None:
-    number = whole_of(value)
-    return number if number is not None and least <= number <= most else None
-
-
-def _number(least: int) -> Callable[[str, Any], str]:
+def _int(least: int, most: int, expected: str, hint: str) -> Callable[[str, Any], str]:
     def write(name: str, value: Any) -> str:
-        number = _whole(value, least, WORD_MOST)
-        if number is None:
-            raise ParameterError(
-                f"{name} must be an int from {least}, got {repr_of(value)}",
-                hint=f"Pass an int from {least} to {WORD_MOST}.",
-            )
+        number = whole_of(value)
+        if number is None or not least <= number <= most:
+            raise ParameterError(f"{name} must be {expected}, got {repr_of(value)}", hint=hint)
         return f"{name}{number}"
 
     return write
 
 
+def _number(least: int) -> Callable[[str, Any], str]:
+    return _int(least, WORD_MOST, f"an int from {least}", f"Pass an int from {least} to {WORD_MOST}.")
+
+
+_any_code: Final = _int(
+    CODE_LEAST, CODE_MOST, "a code of ACL", f"Pass an int from {CODE_LEAST} to {CODE_MOST}."
+)
+
+
 def _times(name: str, value: Any) -> str:
-    number = _whole(value, -1, WORD_MOST)
-    if not number:
-        raise ParameterError(
-            f"{name} must be an int from 1, or -1, got {repr_of(value)}",
-            hint="Pass a number of calls, or -1 for no limit.",
-        )
-    return f"{name}{number}"
-
-
-def _any_code(name: str, value: Any) -> str:
-    number = _whole(value, CODE_LEAST, CODE_MOST)
-    if number is None:
-        raise ParameterError(
-            f"{name} must be a code of ACL, got {repr_of(value)}",
-            hint=f"Pass an int from {CODE_LEAST} to {CODE_MOST}.",
-        )
-    return f"{name}{number}"
+    if whole_of(value) == -1:
+        return f"{name}-1"
+    hint = "Pass a number of calls, or -1 for no limit."
+    return _int(1, WORD_MOST, "an int from 1, or -1", hint)(name, value)
 
 
 def _code(name: str, value: Any) -> str:
