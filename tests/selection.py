@@ -3,6 +3,7 @@
     ./test          the quick tests: those that run in this process, only with asyncio
     ./test --all    every test that .ci/run runs; if a path is given, only its tests
     ./test PATH     every test in the path, with any markers
+    ./test simulator    the quick tests of the simulator, of which ./test runs a sample
 
 `-m` overrides all three. A test is not `quick` if it has one of the markers in `NOT_QUICK`, or is in one of the
 `PROCESS_FOLDERS`. Of the variants of a test for several event loops, only asyncio's is quick, unless the test has the
@@ -17,6 +18,7 @@ import multiprocessing.util
 import os
 import re
 import subprocess
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,7 +36,10 @@ PROCESS_FOLDERS: Final = frozenset(
     HERE / name for name in ("contract", "examples", "process", "sweep", "testing")
 )
 NOT_QUICK: Final = ("process", "thorough", "packaging", "slow", "sweep", "torch")
+SIMULATOR: Final = HERE / "simulator"
+SAMPLED: Final = 4  # ./test runs about one of so many test functions of the simulator
 QUICK: Final = "quick"
+OF_SIMULATOR: Final = "of_simulator"
 OTHER_LOOP: Final = "other_loop"
 ALL: Final = "not slow and not sweep and not torch and not other_loop"
 STARTS: Final = (
@@ -100,6 +105,7 @@ def header(config: pytest.Config) -> str:
     texts = {
         QUICK: "the quick tests only, also with -k (--all: every test)",
         ALL: "every test that .ci/run runs",
+        f"{QUICK} or {OF_SIMULATOR}": "the quick tests of the simulator",
         "": "every test in the given paths",
     }
     expression = str(config.option.markexpr)
@@ -117,7 +123,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
         if not PROCESS_FOLDERS.isdisjoint(item.path.parents):
             item.add_marker("process")
         if is_quick(item):
-            item.add_marker(QUICK)
+            item.add_marker(QUICK if is_sampled(item) else OF_SIMULATOR)
         if is_of_other_loop(item):
             item.add_marker(OTHER_LOOP)
 
@@ -127,6 +133,12 @@ def is_quick(item: pytest.Item) -> bool:
     if any(marker.name in NOT_QUICK for marker in item.iter_markers()):
         return False
     return not is_of_other_loop(item)
+
+
+def is_sampled(item: pytest.Item) -> bool:
+    """Whether the test is not one of the simulator, or is in the sample. A function's name decides, so it is stable."""
+    function = item.nodeid.partition("[")[0]
+    return SIMULATOR not in item.path.parents or zlib.crc32(function.encode()) % SAMPLED == 0
 
 
 def is_of_other_loop(item: pytest.Item) -> bool:
@@ -148,7 +160,7 @@ def guarded(item: pytest.Item) -> Generator[None]:
     removed and makes tests that trace each line five times slower.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if item.get_closest_marker(QUICK):
+        if item.get_closest_marker(QUICK) or item.get_closest_marker(OF_SIMULATOR):
             for module, name in STARTS:
                 patch.setattr(module, name, _refusal(f"{module.__name__}.{name}"))
         yield

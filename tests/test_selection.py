@@ -117,6 +117,18 @@ def test_test_is_quick_unless_its_markers_or_its_loop_exclude_it(
     assert selection.is_quick(item(*markers, loop=loop)) is quick
 
 
+def test_sample_of_the_tests_of_the_simulator_has_whole_functions() -> None:
+    def sampled(path: str, name: str) -> bool:
+        test: Any = SimpleNamespace(path=selection.HERE / path, nodeid=f"tests/{path}::{name}")
+        return selection.is_sampled(test)
+
+    names = [f"test_{number}" for number in range(400)]
+    chosen_names = [name for name in names if sampled("simulator/test_x.py", name)]
+    assert 50 < len(chosen_names) < 150
+    assert all(sampled("unit/test_x.py", name) for name in names)
+    assert all(sampled("simulator/test_x.py", f"{name}[{index}]") for name in chosen_names for index in "ab")
+
+
 @pytest.mark.parametrize(
     ("markers", "loop", "other"),
     [
