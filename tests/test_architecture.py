@@ -173,6 +173,43 @@ def test_imports_have_no_cycle() -> None:
         left = {edge for edge in left if edge[1] not in leaves}
 
 
+def _order_of_c_files() -> list[str]:
+    """Returns the order of the engine's files in the head of internal.h."""
+    head = (
+        (build_ffi.NATIVE / "internal.h")
+        .read_text()
+        .partition("*/")[0]
+        .partition("The order of the files.")[2]
+    )
+    lines = [line.split("    ")[0] for line in re.findall(r"^ \*     (\w.*)$", head, flags=re.MULTILINE)]
+    return [name for line in lines for name in re.findall(r"\w+", line)]
+
+
+def _c_code(path: Path) -> str:
+    """Returns a C file without comments and strings."""
+    code = re.sub(r"/\*.*?\*/", " ", path.read_text(), flags=re.DOTALL)
+    return re.sub(r'"(\\.|[^"\\])*"', '""', code)
+
+
+FUNCTION = re.compile(
+    r"^(?!static\b|typedef\b|extern\b)[A-Za-z_][\w *]*?\b(\w+)\([^;{}]*\)\s*\{", re.MULTILINE
+)
+
+
+def test_c_file_of_the_engine_uses_only_functions_of_earlier_files() -> None:
+    order = _order_of_c_files()
+    code = {path.stem: _c_code(path) for path in build_ffi.c_files(build_ffi.NATIVE)}
+    assert sorted(order) == sorted(code), "expected each C file once in the order of internal.h"
+    defined = {name: file for file in order for name in FUNCTION.findall(code[file])}
+    assert len(defined) > 200, "expected the functions of the engine, got few"
+    used = {
+        (file, name, defined[name])
+        for file in order
+        for name in set(re.findall(r"\w+", code[file])) & defined.keys()
+    }
+    assert {use for use in used if order.index(use[2]) > order.index(use[0])} == set()
+
+
 def test_only_one_module_imports_the_compiled_modules() -> None:
     assert {module for module, target in _edges() if target in COMPILED} == {"_base.ffi"}
 

@@ -188,6 +188,13 @@ void aio_failures_resolve(void) {
     aio_failures_unlock();
 }
 
+void aio_failures_settle(void) {
+    atomic_thread_fence(memory_order_seq_cst);
+    if (aio_reports_wait()) {
+        aio_failures_resolve();
+    }
+}
+
 /* Attributes a pending report. The caller owns the stream, and has counted every entry that it has enqueued. */
 void aio_failures_counted(aio_stream *stream) {
     aio_failures_lock();

@@ -2,33 +2,7 @@
  * Functions for a whole device: the list of its streams, the waits that a reset interrupted, and waking the
  * runtime's thread.
  */
-#include <stdlib.h>
-
 #include "internal.h"
-
-int aio_device_start(int device, int strategy, aio_port *kick) {
-    struct aio_device *self = &aio_devices[device];
-    atomic_store(&self->strategy, strategy);
-    atomic_store(&self->kicks, 0); /* an old reason would suppress the next wake-up for this reason */
-    atomic_store(&self->kick, kick);
-    return aio_watcher_start(device);
-}
-
-void aio_device_stop(int device) {
-    struct aio_device *self = &aio_devices[device];
-    aio_watcher_stop(device);
-    aio_waiters_stop(device);
-    atomic_store(&self->kick, NULL);
-    atomic_store(&self->relief, NULL);
-}
-
-void aio_device_kick(int device, int reason) {
-    aio_port *port = atomic_load(&aio_devices[device].kick);
-    int before = atomic_fetch_or(&aio_devices[device].kicks, reason);
-    if (port && (before & reason) != reason) {
-        aio_port_kick(port);
-    }
-}
 
 int aio_device_kicks(int device) {
     return atomic_exchange(&aio_devices[device].kicks, 0);
@@ -36,33 +10,6 @@ int aio_device_kicks(int device) {
 
 int64_t aio_device_waits(int device) {
     return atomic_load(&aio_devices[device].waits);
-}
-
-/* Returns the stream after `previous`. The list is in the order of the streams' numbers, so the next stream can
- * be found even if `previous` is no longer in the list. */
-static aio_stream *following(const struct aio_device *self, const aio_stream *previous) {
-    if (previous && previous->listed) {
-        return previous->next;
-    }
-    aio_stream *stream = self->streams;
-    while (previous && stream && stream->number >= previous->number) {
-        stream = stream->next;
-    }
-    return stream;
-}
-
-aio_stream *aio_device_next(int device, aio_stream *previous) {
-    struct aio_device *self = &aio_devices[device];
-    aio_lock_take(&self->lock);
-    aio_stream *stream = following(self, previous);
-    if (stream) {
-        aio_stream_hold(stream);
-    }
-    aio_lock_give(&self->lock);
-    if (previous) {
-        aio_stream_unhold(previous);
-    }
-    return stream;
 }
 
 static bool unfinished(const aio_stream *stream) {
@@ -178,36 +125,6 @@ void aio_defer_wait(aio_token *token) {
     }
 }
 
-/* True if no work of the generation can run any more. A foreign reset raises the generation before the
- * tear-down, while work of the older generation may still be running. */
-static bool work_is_gone(int device, uint32_t generation) {
-    uint64_t word = aio_gate_word(device);
-    int state = aio_word_state(word);
-    return aio_word_generation(word) != generation && !(aio_word_flags(word) & AIO_FOREIGN) &&
-           (state == AIO_OPEN || state == AIO_DRAINING || state == AIO_CLOSED);
-}
-
-static void leave_one(int device, aio_staged_copy *staged_copy) {
-    struct aio_device *self = &aio_devices[device];
-    staged_copy->next = NULL;
-    if (work_is_gone(device, staged_copy->generation)) {
-        aio_staged_copies_free(device, staged_copy);
-        return;
-    }
-    aio_lock_take(&self->lock);
-    staged_copy->next = self->left;
-    self->left = staged_copy;
-    aio_lock_give(&self->lock);
-}
-
-void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy) {
-    while (staged_copy) {
-        aio_staged_copy *next = staged_copy->next;
-        leave_one(device, staged_copy);
-        staged_copy = next;
-    }
-}
-
 /* Frees the staging memory of stale streams now, without waiting for the last references to the streams. */
 static void drop_stale(int device) {
     struct aio_device *self = &aio_devices[device];
@@ -217,7 +134,7 @@ static void drop_stale(int device) {
     aio_lock_give(&self->lock);
     aio_staged_copies_leave(device, left);
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (!work_is_gone(device, stream->generation)) {
+        if (!aio_work_is_gone(device, stream->generation)) {
             continue;
         }
         aio_staged_copies_free(device, aio_stream_drop_stale(stream));
@@ -240,33 +157,6 @@ void aio_device_flush(int device) {
             aio_publish(token, aio_failed(AIO_WAS_RESET));
         }
         token = next;
-    }
-}
-
-/*
- * After a failure a queue stops until the runtime's own thread handles the failure. Queries of streams do not
- * wake that thread. But a query of an event of aclrtCreateEventWithFlag wakes that thread, if the event was
- * recorded right before. The event is recorded on a stream of the engine, so the user's streams get no
- * additional task. One wake-up handles the failures of all streams of the device. If the recording fails, the
- * maintenance thread wakes the runtime's thread by a synchronize, because a synchronize may take a second.
- */
-void aio_device_nudge(int device) {
-    struct aio_device *self = &aio_devices[device];
-    aclrtEventStatus ignored;
-    if (atomic_load(&self->equipped) != aio_word_generation(aio_gate_word(device))) {
-        aio_device_kick(device, AIO_KICK_NUDGE);
-        return;
-    }
-    int before = aio_calling(AIO_FN_aclrtRecordEvent);
-    int code = aio_acl.aclrtRecordEvent(self->nudge_event, self->nudge_stream);
-    aio_calling(AIO_FN_aclrtQueryEvent);
-    if (code == 0) {
-        aio_acl.aclrtQueryEvent(self->nudge_event, &ignored);
-    }
-    aio_calling(before);
-    if (code) {
-        atomic_store(&self->nudge_failed, true);
-        aio_device_kick(device, AIO_KICK_NUDGE);
     }
 }
 
@@ -328,17 +218,4 @@ int aio_equipped(void) {
         count += atomic_load(&aio_devices[device].equipped) != 0;
     }
     return count;
-}
-
-/* The stream is idle, so destroying it does not wait. On a foreign reset, the reset destroys the stream. */
-void aio_device_unequip(int device, uint32_t generation, bool foreign) {
-    struct aio_device *self = &aio_devices[device];
-    unsigned expected = generation;
-    if (!generation || !atomic_compare_exchange_strong(&self->equipped, &expected, 0)) {
-        return;
-    }
-    aio_acl.aclrtDestroyEvent(self->nudge_event);
-    if (!foreign) {
-        aio_acl.aclrtDestroyStreamForce(self->nudge_stream);
-    }
 }

@@ -188,7 +188,7 @@ int aio_adopt_thread(aio_pass pass);
  * calls are listed among the calls inside. */
 void aio_control_thread(int device);
 
-/* device.c. */
+/* device.c, wake.c. */
 int aio_device_start(int device, int strategy, aio_port *kick);
 void aio_device_stop(int device);
 /* Returns the reasons for which the maintenance thread was woken, and clears them. */
@@ -349,7 +349,7 @@ int64_t aio_stream_room(aio_stream *stream);
  * completion may be seen only after later work is done. */
 void aio_stream_forget(aio_stream *stream, uint64_t position);
 
-/* outcome.c, failure.c. */
+/* outcome.c, collect.c, failure.c. */
 /* Returns the outcome of the position if it is known already, else AIO_PENDING. Calls no ACL function. */
 aio_result aio_stream_known(aio_stream *stream, uint64_t position);
 /* Finds the failure of a position, or of work that the position depends on. Returns the failure's code, or 0.

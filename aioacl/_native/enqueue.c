@@ -77,14 +77,6 @@ int64_t aio_stream_room(aio_stream *stream) {
     return room(stream);
 }
 
-uint32_t aio_last_task(void) {
-    uint32_t id = 0;
-    if (aio_present[AIO_FN_aclrtGetThreadLastTaskId]) {
-        aio_acl.aclrtGetThreadLastTaskId(&id);
-    }
-    return id;
-}
-
 static void number(aio_stream *stream, uint64_t position, uint32_t id, bool submitted) {
     if (submitted) {
         atomic_store_explicit(&stream->last_task, id, memory_order_relaxed);
@@ -315,6 +307,7 @@ static aio_result count_wait(aio_stream *stream, bool linked, uint32_t before) {
     uint32_t now = aio_last_task();
     aio_result result = (aio_result)count_as(stream, now, now != before);
     if (linked) {
+        aio_failures_settle();
         aio_link_check(stream);
     }
     atomic_store(&stream->wanted, (uint64_t)result);

@@ -24,39 +24,7 @@
 
 enum { NO_ID = -1 };
 
-static aio_lock failures;
-static _Thread_local bool inside; /* this thread has the lock */
-static _Atomic(aio_stream *) to_free;
 static aio_failure no_memory = {.references = 1, .code = AIO_NO_MEMORY, .stream = NO_ID};
-
-void aio_failures_lock(void) {
-    aio_lock_take(&failures);
-    inside = true;
-}
-
-/* Frees the streams whose last reference was dropped under the lock. Freeing a stream takes the lock, so the
- * streams could not be freed before. */
-void aio_failures_unlock(void) {
-    inside = false;
-    aio_lock_give(&failures);
-    aio_stream *dead = atomic_exchange(&to_free, NULL);
-    while (dead) {
-        aio_stream *next = dead->next;
-        aio_stream_free(dead);
-        dead = next;
-    }
-}
-
-void aio_stream_free_unlocked(aio_stream *stream) {
-    if (!inside) {
-        aio_stream_free(stream);
-        return;
-    }
-    stream->next = atomic_load(&to_free);
-    while (!atomic_compare_exchange_weak(&to_free, &stream->next, stream)) {
-        continue;
-    }
-}
 
 aio_failure *aio_failure_new(const aio_stream *stream, uint64_t position, int32_t code) {
     aio_failure *failure = calloc(1, sizeof *failure);
@@ -70,14 +38,6 @@ aio_failure *aio_failure_new(const aio_stream *stream, uint64_t position, int32_
     failure->stream = stream->id;
     failure->stops = atomic_load(&aio_devices[stream->device].stops) == stream->generation;
     return failure;
-}
-
-void aio_failure_drop(aio_failure *failure) {
-    if (!failure || --failure->references) {
-        return;
-    }
-    free(failure->text);
-    free(failure);
 }
 
 void aio_failure_keep_text(aio_failure *failure, const char *text) {
@@ -143,81 +103,61 @@ const aio_spot *aio_failure_spot(const aio_stream *stream, uint64_t position) {
     return NULL;
 }
 
-static int32_t describe(aio_failure *failure, bool own, aio_error *out) {
-    if (!out) {
-        return failure->code;
-    }
-    failure->collected = true;
-    *out = (aio_error){.code = failure->code, .device = failure->device, .stream = failure->stream};
-    out->position = failure->position;
-    out->own = own;
-    out->stops = failure->stops;
-    out->generation = failure->generation;
-    out->text[0] = 0;
-    if (failure->text) {
-        strncat(out->text, failure->text, sizeof out->text - 1);
-    }
-    return failure->code;
-}
-
-int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out) {
-    int32_t code = 0;
-    if (out) {
-        *out = (aio_error){.code = 0, .stream = NO_ID};
-    }
-    if (atomic_load(&stream->failed)) {
-        aio_failures_lock();
-        const aio_spot *spot = aio_failure_spot(stream, position);
-        code = spot ? describe(spot->failure, spot == &stream->own, out) : 0;
-        aio_failures_unlock();
-    }
-    if (!code && aio_stream_was_aborted(stream, position)) {
-        code = RT_STREAM_ABORT;
-    }
-    if (out && !out->code) {
-        out->code = code;
-    }
-    return code;
-}
-
-/* If the stream's own failure is not collected yet, describes it in `out`, marks it as collected and returns 1.
- * Else returns 0. */
-int aio_stream_uncollected(aio_stream *stream, aio_error *out) {
-    aio_failures_settle();
-    aio_failures_lock();
-    aio_failure *failure = stream->own.failure;
-    int found = failure && !failure->collected;
-    if (found) {
-        describe(failure, true, out);
-    }
-    aio_failures_unlock();
-    return found;
-}
-
 void aio_device_stops(int device, uint32_t generation) {
     atomic_store(&aio_devices[device].stops, generation);
 }
 
-int aio_device_take_failure(int device, aio_error *out) {
-    aio_failures_settle();
-    aio_failures_lock();
-    aio_failure *failure = aio_devices[device].failures;
-    if (failure) {
-        bool collected = failure->collected;
-        aio_devices[device].failures = failure->next;
-        failure->next = NULL;
-        describe(failure, true, out);
-        failure->collected = collected;
-        aio_failure_drop(failure);
+/* Merges the two oldest ranges of dropped positions, and the positions between them, into one range. The
+ * positions between them then count as dropped too: a wrong error is better than a lost error.
+ */
+static void merge_oldest(aio_stream *stream) {
+    aio_aborted *second = stream->aborted;
+    while (second->next->next) {
+        second = second->next;
     }
-    aio_failures_unlock();
-    return failure != NULL;
+    second->from = second->next->from;
+    free(second->next);
+    second->next = NULL;
+    stream->aborted_count--;
 }
 
-void aio_stream_forget_failures(aio_stream *stream) {
-    aio_links_free(atomic_load(&stream->links));
-    aio_failures_lock();
-    aio_failure_drop(stream->own.failure);
-    aio_failure_drop(stream->inherited.failure);
-    aio_failures_unlock();
+static void list_aborted(aio_stream *stream, aio_aborted *aborted) {
+    aborted->next = stream->aborted;
+    stream->aborted = aborted;
+    if (++stream->aborted_count > AIO_ABORTS_KEPT) {
+        merge_oldest(stream);
+    }
+}
+
+/* The positions between the ranges count as dropped too, for the same reason. */
+static void widen(aio_aborted *range, uint64_t from, uint64_t to) {
+    range->from = range->to && range->from < from ? range->from : from;
+    range->to = range->to > to ? range->to : to;
+}
+
+void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to) {
+    if (from >= to) {
+        return;
+    }
+    aio_aborted *aborted = calloc(1, sizeof *aborted);
+    aio_lock_take(&stream->lock);
+    widen(aborted ? aborted : &stream->unlisted, from, to);
+    if (aborted) {
+        list_aborted(stream, aborted);
+    }
+    aio_lock_give(&stream->lock);
+}
+
+static bool covers(const aio_aborted *range, uint64_t position) {
+    return position > range->from && position <= range->to;
+}
+
+bool aio_stream_was_aborted(aio_stream *stream, uint64_t position) {
+    aio_lock_take(&stream->lock);
+    bool found = covers(&stream->unlisted, position);
+    for (const aio_aborted *aborted = stream->aborted; aborted && !found; aborted = aborted->next) {
+        found = covers(aborted, position);
+    }
+    aio_lock_give(&stream->lock);
+    return found;
 }

@@ -9,7 +9,7 @@
 #include "engine.h"
 
 /* The failure of a task. If this failure affects a stream, the stream's error record refers to the failure.
- * Guarded by the lock of failure.c. */
+ * Guarded by the lock of the failures. */
 typedef struct aio_failure {
     struct aio_failure *next; /* in the list of the device's failures that are not reported yet */
     int references;
@@ -73,18 +73,18 @@ typedef struct {
     int32_t code;
 } aio_report;
 
-/* Called by one consumer at a time, with the lock of failure.c held. */
+/* Called by one consumer at a time, with the lock held. */
 bool aio_report_take(aio_report *out);
 bool aio_reports_lost(int device);
 uint64_t aio_reports(void);
 bool aio_reports_wait(void);
 void aio_reports_resolved(uint64_t count);
-/* Attributes the failures that were reported until now. To be called after the runtime's answer "complete",
- * before the engine uses the answer. */
-void aio_failures_settle(void);
 
 /* attribution.c. */
 void aio_failures_resolve(void);
+/* Attributes the failures that were reported until now. To be called after the runtime's answer "complete",
+ * before the engine uses the answer. */
+void aio_failures_settle(void);
 /* To be called by the enqueuer when `pending` is set: after it has counted an entry, and before it enqueues
  * one. */
 void aio_failures_counted(aio_stream *stream);
@@ -128,7 +128,7 @@ void aio_failures_after_reset(void);
 void aio_failures_propagate(void);
 uint64_t aio_link_suspect(const aio_stream *stream, uint64_t to);
 
-/* failure.c. */
+/* record.c. */
 /* Frees the stream now. If the caller has the lock, the stream is freed when the lock is released. */
 void aio_stream_free_unlocked(aio_stream *stream);
 void aio_stream_forget_failures(aio_stream *stream);

@@ -55,6 +55,9 @@ static inline int aio_calling(int function) {
     return self->called;
 }
 
+/* foreign.c: the word after a foreign reset has shut the gate. */
+uint64_t aio_shut_word(uint64_t word, uint32_t generation);
+
 /* Returns the result that entering the gate would have, without entering it. */
 int aio_gate_check(aio_pass pass, int kind);
 /* aio_count_in counts the call as inside, unless the gate refuses it. aio_count_out ends the count. Neither

@@ -22,9 +22,20 @@
  * to the last position, a mark is recorded before more work is enqueued. More marks are recorded at intervals,
  * to find out how much room the queue has.
  *
- * A thread takes locks in this order: the gate (in which the thread is counted), `owner`, the lock of
- * failure.c, the device's lock, a stream's lock, the stage's lock. The last three are held for a few
+ * A thread takes locks in this order: the gate (in which the thread is counted), `owner`, the lock of the
+ * failures (record.c), the device's lock, a stream's lock, the stage's lock. The last three are held for a few
  * instructions only.
+ *
+ * The order of the files. A file calls only functions of files before it; tests/test_architecture.py checks
+ * this.
+ *
+ *     thread, inside, dispatch, bytes, pace, gate, library     time and locks, the table, the gate
+ *     wake, foreign, counts, exit                              waking threads, resets by other code, the end
+ *     events, stage, record, port                              what a device has, and the record of a stream
+ *     failure, link, report, attribution, collect              failed tasks
+ *     outcome, ask, streamlock, confirm                        what is done, and what is confirmed
+ *     enqueue, staged, stream, device, abort                   work, streams, and the whole device
+ *     waiters, watcher                                         the two ways to wait
  */
 #ifndef AIOACL_INTERNAL_H
 #define AIOACL_INTERNAL_H
@@ -74,6 +85,7 @@ static inline void aio_lock_give(aio_lock *lock) {
 
 int64_t aio_now_us(void);
 void aio_pause(unsigned turn);
+void aio_atomic_max(_Atomic uint64_t *value, uint64_t position);
 /* Sleeps until *word differs from `seen`, a thread calls aio_futex_wake, or `timeout_us` is over (negative: no
  * limit). May also return earlier. */
 void aio_futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_us);
@@ -121,6 +133,8 @@ struct aio_port {
     atomic_llong references;
 };
 
+/* wake.c: makes the port's descriptor readable. aio_port_kick of engine.h does nothing in a forked child. */
+void aio_port_ring(const aio_port *port);
 aio_token *aio_token_new(aio_port *port, uint64_t key);
 void aio_publish(aio_token *token, aio_result result);
 /* A lock-free list has the newest token first. Returns the list with the oldest token first. */
@@ -209,7 +223,7 @@ struct aio_stream {
     /* Owned. For each position, the thread that enqueued an execution of a model, else 0. NULL: no execution
      * was enqueued. Only the owner of the stream writes it. */
     _Atomic(_Atomic uint32_t *) runners;
-    /* Under the lock of failure.c. */
+    /* Under the lock of the failures. */
     int32_t id;      /* as aclrtStreamGetId; -1: not known */
     bool identified; /* its id and those of its tasks are known; set once */
     aio_spot own, inherited;
@@ -257,15 +271,18 @@ void aio_stream_unlist(aio_stream *stream);
 int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function);
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code);
 /* outcome.c */
-void aio_atomic_max(_Atomic uint64_t *value, uint64_t position);
 /* There is an in-flight reference with that position. The watcher checks the device until the reference is
  * released. */
 void aio_stream_refer(aio_stream *stream, uint64_t position);
+/* Frees the marks of a list. */
+void aio_marks_free(aio_event *mark);
 /* Frees the entries of the stream's lists. */
 void aio_stream_empty(aio_stream *stream);
 /* Removes all staged copies from the stream, and returns them. */
 aio_staged_copy *aio_stream_drop_stale(aio_stream *stream);
 void aio_staged_copies_free(int device, aio_staged_copy *staged_copy);
+/* True if no work of the generation can run any more. */
+bool aio_work_is_gone(int device, uint32_t generation);
 /* Frees the slots of staged copies. If a reset has dropped the copies, frees the slots now. Otherwise the
  * copies may still be running, and the slots are freed after the reset that drops the copies. */
 void aio_staged_copies_leave(int device, aio_staged_copy *staged_copy);
@@ -275,6 +292,8 @@ bool aio_stream_has_bytes(aio_stream *stream);
  * because dropped work looks complete. To be called after the answer. */
 bool aio_stream_current(const aio_stream *stream);
 /* The functions from here to aio_stream_sync are for callers that are inside the gate. */
+/* Queries the mark, and drops the caller's reference to it. */
+int aio_stream_ask_mark(aio_stream *stream, aio_event *mark, bool *done);
 /* Queries the marks, in order. Returns 0, or the code with which a query failed. */
 int aio_stream_ask_marks(aio_stream *stream);
 /* Finds the outcome up to the position by queries, without waiting. If `aside` is true, a step that has to wait
@@ -325,7 +344,7 @@ struct aio_device {
     atomic_uint syncs;         /* odd while a wait for the whole device is in progress */
     atomic_uint unattributed;  /* how many reports were about tasks that aioacl did not enqueue */
     atomic_uint stops;         /* the newest generation in which a failed task stops the context */
-    aio_failure *failures;     /* not reported to the listeners yet; under the lock of failure.c */
+    aio_failure *failures;     /* not reported to the listeners yet; under the lock of the failures */
     _Atomic bool guarded;      /* the watcher checks work that no caller awaits */
     atomic_uint progress;      /* raised when work is found to be done */
     /* For waking the runtime's thread. The maintenance thread writes the stream and the event, and then

@@ -110,17 +110,6 @@ int aio_link_add(aio_stream *stream, aio_stream *source, uint64_t at) {
     return 0;
 }
 
-void aio_links_free(aio_link *link) {
-    while (link) {
-        aio_link *next = link->next;
-        if (link->source) {
-            aio_stream_unhold(link->source);
-        }
-        free(link);
-        link = next;
-    }
-}
-
 bool aio_links_are_open(aio_stream *stream) {
     if (!atomic_load(&stream->links)) {
         return false;
@@ -175,7 +164,6 @@ void aio_link_remove(aio_stream *stream) {
 
 /* Called after aclrtStreamWaitEvent, because the source may have failed between the check and the call. */
 void aio_link_check(aio_stream *stream) {
-    aio_failures_settle();
     aio_failures_lock();
     if (stream->newest_link && inherit(stream, stream->newest_link)) {
         aio_failures_propagate();

@@ -3,41 +3,8 @@
  * delivered.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "internal.h"
-
-static void free_marks(aio_event *mark) {
-    while (mark) {
-        aio_event *next = mark->next;
-        aio_event_drop(mark);
-        mark = next;
-    }
-}
-
-void aio_staged_copies_free(int device, aio_staged_copy *staged_copy) {
-    while (staged_copy) {
-        aio_staged_copy *next = staged_copy->next;
-        aio_stage_release(device, staged_copy->slot);
-        free(staged_copy);
-        staged_copy = next;
-    }
-}
-
-static void free_aborted(aio_aborted *aborted) {
-    while (aborted) {
-        aio_aborted *next = aborted->next;
-        free(aborted);
-        aborted = next;
-    }
-}
-
-void aio_stream_empty(aio_stream *stream) {
-    free_marks(stream->marks);
-    aio_staged_copies_leave(stream->device, stream->staged_copies);
-    free_aborted(stream->aborted);
-    aio_stream_forget_failures(stream);
-}
 
 aio_staged_copy *aio_stream_drop_stale(aio_stream *stream) {
     for (unsigned turn = 0; atomic_exchange(&stream->delivering, true); turn++) {
@@ -50,13 +17,6 @@ aio_staged_copy *aio_stream_drop_stale(aio_stream *stream) {
     aio_lock_give(&stream->lock);
     atomic_store(&stream->delivering, false);
     return staged_copies;
-}
-
-void aio_atomic_max(_Atomic uint64_t *value, uint64_t position) {
-    uint64_t seen = atomic_load(value);
-    while (seen < position && !atomic_compare_exchange_weak(value, &seen, position)) {
-        continue;
-    }
 }
 
 static aio_event *take_marks(aio_stream *stream, uint64_t position) {
@@ -82,63 +42,8 @@ void aio_stream_finish(aio_stream *stream, uint64_t position) {
     if (atomic_load(&stream->finished) < position) {
         atomic_fetch_add_explicit(&aio_devices[stream->device].progress, 1, memory_order_relaxed);
     }
-    free_marks(take_marks(stream, position));
+    aio_marks_free(take_marks(stream, position));
     aio_stream_confirm(stream, position);
-}
-
-/* Merges the two oldest ranges of dropped positions, and the positions between them, into one range. The
- * positions between them then count as dropped too: a wrong error is better than a lost error.
- */
-static void merge_oldest(aio_stream *stream) {
-    aio_aborted *second = stream->aborted;
-    while (second->next->next) {
-        second = second->next;
-    }
-    second->from = second->next->from;
-    free(second->next);
-    second->next = NULL;
-    stream->aborted_count--;
-}
-
-static void list_aborted(aio_stream *stream, aio_aborted *aborted) {
-    aborted->next = stream->aborted;
-    stream->aborted = aborted;
-    if (++stream->aborted_count > AIO_ABORTS_KEPT) {
-        merge_oldest(stream);
-    }
-}
-
-/* The positions between the ranges count as dropped too, for the same reason. */
-static void widen(aio_aborted *range, uint64_t from, uint64_t to) {
-    range->from = range->to && range->from < from ? range->from : from;
-    range->to = range->to > to ? range->to : to;
-}
-
-void aio_stream_note_abort(aio_stream *stream, uint64_t from, uint64_t to) {
-    if (from >= to) {
-        return;
-    }
-    aio_aborted *aborted = calloc(1, sizeof *aborted);
-    aio_lock_take(&stream->lock);
-    widen(aborted ? aborted : &stream->unlisted, from, to);
-    if (aborted) {
-        list_aborted(stream, aborted);
-    }
-    aio_lock_give(&stream->lock);
-}
-
-static bool covers(const aio_aborted *range, uint64_t position) {
-    return position > range->from && position <= range->to;
-}
-
-bool aio_stream_was_aborted(aio_stream *stream, uint64_t position) {
-    aio_lock_take(&stream->lock);
-    bool found = covers(&stream->unlisted, position);
-    for (const aio_aborted *aborted = stream->aborted; aborted && !found; aborted = aborted->next) {
-        found = covers(aborted, position);
-    }
-    aio_lock_give(&stream->lock);
-    return found;
 }
 
 static aio_result outcome(aio_stream *stream, uint64_t position) {

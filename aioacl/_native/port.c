@@ -61,14 +61,6 @@ aio_token *aio_token_new(aio_port *port, uint64_t key) {
     return token;
 }
 
-static void ring(const aio_port *port) {
-    uint64_t one = 1;
-    /* If the counter is full, the write fails, but the descriptor is readable anyway. */
-    if (write(port->fd, &one, sizeof one) < 0) {
-        return;
-    }
-}
-
 void aio_publish(aio_token *token, aio_result result) {
     aio_port *port = token->port;
     aio_stream *stream = token->stream;
@@ -83,17 +75,11 @@ void aio_publish(aio_token *token, aio_result result) {
     /* The consumer owns the token now. This thread still has a reference to the port, so the port exists during
      * the write. */
     if (!first) {
-        ring(port);
+        aio_port_ring(port);
     }
     unref(port);
     if (stream) {
         aio_stream_unhold(stream);
-    }
-}
-
-void aio_port_kick(aio_port *port) {
-    if (port && !atomic_load(&aio_in_child)) { /* the parent uses the same descriptor */
-        ring(port);
     }
 }
 
@@ -167,7 +153,7 @@ int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
         readable = false;
     }
     if (port->ready && !readable) {
-        ring(port);
+        aio_port_ring(port);
     }
     return taken;
 }

@@ -189,10 +189,3 @@ uint64_t aio_reports(void) {
 void aio_reports_resolved(uint64_t count) {
     atomic_store(&resolved, count);
 }
-
-void aio_failures_settle(void) {
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load(&reported) != atomic_load(&resolved)) {
-        aio_failures_resolve();
-    }
-}

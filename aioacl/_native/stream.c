@@ -57,22 +57,6 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     return stream;
 }
 
-void aio_stream_hold(aio_stream *stream) {
-    atomic_fetch_add(&stream->references, 1);
-}
-
-void aio_stream_unhold(aio_stream *stream) {
-    if (atomic_fetch_sub(&stream->references, 1) == 1) {
-        aio_stream_free_unlocked(stream);
-    }
-}
-
-void aio_stream_free(aio_stream *stream) {
-    aio_stream_empty(stream);
-    free(atomic_load(&stream->runners));
-    free(stream);
-}
-
 static bool unlink_stream(aio_stream *stream) {
     struct aio_device *device = &aio_devices[stream->device];
     aio_lock_take(&device->lock);
@@ -87,19 +71,6 @@ static bool unlink_stream(aio_stream *stream) {
     stream->listed = false;
     aio_lock_give(&device->lock);
     return found;
-}
-
-bool aio_stream_use(aio_stream *stream) {
-    atomic_fetch_add(&stream->callers, 1);
-    if (!atomic_load(&stream->dropped)) {
-        return true;
-    }
-    atomic_fetch_sub(&stream->callers, 1);
-    return false;
-}
-
-void aio_stream_unuse(aio_stream *stream) {
-    atomic_fetch_sub(&stream->callers, 1);
 }
 
 /* A stream must stay in the list while its work runs, and while it depends on work whose outcome is unknown.
@@ -151,59 +122,6 @@ aio_stream *aio_stream_again(aio_stream *released) {
     return stream;
 }
 
-aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
-    aio_lock_take(&stream->lock);
-    aio_event *mark = stream->marks;
-    while (mark && mark->position < position) {
-        mark = mark->next;
-    }
-    if (mark) {
-        aio_event_hold(mark);
-    }
-    aio_lock_give(&stream->lock);
-    return mark;
-}
-
-bool aio_stream_current(const aio_stream *stream) {
-    uint64_t word = aio_gate_word(stream->device);
-    int state = aio_word_state(word);
-    unsigned ended = atomic_load(&stream->aborts_ended);
-    return aio_word_generation(word) == stream->generation && !(aio_word_flags(word) & AIO_FOREIGN) &&
-           (state == AIO_OPEN || state == AIO_DRAINING) && atomic_load(&stream->aborts) == ended;
-}
-
-static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
-    aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
-    int before = aio_calling(AIO_FN_aclrtQueryEventStatus);
-    int code = aio_acl.aclrtQueryEventStatus(mark->handle, &status);
-    aio_calling(before);
-    *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE && aio_stream_current(stream);
-    if (*done) {
-        aio_stream_finish(stream, mark->position);
-    }
-    return code;
-}
-
-static int ask_and_drop(aio_stream *stream, aio_event *mark, bool *done) {
-    int code = ask_mark(stream, mark, done);
-    aio_event_drop(mark);
-    return code;
-}
-
-int aio_stream_ask_marks(aio_stream *stream) {
-    for (;;) {
-        aio_event *mark = aio_stream_mark_for(stream, 0);
-        bool done = false;
-        if (!mark) {
-            return 0;
-        }
-        int code = ask_and_drop(stream, mark, &done);
-        if (!done) {
-            return code;
-        }
-    }
-}
-
 static bool take_owner(aio_stream *stream) {
     uint32_t unowned = AIO_NOBODY;
     return atomic_compare_exchange_strong(&stream->owner, &unowned, AIO_COLLECTOR);
@@ -211,14 +129,6 @@ static bool take_owner(aio_stream *stream) {
 
 static void give_owner(aio_stream *stream) {
     atomic_store_explicit(&stream->owner, AIO_NOBODY, memory_order_release);
-}
-
-int aio_stream_idle(aio_stream *stream) {
-    aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
-    int before = aio_calling(AIO_FN_aclrtStreamQuery);
-    int code = aio_acl.aclrtStreamQuery(stream->handle, &status);
-    aio_calling(before);
-    return code ? code : status == ACL_STREAM_STATUS_COMPLETE;
 }
 
 /*
@@ -324,11 +234,11 @@ static int ask_briefly(aio_stream *stream, uint64_t position) {
     int code = 0;
     aio_event *mark = aio_stream_mark_for(stream, 0);
     if (mark && mark->position < position) {
-        code = ask_and_drop(stream, mark, &done);
+        code = aio_stream_ask_mark(stream, mark, &done);
         mark = done ? aio_stream_mark_for(stream, position) : NULL;
     }
     if (mark) {
-        code = ask_and_drop(stream, mark, &done);
+        code = aio_stream_ask_mark(stream, mark, &done);
     }
     return answered(stream, code);
 }

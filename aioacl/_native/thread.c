@@ -197,3 +197,10 @@ int aio_spawn(const char *name, void *(*body)(void *), void *argument) {
 int64_t aio_threads(void) {
     return atomic_load(&aio_thread_count);
 }
+
+void aio_atomic_max(_Atomic uint64_t *value, uint64_t position) {
+    uint64_t seen = atomic_load(value);
+    while (seen < position && !atomic_compare_exchange_weak(value, &seen, position)) {
+        continue;
+    }
+}

@@ -449,21 +449,6 @@ int aio_watcher_start(int device) {
     return AIO_NO_THREAD;
 }
 
-static void wake(int device) {
-    if (atomic_exchange(&aio_devices[device].asleep, 0)) {
-        aio_futex_wake(&aio_devices[device].asleep, INT_MAX);
-    }
-}
-
-void aio_watcher_stir(int device) {
-    wake(device);
-}
-
-void aio_watcher_wake(int device) {
-    atomic_store(&aio_devices[device].look_at_all, true);
-    wake(device);
-}
-
 void aio_watcher_stop(int device) {
     int64_t end = aio_now_us() + STOP_US;
     struct timespec nap = {0, 100000};
@@ -497,7 +482,7 @@ void aio_watcher_submit(aio_token *token) {
     if (!atomic_load(&device->watching)) {
         defer_incoming_waits(index);
     } else if (!due || due < atomic_load(&device->wakes_us)) {
-        wake(index);
+        aio_watcher_stir(index);
     }
 }
 
@@ -538,4 +523,20 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
     }
     aio_watcher_submit(token);
     return 0;
+}
+
+int aio_device_start(int device, int strategy, aio_port *kick) {
+    struct aio_device *self = &aio_devices[device];
+    atomic_store(&self->strategy, strategy);
+    atomic_store(&self->kicks, 0); /* an old reason would suppress the next wake-up for this reason */
+    atomic_store(&self->kick, kick);
+    return aio_watcher_start(device);
+}
+
+void aio_device_stop(int device) {
+    struct aio_device *self = &aio_devices[device];
+    aio_watcher_stop(device);
+    aio_waiters_stop(device);
+    atomic_store(&self->kick, NULL);
+    atomic_store(&self->relief, NULL);
 }

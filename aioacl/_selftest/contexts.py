@@ -124,7 +124,7 @@ def _(stream: Stream, event: Event) -> None:
         expect_on_a_thread(NO_CONTEXT, function, *arguments, when="without a context")
 
 
-@CONTEXTS.assumes("events-without", "H", "aclrtQueryEventStatus aclrtSynchronizeEvent", "_native/stream.c")
+@CONTEXTS.assumes("events-without", "H", "aclrtQueryEventStatus aclrtSynchronizeEvent", "_native/ask.c")
 def _(bench: Bench, stream: Stream, event: Event) -> None:
     """aclrtQueryEventStatus and aclrtSynchronizeEvent need no context."""
     expect(0, "aclrtRecordEvent", event, stream)

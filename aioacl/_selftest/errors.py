@@ -53,7 +53,7 @@ def _(bench: Bench, stream: Stream, memory: Memory) -> None:
     "queries-hide",
     "H",
     "aclrtStreamQuery aclrtQueryEventStatus aclrtSynchronizeStream",
-    "_native/stream.c _native/outcome.c",
+    "_native/ask.c _native/outcome.c",
 )
 def _(bench: Bench, stream: Stream, memory: Memory, event: Event) -> None:
     """aclrtStreamQuery and aclrtQueryEventStatus report a failed stream as complete, and keep its error for a wait."""

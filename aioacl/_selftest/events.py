@@ -50,7 +50,7 @@ def _(bench: Bench, event: Event, stream: Stream) -> None:
     bench.finish(stream)
 
 
-@EVENTS.assumes("status", "H/D", "aclrtRecordEvent aclrtQueryEventStatus", "_native/stream.c")
+@EVENTS.assumes("status", "H/D", "aclrtRecordEvent aclrtQueryEventStatus", "_native/ask.c")
 def _(bench: Bench, event: Event, stream: Stream) -> None:
     """aclrtQueryEventStatus writes 0 while the stream has not reached the recorded point, and 1 after that."""
     with bench.held(stream):
@@ -80,7 +80,7 @@ def _(bench: Bench, stream: Stream) -> None:
     "covers",
     "H/D",
     "aclrtMemsetAsync aclrtMemcpyAsync aclrtRecordEvent aclrtSynchronizeEvent aclrtQueryEventStatus",
-    "_native/stream.c _native/outcome.c",
+    "_native/ask.c _native/outcome.c",
 )
 def _(bench: Bench, event: Event, stream: Stream, memory: Memory, here: Pinned) -> None:
     """When an event is complete, all work that was enqueued before its record is done."""

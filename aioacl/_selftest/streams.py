@@ -30,7 +30,7 @@ STOP: Final = 1
 LOWEST: Final = 7
 
 
-@STREAMS.assumes("idle", "H", "aclrtStreamQuery", "_native/stream.c _native/enqueue.c _native/abort.c")
+@STREAMS.assumes("idle", "H", "aclrtStreamQuery", "_native/ask.c _native/enqueue.c _native/abort.c")
 def _(bench: Bench) -> None:
     """aclrtStreamQuery writes 0 for a stream without work."""
     status = bench.stream_status(bench.stream())
@@ -41,7 +41,7 @@ def _(bench: Bench) -> None:
     "busy",
     "H/D",
     "aclrtStreamQuery aclrtStreamWaitEvent",
-    "_native/stream.c _native/enqueue.c _native/abort.c",
+    "_native/ask.c _native/enqueue.c _native/abort.c",
 )
 def _(bench: Bench, stream: Stream) -> None:
     """aclrtStreamQuery writes 1 while work is left, and returns at once."""
@@ -136,7 +136,7 @@ def _(bench: Bench, memory: Memory) -> None:
     bench.expect_return(0, "aclrtDestroyStream", stream)
 
 
-@STREAMS.assumes("force-destroy", "H", "aclrtCreateStream aclrtDestroyStreamForce", "_native/device.c")
+@STREAMS.assumes("force-destroy", "H", "aclrtCreateStream aclrtDestroyStreamForce", "_native/wake.c")
 def _(bench: Bench, memory: Memory) -> None:
     """aclrtDestroyStreamForce returns 0 for a stream whose work has been waited for."""
     stream = written_by("aclrtCreateStream")

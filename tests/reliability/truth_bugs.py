@@ -40,8 +40,8 @@ BUGS: Final = (
     Bug(
         "complete work counts as confirmed before the reports are attributed",
         "report.c",
-        "    if (atomic_load(&reported) != atomic_load(&resolved)) {",
-        "    if (atomic_load(&reported) > atomic_load(&resolved) + 8) {",
+        "return atomic_load(&reported) != atomic_load(&resolved);",
+        "return atomic_load(&reported) > atomic_load(&resolved) + 8;",
         "acl",
     ),
     Bug(

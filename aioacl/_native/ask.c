@@ -1,0 +1,74 @@
+/*
+ * What the engine asks the runtime about a stream, without waiting, and whether the answer is valid. The
+ * functions that call the runtime are called inside the gate.
+ */
+#include "internal.h"
+
+uint32_t aio_last_task(void) {
+    uint32_t id = 0;
+    if (aio_present[AIO_FN_aclrtGetThreadLastTaskId]) {
+        aio_acl.aclrtGetThreadLastTaskId(&id);
+    }
+    return id;
+}
+
+int aio_stream_idle(aio_stream *stream) {
+    aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+    int before = aio_calling(AIO_FN_aclrtStreamQuery);
+    int code = aio_acl.aclrtStreamQuery(stream->handle, &status);
+    aio_calling(before);
+    return code ? code : status == ACL_STREAM_STATUS_COMPLETE;
+}
+
+bool aio_stream_current(const aio_stream *stream) {
+    uint64_t word = aio_gate_word(stream->device);
+    int state = aio_word_state(word);
+    unsigned ended = atomic_load(&stream->aborts_ended);
+    return aio_word_generation(word) == stream->generation && !(aio_word_flags(word) & AIO_FOREIGN) &&
+           (state == AIO_OPEN || state == AIO_DRAINING) && atomic_load(&stream->aborts) == ended;
+}
+
+aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
+    aio_lock_take(&stream->lock);
+    aio_event *mark = stream->marks;
+    while (mark && mark->position < position) {
+        mark = mark->next;
+    }
+    if (mark) {
+        aio_event_hold(mark);
+    }
+    aio_lock_give(&stream->lock);
+    return mark;
+}
+
+static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
+    aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    int before = aio_calling(AIO_FN_aclrtQueryEventStatus);
+    int code = aio_acl.aclrtQueryEventStatus(mark->handle, &status);
+    aio_calling(before);
+    *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE && aio_stream_current(stream);
+    if (*done) {
+        aio_stream_finish(stream, mark->position);
+    }
+    return code;
+}
+
+int aio_stream_ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
+    int code = ask_mark(stream, mark, done);
+    aio_event_drop(mark);
+    return code;
+}
+
+int aio_stream_ask_marks(aio_stream *stream) {
+    for (;;) {
+        aio_event *mark = aio_stream_mark_for(stream, 0);
+        bool done = false;
+        if (!mark) {
+            return 0;
+        }
+        int code = aio_stream_ask_mark(stream, mark, &done);
+        if (!done) {
+            return code;
+        }
+    }
+}

@@ -1,0 +1,59 @@
+/*
+ * Resets by other code: what a call does that finds one, and how many there were. The callback that the runtime
+ * calls before the tear-down is in abort.c.
+ */
+#include "internal.h"
+
+uint64_t aio_shut_word(uint64_t word, uint32_t generation) {
+    uint64_t kept = word & ~((0xfffffull << 36) | ((uint64_t)AIO_FOUND << 56));
+    return kept | ((uint64_t)(generation & 0xfffff) << 36) | ((uint64_t)AIO_FOREIGN << 56);
+}
+
+static void shut_found(int device, uint32_t generation, uint64_t flags) {
+    _Atomic uint64_t *word = &aio_devices[device].word;
+    uint64_t seen = atomic_load(word), next;
+    do {
+        int state = aio_word_state(seen);
+        if (aio_word_generation(seen) != generation || (state != AIO_OPEN && state != AIO_DRAINING)) {
+            return;
+        }
+        next = aio_shut_word(seen, generation + 1) | flags;
+    } while (!atomic_compare_exchange_weak(word, &seen, next));
+    aio_watcher_wake(device);
+    aio_device_kick(device, AIO_KICK_FOREIGN);
+}
+
+/* Called when a call of the generation has found that its context is gone: other code has reset the device, or
+ * is resetting it. */
+void aio_foreign_found(int device, uint32_t generation) {
+    shut_found(device % AIO_DEVICES, generation, (uint64_t)AIO_FOUND << 56);
+}
+
+uint32_t aio_device_foreign(int device) {
+    return atomic_load(&aio_devices[device].foreign);
+}
+
+/* An aclrtResetDevice that only lowers the runtime's count of sets tears nothing down, and has no callback. */
+uint32_t aio_device_teardowns(int device) {
+    return atomic_load(&aio_devices[device].foreign) + atomic_load(&aio_devices[device].own_teardowns);
+}
+
+/*
+ * The callback raises the count of foreign resets before it shuts the gate. This function first reads the
+ * gate's word, then reads the count, and then swaps the word. So the swap never undoes the effect of a later
+ * callback.
+ */
+void aio_foreign_settle(int device, uint32_t foreign_resets) {
+    struct aio_device *self = &aio_devices[device % AIO_DEVICES];
+    uint64_t seen = atomic_load(&self->word);
+    while (atomic_load(&self->foreign) == foreign_resets) {
+        if (atomic_compare_exchange_weak(&self->word, &seen,
+                                         seen & ~((uint64_t)(AIO_FOREIGN | AIO_FOUND) << 56))) {
+            return;
+        }
+    }
+    seen = atomic_load(&self->word);
+    if (!(aio_word_flags(seen) & AIO_FOREIGN)) {
+        shut_found(device % AIO_DEVICES, aio_word_generation(seen), 0); /* for the later foreign resets */
+    }
+}

@@ -1,0 +1,81 @@
+/*
+ * Waking threads: the watcher, the threads that wait for a port, and the runtime's thread that handles
+ * failures.
+ */
+#include <limits.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+void aio_watcher_stir(int device) {
+    if (atomic_exchange(&aio_devices[device].asleep, 0)) {
+        aio_futex_wake(&aio_devices[device].asleep, INT_MAX);
+    }
+}
+
+void aio_watcher_wake(int device) {
+    atomic_store(&aio_devices[device].look_at_all, true);
+    aio_watcher_stir(device);
+}
+
+void aio_port_ring(const aio_port *port) {
+    uint64_t one = 1;
+    /* If the counter is full, the write fails, but the descriptor is readable anyway. */
+    if (write(port->fd, &one, sizeof one) < 0) {
+        return;
+    }
+}
+
+void aio_port_kick(aio_port *port) {
+    if (port && !atomic_load(&aio_in_child)) { /* the parent uses the same descriptor */
+        aio_port_ring(port);
+    }
+}
+
+void aio_device_kick(int device, int reason) {
+    aio_port *port = atomic_load(&aio_devices[device].kick);
+    int before = atomic_fetch_or(&aio_devices[device].kicks, reason);
+    if (port && (before & reason) != reason) {
+        aio_port_kick(port);
+    }
+}
+
+/*
+ * After a failure a queue stops until the runtime's own thread handles the failure. Queries of streams do not
+ * wake that thread. But a query of an event of aclrtCreateEventWithFlag wakes that thread, if the event was
+ * recorded right before. The event is recorded on a stream of the engine, so the user's streams get no
+ * additional task. One wake-up handles the failures of all streams of the device. If the recording fails, the
+ * maintenance thread wakes the runtime's thread by a synchronize, because a synchronize may take a second.
+ */
+void aio_device_nudge(int device) {
+    struct aio_device *self = &aio_devices[device];
+    aclrtEventStatus ignored;
+    if (atomic_load(&self->equipped) != aio_word_generation(aio_gate_word(device))) {
+        aio_device_kick(device, AIO_KICK_NUDGE);
+        return;
+    }
+    int before = aio_calling(AIO_FN_aclrtRecordEvent);
+    int code = aio_acl.aclrtRecordEvent(self->nudge_event, self->nudge_stream);
+    aio_calling(AIO_FN_aclrtQueryEvent);
+    if (code == 0) {
+        aio_acl.aclrtQueryEvent(self->nudge_event, &ignored);
+    }
+    aio_calling(before);
+    if (code) {
+        atomic_store(&self->nudge_failed, true);
+        aio_device_kick(device, AIO_KICK_NUDGE);
+    }
+}
+
+/* The stream is idle, so destroying it does not wait. On a foreign reset, the reset destroys the stream. */
+void aio_device_unequip(int device, uint32_t generation, bool foreign) {
+    struct aio_device *self = &aio_devices[device];
+    unsigned expected = generation;
+    if (!generation || !atomic_compare_exchange_strong(&self->equipped, &expected, 0)) {
+        return;
+    }
+    aio_acl.aclrtDestroyEvent(self->nudge_event);
+    if (!foreign) {
+        aio_acl.aclrtDestroyStreamForce(self->nudge_stream);
+    }
+}
