@@ -160,21 +160,22 @@ async def test_open_that_waits_for_the_stuck_thread_is_not_refused_by_another_ch
     monkeypatch.setattr(limits, "CLOSE_SECONDS", 1000)
     device = await open_device()
     admission = device._manager.admission
-    async with anyio.create_task_group() as group, stuck_maintenance(device) as making:
-        await runs_out_of_time(device)
-        with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
-            await device.close()
-        with pytest.raises(aioacl.DeviceQuarantined):
-            await making.outcome()
-        opening = Waiting(group, open_device)
-        await until(lambda: device._manager.procedure is not None)
-        with admission.changed:
-            admission.announce()  # as every event does, "recovered" for instance
-        await turns()
-        assert not opening.ended
-    opened = await opening.outcome()
-    assert await works(opened)
-    await opened.close()
+    async with anyio.create_task_group() as group:
+        async with stuck_maintenance(device) as making:
+            await runs_out_of_time(device)
+            with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
+                await device.close()
+            with pytest.raises(aioacl.DeviceQuarantined):
+                await making.outcome()
+            opening = Waiting(group, open_device)
+            await until(lambda: device._manager.procedure is not None)
+            with admission.changed:
+                admission.announce()  # as every event does, "recovered" for instance
+            await turns()
+            assert not opening.ended
+        opened = await opening.outcome()
+        assert await works(opened)
+        await opened.close()
 
 
 @pytest.mark.parametrize("grace", [0, 1000])
