@@ -212,6 +212,9 @@ def in_trio() -> bool:
     """Whether trio runs code on this thread now."""
 
 def open_cached(kind: type[T], device: Any, item: int, key: int, wait: bool, timeout: Any, /) -> T: ...
+def plain_awaits(on: bool, /) -> None:
+    """Whether awaits of tickets, events and streams run in Python on event loops too."""
+
 def pinned_in_use() -> int:
     """The number of blocks of pinned memory that are in use or still to be freed, without those in a cache."""
 

@@ -67,6 +67,7 @@ from aioacl._await import (  # after the module is loaded
     in_trio,
     open_cached,
     pinned_in_use,
+    plain_awaits,
     record_version,
     site,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "open_cached",
     "owner",
     "pinned_in_use",
+    "plain_awaits",
     "pointer",
     "record_version",
     "refused",

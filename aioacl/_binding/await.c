@@ -30,6 +30,7 @@ static struct {
 
 static PyTypeObject *await_type;
 static PyObject *running_loop, *current_port, *must_not_be_forked;
+static bool plain; /* every await runs in Python: AIOACL_PLAIN_AWAITS */
 
 /* --- the loop of this thread ----------------------------------------------------------------------------- */
 
@@ -534,21 +535,21 @@ static PyType_Spec await_spec = {
 
 /* --- Awaitable ------------------------------------------------------------------------------------------- */
 
-/* A plain thread waits in Python. */
-static PyObject *await_on_thread(PyObject *self) {
+/* A plain thread waits in Python. So does every caller after `plain_awaits`. */
+static PyObject *await_in_python(PyObject *self) {
     return PyObject_CallMethodObjArgs(self, names._await_in_python, NULL);
 }
 
 PyObject *awaitable_await(PyObject *self) {
-    if (atomic_load(&aio_in_child)) {
-        return await_on_thread(self); /* raises, unless the work is done */
+    if (plain || atomic_load(&aio_in_child)) { /* in a child it raises, unless the work is done */
+        return await_in_python(self);
     }
     int trio = in_trio();
     if (trio != 0) {
         return trio < 0 ? NULL : new_await(self, NULL);
     }
     PyObject *loop = PyObject_CallNoArgs(running_loop);
-    PyObject *made = loop == NULL ? NULL : loop == Py_None ? await_on_thread(self) : new_await(self, loop);
+    PyObject *made = loop == NULL ? NULL : loop == Py_None ? await_in_python(self) : new_await(self, loop);
     Py_XDECREF(loop);
     return made;
 }
@@ -594,8 +595,14 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static PyObject *plain_awaits(PyObject *Py_UNUSED(module), PyObject *value) {
+    plain = value == Py_True;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
     {"bind", bind, METH_VARARGS, NULL},
+    {"plain_awaits", plain_awaits, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -107,9 +107,9 @@ class _Native:
 
     def __init__(self) -> None:
         # Not imported at the top: the part of this file that loads nothing must work without the compiled module.
-        from aioacl._base.ffi import ffi, lib  # noqa: PLC0415
+        from aioacl._base.ffi import ffi, lib, plain_awaits  # noqa: PLC0415
 
-        self._ffi, self._lib = ffi, lib
+        self._ffi, self._lib, self._plain_awaits = ffi, lib, plain_awaits
 
     def open(self, attempt: "_Attempt", key: int, wanted: int) -> int:
         """Open the library of the attempt and its companions, if no library is open. Return the open library's key."""
@@ -164,6 +164,10 @@ class _Native:
         """
         return bool(self._lib.aio_borrowed_rights())
 
+    def plain_awaits(self, *, on: bool) -> None:
+        """Make awaits on event loops run in Python, as on plain threads."""
+        self._plain_awaits(on)
+
     def backend(self) -> Backend:
         return "simulator" if self._lib.aio_library_is_simulator() else "ascend"
 
@@ -206,6 +210,7 @@ class _Plan:
     request: Candidate | None
     tries: Sequence[Candidate]
     rules: Rules
+    plain_awaits: bool
 
 
 def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
@@ -279,6 +284,7 @@ class _Process:
         if (key := native.key()) is not None:
             return _describe(native, self._attempts[key])
         plan = _plan(native, choice, present)
+        native.plain_awaits(on=plan.plain_awaits)
         return search(plan.tries, plan.rules, partial(self._load, native, plan))
 
     def _load(
@@ -302,7 +308,7 @@ class _Process:
 def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _Plan:
     borrowed = native.borrowed() or os.getuid() != os.geteuid() or os.getgid() != os.getegid()
     environ: Mapping[str, str] = {"AIOACL_STRICT": "1"} if borrowed else os.environ
-    rules = Rules(frozenset({0, os.geteuid()}), strict=environ.get("AIOACL_STRICT", "") not in ("", "0"))
+    rules = Rules(frozenset({0, os.geteuid()}), strict=_is_on(environ, "AIOACL_STRICT"))
     request = locate.requested(choice, environ)
     if present:
         tries = [_of_present(request, present)]
@@ -310,7 +316,11 @@ def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _
         tries = [replace(request, path=_located(request.path))]
     else:
         tries = locate.candidates(environ)
-    return _Plan(request, tries, rules)
+    return _Plan(request, tries, rules, _is_on(environ, "AIOACL_PLAIN_AWAITS"))
+
+
+def _is_on(environ: Mapping[str, str], variable: str) -> bool:
+    return environ.get(variable, "") not in ("", "0")
 
 
 def _of_present(request: Candidate | None, present: Mapping[str, bool]) -> Candidate:

@@ -6,8 +6,10 @@ no positions, so the outcomes of two worlds with one seed are equal.
 
 from __future__ import annotations
 
+import asyncio
 import random
-from contextlib import contextmanager, nullcontext
+import re
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -341,7 +343,7 @@ class Call:
         return self._kind == "copy" and not all(hasattr(end, "_manager") for end in self._arguments[:2])
 
 
-def _shown(error: Exception) -> Outcome:
+def _shown(error: BaseException) -> Outcome:
     """Returns the class, the text and the fields of an error."""
     shown = (type(error).__name__, str(error), type(error.__cause__).__name__)
     if not isinstance(error, aioacl.AclError):
@@ -385,3 +387,63 @@ def run_states(world: World, count: int, check: Callable[[Call], None]) -> None:
     run_calls(world, part, check, hold=False)
     device.close().result()
     run_calls(world, part, check, hold=False)
+
+
+# --- awaits ---------------------------------------------------------------------------------------------------------
+
+
+class RandomAwait:
+    """An await of a random object. `run` makes the await once more, and returns its outcome.
+
+    `how` is "at once", or what happens while the work is held: "released", "cancelled", "timed out", "failed".
+    """
+
+    def __init__(self, world: World) -> None:
+        pick = world.random
+        self._world = world
+        self._how = pick.choice(("at once", "at once", "released", "cancelled", "timed out", "failed"))
+        things = {**world.streams, **world.events} if self._how == "at once" else {}
+        things.pop("full", None)  # its work never ends
+        self._name = pick.choice([*things, "ticket", "record", "held"])
+        self._thing = things.get(self._name)
+        self.text = f"await {self._name}, {self._how}"
+
+    def _enqueued(self) -> Any:
+        world, stream = self._world, self._world.streams["held"]
+        ticket = stream.fill(world.buffers["memory"], 1)
+        return {"ticket": ticket, "record": stream.record(), "held": stream}[self._name]
+
+    async def run(self) -> Outcome:
+        """Makes the await in a task of its own."""
+        stream = self._world.streams["held"]
+        if self._how == "at once":
+            thing = self._thing or self._enqueued()
+            return await self._result(thing)
+        simulator.hold(stream)
+        if self._how == "failed":
+            simulator.fail_next(stream, FAULT)
+        task = asyncio.ensure_future(self._result(self._enqueued()))
+        await asyncio.sleep(0)
+        pending = (task.done(), simulator.pending(stream) > 0)
+        if self._how == "cancelled":
+            task.cancel()
+        elif self._how != "timed out":
+            simulator.release(stream)
+        result = await task
+        simulator.release(stream)
+        counted = len(stream._core.waiting) + stream._core.awaits
+        with suppress(aioacl.AclError):
+            await stream
+        if self._how == "failed":
+            await stream.renew()
+        return (*pending, counted, *result)
+
+    async def _result(self, thing: Any) -> Outcome:
+        try:
+            async with asyncio.timeout(0.001 if self._how == "timed out" else None):
+                made = await thing
+        except (Exception, asyncio.CancelledError) as error:
+            return tuple(
+                re.sub(r"\d+", "#", str(each)) for each in _shown(error)
+            )  # each renewed stream has its number
+        return ("returned", made)

@@ -1,19 +1,22 @@
-"""An enqueue has the same outcome in one call of C and in the Python code of Stream."""
+"""An enqueue, and an await on an event loop, have the same outcome in C and in Python."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioacl._base.ffi import plain_awaits
 from tests.kit import enqueue_in_python
-from tests.support.two_ways import World, run_calls, run_states
+from tests.support.two_ways import RandomAwait, World, run_calls, run_states
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
+    import aioacl
     from tests.kit import OpenDevice
     from tests.support.two_ways import Call, Outcome
 
@@ -99,3 +102,49 @@ def test_random_enqueues_in_a_forked_child_have_the_same_outcome_in_both_ways(
     os.waitpid(child, 0)
     world.close()
     assert json.loads(text) == [300, 0, []]
+
+
+# --- awaits ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def restored() -> Generator[None]:
+    yield
+    plain_awaits(False)
+
+
+async def compare_awaits(world: World, count: int) -> list[tuple[object, ...]]:
+    differences: list[tuple[object, ...]] = []
+    for _ in range(count):
+        one = RandomAwait(world)
+        outcomes: list[Outcome] = []
+        for plain in (False, True):
+            plain_awaits(plain)
+            outcomes.append(await one.run())
+        if outcomes[0] != outcomes[1]:
+            differences.append((one.text, *outcomes))
+    return differences
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 11))])
+@pytest.mark.usefixtures("restored")
+def test_random_awaits_have_the_same_outcome_in_both_ways(open_device: OpenDevice, seed: int) -> None:
+    world = World(open_device, seed)
+    try:
+        assert asyncio.run(compare_awaits(world, 1000 if seed else 200)) == []
+    finally:
+        world.close()
+
+
+@pytest.mark.usefixtures("restored")
+def test_plain_awaits_run_in_python_on_a_loop(memory: aioacl.DeviceBuffer, stream: aioacl.Stream) -> None:
+    async def types() -> list[str]:
+        made = [thing.__await__() for thing in (stream.fill(memory, 1), stream.record(), stream)]
+        names = [type(each).__name__ for each in made]
+        for each in made:
+            each.close()
+        return names
+
+    assert asyncio.run(types()) == ["Await"] * 3
+    plain_awaits(True)
+    assert asyncio.run(types()) == ["generator"] * 3

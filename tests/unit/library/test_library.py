@@ -390,11 +390,20 @@ def test_search_in_a_setuid_or_setgid_process_ignores_the_environment_and_is_str
 ) -> None:
     monkeypatch.setenv("AIOACL_LIBRARY", "/b.so")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/c")
+    monkeypatch.setenv("AIOACL_PLAIN_AWAITS", "1")
     monkeypatch.delenv("AIOACL_STRICT", raising=False)
     usual = _library._plan(_library._Native(), None, {})
     assert [each.origin for each in usual.tries] == ["AIOACL_LIBRARY"]
-    assert not usual.rules.strict
+    assert (usual.rules.strict, usual.plain_awaits) == (False, True)
     monkeypatch.setattr(os, effective, lambda: -1)
     borrowed = _library._plan(_library._Native(), None, {})
     assert {each.origin for each in borrowed.tries} == {"installation", "linker"}
-    assert borrowed.rules.strict
+    assert (borrowed.rules.strict, borrowed.plain_awaits) == (True, False)
+
+
+@pytest.mark.parametrize(("value", "plain"), [("", False), ("0", False), ("1", True), ("yes", True)])
+def test_variable_for_plain_awaits_is_on_unless_it_is_empty_or_0(
+    monkeypatch: pytest.MonkeyPatch, value: str, plain: bool
+) -> None:
+    monkeypatch.setenv("AIOACL_PLAIN_AWAITS", value)
+    assert _library._plan(_library._Native(), None, {}).plain_awaits is plain
