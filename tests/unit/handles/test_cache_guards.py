@@ -144,6 +144,24 @@ def test_stream_that_comes_back_to_the_cache_is_listed_once(
     assert (counts(), live_streams()) == ((0, 0, 0), 0)
 
 
+def test_kept_stream_whose_record_was_ended_without_a_call_is_destroyed(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[StreamCore] = []
+    stream = device.create_stream().result()
+    stream.close().result()
+    dispose = StreamCore.dispose
+
+    def ended(core: StreamCore) -> None:
+        core.gone = True
+        given.append(core)
+        dispose(core)
+
+    monkeypatch.setattr(StreamCore, "dispose", ended)
+    assert device.empty_cache().result() == 1
+    assert (len(given), counts(), live_streams()) == (1, (0, 0, 0), 0)
+
+
 # --- a foreign reset that is not handled yet ------------------------------------------------------------------------
 
 
