@@ -2,51 +2,46 @@
 #include "described.h"
 
 aclDataBuffer *do_aclCreateDataBuffer(void *data, size_t size) {
-    sim_lock();
+    SIM_GUARD();
     data_buffer_t *buffer = object_new(KIND_DATA_BUFFER);
     if (buffer != NULL) {
         buffer->data = data;
         buffer->size = size;
     }
-    sim_unlock();
     return (aclDataBuffer *)buffer;
 }
 
 /* Destroys the data buffer, but does not free the memory that it describes. */
 aclError do_aclDestroyDataBuffer(const aclDataBuffer *dataBuffer) {
-    sim_lock();
+    SIM_GUARD();
     data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
     if (buffer != NULL) {
         object_kill(&buffer->object);
     }
-    sim_unlock();
     return buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
 aclError do_aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, size_t size) {
-    sim_lock();
+    SIM_GUARD();
     data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
     if (buffer != NULL) {
         buffer->data = data;
         buffer->size = size;
     }
-    sim_unlock();
     return buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
 void *do_aclGetDataBufferAddr(const aclDataBuffer *dataBuffer) {
-    sim_lock();
+    SIM_GUARD();
     const data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
     void *data = buffer != NULL ? buffer->data : NULL;
-    sim_unlock();
     return data;
 }
 
 size_t do_aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer) {
-    sim_lock();
+    SIM_GUARD();
     const data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
     size_t size = buffer != NULL ? buffer->size : 0;
-    sim_unlock();
     return size;
 }
 

@@ -13,9 +13,8 @@ void *described_find(object_kind_t kind, const void *handle, const char *what) {
 }
 
 void *described_new(object_kind_t kind) {
-    sim_lock();
+    SIM_GUARD();
     void *made = object_new(kind);
-    sim_unlock();
     return made;
 }
 

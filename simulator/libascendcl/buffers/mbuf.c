@@ -43,12 +43,11 @@ aclError do_aclrtAllocBuf(aclrtMbuf *buf, size_t size) {
     if (buf == NULL || size == 0 || size > SIZE_MAX - 63) {
         return error_quiet(ACL_INVALID_PARAM, buf == NULL ? "buf" : "size");
     }
-    sim_lock();
+    SIM_GUARD();
     chained_t *made = chained_new(shared_new(size));
     if (made != NULL) {
         *buf = made;
     }
-    sim_unlock();
     return made != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "size");
 }
 
@@ -59,7 +58,7 @@ static void chained_kill(chained_t *buffer) {
 
 aclError do_aclrtFreeBuf(aclrtMbuf buf) {
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     if (buffer != NULL && buffer->head != buffer) {
         rc = error_set(RT_PARAM_INVALID, "buf"); /* the buffer is freed with its head */
@@ -70,7 +69,6 @@ aclError do_aclrtFreeBuf(aclrtMbuf buf) {
             chained_kill(buffer);
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -79,7 +77,7 @@ aclError do_aclrtCopyBufRef(const aclrtMbuf buf, aclrtMbuf *newBuf) {
         return error_quiet(ACL_INVALID_PARAM, "newBuf");
     }
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     const chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     if (buffer != NULL) {
         buffer->shared->refs++;
@@ -87,7 +85,6 @@ aclError do_aclrtCopyBufRef(const aclrtMbuf buf, aclrtMbuf *newBuf) {
         rc = copy != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "newBuf");
         *newBuf = copy != NULL ? copy : *newBuf;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -95,25 +92,23 @@ aclError do_aclrtGetBufData(const aclrtMbuf buf, void **dataPtr, size_t *size) {
     if (dataPtr == NULL || size == NULL) {
         return error_quiet(ACL_INVALID_PARAM, dataPtr == NULL ? "dataPtr" : "size");
     }
-    sim_lock();
+    SIM_GUARD();
     const chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     if (buffer != NULL) {
         *dataPtr = buffer->shared->data;
         *size = buffer->shared->size;
     }
-    sim_unlock();
     return buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
 aclError do_aclrtSetBufDataLen(aclrtMbuf buf, size_t len) {
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     const chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     if (buffer != NULL) {
         rc = len <= buffer->shared->size ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "len");
         buffer->shared->length = rc == ACL_SUCCESS ? len : buffer->shared->length;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -121,10 +116,9 @@ aclError do_aclrtGetBufDataLen(aclrtMbuf buf, size_t *len) {
     if (len == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "len");
     }
-    sim_lock();
+    SIM_GUARD();
     const chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     *len = buffer != NULL ? buffer->shared->length : *len;
-    sim_unlock();
     return buffer != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -133,7 +127,7 @@ static aclError user_data(aclrtMbuf buf, void *to, const void *from, size_t size
         return error_quiet(ACL_INVALID_PARAM, "dataPtr");
     }
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     if (buffer != NULL) {
         size_t room = sizeof buffer->shared->user;
@@ -145,7 +139,6 @@ static aclError user_data(aclrtMbuf buf, void *to, const void *from, size_t size
         char *place = buffer->shared->user + offset;
         memcpy(to != NULL ? to : place, to != NULL ? place : from, size);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -170,7 +163,7 @@ static chained_t *find_head(const aclrtMbuf buf, aclError *rc) {
 
 aclError do_aclrtAppendBufChain(aclrtMbuf headBuf, aclrtMbuf buf) {
     aclError rc = ACL_SUCCESS;
-    sim_lock();
+    SIM_GUARD();
     chained_t *head = find_head(headBuf, &rc);
     chained_t *added = head != NULL ? find_head(buf, &rc) : NULL;
     if (added == head && head != NULL) {
@@ -185,7 +178,6 @@ aclError do_aclrtAppendBufChain(aclrtMbuf headBuf, aclrtMbuf buf) {
             added->head = head;
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -195,13 +187,12 @@ aclError do_aclrtGetBufChainNum(aclrtMbuf headBuf, uint32_t *num) {
     }
     aclError rc = ACL_SUCCESS;
     uint32_t count = 0;
-    sim_lock();
+    SIM_GUARD();
     const chained_t *head = find_head(headBuf, &rc);
     for (const chained_t *buffer = head; buffer != NULL; buffer = buffer->next) {
         count++;
     }
     *num = head != NULL ? count : *num;
-    sim_unlock();
     return rc;
 }
 
@@ -210,7 +201,7 @@ aclError do_aclrtGetBufFromChain(aclrtMbuf headBuf, uint32_t index, aclrtMbuf *b
         return error_quiet(ACL_INVALID_PARAM, "buf");
     }
     aclError rc = ACL_SUCCESS;
-    sim_lock();
+    SIM_GUARD();
     chained_t *buffer = find_head(headBuf, &rc);
     for (; buffer != NULL && index > 0; index--) {
         buffer = buffer->next;
@@ -219,6 +210,5 @@ aclError do_aclrtGetBufFromChain(aclrtMbuf headBuf, uint32_t index, aclrtMbuf *b
         rc = buffer != NULL ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "index");
         *buf = buffer != NULL ? buffer : *buf;
     }
-    sim_unlock();
     return rc;
 }

@@ -25,7 +25,7 @@ bool shape_set_dims(tensor_shape_t *shape, const int64_t *dims, int count) {
 
 aclTensorDesc *do_aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t *dims,
                                       aclFormat format) {
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *desc = object_new(KIND_TENSOR_DESC);
     if (desc != NULL && !shape_set_dims(&desc->origin, dims, numDims)) {
         error_quiet(ACL_INVALID_PARAM, "dims");
@@ -37,7 +37,6 @@ aclTensorDesc *do_aclCreateTensorDesc(aclDataType dataType, int numDims, const i
         desc->origin.format = format;
         desc->storage.format = ACL_FORMAT_UNDEFINED;
     }
-    sim_unlock();
     return (aclTensorDesc *)desc;
 }
 
@@ -53,12 +52,11 @@ void tensor_end(tensor_desc_t *desc) {
 }
 
 void do_aclDestroyTensorDesc(const aclTensorDesc *desc) {
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = desc != NULL ? tensor_find(desc) : NULL;
     if (found != NULL) {
         tensor_end(found);
     }
-    sim_unlock();
 }
 
 static void *copy_bytes(const void *bytes, size_t size, bool *copied) {
@@ -104,10 +102,9 @@ tensor_desc_t *tensor_copy(const tensor_desc_t *desc) {
 }
 
 aclDataType do_aclGetTensorDescType(const aclTensorDesc *desc) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
     aclDataType type = found != NULL ? found->type : ACL_DT_UNDEFINED;
-    sim_unlock();
     return type;
 }
 
@@ -121,20 +118,18 @@ static bool set_text(char **text, const char *value) {
 }
 
 void do_aclSetTensorDescName(aclTensorDesc *desc, const char *name) {
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     if (found != NULL) {
         set_text(&found->name, name != NULL ? name : "");
     }
-    sim_unlock();
 }
 
 /* The result is valid until the name is set again or the description is destroyed. */
 const char *do_aclGetTensorDescName(aclTensorDesc *desc) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
     const char *name = found != NULL && found->name != NULL ? found->name : "";
-    sim_unlock();
     return name;
 }
 
@@ -142,10 +137,9 @@ aclError do_aclSetTensorDynamicInput(aclTensorDesc *desc, const char *dynamicInp
     if (dynamicInputName == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "dynamicInputName");
     }
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     bool kept = found != NULL && set_text(&found->dynamic_input, dynamicInputName);
-    sim_unlock();
     return kept ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -154,7 +148,7 @@ aclError do_aclSetTensorConst(aclTensorDesc *desc, void *dataBuffer, size_t leng
         return error_quiet(ACL_INVALID_PARAM, dataBuffer == NULL ? "dataBuffer" : "length");
     }
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     if (found != NULL) {
         void *copy = malloc(length);
@@ -166,7 +160,6 @@ aclError do_aclSetTensorConst(aclTensorDesc *desc, void *dataBuffer, size_t leng
             found->constant_size = length;
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -174,26 +167,23 @@ aclError do_aclSetTensorPlaceMent(aclTensorDesc *desc, aclMemType memType) {
     if ((unsigned int)memType > ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT) {
         return error_quiet(ACL_INVALID_PARAM, "memType");
     }
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     if (found != NULL) {
         found->placement = memType;
     }
-    sim_unlock();
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
 /* Only models return arrays of descriptions, and only a description in such an array has an address. */
 aclTensorDesc *do_aclGetTensorDescByIndex(aclTensorDesc *desc, size_t index) {
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
-    sim_unlock();
     return found != NULL && index == 0 ? desc : NULL;
 }
 
 void *do_aclGetTensorDescAddress(const aclTensorDesc *desc) {
-    sim_lock();
+    SIM_GUARD();
     tensor_find(desc);
-    sim_unlock();
     return NULL;
 }

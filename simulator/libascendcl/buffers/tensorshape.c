@@ -9,10 +9,9 @@ enum { UNKNOWN_RANK_DIM = -2, RANK_OF_FORMATS = 4 };
 #define UNKNOWN_RANK UINT64_C(0xFFFFFFFFFFFFFFFE)
 
 aclFormat do_aclGetTensorDescFormat(const aclTensorDesc *desc) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
     aclFormat format = found != NULL ? found->origin.format : ACL_FORMAT_UNDEFINED;
-    sim_unlock();
     return format;
 }
 
@@ -28,34 +27,31 @@ static size_t count_elements(const tensor_shape_t *shape) {
 }
 
 size_t do_aclGetTensorDescElementCount(const aclTensorDesc *desc) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
     size_t count = found != NULL ? count_elements(&found->origin) : 0;
-    sim_unlock();
     return count;
 }
 
 size_t do_aclGetTensorDescSize(const aclTensorDesc *desc) {
     size_t size = 0;
-    sim_lock();
+    SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
     if (found != NULL) {
         bool over =
             __builtin_mul_overflow(count_elements(&found->origin), do_aclDataTypeSize(found->type), &size);
         size = over ? 0 : size;
     }
-    sim_unlock();
     return size;
 }
 
 size_t do_aclGetTensorDescNumDims(const aclTensorDesc *desc) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
     size_t count = found != NULL ? found->origin.dim_count : 0;
     if (count > 0 && found->origin.dims[0] == UNKNOWN_RANK_DIM) {
         count = UNKNOWN_RANK;
     }
-    sim_unlock();
     return count;
 }
 
@@ -64,7 +60,7 @@ aclError do_aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64
         return error_quiet(ACL_INVALID_PARAM, "dimSize");
     }
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
     if (found != NULL && index < found->origin.dim_count) {
         *dimSize = found->origin.dims[index];
@@ -72,7 +68,6 @@ aclError do_aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64
     } else if (found != NULL) {
         error_quiet(ACL_INVALID_PARAM, "index");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -96,22 +91,18 @@ aclError do_aclSetTensorShapeRange(aclTensorDesc *desc, size_t dimsCount, int64_
     if (dimsRange == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "dimsRange");
     }
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
-    aclError rc = found != NULL ? set_ranges(&found->shape_ranges, dimsCount, dimsRange) : ACL_INVALID_PARAM;
-    sim_unlock();
-    return rc;
+    return found != NULL ? set_ranges(&found->shape_ranges, dimsCount, dimsRange) : ACL_INVALID_PARAM;
 }
 
 aclError do_aclSetTensorValueRange(aclTensorDesc *desc, size_t valueCount, int64_t valueRange[][2]) {
     if (valueRange == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "valueRange");
     }
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
-    aclError rc = found != NULL ? set_ranges(&found->value_ranges, valueCount, valueRange) : ACL_INVALID_PARAM;
-    sim_unlock();
-    return rc;
+    return found != NULL ? set_ranges(&found->value_ranges, valueCount, valueRange) : ACL_INVALID_PARAM;
 }
 
 aclError do_aclGetTensorDescDimRange(const aclTensorDesc *desc, size_t index, size_t dimRangeNum,
@@ -120,7 +111,7 @@ aclError do_aclGetTensorDescDimRange(const aclTensorDesc *desc, size_t index, si
         return error_quiet(ACL_INVALID_PARAM, dimRange == NULL ? "dimRange" : "dimRangeNum");
     }
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
     if (found != NULL && index < found->shape_ranges.count) {
         dimRange[0] = found->shape_ranges.pairs[index][0];
@@ -129,29 +120,26 @@ aclError do_aclGetTensorDescDimRange(const aclTensorDesc *desc, size_t index, si
     } else if (found != NULL) {
         error_quiet(ACL_INVALID_PARAM, "index");
     }
-    sim_unlock();
     return rc;
 }
 
 static aclError set_format(aclTensorDesc *desc, aclFormat format, bool storage) {
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     if (found != NULL) {
         *(storage ? &found->storage.format : &found->origin.format) = format;
     }
-    sim_unlock();
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
 static aclError set_shape(aclTensorDesc *desc, int count, const int64_t *dims, bool storage) {
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     if (found != NULL) {
         bool kept = shape_set_dims(storage ? &found->storage : &found->origin, dims, count);
         rc = kept ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "dims");
     }
-    sim_unlock();
     return rc;
 }
 

@@ -55,10 +55,9 @@ API int aclsim_fail_call(const char *function, int32_t code, int32_t times) {
     char text[RULE_TEXT_BYTES];
     snprintf(text, sizeof text, "%s:rc=%d:times=%d", function, code, times);
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     rules_drop(fails, &index);
     bool done = times == 0 || add(text) != NULL;
-    sim_unlock();
     return done ? 0 : -1;
 }
 
@@ -69,12 +68,11 @@ API int aclsim_hang_call(const char *function) {
     char text[RULE_TEXT_BYTES];
     snprintf(text, sizeof text, "%s:hang:once", function);
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     rule_t *rule = add(text);
     if (rule != NULL) {
         memcpy(rule->key, OWN_KEY, sizeof OWN_KEY);
     }
-    sim_unlock();
     return rule != NULL ? 0 : -1;
 }
 
@@ -83,9 +81,8 @@ API int aclsim_hung(const char *function) {
     if (index < 0) {
         return -1;
     }
-    sim_lock();
+    SIM_GUARD();
     int hung = (int)fault_hung((function_t)index);
-    sim_unlock();
     return hung;
 }
 

@@ -31,9 +31,8 @@ API int aclsim_waiting(const char *function) {
         return -1;
     }
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     thread_each(count_waiting, &waiting);
-    sim_unlock();
     return waiting.count;
 }
 
@@ -72,19 +71,17 @@ API void aclsim_stats(aclsim_stats_t *stats) {
 
 API int aclsim_retain_count(int32_t device) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     const device_t *found = device_find(device);
     int retains = found != NULL ? (int)found->retains : -1;
-    sim_unlock();
     return retains;
 }
 
 API uint64_t aclsim_resets(int32_t device) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     const device_t *found = device_find(device);
     uint64_t resets = found != NULL ? found->resets : 0;
-    sim_unlock();
     return resets;
 }
 
@@ -95,12 +92,11 @@ static void set_held(stream_t *stream, bool held) {
 
 static int hold(void *handle, bool held) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     stream_t *stream = object_find(KIND_STREAM, handle);
     if (stream != NULL) {
         set_held(stream, held);
     }
-    sim_unlock();
     return stream != NULL ? 0 : -1;
 }
 
@@ -119,38 +115,34 @@ static void release_stream(void *object, void *arg) {
 
 API void aclsim_release_all(void) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     object_each(KIND_STREAM, release_stream, NULL);
     fault_release_all();
     snapshot_end();
-    sim_unlock();
 }
 
 API int aclsim_fail_next(void *stream, int32_t code) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     stream_t *found = object_find(KIND_STREAM, stream);
     if (found != NULL) {
         found->fail_next = code;
     }
-    sim_unlock();
     return found != NULL ? 0 : -1;
 }
 
 API int64_t aclsim_pending(void *stream) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     const stream_t *found = object_find(KIND_STREAM, stream);
     int64_t pending = found != NULL ? (int64_t)(found->enqueued - found->ended) : -1;
-    sim_unlock();
     return pending;
 }
 
 API void aclsim_set_abort_supported(int supported) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     sim.abort_supported = supported != 0;
-    sim_unlock();
 }
 
 API void aclsim_forget(void) {

@@ -7,12 +7,11 @@
 
 API int aclsim_set_next_task(void *stream, uint32_t id) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     stream_t *found = object_find(KIND_STREAM, stream);
     if (found != NULL) {
         found->next_task = id;
     }
-    sim_unlock();
     return found != NULL ? 0 : -1;
 }
 
@@ -27,38 +26,34 @@ static bool is_faulted(const stream_t *stream) {
 
 API int aclsim_faulted(void *stream) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     const stream_t *found = object_find(KIND_STREAM, stream);
     int faulted = found != NULL ? is_faulted(found) : -1;
-    sim_unlock();
     return faulted;
 }
 
 API int64_t aclsim_wakes(int32_t device) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     const device_t *found = device_find(device);
     int64_t wakes = found != NULL ? (int64_t)found->round - 1 : -1;
-    sim_unlock();
     return wakes;
 }
 
 API int aclsim_wake(int32_t device) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     device_t *found = device_find(device);
     if (found != NULL) {
         recycler_wake(found);
     }
-    sim_unlock();
     return found != NULL ? 0 : -1;
 }
 
 static void switch_to(bool *what, int on) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     *what = on != 0;
-    sim_unlock();
 }
 
 API void aclsim_set_query_lag(int on) {
@@ -76,9 +71,8 @@ static void end_livelock(void *object, void *arg) {
 
 static void switch_livelock(bool *what, int on) {
     switch_to(what, on);
-    sim_lock();
+    SIM_GUARD();
     object_each(KIND_STREAM, end_livelock, NULL);
-    sim_unlock();
 }
 
 API void aclsim_set_sync_livelock(int on) {

@@ -118,9 +118,8 @@ static void *foreign_main(void *arg) {
     foreign_t *foreign = arg;
     thread_self()->foreign = true;
     aclrtResetDeviceForce(foreign->device);
-    sim_lock();
+    SIM_GUARD();
     wait_finish_all(&foreign->done, 0);
-    sim_unlock();
     return NULL;
 }
 

@@ -123,14 +123,13 @@ API int aclsim_set_limits(const char *text) {
     char why[TEXT_BYTES];
     limits_t made;
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     bool good = text != NULL && read_all(&made, text, why, sizeof why);
     if (good) {
         limits = made;
     } else if (text != NULL) {
         rules_refused(why);
     }
-    sim_unlock();
     return good ? 0 : -1;
 }
 

@@ -84,12 +84,11 @@ void rules_refused(const char *why) {
 
 API int aclsim_fault_add(const char *rule, uint32_t *id) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     const rule_t *made = rule != NULL ? rules_add(rule, refusal, sizeof refusal) : NULL;
     if (made != NULL && id != NULL) {
         *id = made->id;
     }
-    sim_unlock();
     return made != NULL ? 0 : -1;
 }
 
@@ -106,12 +105,11 @@ API int aclsim_fault_check(const char *rule) {
 }
 
 API int aclsim_fault_error(char *text, size_t size) {
-    sim_lock();
+    SIM_GUARD();
     int length = (int)strlen(refusal);
     if (text != NULL && size > 0) {
         snprintf(text, size, "%s", refusal);
     }
-    sim_unlock();
     return length;
 }
 
@@ -133,22 +131,20 @@ static bool is_any(const rule_t *rule, const void *arg) {
 }
 
 API int aclsim_fault_remove(uint32_t id) {
-    sim_lock();
+    SIM_GUARD();
     bool found = find(id) != NULL;
     rules_drop(has_id, &id);
-    sim_unlock();
     return found ? 0 : -1;
 }
 
 API void aclsim_fault_clear(void) {
-    sim_lock();
+    SIM_GUARD();
     rules_drop(is_any, NULL);
     health_heal_all();
-    sim_unlock();
 }
 
 API int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches) {
-    sim_lock();
+    SIM_GUARD();
     const rule_t *rule = find(id);
     if (rule != NULL && hits != NULL) {
         *hits = rule->hits;
@@ -156,7 +152,6 @@ API int aclsim_fault_hits(uint32_t id, uint64_t *hits, uint64_t *matches) {
     if (rule != NULL && matches != NULL) {
         *matches = rule->matches;
     }
-    sim_unlock();
     return rule != NULL ? 0 : -1;
 }
 
@@ -170,9 +165,8 @@ static void seed_anew(uint64_t seed) {
 
 API void aclsim_set_seed(uint64_t seed) {
     sim_start(); /* reads the environment's seed first; this call then replaces that seed */
-    sim_lock();
+    SIM_GUARD();
     seed_anew(seed);
-    sim_unlock();
 }
 
 static _Noreturn void die(const char *name, const char *part, const char *why) {

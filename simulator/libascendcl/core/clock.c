@@ -136,19 +136,17 @@ void clock_set_virtual(bool on) {
 
 API void aclsim_clock_virtual(int on) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     clock_set_virtual(on != 0);
-    sim_unlock();
 }
 
 API int aclsim_clock_advance(int64_t ns) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     bool good = clock_is_virtual() && ns >= 0 && ns <= latest_ns - now_ns();
     if (good) {
         set_time(now_ns() + ns);
     }
-    sim_unlock();
     return good ? 0 : -1;
 }
 

@@ -38,7 +38,7 @@ aclError registry_change(registry_t *registry, const char *name, void *function,
         return error_quiet(ACL_INVALID_PARAM, "regName");
     }
     aclError rc = ACL_SUCCESS;
-    sim_lock();
+    SIM_GUARD();
     if (function != NULL) {
         rc = add(registry, name, function, arg);
     } else {
@@ -47,7 +47,6 @@ aclError registry_change(registry_t *registry, const char *name, void *function,
             entry->function = NULL;
         }
     }
-    sim_unlock();
     return rc;
 }
 

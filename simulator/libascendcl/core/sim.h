@@ -130,6 +130,20 @@ extern sim_t sim;
 void sim_start(void);
 void sim_lock(void);
 void sim_unlock(void);
+
+static inline bool sim_guard_begin(void) {
+    sim_lock();
+    return true;
+}
+
+static inline void sim_guard_end(const bool *guard) {
+    (void)guard;
+    sim_unlock();
+}
+
+/* Takes sim.lock until the end of the enclosing block. A `return` computes its value before the release. */
+#define SIM_GUARD() __attribute__((cleanup(sim_guard_end), unused)) const bool sim_guard = sim_guard_begin()
+
 void settings_read(settings_t *settings);
 
 /* release.c. */

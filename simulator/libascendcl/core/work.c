@@ -48,10 +48,8 @@ aclError work_enqueue(aclrtStream stream, task_kind_t kind, work_t *work) {
     if (work == NULL) {
         return error_set(RT_MEMORY_ALLOCATION, "task");
     }
-    sim_lock();
-    aclError rc = work_enqueue_locked(stream, kind, work);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return work_enqueue_locked(stream, kind, work);
 }
 
 /* The stream can be dropped only after the executor has left the stream. So the task still exists when the work
@@ -77,11 +75,10 @@ bool work_run_task(stream_t *stream, task_t *task) {
 
 API int aclsim_trap_next(void *stream, int32_t code) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     stream_t *found = object_find(KIND_STREAM, stream);
     if (found != NULL) {
         found->trap_next = code;
     }
-    sim_unlock();
     return found != NULL ? 0 : -1;
 }

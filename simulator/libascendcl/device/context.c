@@ -60,7 +60,7 @@ aclError do_aclrtCreateContext(aclrtContext *context, int32_t deviceId) {
         return error_quiet(ACL_INVALID_PARAM, "context");
     }
     aclError rc = ACL_SUCCESS;
-    sim_lock();
+    SIM_GUARD();
     device_t *device = device_find(deviceId);
     if (device == NULL) {
         rc = error_set(RT_INVALID_DEVICE, "deviceId");
@@ -73,7 +73,6 @@ aclError do_aclrtCreateContext(aclrtContext *context, int32_t deviceId) {
             *context = made;
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -111,7 +110,7 @@ aclError do_aclrtDestroyContext(aclrtContext context) {
         return error_quiet(ACL_INVALID_PARAM, "context");
     }
     aclError rc = ACL_SUCCESS;
-    sim_lock();
+    SIM_GUARD();
     context_t *found = object_find(KIND_CONTEXT, context);
     bool half_alive = sim.settings.cann >= CANN_MASTER && object_state(KIND_CONTEXT, context) == OBJECT_DEAD;
     if (found == NULL) {
@@ -124,7 +123,6 @@ aclError do_aclrtDestroyContext(aclrtContext context) {
     } else {
         context_destroy(found);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -132,7 +130,7 @@ aclError do_aclrtSetCurrentContext(aclrtContext context) {
     if (context == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "context");
     }
-    sim_lock();
+    SIM_GUARD();
     context_t *found = object_find(KIND_CONTEXT, context);
     aclError rc = ACL_SUCCESS;
     if (found == NULL) {
@@ -145,7 +143,6 @@ aclError do_aclrtSetCurrentContext(aclrtContext context) {
     } else {
         rc = error_set(RT_PARAM_INVALID, "context");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -153,12 +150,11 @@ aclError do_aclrtGetCurrentContext(aclrtContext *context) {
     if (context == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "context");
     }
-    sim_lock();
+    SIM_GUARD();
     context_t *current = thread_context();
     if (current != NULL) {
         *context = current;
     }
-    sim_unlock();
     return current != NULL ? ACL_SUCCESS : error_quiet(RT_CONTEXT_NULL, "current context");
 }
 
@@ -166,11 +162,10 @@ aclError do_aclrtCtxGetCurrentDefaultStream(aclrtStream *stream) {
     if (stream == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "stream");
     }
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     if (context != NULL) {
         *stream = context->default_stream;
     }
-    sim_unlock();
     return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }

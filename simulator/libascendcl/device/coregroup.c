@@ -48,8 +48,7 @@ aclError do_aclrtDeviceL2CacheFlush(void *rsv) {
     if (rsv != NULL) {
         return error_quiet(ACL_INVALID_PARAM, "rsv");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
-    sim_unlock();
     return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }

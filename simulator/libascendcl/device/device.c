@@ -104,10 +104,8 @@ aclError device_set(int32_t id) {
 }
 
 aclError do_aclrtSetDevice(int32_t deviceId) {
-    sim_lock();
-    aclError rc = device_set(deviceId);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return device_set(deviceId);
 }
 
 static aclError device_reset(int32_t id, bool force) {
@@ -136,30 +134,25 @@ static aclError device_reset(int32_t id, bool force) {
 }
 
 aclError do_aclrtResetDevice(int32_t deviceId) {
-    sim_lock();
-    aclError rc = device_reset(deviceId, false);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return device_reset(deviceId, false);
 }
 
 aclError do_aclrtResetDeviceForce(int32_t deviceId) {
-    sim_lock();
-    aclError rc = device_reset(deviceId, true);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return device_reset(deviceId, true);
 }
 
 aclError do_aclrtGetDevice(int32_t *deviceId) {
     if (deviceId == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "deviceId");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = thread_context();
     int id = context != NULL ? context->device->id : sim.default_device;
     if (id >= 0) {
         *deviceId = id;
     }
-    sim_unlock();
     return id >= 0 ? ACL_SUCCESS : error_quiet(RT_CONTEXT_NULL, "current context");
 }
 
@@ -199,9 +192,8 @@ aclError do_aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *
     if (device == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
-    sim_lock();
+    SIM_GUARD();
     *active = device->retains > 0 ? 1 : 0;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 

@@ -104,9 +104,8 @@ bool exception_may_call(function_t function) {
 }
 
 aclError do_aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback) {
-    sim_lock();
+    SIM_GUARD();
     callbacks[0] = callback;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
@@ -138,9 +137,8 @@ aclError do_aclrtExceptionInfoCallbackRegister(aclrtExceptionInfoCallback callba
     if (callback == NULL) {
         return error_quiet(RT_PARAM_INVALID, "callback");
     }
-    sim_lock();
+    SIM_GUARD();
     bool kept = keep(callback);
-    sim_unlock();
     return kept ? ACL_SUCCESS : error_set(RT_INTERNAL_ERROR, "callback");
 }
 
@@ -148,9 +146,8 @@ aclError do_aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback call
     if (callback == NULL) {
         return error_quiet(RT_PARAM_INVALID, "callback");
     }
-    sim_lock();
+    SIM_GUARD();
     forget(callback);
-    sim_unlock();
     return ACL_SUCCESS;
 }
 

@@ -41,17 +41,13 @@ aclError do_aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
     if (flags != 0) {
         return error_quiet(ACL_FEATURE_UNSUPPORTED, "flags");
     }
-    sim_lock();
-    aclError rc = set_access(peerDeviceId, true);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return set_access(peerDeviceId, true);
 }
 
 aclError do_aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
-    sim_lock();
-    aclError rc = set_access(peerDeviceId, false);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return set_access(peerDeviceId, false);
 }
 
 aclError do_aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status) {
@@ -62,9 +58,8 @@ aclError do_aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, 
     if (device == NULL || device_find(peerDeviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, device == NULL ? "deviceId" : "peerDeviceId");
     }
-    sim_lock();
+    SIM_GUARD();
     *status = (int32_t)(device->peers >> peerDeviceId & 1);
-    sim_unlock();
     return ACL_SUCCESS;
 }
 

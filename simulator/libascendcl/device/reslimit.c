@@ -51,32 +51,28 @@ aclError do_aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, 
     if (value == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "value");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_device(deviceId, type, &device);
     if (rc == ACL_SUCCESS) {
         *value = of_device(device, type);
     }
-    sim_unlock();
     return rc;
 }
 
 aclError do_aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value) {
     device_t *device = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_device(deviceId, type, &device);
-    rc = rc == ACL_SUCCESS ? set(device->cores, type, value) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? set(device->cores, type, value) : rc;
 }
 
 aclError do_aclrtResetDeviceResLimit(int32_t deviceId) {
     device_t *device = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_device(deviceId, ACL_RT_DEV_RES_CUBE_CORE, &device);
     if (rc == ACL_SUCCESS) {
         reset(device->cores);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -96,55 +92,49 @@ aclError do_aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type
     if (value == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "value");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, type, &found);
     if (rc == ACL_SUCCESS) {
         *value = of_stream(found, type);
     }
-    sim_unlock();
     return rc;
 }
 
 aclError do_aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, type, &found);
-    rc = rc == ACL_SUCCESS ? set(found->options.cores, type, value) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? set(found->options.cores, type, value) : rc;
 }
 
 aclError do_aclrtResetStreamResLimit(aclrtStream stream) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, ACL_RT_DEV_RES_CUBE_CORE, &found);
     if (rc == ACL_SUCCESS) {
         reset(found->options.cores);
     }
-    sim_unlock();
     return rc;
 }
 
 aclError do_aclrtUseStreamResInCurrentThread(aclrtStream stream) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, ACL_RT_DEV_RES_CUBE_CORE, &found);
     if (rc == ACL_SUCCESS) {
         thread_self()->cores_of = found;
     }
-    sim_unlock();
     return rc;
 }
 
 /* If the thread does not use the limits of this stream, the call has no effect. */
 aclError do_aclrtUnuseStreamResInCurrentThread(aclrtStream stream) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, ACL_RT_DEV_RES_CUBE_CORE, &found);
     if (rc == ACL_SUCCESS && thread_self()->cores_of == found) {
         thread_self()->cores_of = NULL;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -155,14 +145,13 @@ aclError do_aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *valu
     if (!type_valid(type)) {
         return error_set(RT_PARAM_INVALID, "type");
     }
-    sim_lock();
+    SIM_GUARD();
     const stream_t *stream = object_find(KIND_STREAM, thread_self()->cores_of);
     bool own = stream != NULL && stream->options.cores[type].set;
     const context_t *context = own ? NULL : context_need();
     if (own || context != NULL) {
         *value = own ? stream->options.cores[type].value : of_device(context->device, type);
     }
-    sim_unlock();
     return own || context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 

@@ -83,10 +83,8 @@ aclError do_aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout) {
     if (device == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
-    sim_lock();
+    SIM_GUARD();
     thread_uses(device);
     aclError rc = check(device);
-    rc = rc == ACL_SUCCESS ? abort_device(device, timeout) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? abort_device(device, timeout) : rc;
 }

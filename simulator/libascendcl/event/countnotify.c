@@ -103,10 +103,8 @@ aclError do_aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag) {
     if (flag != 0) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
-    sim_lock();
-    aclError rc = create(cntNotify);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return create(cntNotify);
 }
 
 /* On a chip without count notifies, no handle is valid. */
@@ -131,12 +129,11 @@ static aclError find_given(aclrtCntNotify handle, count_notify_t **notify) {
 
 aclError do_aclrtCntNotifyDestroy(aclrtCntNotify cntNotify) {
     count_notify_t *notify = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_given(cntNotify, &notify);
     if (rc == ACL_SUCCESS) {
         object_kill(&notify->object);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -145,12 +142,11 @@ aclError do_aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId) {
     if (notifyId == NULL) {
         return error_set(RT_PARAM_INVALID, "notifyId");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_given(cntNotify, &notify);
     if (rc == ACL_SUCCESS) {
         *notifyId = notify->object.index;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -201,7 +197,6 @@ aclError do_aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream) {
 
 API void aclsim_set_count_notify_supported(int supported) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     sim.count_notify_supported = supported != 0;
-    sim_unlock();
 }

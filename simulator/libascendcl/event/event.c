@@ -62,10 +62,8 @@ static aclError create(aclrtEvent *event, event_mode_t mode, uint32_t flags) {
     if (!flags_valid(mode, flags)) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
-    sim_lock();
-    aclError rc = event_new(event, mode, flags);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return event_new(event, mode, flags);
 }
 
 aclError do_aclrtCreateEvent(aclrtEvent *event) {
@@ -109,14 +107,13 @@ aclError do_aclrtDestroyEvent(aclrtEvent event) {
         return error_quiet(ACL_INVALID_PARAM, "event");
     }
     event_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = event_find(event, &found);
     if (rc == ACL_SUCCESS) {
         forget_record(found);
         found->device->events -= found->hardware ? 1 : 0;
         object_kill(&found->object);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -181,7 +178,7 @@ static aclError keep_way(const event_t *event, event_way_t *way, bool external) 
 static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     event_t *found = NULL;
     stream_t *target = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = event_find(event, &found);
     rc = rc == ACL_SUCCESS ? keep_way(found, &found->recorded, external) : rc;
     rc = rc == ACL_SUCCESS ? find_stream(stream, &target) : rc;
@@ -190,7 +187,6 @@ static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     } else if (rc == ACL_SUCCESS) {
         rc = record_on(found, target, external);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -217,7 +213,7 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     }
     event_t *found = NULL;
     stream_t *target = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = event_find(event, &found);
     if (rc == ACL_SUCCESS && (!streams_may_wait(found) || found->key != 0)) {
         rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
@@ -231,7 +227,6 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
         object_retain(&found->object);
         rc = stream_enqueue(target, &task);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -290,10 +285,8 @@ aclError do_aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
     if (event == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "event");
     }
-    sim_lock();
-    aclError rc = wait_event(stream, event, sim.wait_limit_s, false);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return wait_event(stream, event, sim.wait_limit_s, false);
 }
 
 aclError do_aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout) {
@@ -303,10 +296,8 @@ aclError do_aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event
     if (event == NULL) {
         return error_set(RT_PARAM_INVALID, "event");
     }
-    sim_lock();
-    aclError rc = wait_event(stream, event, (uint32_t)timeout, false);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return wait_event(stream, event, (uint32_t)timeout, false);
 }
 
 aclError do_aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout,
@@ -317,8 +308,6 @@ aclError do_aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, u
     if (flag == 1 && timeout != 0) {
         return error_quiet(ACL_INVALID_PARAM, "timeout");
     }
-    sim_lock();
-    aclError rc = wait_event(stream, event, timeout, flag == 1);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return wait_event(stream, event, timeout, flag == 1);
 }

@@ -37,13 +37,12 @@ aclError do_aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *st
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
     }
     event_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_asked(event, &found);
     if (rc == ACL_SUCCESS) {
         bool complete = found->record != NULL ? !pending(found) : found->mode == EVENT_EXTENDED;
         *status = complete ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -81,12 +80,11 @@ aclError do_aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
     }
     event_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_old_mode(event, &found);
     if (rc == ACL_SUCCESS) {
         *status = old_query(found) ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -95,12 +93,11 @@ aclError do_aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *st
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
     }
     event_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_old_mode(event, &found);
     if (rc == ACL_SUCCESS) {
         *status = found->waits > 0 ? ACL_EVENT_WAIT_STATUS_NOT_READY : ACL_EVENT_WAIT_STATUS_COMPLETE;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -118,7 +115,7 @@ static aclError wait_record(record_t *record, int64_t deadline_ns) {
 
 static aclError synchronize(aclrtEvent event, int64_t deadline_ns) {
     event_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_asked(event, &found);
     if (rc == ACL_SUCCESS && pending(found)) {
         rc = wait_record(found->record, deadline_ns);
@@ -126,7 +123,6 @@ static aclError synchronize(aclrtEvent event, int64_t deadline_ns) {
     } else if (rc == ACL_SUCCESS && found->record != NULL) {
         recycler_wake(found->record->device);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -212,7 +208,7 @@ aclError do_aclrtGetEventId(aclrtEvent event, uint32_t *eventId) {
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "eventId");
     }
     event_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = event_find(event, &found);
     if (rc == ACL_SUCCESS && found->key != 0) {
         rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: it is for other processes");
@@ -222,6 +218,5 @@ aclError do_aclrtGetEventId(aclrtEvent event, uint32_t *eventId) {
     if (rc == ACL_SUCCESS) {
         *eventId = found->object.index;
     }
-    sim_unlock();
     return rc;
 }

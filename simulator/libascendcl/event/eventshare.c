@@ -54,12 +54,11 @@ aclError do_aclrtGetEventAvailNum(uint32_t *eventCount) {
     if (eventCount == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "eventCount");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
     if (context != NULL) {
         *eventCount = SIM_EVENTS_PER_DEVICE - context->device->events;
     }
-    sim_unlock();
     return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
@@ -78,7 +77,7 @@ aclError do_aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle
         return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "handle");
     }
     event_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? event_find(event, &found) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && found->key == 0) {
         rc = error_set(RT_PARAM_INVALID, "event: it was made without the IPC flag");
@@ -88,7 +87,6 @@ aclError do_aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle
         memset(handle, 0, sizeof *handle);
         memcpy(handle, &ticket, sizeof ticket);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -122,16 +120,13 @@ aclError do_aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *even
     if (event == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "event");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = check_supported();
-    rc = rc == ACL_SUCCESS ? open_ticket(ticket, event) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? open_ticket(ticket, event) : rc;
 }
 
 API void aclsim_set_ipc_event_supported(int supported) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     sim.ipc_event_supported = supported != 0;
-    sim_unlock();
 }

@@ -36,10 +36,8 @@ aclError do_aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
     if (flag > FLAG_DEVICE_USE_ONLY) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
-    sim_lock();
-    aclError rc = create(notify, flag);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return create(notify, flag);
 }
 
 aclError notify_find(aclrtNotify handle, notify_t **notify) {
@@ -65,7 +63,7 @@ aclError do_aclrtDestroyNotify(aclrtNotify notify) {
     }
     context_t *context = NULL;
     notify_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find(notify, &context, &found);
     if (rc == ACL_SUCCESS) {
         found->device->notifies--;
@@ -74,7 +72,6 @@ aclError do_aclrtDestroyNotify(aclrtNotify notify) {
         }
         object_kill(&found->object);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -84,7 +81,7 @@ static aclError enqueue(aclrtNotify notify, aclrtStream stream, task_t *task) {
     }
     context_t *context = NULL;
     stream_t *target = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find(notify, &context, &task->notify);
     rc = rc == ACL_SUCCESS ? stream_find_own(context, stream, &target) : rc;
     if (rc == ACL_SUCCESS) {
@@ -92,7 +89,6 @@ static aclError enqueue(aclrtNotify notify, aclrtStream stream, task_t *task) {
         object_retain(&task->notify->object);
         rc = stream_enqueue(target, task);
     }
-    sim_unlock();
     return rc;
 }
 

@@ -19,12 +19,11 @@ aclError do_aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId) {
         return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "notifyId");
     }
     notify_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_in_context(notify, &found);
     if (rc == ACL_SUCCESS) {
         *notifyId = found->shared != NULL ? found->shared->object.index : found->object.index;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -49,10 +48,8 @@ aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
     if (num == 0) {
         return error_set(RT_PARAM_INVALID, "num");
     }
-    sim_lock();
-    aclError rc = reset_each(notifies, num);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return reset_each(notifies, num);
 }
 
 aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags) {
@@ -63,13 +60,12 @@ aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, u
         return error_set(RT_PARAM_INVALID, len < KEY_BYTES ? "len" : "flags");
     }
     notify_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_in_context(notify, &found);
     if (rc == ACL_SUCCESS) {
         notify_t *owner = found->shared != NULL ? found->shared : found;
         snprintf(key, len, key_format, (long)getpid(), (void *)owner);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -111,10 +107,8 @@ aclError do_aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_
     if ((flags & ~(uint64_t)IMPORT_FLAG_PEER_ACCESS) != 0) {
         return error_set(RT_PARAM_INVALID, "flags");
     }
-    sim_lock();
-    aclError rc = import(notify, key);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return import(notify, key);
 }
 
 /* The list of processes that may import the notify is checked and not stored, because only this process can
@@ -127,10 +121,8 @@ static aclError check_list(aclrtNotify notify, const void *list, size_t num) {
         return error_set(RT_PARAM_INVALID, "num");
     }
     notify_t *found = NULL;
-    sim_lock();
-    aclError rc = find_in_context(notify, &found);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return find_in_context(notify, &found);
 }
 
 aclError do_aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num) {

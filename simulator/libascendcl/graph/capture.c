@@ -112,7 +112,7 @@ aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
     if ((unsigned int)mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
         return error_set(RT_PARAM_INVALID, "mode");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_free(stream, &found);
     graph_t *graph = rc == ACL_SUCCESS ? graph_new(found->context) : NULL;
     if (rc == ACL_SUCCESS) {
@@ -121,7 +121,6 @@ aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
     if (rc != ACL_SUCCESS && graph != NULL) {
         graph_free(graph);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -142,13 +141,11 @@ aclError do_aclmdlRICaptureToModelRIBegin(aclrtStream stream, aclmdlRI modelRI, 
     if ((unsigned int)mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
         return error_set(RT_PARAM_INVALID, "mode");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_free(stream, &found);
     rc = rc == ACL_SUCCESS ? graph_find_own(modelRI, &graph) : rc;
     rc = rc == ACL_SUCCESS ? check_inner(graph) : rc;
-    rc = rc == ACL_SUCCESS ? begin(graph, found, mode) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? begin(graph, found, mode) : rc;
 }
 
 aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI) {
@@ -156,7 +153,7 @@ aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *st
         return error_quiet(ACL_INVALID_PARAM, status == NULL ? "status" : "modelRI");
     }
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, &found);
     if (rc == ACL_SUCCESS) {
         graph_t *graph = found->lane != NULL && capturing(found->lane->graph) ? found->lane->graph : NULL;
@@ -166,7 +163,6 @@ aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *st
                                 : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
         *modelRI = good ? graph : NULL;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -266,7 +262,7 @@ static aclError end(graph_t *graph) {
 
 aclError do_aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, &found);
     rc = rc == ACL_SUCCESS ? check_end(found) : rc;
     if (rc == ACL_SUCCESS && modelRI == NULL && found->lane->graph->outer == NULL) {
@@ -279,7 +275,6 @@ aclError do_aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
             *modelRI = graph;
         }
     }
-    sim_unlock();
     return rc;
 }
 

@@ -29,12 +29,10 @@ aclError do_aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
     }
     graph_t *graph = NULL;
     stream_t *target = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_ready(modelRI, &graph);
     rc = rc == ACL_SUCCESS ? stream_find_own(graph->context, stream, &target) : rc;
-    rc = rc == ACL_SUCCESS ? enqueue(graph, target) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? enqueue(graph, target) : rc;
 }
 
 /* Returns the graph's own stream, which executes the graph if the client passes no stream. */
@@ -71,11 +69,9 @@ aclError do_aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
     }
     graph_t *graph = NULL;
     int64_t deadline_ns = deadline_ms(timeout);
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_ready(modelRI, &graph);
-    rc = rc == ACL_SUCCESS ? execute(graph, deadline_ns) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? execute(graph, deadline_ns) : rc;
 }
 
 /* Drops the rest of the execution. The task that executes the graph ends with 107023, and the graph can be
@@ -85,12 +81,11 @@ aclError do_aclmdlRIAbort(aclmdlRI modelRI) {
         return error_quiet(ACL_INVALID_PARAM, "modelRI");
     }
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_ready(modelRI, &graph);
     if (rc == ACL_SUCCESS && graph->executor != NULL) {
         graph_abort(graph);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -153,7 +148,7 @@ aclError do_aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback fu
         return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "func");
     }
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
     if (rc == ACL_SUCCESS) {
         destroy_callback_t **link = &graph->callbacks;
@@ -167,7 +162,6 @@ aclError do_aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback fu
             free(found);
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -176,14 +170,13 @@ aclError do_aclmdlRISetName(aclmdlRI modelRI, const char *name) {
         return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "name");
     }
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
     char *copy = rc == ACL_SUCCESS ? strdup(name) : NULL;
     if (copy != NULL) {
         free(graph->name);
         graph->name = copy;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -192,7 +185,7 @@ aclError do_aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name) {
         return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "name");
     }
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
     const char *found = rc == ACL_SUCCESS && graph->name != NULL ? graph->name : "";
     if (rc == ACL_SUCCESS && strlen(found) >= maxLen) {
@@ -200,7 +193,6 @@ aclError do_aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name) {
     } else if (rc == ACL_SUCCESS) {
         strcpy(name, found);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -209,12 +201,11 @@ aclError do_aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
         return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "modelRIId");
     }
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
     if (rc == ACL_SUCCESS) {
         *modelRIId = graph->object.index;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -238,9 +229,7 @@ aclError do_aclmdlRIGetStreams(aclmdlRI modelRI, aclrtStream *streams, uint32_t 
         return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "numStreams");
     }
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
-    rc = rc == ACL_SUCCESS ? list_streams(graph, streams, numStreams) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? list_streams(graph, streams, numStreams) : rc;
 }

@@ -12,7 +12,7 @@ aclError do_aclmdlRIBuildBegin(aclmdlRI *modelRI, uint32_t flag) {
     if (flag != 0) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     graph_t *graph = context != NULL ? graph_new(context) : NULL;
     aclError rc = context == NULL ? RT_CONTEXT_NULL : ACL_SUCCESS;
@@ -22,7 +22,6 @@ aclError do_aclmdlRIBuildBegin(aclmdlRI *modelRI, uint32_t flag) {
     } else if (context != NULL) {
         rc = error_set(RT_MEMORY_ALLOCATION, "modelRI");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -56,11 +55,9 @@ aclError do_aclmdlRIBindStream(aclmdlRI modelRI, aclrtStream stream, uint32_t fl
     }
     graph_t *graph = NULL;
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_both(modelRI, stream, &graph, &found);
-    rc = rc == ACL_SUCCESS ? bind(graph, found, flag) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? bind(graph, found, flag) : rc;
 }
 
 static aclError check_bound(const graph_t *graph, const stream_t *stream) {
@@ -75,7 +72,7 @@ aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
     }
     graph_t *graph = NULL;
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_both(modelRI, stream, &graph, &found);
     rc = rc == ACL_SUCCESS ? check_bound(graph, found) : rc;
     if (rc == ACL_SUCCESS && (graph->uses > 0 || graph->state == GRAPH_CAPTURING)) {
@@ -84,7 +81,6 @@ aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
         found->lane->source = NULL;
         found->lane = NULL;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -103,7 +99,7 @@ aclError do_aclmdlRIEndTask(aclmdlRI modelRI, aclrtStream stream) {
     }
     graph_t *graph = NULL;
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_both(modelRI, stream, &graph, &found);
     rc = rc == ACL_SUCCESS ? check_bound(graph, found) : rc;
     work_t *work = rc == ACL_SUCCESS ? work_new(&end_ops, sizeof *work) : NULL;
@@ -111,7 +107,6 @@ aclError do_aclmdlRIEndTask(aclmdlRI modelRI, aclrtStream stream) {
         task_t task = {.kind = TASK_STEP, .work = work};
         rc = work != NULL ? stream_enqueue(found, &task) : error_set(RT_MEMORY_ALLOCATION, "stream");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -120,13 +115,12 @@ aclError do_aclmdlRIBuildEnd(aclmdlRI modelRI, void *reserve) {
         return error_quiet(ACL_INVALID_PARAM, "modelRI");
     }
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find_own(modelRI, &graph);
     if (rc == ACL_SUCCESS && (graph->state != GRAPH_BUILDING || reserve != NULL)) {
         rc = error_set(RT_PARAM_INVALID, reserve != NULL ? "reserve" : "modelRI");
     } else if (rc == ACL_SUCCESS) {
         graph->state = GRAPH_READY;
     }
-    sim_unlock();
     return rc;
 }

@@ -57,13 +57,11 @@ aclError do_aclmdlRICondHandleCreate(aclmdlRI modelRI, uint32_t defaultLaunchVal
     if ((unsigned int)flag > ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find_own(modelRI, &graph);
     rc = rc == ACL_SUCCESS ? check_captured(graph) : rc;
     bool assign = flag == ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT;
-    rc = rc == ACL_SUCCESS ? condition_new(graph, defaultLaunchValue, assign, handle) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? condition_new(graph, defaultLaunchValue, assign, handle) : rc;
 }
 
 static aclError find(aclmdlRICondHandle handle, condition_handle_t **found) {
@@ -76,12 +74,11 @@ aclError do_aclmdlRICondHandleGetCondPtr(aclmdlRICondHandle handle, uint64_t **p
     if (handle == NULL || ptr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, handle == NULL ? "handle" : "ptr");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find(handle, &found);
     if (rc == ACL_SUCCESS) {
         *ptr = found->condition->address;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -249,9 +246,7 @@ aclError do_aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream strea
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     rc = find_place(params.handle, stream, &handle, &found);
-    rc = rc == ACL_SUCCESS ? add(&params, handle->condition, found) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? add(&params, handle->condition, found) : rc;
 }

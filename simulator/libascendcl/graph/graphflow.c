@@ -28,7 +28,7 @@ aclError do_aclrtCreateLabel(aclrtLabel *label) {
     if (label == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "label");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     label_t *made = rc == ACL_SUCCESS ? object_new(KIND_LABEL) : NULL;
     if (made != NULL) {
@@ -36,7 +36,6 @@ aclError do_aclrtCreateLabel(aclrtLabel *label) {
     } else if (rc == ACL_SUCCESS) {
         rc = error_set(RT_MEMORY_ALLOCATION, "label");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -57,27 +56,25 @@ aclError do_aclrtSetLabel(aclrtLabel label, aclrtStream stream) {
         return error_quiet(ACL_INVALID_PARAM, "label");
     }
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_in_model(stream, &found);
     label_t *made = object_find(KIND_LABEL, label);
-    if (rc == ACL_SUCCESS) {
-        rc = made != NULL ? set_label(made, found) : usage_bad_handle(KIND_LABEL, label);
+    if (rc != ACL_SUCCESS) {
+        return rc;
     }
-    sim_unlock();
-    return rc;
+    return made != NULL ? set_label(made, found) : usage_bad_handle(KIND_LABEL, label);
 }
 
 aclError do_aclrtDestroyLabel(aclrtLabel label) {
     if (label == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "label");
     }
-    sim_lock();
+    SIM_GUARD();
     label_t *made = object_find(KIND_LABEL, label);
     aclError rc = made != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_LABEL, label);
     if (made != NULL) {
         object_kill(&made->object);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -112,10 +109,8 @@ aclError do_aclrtCreateLabelList(aclrtLabel *labels, size_t num, aclrtLabelList 
     if (num == 0 || num > UINT16_MAX) {
         return error_set(RT_PARAM_INVALID, "num");
     }
-    sim_lock();
-    aclError rc = context_need() != NULL ? list_new(labels, num, labelList) : RT_CONTEXT_NULL;
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return context_need() != NULL ? list_new(labels, num, labelList) : RT_CONTEXT_NULL;
 }
 
 static void list_release(label_list_t *list) {
@@ -133,7 +128,7 @@ aclError do_aclrtDestroyLabelList(aclrtLabelList labelList) {
     if (labelList == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "labelList");
     }
-    sim_lock();
+    SIM_GUARD();
     label_list_t *list = object_find(KIND_LABEL_LIST, labelList);
     aclError rc = list != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_LABEL_LIST, labelList);
     if (list != NULL) {
@@ -141,7 +136,6 @@ aclError do_aclrtDestroyLabelList(aclrtLabelList labelList) {
         object_kill(&list->object);
         list_release(list);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -200,11 +194,9 @@ aclError do_aclrtSwitchLabelByIndex(void *ptr, uint32_t maxValue, aclrtLabelList
         return error_set(RT_PARAM_INVALID, "maxValue");
     }
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_in_model(stream, &found);
-    rc = rc == ACL_SUCCESS ? add_jump(found, ptr, maxValue, labelList) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? add_jump(found, ptr, maxValue, labelList) : rc;
 }
 
 typedef struct {
@@ -289,9 +281,8 @@ aclError do_aclrtActiveStream(aclrtStream activeStream, aclrtStream stream) {
     if (activeStream == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "activeStream");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = add_activate(activeStream, stream, (activate_t){.left = NULL});
-    sim_unlock();
     return rc;
 }
 
@@ -311,8 +302,6 @@ aclError do_aclrtSwitchStream(void *leftValue, aclrtCondition cond, void *rightV
                        .right = rightValue,
                        .condition = cond,
                        .bytes = dataType == ACL_RT_SWITCH_INT64 ? 8 : 4};
-    sim_lock();
-    aclError rc = add_activate(trueStream, stream, what);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return add_activate(trueStream, stream, what);
 }

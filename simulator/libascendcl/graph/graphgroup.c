@@ -27,11 +27,9 @@ static aclError begin(graph_t *graph) {
 
 aclError do_aclmdlRICaptureTaskGrpBegin(aclrtStream stream) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_captured(stream, &found);
-    rc = rc == ACL_SUCCESS ? begin(found->lane->graph) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? begin(found->lane->graph) : rc;
 }
 
 aclError do_aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle) {
@@ -39,7 +37,7 @@ aclError do_aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle) 
     if (handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "handle");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_captured(stream, &found);
     if (rc == ACL_SUCCESS && found->lane->graph->open_group == NULL) {
         rc = error_set(RT_TASK_GROUP_STATUS, "stream: no group is open");
@@ -47,7 +45,6 @@ aclError do_aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle) 
         *handle = found->lane->graph->open_group;
         found->lane->graph->open_group = NULL;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -80,15 +77,14 @@ aclError do_aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp hand
     if (handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "handle");
     }
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
     task_group_t *group = object_find(KIND_GROUP, handle);
-    if (rc == ACL_SUCCESS) {
-        rc = group != NULL ? begin_update(found, group) : usage_bad_handle(KIND_GROUP, handle);
+    if (rc != ACL_SUCCESS) {
+        return rc;
     }
-    sim_unlock();
-    return rc;
+    return group != NULL ? begin_update(found, group) : usage_bad_handle(KIND_GROUP, handle);
 }
 
 static bool from_outside(const task_t *task) {
@@ -151,7 +147,7 @@ aclError group_take(stream_t *stream, task_t *task) {
 
 aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
     task_group_t *group = rc == ACL_SUCCESS ? found->updating : NULL;
@@ -164,6 +160,5 @@ aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
                  ? rc
                  : error_set(RT_MODEL_UPDATE_FAILED, "stream: tasks of the group are missing");
     }
-    sim_unlock();
     return rc;
 }

@@ -80,7 +80,7 @@ static void print_graph(FILE *file, const graph_t *graph) {
 /* The text is created with sim.lock held. The caller writes the text without sim.lock. */
 static aclError describe(aclmdlRI handle, char **text, size_t *size) {
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find(handle, &graph);
     FILE *memory = rc == ACL_SUCCESS ? open_memstream(text, size) : NULL;
     if (memory != NULL) {
@@ -89,7 +89,6 @@ static aclError describe(aclmdlRI handle, char **text, size_t *size) {
     } else if (rc == ACL_SUCCESS) {
         rc = error_set(RT_MEMORY_ALLOCATION, "modelRI");
     }
-    sim_unlock();
     return rc;
 }
 

@@ -40,7 +40,7 @@ aclError do_aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, ui
         return error_quiet(ACL_INVALID_PARAM, stream == NULL ? "stream" : "numTasks");
     }
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
@@ -48,7 +48,6 @@ aclError do_aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, ui
         rc = lane != NULL ? list_tasks(lane, tasks, numTasks)
                           : error_set(RT_STREAM_MODEL, "stream: it belongs to no model");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -57,12 +56,11 @@ aclError do_aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type) {
         return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "type");
     }
     node_t *node = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = node_find(task, &node);
     if (rc == ACL_SUCCESS) {
         *type = type_of(&node->task);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -72,12 +70,11 @@ aclError do_aclmdlRITaskGetSeqId(aclmdlRITask task, uint32_t *id) {
         return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "id");
     }
     node_t *node = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = node_find(task, &node);
     if (rc == ACL_SUCCESS) {
         *id = node->index;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -122,12 +119,11 @@ aclError do_aclmdlRITaskGetParams(aclmdlRITask task, aclmdlRITaskParams *params)
         return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "params");
     }
     node_t *node = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = node_find(task, &node);
     if (rc == ACL_SUCCESS) {
         tell(node, params);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -184,11 +180,9 @@ aclError do_aclmdlRITaskSetParams(aclmdlRITask task, aclmdlRITaskParams *params)
         return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "params");
     }
     node_t *node = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = node_find(task, &node);
-    rc = rc == ACL_SUCCESS ? set_params(node, params) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? set_params(node, params) : rc;
 }
 
 /* Edges cannot be removed, because other nodes wait for them. */
@@ -197,14 +191,13 @@ aclError do_aclmdlRITaskDisable(aclmdlRITask task) {
         return error_quiet(ACL_INVALID_PARAM, "task");
     }
     node_t *node = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = node_find(task, &node);
     if (rc == ACL_SUCCESS && node->task.kind == TASK_RECORD) {
         rc = error_set(RT_FEATURE_NOT_SUPPORT, "task: other tasks wait for it");
     } else if (rc == ACL_SUCCESS) {
         node->disable_next = true;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -236,7 +229,7 @@ aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
         return error_quiet(ACL_INVALID_PARAM, "modelRI");
     }
     graph_t *graph = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = graph_find_whole(modelRI, &graph);
     if (rc == ACL_SUCCESS && (graph->state != GRAPH_READY || graph->executor != NULL)) {
         rc = error_set(graph->executor != NULL ? RT_MODEL_RUNNING : RT_MODEL_CAPTURED, "modelRI");
@@ -244,7 +237,6 @@ aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
     if (rc == ACL_SUCCESS) {
         update_graph(graph);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -256,9 +248,8 @@ aclError do_aclmdlRIKernelTaskGetAttribute(aclmdlRITask task, aclrtLaunchKernelA
         return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "attrValue");
     }
     node_t *node = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = node_find(task, &node);
-    sim_unlock();
     return rc != ACL_SUCCESS
                ? rc
                : error_set(

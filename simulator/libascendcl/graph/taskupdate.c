@@ -82,8 +82,6 @@ aclError do_aclrtTaskUpdateAsync(aclrtStream taskStream, uint32_t taskId, aclrtT
     if (info->id != ACL_RT_UPDATE_RANDOM_TASK || taskStream == NULL || !fits) {
         return error_set(RT_PARAM_INVALID, taskStream == NULL ? "taskStream" : "info");
     }
-    sim_lock();
-    aclError rc = enqueue(taskStream, taskId, given->srcAddr, execStream);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return enqueue(taskStream, taskId, given->srcAddr, execStream);
 }

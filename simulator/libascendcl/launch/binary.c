@@ -19,13 +19,12 @@ aclrtBinary do_aclrtCreateBinary(const void *data, size_t dataLen) {
         error_quiet(ACL_INVALID_PARAM, data == NULL ? "data" : "dataLen");
         return NULL;
     }
-    sim_lock();
+    SIM_GUARD();
     binary_data_t *binary = object_new(KIND_BINARY_DATA);
     if (binary != NULL) {
         binary->data = data;
         binary->size = dataLen;
     }
-    sim_unlock();
     return binary;
 }
 
@@ -33,14 +32,12 @@ aclError do_aclrtDestroyBinary(aclrtBinary binary) {
     if (binary == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "binary");
     }
-    sim_lock();
+    SIM_GUARD();
     binary_data_t *found = object_find(KIND_BINARY_DATA, binary);
     if (found != NULL) {
         object_kill(&found->object);
     }
-    aclError rc = found != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_BINARY_DATA, binary);
-    sim_unlock();
-    return rc;
+    return found != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_BINARY_DATA, binary);
 }
 
 /* A client can get the image's address, and access memory after the image by mistake. So no other data may
@@ -84,12 +81,10 @@ aclError do_aclrtBinaryLoad(const aclrtBinary binary, aclrtBinHandle *binHandle)
     if (binary == NULL || binHandle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, binary == NULL ? "binary" : "binHandle");
     }
-    sim_lock();
+    SIM_GUARD();
     const binary_data_t *found = object_find(KIND_BINARY_DATA, binary);
-    aclError rc =
-        found != NULL ? load(found->data, found->size, binHandle) : usage_bad_handle(KIND_BINARY_DATA, binary);
-    sim_unlock();
-    return rc;
+    return found != NULL ? load(found->data, found->size, binHandle)
+                         : usage_bad_handle(KIND_BINARY_DATA, binary);
 }
 
 static aclError check_options(const aclrtBinaryLoadOptions *options) {
@@ -180,7 +175,7 @@ aclError do_aclrtBinaryUnLoad(aclrtBinHandle binHandle) {
     if (binHandle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "binHandle");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? binary_find(binHandle, &binary) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
         args_end_of(binary);
@@ -188,7 +183,6 @@ aclError do_aclrtBinaryUnLoad(aclrtBinHandle binHandle) {
         image_end(binary->data, binary->size);
         object_kill(&binary->object);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -240,13 +234,9 @@ static aclError name_function(binary_t *binary, const char *name, bool cpu, aclr
 
 static aclError get_function(aclrtBinHandle handle, const char *name, bool cpu, aclrtFuncHandle *function) {
     binary_t *binary = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = binary_find(handle, &binary);
-    if (rc == ACL_SUCCESS) {
-        rc = name_function(binary, name, cpu, function);
-    }
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? name_function(binary, name, cpu, function) : rc;
 }
 
 aclError do_aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char *kernelName,

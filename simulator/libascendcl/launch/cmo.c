@@ -93,10 +93,8 @@ aclError do_aclrtCmoSetDesc(void *cmoDesc, void *src, size_t size) {
         return error_set(RT_PARAM_INVALID, "size");
     }
     descriptor_t descriptor = {src, size};
-    sim_lock();
-    aclError rc = set_descriptor(cmoDesc, &descriptor);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return set_descriptor(cmoDesc, &descriptor);
 }
 
 aclError do_aclrtCmoAsyncWithDesc(void *cmoDesc, aclrtCmoType cmoType, aclrtStream stream,
@@ -137,13 +135,12 @@ aclError do_aclrtCacheLastTaskExtendInfo(const char *const extendInfoPtr, const 
  * clean. */
 aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && (found->flags & FLAG_PERSISTENT) == 0) {
         rc = error_set(RT_PARAM_INVALID, "stream: it was made without the persistent flag");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -165,9 +162,7 @@ aclError do_aclrtGetHardwareSyncAddr(void **addr) {
     if (addr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "addr");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
-    aclError rc = context != NULL ? find_sync_area(context, addr) : RT_CONTEXT_NULL;
-    sim_unlock();
-    return rc;
+    return context != NULL ? find_sync_area(context, addr) : RT_CONTEXT_NULL;
 }

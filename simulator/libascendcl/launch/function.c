@@ -36,7 +36,7 @@ aclError do_aclrtGetFuncBySymbol(const void *symbol, aclrtFuncHandle *funcHandle
     if (symbol == NULL || funcHandle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, symbol == NULL ? "symbol" : "funcHandle");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = ACL_SUCCESS;
     kernel_t *kernel = kernel_of_symbol(symbol);
     search_t search = {.kernel = kernel};
@@ -50,7 +50,6 @@ aclError do_aclrtGetFuncBySymbol(const void *symbol, aclrtFuncHandle *funcHandle
         rc = error_set(RT_SYMBOL_NOT_FOUND,
                        "symbol: register its kernel with aclsim_register_kernel and aclsim_kernel_symbol");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -59,14 +58,13 @@ aclError do_aclrtGetFunctionName(aclrtFuncHandle funcHandle, uint32_t maxLen, ch
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "name");
     }
     function_handle_t *function = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = function_find_handle(funcHandle, &function);
     if (rc == ACL_SUCCESS && strlen(function->kernel->name) >= maxLen) {
         rc = error_set(RT_PARAM_INVALID, "maxLen");
     } else if (rc == ACL_SUCCESS) {
         strcpy(name, function->kernel->name);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -87,13 +85,12 @@ aclError do_aclrtGetFunctionAddr(aclrtFuncHandle funcHandle, void **aicAddr, voi
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "aicAddr or aivAddr");
     }
     function_handle_t *function = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = function_find_handle(funcHandle, &function);
     rc = rc == ACL_SUCCESS ? find_code(function->kernel, aicAddr) : rc;
     if (rc == ACL_SUCCESS) {
         *aivAddr = *aicAddr;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -127,13 +124,9 @@ aclError do_aclrtGetFunctionAttribute(aclrtFuncHandle funcHandle, aclrtFuncAttri
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "attrValue");
     }
     function_handle_t *function = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = function_find_handle(funcHandle, &function);
-    if (rc == ACL_SUCCESS) {
-        rc = attribute(function, attrType, attrValue);
-    }
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? attribute(function, attrType, attrValue) : rc;
 }
 
 aclError do_aclrtFunctionGetBinary(const aclrtFuncHandle funcHandle, aclrtBinHandle *binHandle) {
@@ -141,14 +134,13 @@ aclError do_aclrtFunctionGetBinary(const aclrtFuncHandle funcHandle, aclrtBinHan
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "binHandle");
     }
     function_handle_t *function = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = function_find_handle(funcHandle, &function);
     if (rc == ACL_SUCCESS && function->binary == NULL) {
         rc = error_set(RT_INVALID_DEVICE_FUNCTION, "funcHandle: it was made from a symbol and is in no binary");
     } else if (rc == ACL_SUCCESS) {
         *binHandle = function->binary;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -165,12 +157,11 @@ aclError do_aclrtFunctionGetParamCount(const void *func, size_t *paramCount) {
         return error_quiet(ACL_INVALID_PARAM, func == NULL ? "func" : "paramCount");
     }
     kernel_t *kernel = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_described(func, &kernel);
     if (rc == ACL_SUCCESS) {
         *paramCount = kernel->parameters;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -180,7 +171,7 @@ aclError do_aclrtFunctionGetParamInfo(const void *func, size_t paramIndex, size_
         return error_quiet(ACL_INVALID_PARAM, func == NULL ? "func" : "paramOffset or paramSize");
     }
     kernel_t *kernel = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_described(func, &kernel);
     if (rc == ACL_SUCCESS && paramIndex >= kernel->parameters) {
         rc = error_set(RT_PARAM_INVALID, "paramIndex");
@@ -188,7 +179,6 @@ aclError do_aclrtFunctionGetParamInfo(const void *func, size_t paramIndex, size_
         *paramOffset = kernel->offsets[paramIndex];
         *paramSize = kernel->sizes[paramIndex];
     }
-    sim_unlock();
     return rc;
 }
 
@@ -215,13 +205,12 @@ aclError do_aclrtBinaryGetDevAddress(const aclrtBinHandle binHandle, void **binA
         return error_quiet(ACL_INVALID_PARAM, binHandle == NULL ? "binHandle" : "binAddr or binSize");
     }
     binary_t *binary = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = binary_find(binHandle, &binary);
     if (rc == ACL_SUCCESS) {
         *binAddr = binary->data;
         *binSize = binary->size;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -231,12 +220,11 @@ aclError do_aclrtBinarySetExceptionCallback(aclrtBinHandle binHandle, aclrtOpExc
         return error_quiet(ACL_INVALID_PARAM, "binHandle");
     }
     binary_t *binary = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = binary_find(binHandle, &binary);
     if (rc == ACL_SUCCESS) {
         binary->callback = callback;
         binary->user = userData;
     }
-    sim_unlock();
     return rc;
 }

@@ -73,13 +73,12 @@ API int aclsim_register_kernel(const char *name, kernel_function_t function, voi
         return -1;
     }
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     kernel_t *kernel = kernel_find(name);
     bool done = function != NULL ? begin_registration(name, function, user) : kernel != NULL;
     if (function == NULL && kernel != NULL) {
         end_registration(kernel);
     }
-    sim_unlock();
     return done ? 0 : -1;
 }
 
@@ -130,10 +129,9 @@ API int aclsim_kernel_parameters(const char *name, const size_t *sizes, size_t c
         return -1;
     }
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     kernel_t *kernel = kernel_find(name);
     bool done = kernel != NULL && describe(kernel, sizes, count);
-    sim_unlock();
     return done ? 0 : -1;
 }
 
@@ -142,11 +140,10 @@ API int aclsim_kernel_symbol(const char *name, const void *symbol) {
         return -1;
     }
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     kernel_t *kernel = kernel_find(name);
     if (kernel != NULL) {
         kernel->symbol = symbol;
     }
-    sim_unlock();
     return kernel != NULL ? 0 : -1;
 }

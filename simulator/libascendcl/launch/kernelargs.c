@@ -100,12 +100,11 @@ aclError do_aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle *arg
         return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "argsHandle");
     }
     args_t *args = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = init(funcHandle, NULL, &args);
     if (rc == ACL_SUCCESS) {
         *argsHandle = args;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -119,10 +118,8 @@ aclError do_aclrtKernelArgsInitByUserMem(aclrtFuncHandle funcHandle, aclrtArgsHa
         return error_set(RT_PARAM_INVALID, "actualArgsSize");
     }
     args_t *args = NULL;
-    sim_lock();
-    aclError rc = init(funcHandle, argsHandle, &args);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return init(funcHandle, argsHandle, &args);
 }
 
 static aclError sizes_of(aclrtFuncHandle handle, size_t *out, size_t size) {
@@ -176,14 +173,13 @@ aclError do_aclrtKernelArgsAppend(aclrtArgsHandle argsHandle, void *param, size_
     }
     args_t *args = NULL;
     parameter_t *parameter = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = open_list(argsHandle, &args);
     rc = rc == ACL_SUCCESS ? append(args, paramSize, &parameter) : rc;
     if (rc == ACL_SUCCESS) {
         memcpy(args->bytes + parameter->offset, param, paramSize);
         *paramHandle = parameter;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -193,14 +189,13 @@ aclError do_aclrtKernelArgsAppendPlaceHolder(aclrtArgsHandle argsHandle, aclrtPa
     }
     args_t *args = NULL;
     parameter_t *parameter = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = open_list(argsHandle, &args);
     rc = rc == ACL_SUCCESS ? append(args, sizeof(void *), &parameter) : rc;
     if (rc == ACL_SUCCESS) {
         parameter->size = 0;
         *paramHandle = parameter;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -232,16 +227,14 @@ aclError do_aclrtKernelArgsGetPlaceHolderBuffer(aclrtArgsHandle argsHandle, aclr
     }
     args_t *args = NULL;
     parameter_t *parameter = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = open_list(argsHandle, &args);
     rc = rc == ACL_SUCCESS ? find_parameter(args, paramHandle, &parameter) : rc;
     if (rc == ACL_SUCCESS && (parameter->size != 0 || dataSize == 0 || dataSize > ARGS_BYTES_MOST)) {
         rc = error_set(RT_PARAM_INVALID,
                        parameter->size != 0 ? "paramHandle: it is not a free placeholder" : "dataSize");
     }
-    rc = rc == ACL_SUCCESS ? give_buffer(parameter, dataSize, bufferAddr) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? give_buffer(parameter, dataSize, bufferAddr) : rc;
 }
 
 aclError do_aclrtKernelArgsParaUpdate(aclrtArgsHandle argsHandle, aclrtParamHandle paramHandle, void *param,
@@ -251,7 +244,7 @@ aclError do_aclrtKernelArgsParaUpdate(aclrtArgsHandle argsHandle, aclrtParamHand
     }
     args_t *args = NULL;
     parameter_t *parameter = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = args_find(argsHandle, &args);
     rc = rc == ACL_SUCCESS ? find_parameter(args, paramHandle, &parameter) : rc;
     bool fits = rc == ACL_SUCCESS && parameter->data == NULL && paramSize == parameter->size;
@@ -261,7 +254,6 @@ aclError do_aclrtKernelArgsParaUpdate(aclrtArgsHandle argsHandle, aclrtParamHand
     if (rc == ACL_SUCCESS) {
         memcpy(args->bytes + parameter->offset, param, paramSize);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -270,12 +262,11 @@ aclError do_aclrtKernelArgsFinalize(aclrtArgsHandle argsHandle) {
     if (argsHandle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "argsHandle");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = args_find(argsHandle, &args);
     if (rc == ACL_SUCCESS) {
         args->finalized = true;
     }
-    sim_unlock();
     return rc;
 }
 

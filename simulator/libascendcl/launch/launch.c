@@ -210,14 +210,13 @@ aclError do_aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks, 
         return rc;
     }
     launch_t *launch = NULL;
-    sim_lock();
+    SIM_GUARD();
     rc = make(funcHandle, &shape, &launch);
     if (rc == ACL_SUCCESS) {
         launch->address = argsData;
         launch->size = argsSize;
         rc = work_enqueue_locked(stream, TASK_WORK, &launch->work);
     }
-    sim_unlock();
     return rc;
 }
 

@@ -5,9 +5,8 @@ static aclError refuse(const void *symbol, const void *other) {
     if (symbol == NULL || other == NULL) {
         return error_quiet(ACL_INVALID_PARAM, symbol == NULL ? "symbol" : "pointer");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
-    sim_unlock();
     return context == NULL ? RT_CONTEXT_NULL
                            : error_set(RT_SYMBOL_NOT_FOUND, "symbol: there are no variables of device code");
 }
@@ -54,9 +53,8 @@ aclError do_aclrtBinaryGetGlobal(aclrtBinHandle binHandle, const char *name, voi
     if (binHandle == NULL || name == NULL || dptr == NULL || size == NULL) {
         return error_quiet(ACL_INVALID_PARAM, binHandle == NULL ? "binHandle" : "name, dptr or size");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = binary_find(binHandle, &binary);
-    sim_unlock();
     return rc != ACL_SUCCESS ? rc
                              : error_set(RT_SYMBOL_NOT_FOUND, "name: there are no variables of device code");
 }

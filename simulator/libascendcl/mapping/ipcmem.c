@@ -98,10 +98,8 @@ aclError do_aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t
     if (size == 0 || len < KEY_BYTES || flags > WITHOUT_LIST) {
         return error_set(RT_PARAM_INVALID, size == 0 ? "size" : "len or flags");
     }
-    sim_lock();
-    aclError rc = export_locked(devPtr, size, key, flags);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return export_locked(devPtr, size, key, flags);
 }
 
 aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags) {
@@ -112,7 +110,7 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
         return error_set(RT_PARAM_INVALID, "flags");
     }
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     if (context_need() != NULL) {
         export_t **link = find_key(key);
         rc = link != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
@@ -124,7 +122,6 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
             *devPtr = (*link)->pointer;
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -134,7 +131,7 @@ aclError do_aclrtIpcMemClose(const char *key) {
         return error_quiet(ACL_INVALID_PARAM, "key");
     }
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     if (context_need() != NULL) {
         export_t **link = find_key(key);
         rc = link != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
@@ -144,7 +141,6 @@ aclError do_aclrtIpcMemClose(const char *key) {
             export_end(link);
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -156,7 +152,7 @@ aclError do_aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num) {
         return error_set(RT_PARAM_INVALID, "num");
     }
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     if (context_need() != NULL) {
         export_t **link = find_key(key);
         rc = link != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
@@ -164,7 +160,6 @@ aclError do_aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num) {
             (*link)->listed = (*link)->listed || pid[i] == getpid();
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -191,11 +186,10 @@ aclError do_aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t
     if (device_find(dstDevId) == NULL) {
         return error_set(RT_INVALID_DEVICE, "dstDevId");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && find_shareable(devPtr, size) == NULL) {
         rc = error_set(RT_DRIVER_ERROR, "devPtr or size");
     }
-    sim_unlock();
     return rc;
 }

@@ -56,10 +56,8 @@ aclError do_aclrtMemAllocManaged(void **ptr, uint64_t size, uint32_t flag) {
     if (size == 0 || size > managed_most) {
         return error_set(RT_PARAM_INVALID, "size");
     }
-    sim_lock();
-    aclError rc = alloc(ptr, size);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return alloc(ptr, size);
 }
 
 aclError managed_check_location(aclrtMemManagedLocation location) {
@@ -108,7 +106,7 @@ aclError do_aclrtMemManagedAdvise(const void *const ptr, uint64_t size, aclrtMem
         return error_quiet(ACL_INVALID_PARAM, ptr == NULL ? "ptr" : "size");
     }
     managed_range_t range;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && (unsigned int)advise > ACL_MEM_ADVISE_UNSET_ACCESSED_BY) {
         rc = error_set(RT_PARAM_INVALID, "advise");
@@ -122,7 +120,6 @@ aclError do_aclrtMemManagedAdvise(const void *const ptr, uint64_t size, aclrtMem
     for (size_t i = 0; rc == ACL_SUCCESS && i < range.count; i++) {
         advise_page(&range.first[i], advise, location);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -204,13 +201,12 @@ static aclError get_attribute(aclrtMemManagedRangeAttribute attribute, const man
 static aclError get_attributes(const aclrtMemManagedRangeAttribute *attributes, size_t count,
                                const void *pointer, size_t size, void **data, const size_t *dataSizes) {
     managed_range_t range;
-    sim_lock();
+    SIM_GUARD();
     aclError rc =
         managed_find(pointer, size, &range) ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "ptr or size");
     for (size_t i = 0; rc == ACL_SUCCESS && i < count; i++) {
         rc = get_attribute(attributes[i], &range, data[i], dataSizes[i]);
     }
-    sim_unlock();
     return rc;
 }
 

@@ -70,7 +70,7 @@ aclError do_aclrtReleaseMemAddress(void *virPtr) {
         return error_quiet(ACL_INVALID_PARAM, "virPtr");
     }
     aclError rc = ACL_SUCCESS;
-    sim_lock();
+    SIM_GUARD();
     area_t *area = area_find(virPtr);
     if (area == NULL || !area->reserved || area->base != virPtr || area->uses != 0) {
         usage_note("releases %p, which is not the start of reserved and unmapped addresses", virPtr);
@@ -78,7 +78,6 @@ aclError do_aclrtReleaseMemAddress(void *virPtr) {
     } else {
         area_end(area);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -144,10 +143,8 @@ static aclError map(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle 
     if (virPtr == NULL || handle == NULL || size == 0 || flags != 0) {
         return error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "handle, size or flags");
     }
-    sim_lock();
-    aclError rc = map_locked(virPtr, size, offset, handle, access);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return map_locked(virPtr, size, offset, handle, access);
 }
 
 aclError do_aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags) {
@@ -189,12 +186,11 @@ aclError do_aclrtUnmapMem(void *virPtr) {
     if (virPtr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "virPtr");
     }
-    sim_lock();
+    SIM_GUARD();
     block_t *block = find_mapping(virPtr);
     if (block != NULL) {
         block_end(block);
     }
-    sim_unlock();
     return block != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }
 
@@ -229,7 +225,7 @@ aclError do_aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *des
     if (virPtr == NULL || desc == NULL || count == 0 || !array_is_there(desc, count, sizeof *desc)) {
         return error_set(RT_PARAM_INVALID, virPtr == NULL ? "virPtr" : "desc or count");
     }
-    sim_lock();
+    SIM_GUARD();
     block_t *block = find_mapping(virPtr);
     aclError rc = block != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
     if (block != NULL && block->size != size) {
@@ -238,7 +234,6 @@ aclError do_aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *des
     for (size_t i = 0; rc == ACL_SUCCESS && i < count; i++) {
         rc = set_access(block, &desc[i]);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -262,13 +257,12 @@ aclError do_aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *hand
     if (virPtr == NULL || handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "handle");
     }
-    sim_lock();
+    SIM_GUARD();
     const block_t *block = find_mapping(virPtr);
     if (block != NULL) {
         const mapping_t *mapping = block->owner;
         mapping->physical->handles++;
         *handle = mapping->physical;
     }
-    sim_unlock();
     return block != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }

@@ -185,13 +185,12 @@ aclError do_aclrtFreePhysical(aclrtDrvMemHandle handle) {
     if (handle == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "handle");
     }
-    sim_lock();
+    SIM_GUARD();
     physical_t *physical = physical_find(handle);
     if (physical != NULL) {
         physical->handles--;
         physical_settle(physical);
     }
-    sim_unlock();
     return physical != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }
 
@@ -199,12 +198,11 @@ aclError do_aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, 
     if (handle == NULL || prop == NULL) {
         return error_quiet(ACL_INVALID_PARAM, handle == NULL ? "handle" : "prop");
     }
-    sim_lock();
+    SIM_GUARD();
     const physical_t *physical = physical_find(handle);
     if (physical != NULL) {
         *prop = physical->storage->prop;
     }
-    sim_unlock();
     return physical != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }
 

@@ -87,10 +87,8 @@ aclError do_aclrtMemPoolCreate(aclrtMemPool *memPool, const aclrtMemPoolProps *p
     if (poolProps->handleType != ACL_MEM_HANDLE_TYPE_NONE) {
         return error_set(RT_PARAM_INVALID, "poolProps: handleType");
     }
-    sim_lock();
-    aclError rc = create(memPool, poolProps);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return create(memPool, poolProps);
 }
 
 static void pool_kill(mempool_t *pool) {
@@ -103,12 +101,11 @@ aclError do_aclrtMemPoolDestroy(const aclrtMemPool memPool) {
     if (memPool == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "memPool");
     }
-    sim_lock();
+    SIM_GUARD();
     mempool_t *pool = pool_find(memPool);
     if (pool != NULL) {
         pool_kill(pool);
     }
-    sim_unlock();
     return pool != NULL ? ACL_SUCCESS : RT_PARAM_INVALID;
 }
 
@@ -148,12 +145,11 @@ aclError do_aclrtMemPoolTrimTo(aclrtMemPool memPool, size_t minBytesToKeep) {
     if (memPool == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "memPool");
     }
-    sim_lock();
+    SIM_GUARD();
     mempool_t *pool = pool_find(memPool);
     if (pool != NULL) {
         trim(pool, minBytesToKeep);
     }
-    sim_unlock();
     return pool != NULL ? ACL_SUCCESS : RT_PARAM_INVALID;
 }
 
@@ -244,10 +240,8 @@ aclError do_aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream) {
     if (stream == NULL) {
         return error_set(RT_PARAM_INVALID, "stream");
     }
-    sim_lock();
-    aclError rc = free_async(ptr, stream);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return free_async(ptr, stream);
 }
 
 void pool_run_task(task_t *task) {

@@ -46,7 +46,7 @@ aclError do_aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, voi
         return error_set(RT_PARAM_INVALID, "value");
     }
     aclError rc = RT_PARAM_INVALID;
-    sim_lock();
+    SIM_GUARD();
     mempool_t *pool = pool_find(memPool);
     if (pool != NULL && is_reuse(attr)) {
         memcpy(&pool->reuse[attr], value, sizeof pool->reuse[attr]);
@@ -56,7 +56,6 @@ aclError do_aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, voi
         memcpy(&number, value, counter_of(pool, attr) != NULL ? sizeof number : 0);
         rc = set_counter(pool, attr, number) ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "attr");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -68,7 +67,7 @@ aclError do_aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, voi
         return error_set(RT_PARAM_INVALID, "value");
     }
     aclError rc = RT_PARAM_INVALID;
-    sim_lock();
+    SIM_GUARD();
     mempool_t *pool = pool_find(memPool);
     const uint64_t *counter = pool != NULL ? counter_of(pool, attr) : NULL;
     if (counter != NULL) {
@@ -80,6 +79,5 @@ aclError do_aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, voi
     } else if (pool != NULL) {
         rc = error_set(RT_PARAM_INVALID, "attr");
     }
-    sim_unlock();
     return rc;
 }

@@ -62,10 +62,8 @@ aclError do_aclrtMemManagedPrefetchAsync(const void *ptr, size_t size, aclrtMemM
     plan->items[0].pointer = ptr;
     plan->items[0].size = size;
     plan->items[0].location = location;
-    sim_lock();
-    aclError rc = prefetch(plan, stream);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return prefetch(plan, stream);
 }
 
 /* Each location applies to the ranges from its own index up to, and without, the index of the next location. */
@@ -102,8 +100,6 @@ aclError do_aclrtMemManagedPrefetchBatchAsync(const void **ptrs, size_t *sizes, 
         plan->items[i].size = sizes[i];
         plan->items[i].location = prefetchLocs[which];
     }
-    sim_lock();
-    aclError rc = prefetch(plan, stream);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return prefetch(plan, stream);
 }

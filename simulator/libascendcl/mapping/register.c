@@ -215,12 +215,11 @@ aclError do_aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType ty
     if (((uint32_t)type & ~(uint32_t)(TYPE_IO | TYPE_READ_ONLY)) != 0) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "type");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = register_locked(ptr, size, ((uint32_t)type & TYPE_READ_ONLY) == 0, true);
     if (rc == ACL_SUCCESS) {
         *devPtr = window_of(registration_of(ptr), ptr);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -233,10 +232,8 @@ aclError do_aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag) {
         (flag & (TYPE_IO | FLAG_PINNED)) == (TYPE_IO | FLAG_PINNED)) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
-    sim_lock();
-    aclError rc = register_locked(ptr, size, (flag & TYPE_READ_ONLY) == 0, (flag & FLAGS_OF_MAPPING) != 0);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return register_locked(ptr, size, (flag & TYPE_READ_ONLY) == 0, (flag & FLAGS_OF_MAPPING) != 0);
 }
 
 aclError do_aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag) {
@@ -244,7 +241,7 @@ aclError do_aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag
         return error_quiet(ACL_INVALID_PARAM, pHost == NULL ? "pHost" : "pDevice or flag");
     }
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     if (context_need() != NULL) {
         const registration_t *found = registration_of(pHost);
         bool mapped = found != NULL && found->window != NULL;
@@ -253,7 +250,6 @@ aclError do_aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag
             *pDevice = window_of(found, pHost);
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -262,7 +258,7 @@ aclError do_aclrtHostUnregister(void *ptr) {
         return error_quiet(ACL_INVALID_PARAM, "ptr");
     }
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     if (context_need() != NULL) {
         registration_t *found = registration_of(ptr);
         bool begins = found != NULL && found->base == ptr;
@@ -271,7 +267,6 @@ aclError do_aclrtHostUnregister(void *ptr) {
             registration_end(found);
         }
     }
-    sim_unlock();
     return rc;
 }
 
@@ -285,8 +280,7 @@ aclError do_aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType,
         bool device = device_find((int32_t)deviceId) == NULL;
         return error_set(device ? RT_INVALID_DEVICE : RT_PARAM_INVALID, device ? "deviceId" : "hacType");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
-    sim_unlock();
     return rc == ACL_SUCCESS ? error_quiet(RT_FEATURE_NOT_SUPPORT, "aclrtHostMemMapCapabilities") : rc;
 }

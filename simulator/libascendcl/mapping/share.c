@@ -28,10 +28,8 @@ static aclError export_handle(aclrtDrvMemHandle handle, uint64_t flags, void *sh
     if (flags > WITHOUT_LIST || !place_is_there(share, sizeof(uint64_t))) {
         return error_set(RT_PARAM_INVALID, "flags or shareableHandle");
     }
-    sim_lock();
-    aclError rc = export_locked(handle, flags, share);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return export_locked(handle, flags, share);
 }
 
 aclError do_aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType,
@@ -106,10 +104,8 @@ aclError do_aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t 
     if (device_find(deviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
-    sim_lock();
-    aclError rc = import_locked(shareableHandle, handle);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return import_locked(shareableHandle, handle);
 }
 
 aclError do_aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType,
@@ -121,24 +117,21 @@ aclError do_aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemS
     if (!read_share(shareableHandle, &share)) {
         return error_set(RT_PARAM_INVALID, "shareableHandle");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = thread_context() != NULL ? ACL_SUCCESS : error_quiet(RT_CONTEXT_NULL, "current context");
     rc = rc == ACL_SUCCESS ? check_type(shareType) : rc;
-    rc = rc == ACL_SUCCESS ? import_locked(share, handle) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? import_locked(share, handle) : rc;
 }
 
 static aclError list_processes(uint64_t share, const int32_t *pids, size_t count) {
     if (!array_is_there(pids, count, sizeof *pids)) {
         return error_set(RT_PARAM_INVALID, "pidNum");
     }
-    sim_lock();
+    SIM_GUARD();
     storage_t *storage = find_share(share);
     for (size_t i = 0; storage != NULL && i < count; i++) {
         storage->listed = storage->listed || pids[i] == getpid();
     }
-    sim_unlock();
     return storage != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
 }
 

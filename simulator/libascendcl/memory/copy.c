@@ -95,7 +95,7 @@ aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count
     if (rc != ACL_SUCCESS || count == 0 || dst == src) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     if (context_need() == NULL) {
         rc = RT_CONTEXT_NULL;
     } else {
@@ -103,7 +103,6 @@ aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count
         rc = capture_forbids("aclrtMemcpy");
         rc = rc == ACL_SUCCESS ? copy_now(&copy) : rc;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -265,10 +264,8 @@ static aclError memcpy_async(copy_t *copy, size_t destMax, aclrtStream stream) {
     if (rc != ACL_SUCCESS || copy->count == 0) {
         return rc;
     }
-    sim_lock();
-    rc = copy_async(stream, copy);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return copy_async(stream, copy);
 }
 
 aclError do_aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,

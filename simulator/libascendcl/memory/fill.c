@@ -52,17 +52,15 @@ static aclError fill_now(const fill_t *fill) {
 }
 
 static aclError fill_at_once(const fill_t *fill) {
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? check_room(fill) : RT_CONTEXT_NULL;
     rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemset") : rc;
-    rc = rc == ACL_SUCCESS ? fill_now(fill) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? fill_now(fill) : rc;
 }
 
 static aclError fill_queued(const fill_t *fill, aclrtStream stream) {
     stream_t *target = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = check_room(fill);
     context_t *context = rc == ACL_SUCCESS ? context_need() : NULL;
     if (context != NULL) {
@@ -76,7 +74,6 @@ static aclError fill_queued(const fill_t *fill, aclrtStream stream) {
             .set = {.dst = fill->to, .count = fill->count, .value = fill->value, .words = fill->words}};
         rc = stream_enqueue(target, &task);
     }
-    sim_unlock();
     return rc;
 }
 

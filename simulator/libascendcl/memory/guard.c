@@ -61,18 +61,16 @@ static void count_damage(block_t *block, void *arg) {
 API int64_t aclsim_check_memory(void) {
     int64_t damaged = 0;
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     block_each(count_damage, &damaged);
-    sim_unlock();
     return damaged;
 }
 
 /* Blocks that existed before this call count as written. */
 API void aclsim_watch_uninitialised(int on) {
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     sim.settings.watch_uninitialised = on != 0;
-    sim_unlock();
 }
 
 void written_begin(block_t *block) {

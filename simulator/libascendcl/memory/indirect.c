@@ -73,10 +73,8 @@ static aclError launch(const indirect_t *wanted, aclrtStream stream) {
         return error_set(RT_MEMORY_ALLOCATION, "stream");
     }
     *indirect = *wanted;
-    sim_lock();
-    aclError rc = enqueue(indirect, stream);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return enqueue(indirect, stream);
 }
 
 aclError do_aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream stream) {

@@ -51,12 +51,9 @@ static aclError malloc_device(void **pointer, size_t size, size_t padding) {
     if (pointer == NULL || size == 0 || wraps) {
         return error_quiet(ACL_INVALID_PARAM, pointer == NULL ? "devPtr" : "size");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
-    aclError rc =
-        context != NULL ? take_device(context->device, pointer, size, padding, false) : RT_CONTEXT_NULL;
-    sim_unlock();
-    return rc;
+    return context != NULL ? take_device(context->device, pointer, size, padding, false) : RT_CONTEXT_NULL;
 }
 
 /* The policy only selects preferred pages, and any value is accepted. Pages of 1 GiB have no padding. */
@@ -116,10 +113,8 @@ aclError do_aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy 
     if (devPtr == NULL || (cfg != NULL && cfg->numAttrs != 0 && cfg->attrs == NULL) || size == 0) {
         return error_quiet(ACL_INVALID_PARAM, devPtr == NULL ? "devPtr" : "cfg or size");
     }
-    sim_lock();
-    aclError rc = malloc_configured(devPtr, size, cfg);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return malloc_configured(devPtr, size, cfg);
 }
 
 /* Allocates ordinary device memory, because the simulator has no separate memory of the task scheduler. */
@@ -145,10 +140,8 @@ aclError do_aclrtMallocHost(void **hostPtr, size_t size) {
     if (hostPtr == NULL || size == 0) {
         return error_quiet(ACL_INVALID_PARAM, hostPtr == NULL ? "hostPtr" : "size");
     }
-    sim_lock();
-    aclError rc = take_host(hostPtr, size);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return take_host(hostPtr, size);
 }
 
 /* Only two attributes apply to host memory: the module and the flag of the address space. Neither has an
@@ -172,10 +165,8 @@ aclError do_aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig 
     if (!host_config_valid(cfg)) {
         return error_set(RT_PARAM_INVALID, "cfg");
     }
-    sim_lock();
-    aclError rc = take_host(ptr, size);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return take_host(ptr, size);
 }
 
 static bool is_freed_as(const block_t *block, bool device) {
@@ -246,7 +237,7 @@ aclError do_aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total) {
     if ((unsigned int)attr > ACL_MEM_P2P_HUGE1G) {
         return error_set(RT_INVALID_MEMORY_TYPE, "attr");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
     aclError rc = context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
@@ -254,6 +245,5 @@ aclError do_aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total) {
         *total = limit_memory(context->device);
         *free = *total > used ? *total - used : 0;
     }
-    sim_unlock();
     return rc;
 }

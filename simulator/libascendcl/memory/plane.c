@@ -45,7 +45,7 @@ aclError do_aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spit
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     rc = context_need() != NULL ? check_range(&copy) : RT_CONTEXT_NULL;
     rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemcpy2d") : rc;
     /* The emulated driver of the conformance vectors accepts this copy and moves no bytes. */
@@ -53,7 +53,6 @@ aclError do_aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spit
         copy_classify(&copy);
         rc = copy_now(&copy);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -70,9 +69,7 @@ aclError do_aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     rc = check_range(&copy);
-    rc = rc == ACL_SUCCESS ? copy_async(stream, &copy) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? copy_async(stream, &copy) : rc;
 }

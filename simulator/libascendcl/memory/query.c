@@ -20,13 +20,12 @@ static aclError maintain_cache(const void *pointer, size_t size) {
         return error_quiet(ACL_INVALID_PARAM, pointer == NULL ? "devPtr" : "size");
     }
     void *block = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
         rc = memory_pin_for(pointer, size, 0, &block) ? ACL_SUCCESS : error_set(RT_DRIVER_ERROR, "devPtr");
         memory_unpin(block);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -75,7 +74,7 @@ aclError do_aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize) {
     if (pbase == NULL && psize == NULL) {
         return error_set(RT_PARAM_INVALID, "pbase and psize");
     }
-    sim_lock();
+    SIM_GUARD();
     const block_t *block = block_find(ptr);
     if (block != NULL && pbase != NULL) {
         *pbase = block->base;
@@ -83,7 +82,6 @@ aclError do_aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize) {
     if (block != NULL && psize != NULL) {
         *psize = block->size;
     }
-    sim_unlock();
     return block != NULL ? ACL_SUCCESS : error_set(RT_DRIVER_ERROR, "ptr");
 }
 

@@ -33,10 +33,9 @@ API int aclsim_set_model_cost(int64_t base_ns, int64_t row_ns, int64_t byte_ps) 
         return -1;
     }
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     cost.base_ns = base_ns;
     cost.row_ns = row_ns;
     cost.byte_ps = byte_ps;
-    sim_unlock();
     return 0;
 }

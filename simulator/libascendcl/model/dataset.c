@@ -22,7 +22,7 @@ static void clear_desc(dataset_entry_t *entry) {
 
 /* Destroys the dataset and its descriptions, but neither the data buffers nor their memory. */
 aclError do_aclmdlDestroyDataset(const aclmdlDataset *dataset) {
-    sim_lock();
+    SIM_GUARD();
     dataset_t *found = dataset_find(dataset, "dataset");
     if (found != NULL) {
         for (size_t i = 0; i < found->count; i++) {
@@ -31,7 +31,6 @@ aclError do_aclmdlDestroyDataset(const aclmdlDataset *dataset) {
         free(found->entries);
         object_kill(&found->object);
     }
-    sim_unlock();
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -51,7 +50,7 @@ static bool grow(dataset_t *dataset) {
 
 aclError do_aclmdlAddDatasetBuffer(aclmdlDataset *dataset, aclDataBuffer *dataBuffer) {
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     dataset_t *found = dataset_find(dataset, "dataset");
     if (found != NULL && described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer") != NULL) {
         rc = grow(found) ? ACL_SUCCESS : error_quiet(ACL_BAD_ALLOC, "dataset");
@@ -59,26 +58,23 @@ aclError do_aclmdlAddDatasetBuffer(aclmdlDataset *dataset, aclDataBuffer *dataBu
     if (rc == ACL_SUCCESS) {
         found->entries[found->count++] = (dataset_entry_t){.buffer = dataBuffer};
     }
-    sim_unlock();
     return rc;
 }
 
 size_t do_aclmdlGetDatasetNumBuffers(const aclmdlDataset *dataset) {
-    sim_lock();
+    SIM_GUARD();
     const dataset_t *found = dataset_find(dataset, "dataset");
     size_t count = found != NULL ? found->count : 0;
-    sim_unlock();
     return count;
 }
 
 aclDataBuffer *do_aclmdlGetDatasetBuffer(const aclmdlDataset *dataset, size_t index) {
-    sim_lock();
+    SIM_GUARD();
     const dataset_t *found = dataset_find(dataset, "dataset");
     aclDataBuffer *buffer = found != NULL && index < found->count ? found->entries[index].buffer : NULL;
     if (found != NULL && buffer == NULL) {
         error_quiet(ACL_INVALID_PARAM, "index");
     }
-    sim_unlock();
     return buffer;
 }
 
@@ -99,26 +95,24 @@ static aclError set_desc(dataset_entry_t *entry, const aclTensorDesc *handle) {
 /* Stores a copy, so the client may destroy its description. NULL removes the description. */
 aclError do_aclmdlSetDatasetTensorDesc(aclmdlDataset *dataset, aclTensorDesc *tensorDesc, size_t index) {
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     dataset_t *found = dataset_find(dataset, "dataset");
     if (found != NULL && index < found->count) {
         rc = set_desc(&found->entries[index], tensorDesc);
     } else if (found != NULL) {
         error_quiet(ACL_INVALID_PARAM, "index");
     }
-    sim_unlock();
     return rc;
 }
 
 /* The description stays the dataset's. */
 aclTensorDesc *do_aclmdlGetDatasetTensorDesc(const aclmdlDataset *dataset, size_t index) {
-    sim_lock();
+    SIM_GUARD();
     const dataset_t *found = dataset_find(dataset, "dataset");
     tensor_desc_t *desc = found != NULL && index < found->count ? found->entries[index].desc : NULL;
     if (found != NULL && index >= found->count) {
         error_quiet(ACL_INVALID_PARAM, "index");
     }
-    sim_unlock();
     return (aclTensorDesc *)desc;
 }
 

@@ -69,10 +69,8 @@ aclError do_aclmdlExecuteAsync(uint32_t modelId, const aclmdlDataset *input, acl
     if (input == NULL || output == NULL) {
         return error_quiet(ACL_INVALID_PARAM, input == NULL ? "input" : "output");
     }
-    sim_lock();
-    aclError rc = execute_async(modelId, input, output, stream);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return execute_async(modelId, input, output, stream);
 }
 
 /* The inner stream can end during the wait. stream_wait() does not use it afterwards. */

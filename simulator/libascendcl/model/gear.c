@@ -31,7 +31,7 @@ aclError do_aclmdlGetDynamicBatch(const aclmdlDesc *modelDesc, aclmdlBatch *batc
     if (batch == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "batch");
     }
-    sim_lock();
+    SIM_GUARD();
     const gears_t *gears = gears_of(modelDesc, GEARS_BATCH);
     if (gears != NULL) {
         memset(batch, 0, sizeof *batch);
@@ -40,7 +40,6 @@ aclError do_aclmdlGetDynamicBatch(const aclmdlDesc *modelDesc, aclmdlBatch *batc
             batch->batch[i] = gears->values[i];
         }
     }
-    sim_unlock();
     return gears != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -50,7 +49,7 @@ aclError do_aclmdlGetDynamicHW(const aclmdlDesc *modelDesc, size_t index, aclmdl
     if (hw == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "hw");
     }
-    sim_lock();
+    SIM_GUARD();
     const gears_t *gears = gears_of(modelDesc, GEARS_IMAGE);
     if (gears != NULL) {
         memset(hw, 0, sizeof *hw);
@@ -60,7 +59,6 @@ aclError do_aclmdlGetDynamicHW(const aclmdlDesc *modelDesc, size_t index, aclmdl
             hw->hw[i][1] = gears->values[i * 2 + 1];
         }
     }
-    sim_unlock();
     return gears != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -76,12 +74,11 @@ aclError do_aclmdlGetInputDynamicGearCount(const aclmdlDesc *modelDesc, size_t i
     if (gearCount == NULL || !index_is_right(index)) {
         return gearCount == NULL ? error_quiet(ACL_INVALID_PARAM, "gearCount") : ACL_INVALID_PARAM;
     }
-    sim_lock();
+    SIM_GUARD();
     const gears_t *gears = gears_of(modelDesc, GEARS_DIMS);
     if (gears != NULL) {
         *gearCount = gears->count;
     }
-    sim_unlock();
     return gears != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -108,11 +105,9 @@ aclError do_aclmdlGetInputDynamicDims(const aclmdlDesc *modelDesc, size_t index,
     if (dims == NULL || !index_is_right(index)) {
         return dims == NULL ? error_quiet(ACL_INVALID_PARAM, "dims") : ACL_INVALID_PARAM;
     }
-    sim_lock();
+    SIM_GUARD();
     const model_info_t *info = info_of(modelDesc);
-    aclError rc = info != NULL ? write_gears(info, dims, gearCount) : ACL_INVALID_PARAM;
-    sim_unlock();
-    return rc;
+    return info != NULL ? write_gears(info, dims, gearCount) : ACL_INVALID_PARAM;
 }
 
 /* Reads "gear,output,dimension,dimension,...". Returns the number of numbers; 0: the text has another form. */
@@ -165,11 +160,9 @@ static aclError current_dims(const model_desc_t *desc, size_t index, aclmdlIODim
 /* Without gears, or before a gear was set, the result is that of aclmdlGetOutputDims. */
 aclError do_aclmdlGetCurOutputDims(const aclmdlDesc *modelDesc, size_t index, aclmdlIODims *dims) {
     aclError rc = do_aclmdlGetOutputDims(modelDesc, index, dims);
-    sim_lock();
+    SIM_GUARD();
     const model_desc_t *desc = rc == ACL_SUCCESS ? model_desc_find(modelDesc) : NULL;
-    rc = desc != NULL && desc->info != NULL ? current_dims(desc, index, dims) : rc;
-    sim_unlock();
-    return rc;
+    return desc != NULL && desc->info != NULL ? current_dims(desc, index, dims) : rc;
 }
 
 /* Returns SIZE_MAX if the model has no such gear. */
@@ -255,13 +248,11 @@ static aclError find_target(const target_t *target, model_t **model, const datas
 static aclError set_values(const target_t *target, gear_kind_t kind, const uint64_t *values) {
     model_t *model = NULL;
     const dataset_t *dataset = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_target(target, &model, &dataset);
-    if (rc == ACL_SUCCESS) {
-        rc = set_gear(model, dataset, target->index, find_gear(&model->info->gears, kind, values));
-    }
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS
+               ? set_gear(model, dataset, target->index, find_gear(&model->info->gears, kind, values))
+               : rc;
 }
 
 aclError do_aclmdlSetDynamicBatchSize(uint32_t modelId, aclmdlDataset *dataset, size_t index,
@@ -318,8 +309,6 @@ aclError do_aclmdlSetInputDynamicDims(uint32_t modelId, aclmdlDataset *dataset, 
         return error_quiet(ACL_INVALID_PARAM, dataset == NULL ? "dataset" : "dims");
     }
     target_t target = {modelId, dataset, index};
-    sim_lock();
-    aclError rc = set_dims(&target, dims);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return set_dims(&target, dims);
 }

@@ -8,14 +8,13 @@
 /* Allocates memory for an output without memory. The client frees it with aclrtFree. */
 static void *allocate(model_run_t *run, run_tensor_t *tensor, size_t bytes) {
     void *memory = NULL;
-    sim_lock();
+    SIM_GUARD();
     data_buffer_t *buffer = object_find(KIND_DATA_BUFFER, tensor->buffer);
     if (buffer != NULL && memory_take_for_client(run->model->device, &memory, bytes) == ACL_SUCCESS) {
         buffer->data = memory;
         buffer->size = bytes;
         memory_pin(memory, bytes, &tensor->pinned);
     }
-    sim_unlock();
     return memory;
 }
 
@@ -63,13 +62,12 @@ static void to_output(model_run_t *run, const run_tensor_t *tensor, session_outp
 
 /* The client learns the shapes of the outputs of a dynamic model from the dataset. */
 static void report_shapes(const model_run_t *run) {
-    sim_lock();
+    SIM_GUARD();
     dataset_t *dataset = object_find(KIND_DATASET, run->output);
     for (size_t i = 0; i < run->output_count && dataset != NULL && run->model->info->dynamic; i++) {
         const run_tensor_t *tensor = &run->tensors[run->input_count + i];
         dataset_set_shape(dataset, i, tensor->type, tensor->dims.values, tensor->dims.count);
     }
-    sim_unlock();
 }
 
 static void run_session(model_run_t *run) {

@@ -25,13 +25,12 @@ aclmdlConfigHandle *do_aclmdlCreateConfigHandle(void) {
 }
 
 aclError do_aclmdlDestroyConfigHandle(aclmdlConfigHandle *handle) {
-    sim_lock();
+    SIM_GUARD();
     model_config_t *config = described_find(KIND_MODEL_CONFIG, handle, "handle");
     if (config != NULL) {
         free(config->path);
         object_kill(&config->object);
     }
-    sim_unlock();
     return config != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -116,13 +115,12 @@ aclError do_aclmdlSetConfigOpt(aclmdlConfigHandle *handle, aclmdlConfigAttr attr
 
 /* Copies the options, so that another thread may change them during the load. The path is a copy of its own. */
 static aclError read_config(const aclmdlConfigHandle *handle, model_config_t *copy) {
-    sim_lock();
+    SIM_GUARD();
     const model_config_t *config = described_find(KIND_MODEL_CONFIG, handle, "handle");
     if (config != NULL) {
         *copy = *config;
         copy->path = config->path != NULL ? strdup(config->path) : NULL;
     }
-    sim_unlock();
     return config != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -168,12 +166,11 @@ aclmdlExecConfigHandle *do_aclmdlCreateExecConfigHandle(void) {
 }
 
 aclError do_aclmdlDestroyExecConfigHandle(const aclmdlExecConfigHandle *handle) {
-    sim_lock();
+    SIM_GUARD();
     exec_config_t *config = described_find(KIND_EXEC_CONFIG, handle, "handle");
     if (config != NULL) {
         object_kill(&config->object);
     }
-    sim_unlock();
     return config != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -223,12 +220,11 @@ aclError do_aclmdlSetAttribute(uint32_t modelId, aclmdlAttr attr, aclmdlAttrValu
         return rc;
     }
     model_t *model = NULL;
-    sim_lock();
+    SIM_GUARD();
     rc = model_find_usable(modelId, &model);
     if (rc == ACL_SUCCESS) {
         model->priority = attrValue->mdlPriority;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -238,12 +234,11 @@ aclError do_aclmdlGetAttribute(uint32_t modelId, aclmdlAttr attr, aclmdlAttrValu
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     rc = model_find_usable(modelId, &model);
     if (rc == ACL_SUCCESS) {
         attrValue->mdlPriority = model->priority;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -274,8 +269,7 @@ aclError do_aclmdlGetFirstAippInfo(uint32_t modelId, size_t index, aclAippInfo *
     if (aippInfo == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "aippInfo");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = check_input(modelId, index);
-    sim_unlock();
     return rc == ACL_SUCCESS ? error_quiet(ACL_NOT_STATIC_AIPP, "index: the input has no static AIPP") : rc;
 }

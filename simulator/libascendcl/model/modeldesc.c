@@ -13,13 +13,12 @@ aclmdlDesc *do_aclmdlCreateDesc(void) {
 }
 
 aclError do_aclmdlDestroyDesc(aclmdlDesc *modelDesc) {
-    sim_lock();
+    SIM_GUARD();
     model_desc_t *desc = model_desc_find(modelDesc);
     if (desc != NULL) {
         model_info_release(desc->info);
         object_kill(&desc->object);
     }
-    sim_unlock();
     return desc != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -40,12 +39,10 @@ static aclError fill(model_desc_t *desc, model_info_t *info, uint32_t id) {
 
 aclError do_aclmdlGetDesc(aclmdlDesc *modelDesc, uint32_t modelId) {
     model_t *model = NULL;
-    sim_lock();
+    SIM_GUARD();
     model_desc_t *desc = model_desc_find(modelDesc);
     aclError rc = desc != NULL ? model_find(modelId, &model) : ACL_INVALID_PARAM;
-    rc = rc == ACL_SUCCESS ? fill(desc, model->info, modelId) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? fill(desc, model->info, modelId) : rc;
 }
 
 /* Reads the file without sim.lock, so the description is looked up again afterwards. */
@@ -100,10 +97,9 @@ static const tensor_info_t *tensor_of(const aclmdlDesc *handle, side_t side, siz
 }
 
 static size_t count_of(const aclmdlDesc *handle, side_t side) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_list_t *list = list_of(handle, side);
     size_t count = list != NULL ? list->count : 0;
-    sim_unlock();
     return count;
 }
 
@@ -116,10 +112,9 @@ size_t do_aclmdlGetNumOutputs(aclmdlDesc *modelDesc) {
 }
 
 static size_t size_of(const aclmdlDesc *handle, side_t side, size_t index) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
     size_t size = tensor != NULL ? (size_t)tensor->size : 0;
-    sim_unlock();
     return size;
 }
 
@@ -133,10 +128,9 @@ size_t do_aclmdlGetOutputSizeByIndex(aclmdlDesc *modelDesc, size_t index) {
 
 /* The text is valid until the description is filled again or destroyed. */
 static const char *name_of(const aclmdlDesc *handle, side_t side, size_t index) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
     const char *name = tensor != NULL ? tensor->name : "";
-    sim_unlock();
     return name;
 }
 
@@ -149,10 +143,9 @@ const char *do_aclmdlGetOutputNameByIndex(const aclmdlDesc *modelDesc, size_t in
 }
 
 static aclFormat format_of(const aclmdlDesc *handle, side_t side, size_t index) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
     aclFormat format = tensor != NULL ? tensor->format : ACL_FORMAT_UNDEFINED;
-    sim_unlock();
     return format;
 }
 
@@ -165,10 +158,9 @@ aclFormat do_aclmdlGetOutputFormat(const aclmdlDesc *modelDesc, size_t index) {
 }
 
 static aclDataType type_of(const aclmdlDesc *handle, side_t side, size_t index) {
-    sim_lock();
+    SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
     aclDataType type = tensor != NULL ? tensor->type : ACL_DT_UNDEFINED;
-    sim_unlock();
     return type;
 }
 
@@ -185,7 +177,7 @@ static aclError index_of(const aclmdlDesc *handle, side_t side, const char *name
         return error_quiet(ACL_INVALID_PARAM, name == NULL ? "name" : "index");
     }
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     const tensor_list_t *list = list_of(handle, side);
     for (size_t i = 0; list != NULL && i < list->count && rc != ACL_SUCCESS; i++) {
         if (strcmp(list->tensors[i].name, name) == 0) {
@@ -196,7 +188,6 @@ static aclError index_of(const aclmdlDesc *handle, side_t side, const char *name
     if (list != NULL && rc != ACL_SUCCESS) {
         error_quiet(ACL_INVALID_PARAM, "name: the model has no such tensor");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -233,13 +224,12 @@ static aclError dims_of(const aclmdlDesc *handle, side_t side, size_t index, boo
     if (dims == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "dims");
     }
-    sim_lock();
+    SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
     if (tensor != NULL) {
         const dims_t *shape = second && tensor->dims_v2.count > 0 ? &tensor->dims_v2 : &tensor->dims;
         write_dims(model_desc_find(handle), side, index, tensor, shape, dims);
     }
-    sim_unlock();
     return tensor != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -260,7 +250,7 @@ aclError do_aclmdlGetInputDimsRange(const aclmdlDesc *modelDesc, size_t index, a
     if (dimsRange == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "dimsRange");
     }
-    sim_lock();
+    SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(modelDesc, INPUTS, index);
     if (tensor != NULL) {
         bool stated = tensor->ranges.count > 0;
@@ -272,7 +262,6 @@ aclError do_aclmdlGetInputDimsRange(const aclmdlDesc *modelDesc, size_t index, a
             dimsRange->range[i][1] = stated ? tensor->ranges.pairs[i][1] : dim;
         }
     }
-    sim_unlock();
     return tensor != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -294,13 +283,12 @@ const char *do_aclmdlGetTensorRealName(const aclmdlDesc *modelDesc, const char *
         return NULL;
     }
     const char *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     if (list_of(modelDesc, INPUTS) != NULL) {
         const model_desc_t *desc = model_desc_find(modelDesc);
         found = real_name(desc, INPUTS, name);
         found = found != NULL ? found : real_name(desc, OUTPUTS, name);
     }
-    sim_unlock();
     return found;
 }
 

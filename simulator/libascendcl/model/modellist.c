@@ -184,9 +184,8 @@ __attribute__((destructor)) static void report_all(void) {
     if (report_file < 0 || getpid() != report_process) {
         return;
     }
-    sim_lock();
+    SIM_GUARD();
     for (const model_t *model = model_next(NULL); model != NULL; model = model_next(model)) {
         report(model, false);
     }
-    sim_unlock();
 }

@@ -15,19 +15,17 @@ aclopAttr *do_aclopCreateAttr(void) {
 }
 
 static bool attr_is_live(const aclopAttr *attr) {
-    sim_lock();
+    SIM_GUARD();
     bool live = described_find(KIND_OPERATOR_ATTR, attr, "attr") != NULL;
-    sim_unlock();
     return live;
 }
 
 void do_aclopDestroyAttr(const aclopAttr *attr) {
-    sim_lock();
+    SIM_GUARD();
     operator_attr_t *found = attr != NULL ? described_find(KIND_OPERATOR_ATTR, attr, "attr") : NULL;
     if (found != NULL) {
         object_kill(&found->object);
     }
-    sim_unlock();
 }
 
 static aclError check_named(const aclopAttr *attr, const char *name) {
@@ -120,10 +118,9 @@ aclError do_aclSetCompileopt(aclCompileOpt opt, const char *value) {
     if (copy == NULL) {
         return error_quiet(ACL_BAD_ALLOC, "value");
     }
-    sim_lock();
+    SIM_GUARD();
     free(options[opt]);
     options[opt] = copy;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
@@ -140,10 +137,9 @@ size_t do_aclGetCompileoptSize(aclCompileOpt opt) {
     if (opt == ACL_OP_JIT_COMPILE) {
         return JIT_COMPILE_BYTES;
     }
-    sim_lock();
+    SIM_GUARD();
     const char *value = option_value(opt);
     size_t size = value != NULL ? strlen(value) + 1 : 0;
-    sim_unlock();
     return size;
 }
 

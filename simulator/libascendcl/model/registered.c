@@ -64,9 +64,8 @@ API int aclsim_register_model(const char *name, model_function_t function, void 
         return -1;
     }
     sim_start();
-    sim_lock();
+    SIM_GUARD();
     bool done = function != NULL ? set(name, function, user) : end(name);
-    sim_unlock();
     return done ? 0 : -1;
 }
 

@@ -76,11 +76,9 @@ static aclError subscribe(uint32_t model, int *pipe) {
 }
 
 aclError do_aclprofModelSubscribe(uint32_t modelId, const aclprofSubscribeConfig *profSubscribeConfig) {
-    sim_lock();
+    SIM_GUARD();
     const profile_t *found = profile_find(PROFILE_SUBSCRIPTION, profSubscribeConfig, "profSubscribeConfig");
-    aclError rc = found != NULL ? subscribe(modelId, found->pipe) : ACL_INVALID_PARAM;
-    sim_unlock();
-    return rc;
+    return found != NULL ? subscribe(modelId, found->pipe) : ACL_INVALID_PARAM;
 }
 
 /* Whether the descriptor may be closed. If the client has closed it already, its number may now belong to
@@ -104,7 +102,7 @@ static void close_pipe(int *pipe, int descriptor) {
 
 aclError do_aclprofModelUnSubscribe(uint32_t modelId) {
     aclError rc = ACL_SUCCESS;
-    sim_lock();
+    SIM_GUARD();
     subscription_t *entry = subscription_find(key_of(modelId));
     if (entry == NULL) {
         rc = error_quiet(ACL_INVALID_MODEL_ID, "modelId");
@@ -113,6 +111,5 @@ aclError do_aclprofModelUnSubscribe(uint32_t modelId) {
         *entry = (subscription_t){0};
         close_pipe(ended.pipe, ended.descriptor);
     }
-    sim_unlock();
     return rc;
 }

@@ -128,9 +128,8 @@ static aclError apply_default_device(const char *section) {
     if (device_find((int32_t)json_whole(value)) == NULL) {
         return error_set(RT_INVALID_DEVICE, "default_device");
     }
-    sim_lock();
+    SIM_GUARD();
     sim.default_device = (int)json_whole(value);
-    sim_unlock();
     return ACL_SUCCESS;
 }
 

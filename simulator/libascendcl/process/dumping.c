@@ -15,16 +15,14 @@ static uint32_t argument_type;                /* 0: arguments are not dumped */
 static char configured_path[DUMP_PATH_BYTES]; /* set by aclInit or aclmdlSetDump; "": not set */
 
 void dump_set_path(const char *path) {
-    sim_lock();
+    SIM_GUARD();
     strcpy(configured_path, path);
-    sim_unlock();
 }
 
 aclError do_aclmdlInitDump(void) {
-    sim_lock();
+    SIM_GUARD();
     aclError rc = dumping ? error_quiet(ACL_DUMP_ALREADY_RUN, "aclmdlInitDump") : ACL_SUCCESS;
     dumping = true;
-    sim_unlock();
     return rc;
 }
 
@@ -47,13 +45,12 @@ aclError do_aclmdlSetDump(const char *dumpCfgPath) {
 }
 
 aclError do_aclmdlFinalizeDump(void) {
-    sim_lock();
+    SIM_GUARD();
     aclError rc = dumping ? ACL_SUCCESS : error_quiet(ACL_DUMP_NOT_RUN, "aclmdlFinalizeDump");
     if (dumping) {
         configured_path[0] = '\0';
     }
     dumping = false;
-    sim_unlock();
     return rc;
 }
 
@@ -62,16 +59,14 @@ aclError do_acldumpRegCallback(acldumpMessageCallback messageCallback, int32_t f
     if (messageCallback == NULL || flag < 0 || flag > CHUNK_FLAG_MOST) {
         return error_quiet(ACL_INVALID_PARAM, messageCallback == NULL ? "messageCallback" : "flag");
     }
-    sim_lock();
+    SIM_GUARD();
     listener = messageCallback;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
 void do_acldumpUnregCallback(void) {
-    sim_lock();
+    SIM_GUARD();
     listener = NULL;
-    sim_unlock();
 }
 
 static bool type_valid(uint32_t type) {
@@ -82,10 +77,9 @@ aclError do_aclopStartDumpArgs(uint32_t dumpType, const char *path) {
     if (path == NULL || *path == '\0' || strlen(path) >= DUMP_PATH_BYTES || !type_valid(dumpType)) {
         return error_quiet(ACL_INVALID_PARAM, type_valid(dumpType) ? "path" : "dumpType");
     }
-    sim_lock();
+    SIM_GUARD();
     strcpy(argument_path, path);
     argument_type = dumpType;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
@@ -93,19 +87,17 @@ aclError do_aclopStopDumpArgs(uint32_t dumpType) {
     if (!type_valid(dumpType)) {
         return error_quiet(ACL_INVALID_PARAM, "dumpType");
     }
-    sim_lock();
+    SIM_GUARD();
     argument_type = 0;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
 /* Returns NULL while dumps of that type are off. The configured path applies to all types. */
 const char *do_acldumpGetPath(acldumpType dumpType) {
     bool valid = type_valid((uint32_t)dumpType) || dumpType == DATA_DUMP || dumpType == OVERFLOW_DUMP;
-    sim_lock();
+    SIM_GUARD();
     const char *path =
         argument_type != 0 && argument_type == (uint32_t)dumpType ? argument_path : configured_path;
-    sim_unlock();
     return valid && *path != '\0' ? path : NULL;
 }
 
@@ -123,7 +115,7 @@ aclError do_acldumpGetExceptionInfoPath(char *path, size_t maxLen) {
         return error_quiet(ACL_INVALID_PARAM, path == NULL ? "path" : "maxLen");
     }
     aclError rc = ACL_SUCCESS;
-    sim_lock();
+    SIM_GUARD();
     const char *found = argument_type != 0 ? argument_path : configured_path;
     size_t length = strlen(found);
     if (length >= maxLen) {
@@ -131,6 +123,5 @@ aclError do_acldumpGetExceptionInfoPath(char *path, size_t maxLen) {
     } else {
         memcpy(path, found, length + 1);
     }
-    sim_unlock();
     return rc;
 }

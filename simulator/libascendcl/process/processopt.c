@@ -10,9 +10,8 @@ static aclrtFloatOverflowMode saturation = ACL_RT_OVERFLOW_MODE_INFNAN;
 static uint64_t op_limit_us; /* the requested value; 0: the maximum of the chip */
 
 aclError do_aclrtSetOpWaitTimeout(uint32_t timeout) {
-    sim_lock();
+    SIM_GUARD();
     sim.wait_limit_s = timeout;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
@@ -30,9 +29,8 @@ static uint64_t counted_us(uint64_t asked_us) {
 
 /* Simulated kernels take no time, so the limit is stored but never reached. */
 static aclError set_op_limit(uint64_t limit_us) {
-    sim_lock();
+    SIM_GUARD();
     op_limit_us = limit_us;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
@@ -75,9 +73,8 @@ aclError do_aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode) {
     if (mode == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "mode");
     }
-    sim_lock();
+    SIM_GUARD();
     *mode = saturation;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
@@ -87,9 +84,8 @@ aclError do_aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
     if ((unsigned int)mode > ACL_RT_OVERFLOW_MODE_INFNAN) {
         return error_set(RT_PARAM_INVALID, "mode");
     }
-    sim_lock();
+    SIM_GUARD();
     saturation = mode;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 

@@ -20,19 +20,17 @@ aclError do_aclprofInit(const char *profilerResultPath, size_t length) {
         strnlen(profilerResultPath, length + 1) != length) {
         return error_quiet(ACL_INVALID_PARAM, "profilerResultPath");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = initialised ? error_quiet(ACL_PROF_ALREADY_RUN, "aclprofInit") : ACL_SUCCESS;
     initialised = true;
-    sim_unlock();
     return rc;
 }
 
 aclError do_aclprofFinalize(void) {
-    sim_lock();
+    SIM_GUARD();
     aclError rc = initialised ? ACL_SUCCESS : error_quiet(ACL_PROF_NOT_RUN, "aclprofFinalize");
     initialised = false;
     running = 0;
-    sim_unlock();
     return rc;
 }
 
@@ -46,18 +44,17 @@ profile_t *profile_find(profile_kind_t kind, const void *handle, const char *wha
 }
 
 void *profile_new(profile_kind_t kind) {
-    sim_lock();
+    SIM_GUARD();
     profile_t *made = object_new(KIND_PROFILE);
     if (made != NULL) {
         made->kind = kind;
     }
-    sim_unlock();
     return made;
 }
 
 aclError profile_destroy(profile_kind_t kind, const void *handle, const char *what) {
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     profile_t *found = profile_find(kind, handle, what);
     if (found != NULL && found->running) {
         rc = error_quiet(ACL_PROF_ALREADY_RUN, what);
@@ -65,7 +62,6 @@ aclError profile_destroy(profile_kind_t kind, const void *handle, const char *wh
         rc = ACL_SUCCESS;
         object_kill(&found->object);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -100,7 +96,7 @@ aclError do_aclprofDestroyConfig(const aclprofConfig *profilerConfig) {
 
 static aclError set_running(const aclprofConfig *config, bool run) {
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     profile_t *found = profile_find(PROFILE_CONFIG, config, "profilerConfig");
     if (found != NULL && (!initialised || (!run && !found->running))) {
         rc = error_quiet(ACL_PROF_NOT_RUN, "profilerConfig");
@@ -111,7 +107,6 @@ static aclError set_running(const aclprofConfig *config, bool run) {
         found->running = run;
         running += run ? 1 : UINT32_MAX;
     }
-    sim_unlock();
     return rc;
 }
 

@@ -24,13 +24,12 @@ void snapshot_pass(void) {
     if (atomic_load_explicit(&state, memory_order_relaxed) == RUNNING) {
         return;
     }
-    sim_lock();
+    SIM_GUARD();
     while (atomic_load(&state) != RUNNING) {
         waiter_t waiter;
         wait_add(&waiters, &waiter, 0);
         wait_for(&waiter, SIM_FOREVER);
     }
-    sim_unlock();
 }
 
 void snapshot_end(void) {
@@ -75,13 +74,12 @@ aclError do_aclrtSnapShotProcessLock(int pid, void *reserve) {
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     rc = atomic_load(&state) == RUNNING ? tell(ACL_RT_SNAPSHOT_LOCK_PRE)
                                         : error_set(RT_SNAPSHOT_LOCK_FAILED, "state");
     if (rc == ACL_SUCCESS) {
         atomic_store(&state, LOCKED);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -90,26 +88,24 @@ aclError do_aclrtSnapShotProcessUnlock(int pid, void *reserve) {
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     if (atomic_load(&state) == LOCKED) {
         snapshot_end();
         rc = tell(ACL_RT_SNAPSHOT_UNLOCK_POST);
     } else {
         rc = error_set(RT_SNAPSHOT_UNLOCK_FAILED, "state");
     }
-    sim_unlock();
     return rc;
 }
 
 /* Changes the state from `from` to `to`, and calls the callbacks before and after the change. */
 static aclError move(state_t from, state_t to, aclrtSnapShotStage before, aclError refusal) {
-    sim_lock();
+    SIM_GUARD();
     aclError rc = atomic_load(&state) == from ? tell(before) : error_set(refusal, "state");
     if (rc == ACL_SUCCESS) {
         atomic_store(&state, to);
         rc = tell((aclrtSnapShotStage)(before + 1));
     }
-    sim_unlock();
     return rc;
 }
 
@@ -145,14 +141,13 @@ aclError do_aclrtSnapShotCallbackRegister(aclrtSnapShotStage stage, aclrtSnapSho
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     told_t *place = find(stage, callback) == NULL ? find(stage, NULL) : NULL;
     if (place != NULL) {
         *place = (told_t){.function = callback, .arg = args};
     } else {
         rc = error_set(RT_SNAPSHOT_REGISTER_FAILED, "callback");
     }
-    sim_unlock();
     return rc;
 }
 
@@ -161,13 +156,12 @@ aclError do_aclrtSnapShotCallbackUnregister(aclrtSnapShotStage stage, aclrtSnapS
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    sim_lock();
+    SIM_GUARD();
     told_t *place = find(stage, callback);
     if (place != NULL) {
         place->function = NULL;
     } else {
         rc = error_set(RT_PARAM_INVALID, "callback");
     }
-    sim_unlock();
     return rc;
 }

@@ -23,12 +23,11 @@ aclError do_aclprofGetStepTimestamp(aclprofStepInfo *stepInfo, aclprofStepTag ta
     }
     stream_t *found = NULL;
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     if (profile_find(PROFILE_STEP, stepInfo, "stepInfo") != NULL) {
         context_t *context = context_need();
         rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -41,9 +40,8 @@ void do_aclprofDestroyStamp(void *stamp) {
 }
 
 static aclError check_stamp(const void *stamp) {
-    sim_lock();
+    SIM_GUARD();
     bool found = profile_find(PROFILE_STAMP, stamp, "stamp") != NULL;
-    sim_unlock();
     return found ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -93,10 +91,9 @@ aclError do_aclprofRangeStart(void *stamp, uint32_t *rangeId) {
 }
 
 aclError do_aclprofRangeStop(uint32_t rangeId) {
-    sim_lock();
+    SIM_GUARD();
     bool known = rangeId != 0 && rangeId < next_range && open_ranges > 0;
     open_ranges -= known ? 1 : 0;
-    sim_unlock();
     return known ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "rangeId");
 }
 
@@ -116,11 +113,9 @@ aclError do_aclprofMarkEx(const char *msg, size_t msgLen, aclrtStream stream) {
         return error_quiet(ACL_INVALID_PARAM, msg == NULL ? "msg" : "msgLen");
     }
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
-    sim_unlock();
-    return rc;
+    return context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
 }
 
 /* Returns a hash of the text (FNV-1a). */

@@ -20,9 +20,8 @@ aclError do_aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value) {
     if ((unsigned int)opt >= SIM_OPTIONS || value == NULL) {
         return error_quiet(ACL_INVALID_PARAM, value == NULL ? "value" : "opt");
     }
-    sim_lock();
+    SIM_GUARD();
     *value = options[opt];
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
@@ -33,9 +32,8 @@ aclError do_aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
     if (!option_value_valid(opt, value)) {
         return error_set(RT_PARAM_INVALID, "value");
     }
-    sim_lock();
+    SIM_GUARD();
     options[opt] = value;
-    sim_unlock();
     return ACL_SUCCESS;
 }
 
@@ -44,13 +42,12 @@ aclError do_aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value) {
         return error_quiet(ACL_INVALID_PARAM, value == NULL ? "value" : "opt");
     }
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
     if (context != NULL) {
         rc = context->option_set[opt] ? ACL_SUCCESS : RT_OPTION_NOT_SET;
         *value = context->option_set[opt] ? context->options[opt] : *value;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -61,7 +58,7 @@ aclError do_aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
     if (!option_value_valid(opt, value)) {
         return error_set(RT_PARAM_INVALID, "value");
     }
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     aclError rc = context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
@@ -69,6 +66,5 @@ aclError do_aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
         context->options[opt] = value;
         options[opt] = value;
     }
-    sim_unlock();
     return rc;
 }

@@ -18,12 +18,11 @@ aclrtAllocatorDesc do_aclrtAllocatorCreateDesc(void) {
 }
 
 aclError do_aclrtAllocatorDestroyDesc(aclrtAllocatorDesc allocatorDesc) {
-    sim_lock();
+    SIM_GUARD();
     allocator_t *found = described_find(KIND_ALLOCATOR, allocatorDesc, "allocatorDesc");
     if (found != NULL) {
         object_kill(&found->object);
     }
-    sim_unlock();
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -33,12 +32,11 @@ static aclError set_field(aclrtAllocatorDesc desc, size_t offset, const void *va
     if (memcmp(value, nothing, sizeof nothing) == 0) {
         return error_quiet(ACL_INVALID_PARAM, "value");
     }
-    sim_lock();
+    SIM_GUARD();
     allocator_t *found = described_find(KIND_ALLOCATOR, desc, "allocatorDesc");
     if (found != NULL) {
         memcpy((char *)&found->functions + offset, value, sizeof nothing);
     }
-    sim_unlock();
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -110,13 +108,12 @@ static aclError register_for(aclrtStream handle, const allocator_t *allocator) {
 
 aclError do_aclrtAllocatorRegister(aclrtStream stream, aclrtAllocatorDesc allocatorDesc) {
     aclError rc = ACL_INVALID_PARAM;
-    sim_lock();
+    SIM_GUARD();
     allocator_t *found = described_find(KIND_ALLOCATOR, allocatorDesc, "allocatorDesc");
     if (found != NULL) {
         found->functions.described = allocatorDesc;
         rc = register_for(stream, found);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -130,7 +127,7 @@ aclError do_aclrtAllocatorGetByStream(aclrtStream stream, aclrtAllocatorDesc *al
         return error_quiet(ACL_INVALID_PARAM, "output");
     }
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, &found);
     const registered_t *place = rc == ACL_SUCCESS ? registered_find(found) : NULL;
     if (place != NULL) {
@@ -143,18 +140,16 @@ aclError do_aclrtAllocatorGetByStream(aclrtStream stream, aclrtAllocatorDesc *al
     } else if (rc == ACL_SUCCESS) {
         rc = error_quiet(ACL_INVALID_PARAM, "stream");
     }
-    sim_unlock();
     return rc;
 }
 
 /* For a stream without an allocator, the call has no effect. */
 aclError do_aclrtAllocatorUnregister(aclrtStream stream) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, &found);
     if (rc == ACL_SUCCESS) {
         allocator_forget(found);
     }
-    sim_unlock();
     return rc;
 }

@@ -6,16 +6,12 @@ typedef aclError (*stream_action_t)(context_t *context, stream_t *stream, uint64
 static aclError with_stream(aclrtStream handle, stream_action_t action, uint64_t *value) {
     stream_t *stream = NULL;
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     if (context != NULL) {
         rc = stream_find(context, handle, &stream);
     }
-    if (rc == ACL_SUCCESS) {
-        rc = action(context, stream, value);
-    }
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? action(context, stream, value) : rc;
 }
 
 static aclError query(context_t *context, stream_t *stream, uint64_t *value) {
@@ -86,7 +82,7 @@ aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
         return error_quiet(ACL_INVALID_PARAM, "streamId");
     }
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     const stream_t *found = NULL;
     if (stream != NULL) {
         found = object_find(KIND_STREAM, stream);
@@ -99,7 +95,6 @@ aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
         *streamId = (int32_t)found->id;
         rc = ACL_SUCCESS;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -107,11 +102,10 @@ aclError do_aclrtGetStreamAvailableNum(uint32_t *streamCount) {
     if (streamCount == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "streamCount");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
     if (context != NULL) {
         *streamCount = SIM_STREAMS_PER_DEVICE - context->device->streams;
     }
-    sim_unlock();
     return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }

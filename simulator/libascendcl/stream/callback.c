@@ -113,11 +113,9 @@ static aclError find_reporting(aclrtStream handle, stream_t **stream, context_t 
 aclError do_aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
     stream_t *found = NULL;
     context_t *context = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_reporting(stream, &found, &context);
-    rc = rc == ACL_SUCCESS ? subscribe(found, threadId) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? subscribe(found, threadId) : rc;
 }
 
 static aclError unsubscribe(uint64_t thread, stream_t *stream) {
@@ -133,13 +131,9 @@ static aclError unsubscribe(uint64_t thread, stream_t *stream) {
 
 aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, &found);
-    if (rc == ACL_SUCCESS) {
-        rc = unsubscribe(threadId, found);
-    }
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? unsubscribe(threadId, found) : rc;
 }
 
 /* The vendor forbids callbacks that allocate, free, synchronize or enqueue, because they may deadlock. But the
@@ -214,10 +208,8 @@ aclError do_aclrtProcessReport(int32_t timeout) {
         return error_quiet(ACL_INVALID_PARAM, "timeout");
     }
     int64_t deadline_ns = deadline_ms(timeout);
-    sim_lock();
-    aclError rc = process_own(deadline_ns);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return process_own(deadline_ns);
 }
 
 static aclError launch(context_t *context, stream_t *stream, const task_t *task) {
@@ -243,9 +235,7 @@ aclError do_aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackB
     task_t task = {.kind = TASK_CALLBACK, .blocking = blockType == ACL_CALLBACK_BLOCK, .call = {fn, userData}};
     stream_t *target = NULL;
     context_t *context = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_reporting(stream, &target, &context);
-    rc = rc == ACL_SUCCESS ? launch(context, target, &task) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? launch(context, target, &task) : rc;
 }

@@ -94,14 +94,10 @@ aclError do_aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args
     task_t task = {.kind = TASK_HOST_FUNCTION, .call = {.function = fn, .arg = args}};
     stream_t *target = NULL;
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     if (context != NULL) {
         rc = stream_find(context, stream, &target);
     }
-    if (rc == ACL_SUCCESS) {
-        rc = launch(context, target, &task);
-    }
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? launch(context, target, &task) : rc;
 }

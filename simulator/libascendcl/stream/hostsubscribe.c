@@ -62,16 +62,14 @@ static aclError subscribe(uint64_t thread, const stream_t *stream) {
 
 aclError do_aclrtSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream) {
     stream_t *stream = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(exeStream, &stream);
-    rc = rc == ACL_SUCCESS ? subscribe(hostFuncThreadId, stream) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? subscribe(hostFuncThreadId, stream) : rc;
 }
 
 aclError do_aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream) {
     stream_t *stream = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(exeStream, &stream);
     subscription_t *found = rc == ACL_SUCCESS ? find(stream) : NULL;
     if (rc == ACL_SUCCESS && found == NULL) {
@@ -81,7 +79,6 @@ aclError do_aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeS
     } else if (rc == ACL_SUCCESS) {
         found->stream = NULL;
     }
-    sim_unlock();
     return rc;
 }
 
@@ -91,13 +88,12 @@ aclError do_aclrtProcessHostFunc(int32_t timeout) {
     }
     int64_t deadline_ns = deadline_ms(timeout);
     waiter_t waiter;
-    sim_lock();
+    SIM_GUARD();
     bool subscribed = device_of((uint64_t)pthread_self()) != NULL;
     if (subscribed) {
         wait_add(&waiters, &waiter, 0);
         wait_for(&waiter, deadline_ns);
     }
-    sim_unlock();
     return subscribed ? error_set(RT_REPORT_TIMEOUT, "timeout")
                       : error_set(RT_THREAD_SUBSCRIBE, "calling thread");
 }

@@ -15,7 +15,7 @@ static aclError read_status(void *output, uint64_t size, aclrtStream handle) {
     }
     stream_t *stream = NULL;
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     if (context != NULL) {
         rc = stream_find_own(context, handle, &stream);
@@ -24,19 +24,17 @@ static aclError read_status(void *output, uint64_t size, aclrtStream handle) {
         task_t task = {.kind = TASK_SET, .set = {.dst = output, .count = STATUS_BYTES, .value = 0}};
         rc = stream_enqueue(stream, &task);
     }
-    sim_unlock();
     return rc;
 }
 
 static aclError reset_status(aclrtStream handle) {
     stream_t *stream = NULL;
     aclError rc = RT_CONTEXT_NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     if (context != NULL) {
         rc = stream_find_own(context, handle, &stream);
     }
-    sim_unlock();
     return rc;
 }
 
@@ -72,11 +70,10 @@ aclError do_aclrtCtxGetFloatOverflowAddr(void **overflowAddr) {
     if (overflowAddr == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "overflowAddr");
     }
-    sim_lock();
+    SIM_GUARD();
     const context_t *context = context_need();
     if (context != NULL) {
         *overflowAddr = statuses[context->device->id];
     }
-    sim_unlock();
     return context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }

@@ -179,10 +179,8 @@ aclError do_aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, 
         return error_set(RT_PARAM_INVALID, "flag");
     }
     uint32_t clamped = priority > PRIORITY_LEAST ? PRIORITY_LEAST : priority;
-    sim_lock();
-    aclError rc = create(stream, (int32_t)priority < 0 ? 0 : clamped, flag);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return create(stream, (int32_t)priority < 0 ? 0 : clamped, flag);
 }
 
 static aclError wait_empty(stream_t *stream, bool force) {
@@ -246,10 +244,8 @@ static aclError destroy_locked(aclrtStream stream, bool force) {
     if (stream == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "stream");
     }
-    sim_lock();
-    aclError rc = destroy(stream, force);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return destroy(stream, force);
 }
 
 aclError do_aclrtDestroyStream(aclrtStream stream) {

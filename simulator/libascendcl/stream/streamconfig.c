@@ -15,12 +15,11 @@ aclrtStreamConfigHandle *do_aclrtCreateStreamConfigHandle(void) {
 }
 
 aclError do_aclrtDestroyStreamConfigHandle(aclrtStreamConfigHandle *handle) {
-    sim_lock();
+    SIM_GUARD();
     stream_config_t *found = config_find(handle);
     if (found != NULL) {
         object_kill(&found->object);
     }
-    sim_unlock();
     return found != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
@@ -51,7 +50,7 @@ aclError do_aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStream
     }
     aclError rc = ACL_INVALID_PARAM;
     size_t size = 0;
-    sim_lock();
+    SIM_GUARD();
     stream_config_t *found = config_find(handle);
     if (found != NULL) {
         void *field = field_of(&found->config, attr, &size);
@@ -61,7 +60,6 @@ aclError do_aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStream
             memcpy(field, attrValue, size);
         }
     }
-    sim_unlock();
     return rc;
 }
 

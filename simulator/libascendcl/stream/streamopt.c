@@ -125,13 +125,11 @@ aclError do_aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrT
     if (value == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "value");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = check(stream, stmAttrType);
     rc = rc == ACL_SUCCESS ? check_value(stmAttrType, value) : rc;
     rc = rc == ACL_SUCCESS ? find_stream(stream, need_to_set(stmAttrType), &found) : rc;
-    rc = rc == ACL_SUCCESS ? set(found, stmAttrType, value) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? set(found, stmAttrType, value) : rc;
 }
 
 aclError do_aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
@@ -140,24 +138,21 @@ aclError do_aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrT
     if (value == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "value");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = check(stream, stmAttrType);
     rc = rc == ACL_SUCCESS ? find_stream(stream, need_to_get(stmAttrType), &found) : rc;
     if (rc == ACL_SUCCESS) {
         get(found, stmAttrType, value);
     }
-    sim_unlock();
     return rc;
 }
 
 aclError do_aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = check(stream, ACL_STREAM_ATTR_FAILURE_MODE);
     rc = rc == ACL_SUCCESS ? find_stream(stream, NEED_CONTEXT, &found) : rc;
-    rc = rc == ACL_SUCCESS ? set_failure_mode(found, mode, error_quiet) : rc;
-    sim_unlock();
-    return rc;
+    return rc == ACL_SUCCESS ? set_failure_mode(found, mode, error_quiet) : rc;
 }
 
 aclError do_aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag) {
@@ -186,8 +181,7 @@ aclError do_aclrtStreamStop(aclrtStream stream) {
     if (stream == NULL) {
         return error_set(RT_PARAM_INVALID, "stream");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_stream(stream, NEED_CONTEXT, &found);
-    sim_unlock();
     return rc != ACL_SUCCESS ? rc : error_set(RT_FEATURE_NOT_SUPPORT, "aclrtStreamStop");
 }

@@ -69,10 +69,8 @@ static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
 }
 
 aclError do_aclrtSynchronizeStream(aclrtStream stream) {
-    sim_lock();
-    aclError rc = sync_stream(stream, SIM_FOREVER);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return sync_stream(stream, SIM_FOREVER);
 }
 
 /* -1 means no time-out. The ACL layer refuses other negative values, and sets no last error. The runtime layer
@@ -136,10 +134,8 @@ static aclError sync_device(int64_t deadline_ns) {
 }
 
 aclError do_aclrtSynchronizeDevice(void) {
-    sim_lock();
-    aclError rc = sync_device(SIM_FOREVER);
-    sim_unlock();
-    return rc;
+    SIM_GUARD();
+    return sync_device(SIM_FOREVER);
 }
 
 aclError do_aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
@@ -187,7 +183,7 @@ aclError do_aclrtStreamAbort(aclrtStream stream) {
         return error_set(RT_PARAM_INVALID, "stream");
     }
     stream_t *found = NULL;
-    sim_lock();
+    SIM_GUARD();
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS && found->context != context) {
@@ -198,6 +194,5 @@ aclError do_aclrtStreamAbort(aclrtStream stream) {
         stream_announce_abort(found, RT_STREAM_ABORT);
         stream_finish_abort(found, RT_STREAM_ABORT);
     }
-    sim_unlock();
     return rc;
 }
