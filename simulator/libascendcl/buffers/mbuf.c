@@ -73,9 +73,7 @@ aclError do_aclrtFreeBuf(aclrtMbuf buf) {
 }
 
 aclError do_aclrtCopyBufRef(const aclrtMbuf buf, aclrtMbuf *newBuf) {
-    if (newBuf == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "newBuf");
-    }
+    REFUSE_NULL(newBuf);
     aclError rc = ACL_INVALID_PARAM;
     SIM_GUARD();
     const chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
@@ -89,9 +87,8 @@ aclError do_aclrtCopyBufRef(const aclrtMbuf buf, aclrtMbuf *newBuf) {
 }
 
 aclError do_aclrtGetBufData(const aclrtMbuf buf, void **dataPtr, size_t *size) {
-    if (dataPtr == NULL || size == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, dataPtr == NULL ? "dataPtr" : "size");
-    }
+    REFUSE_NULL(dataPtr);
+    REFUSE_NULL(size);
     SIM_GUARD();
     const chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     if (buffer != NULL) {
@@ -113,9 +110,7 @@ aclError do_aclrtSetBufDataLen(aclrtMbuf buf, size_t len) {
 }
 
 aclError do_aclrtGetBufDataLen(aclrtMbuf buf, size_t *len) {
-    if (len == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "len");
-    }
+    REFUSE_NULL(len);
     SIM_GUARD();
     const chained_t *buffer = described_find(KIND_CHAINED_BUFFER, buf, "buf");
     *len = buffer != NULL ? buffer->shared->length : *len;
@@ -182,9 +177,7 @@ aclError do_aclrtAppendBufChain(aclrtMbuf headBuf, aclrtMbuf buf) {
 }
 
 aclError do_aclrtGetBufChainNum(aclrtMbuf headBuf, uint32_t *num) {
-    if (num == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "num");
-    }
+    REFUSE_NULL(num);
     aclError rc = ACL_SUCCESS;
     uint32_t count = 0;
     SIM_GUARD();
@@ -197,9 +190,7 @@ aclError do_aclrtGetBufChainNum(aclrtMbuf headBuf, uint32_t *num) {
 }
 
 aclError do_aclrtGetBufFromChain(aclrtMbuf headBuf, uint32_t index, aclrtMbuf *buf) {
-    if (buf == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "buf");
-    }
+    REFUSE_NULL(buf);
     aclError rc = ACL_SUCCESS;
     SIM_GUARD();
     chained_t *buffer = find_head(headBuf, &rc);

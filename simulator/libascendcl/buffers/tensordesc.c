@@ -134,9 +134,7 @@ const char *do_aclGetTensorDescName(aclTensorDesc *desc) {
 }
 
 aclError do_aclSetTensorDynamicInput(aclTensorDesc *desc, const char *dynamicInputName) {
-    if (dynamicInputName == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "dynamicInputName");
-    }
+    REFUSE_NULL(dynamicInputName);
     SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     bool kept = found != NULL && set_text(&found->dynamic_input, dynamicInputName);

@@ -56,9 +56,7 @@ size_t do_aclGetTensorDescNumDims(const aclTensorDesc *desc) {
 }
 
 aclError do_aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64_t *dimSize) {
-    if (dimSize == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "dimSize");
-    }
+    REFUSE_NULL(dimSize);
     aclError rc = ACL_INVALID_PARAM;
     SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
@@ -88,18 +86,14 @@ static aclError set_ranges(ranges_t *ranges, size_t count, int64_t pairs[][2]) {
 }
 
 aclError do_aclSetTensorShapeRange(aclTensorDesc *desc, size_t dimsCount, int64_t dimsRange[][2]) {
-    if (dimsRange == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "dimsRange");
-    }
+    REFUSE_NULL(dimsRange);
     SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     return found != NULL ? set_ranges(&found->shape_ranges, dimsCount, dimsRange) : ACL_INVALID_PARAM;
 }
 
 aclError do_aclSetTensorValueRange(aclTensorDesc *desc, size_t valueCount, int64_t valueRange[][2]) {
-    if (valueRange == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "valueRange");
-    }
+    REFUSE_NULL(valueRange);
     SIM_GUARD();
     tensor_desc_t *found = tensor_find(desc);
     return found != NULL ? set_ranges(&found->value_ranges, valueCount, valueRange) : ACL_INVALID_PARAM;
@@ -198,9 +192,7 @@ static bool reorder(const tensor_shape_t *from, aclFormat format, int64_t *dims)
 /* Creates a description of the same tensor in another order. Formats with padding are not simulated. */
 aclError do_aclTransTensorDescFormat(const aclTensorDesc *srcDesc, aclFormat dstFormat,
                                      aclTensorDesc **dstDesc) {
-    if (dstDesc == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "dstDesc");
-    }
+    REFUSE_NULL(dstDesc);
     int64_t dims[RANK_OF_FORMATS];
     aclDataType type = ACL_DT_UNDEFINED;
     bool known = false;

@@ -251,6 +251,13 @@ aclError error_set(aclError code, const char *what);
 void error_leave(thread_t *thread);
 /* Adds the code's text, which names `what`, but does not set the last error. Returns the code. */
 aclError error_quiet(aclError code, const char *what);
+/* Returns ACL_INVALID_PARAM from the calling function if the argument is NULL. */
+#define REFUSE_NULL(argument)                                                                                  \
+    do {                                                                                                       \
+        if ((argument) == NULL) {                                                                              \
+            return error_quiet(ACL_INVALID_PARAM, #argument);                                                  \
+        }                                                                                                      \
+    } while (0)
 /* Adds the reason of a task's failure to the error text, if the reason is known. */
 void error_explain(aclError code, const char *why);
 /* True: all threads share one text, which any of them may fetch. False: each thread has its own text. */

@@ -56,9 +56,7 @@ static context_t *context_new(device_t *device) {
 }
 
 aclError do_aclrtCreateContext(aclrtContext *context, int32_t deviceId) {
-    if (context == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "context");
-    }
+    REFUSE_NULL(context);
     aclError rc = ACL_SUCCESS;
     SIM_GUARD();
     device_t *device = device_find(deviceId);
@@ -106,9 +104,7 @@ static void context_destroy(context_t *context) {
 }
 
 aclError do_aclrtDestroyContext(aclrtContext context) {
-    if (context == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "context");
-    }
+    REFUSE_NULL(context);
     aclError rc = ACL_SUCCESS;
     SIM_GUARD();
     context_t *found = object_find(KIND_CONTEXT, context);
@@ -127,9 +123,7 @@ aclError do_aclrtDestroyContext(aclrtContext context) {
 }
 
 aclError do_aclrtSetCurrentContext(aclrtContext context) {
-    if (context == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "context");
-    }
+    REFUSE_NULL(context);
     SIM_GUARD();
     context_t *found = object_find(KIND_CONTEXT, context);
     aclError rc = ACL_SUCCESS;
@@ -147,9 +141,7 @@ aclError do_aclrtSetCurrentContext(aclrtContext context) {
 }
 
 aclError do_aclrtGetCurrentContext(aclrtContext *context) {
-    if (context == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "context");
-    }
+    REFUSE_NULL(context);
     SIM_GUARD();
     context_t *current = thread_context();
     if (current != NULL) {
@@ -159,9 +151,7 @@ aclError do_aclrtGetCurrentContext(aclrtContext *context) {
 }
 
 aclError do_aclrtCtxGetCurrentDefaultStream(aclrtStream *stream) {
-    if (stream == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "stream");
-    }
+    REFUSE_NULL(stream);
     SIM_GUARD();
     context_t *context = context_need();
     if (context != NULL) {

@@ -144,9 +144,7 @@ aclError do_aclrtResetDeviceForce(int32_t deviceId) {
 }
 
 aclError do_aclrtGetDevice(int32_t *deviceId) {
-    if (deviceId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "deviceId");
-    }
+    REFUSE_NULL(deviceId);
     SIM_GUARD();
     const context_t *context = thread_context();
     int id = context != NULL ? context->device->id : sim.default_device;
@@ -157,9 +155,7 @@ aclError do_aclrtGetDevice(int32_t *deviceId) {
 }
 
 aclError do_aclrtGetDeviceCount(uint32_t *count) {
-    if (count == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "count");
-    }
+    REFUSE_NULL(count);
     if (sim.settings.devices == 0) {
         return error_set(RT_NO_DEVICE, "ASCEND_RT_VISIBLE_DEVICES");
     }
@@ -170,9 +166,7 @@ aclError do_aclrtGetDeviceCount(uint32_t *count) {
 /* Returns the status that the driver reports: whether the driver can reach the device. The status does not show
  * whether tasks make progress. */
 aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {
-    if (deviceStatus == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "deviceStatus");
-    }
+    REFUSE_NULL(deviceStatus);
     const device_t *device = device_find(deviceId);
     if (device == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");

@@ -59,9 +59,7 @@ aclError do_aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const 
 /* A card has the same UUID in every process, whatever number the client sees for the card. */
 aclError do_aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid) {
     static const char family[] = "aclsim-device-";
-    if (uuid == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "uuid");
-    }
+    REFUSE_NULL(uuid);
     if (device_find(deviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
@@ -78,9 +76,7 @@ static void write_pci(int card, char *text) {
 }
 
 aclError do_aclrtDeviceGetPCIBusId(int32_t deviceId, char *pciBusId, int32_t len) {
-    if (pciBusId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "pciBusId");
-    }
+    REFUSE_NULL(pciBusId);
     if (device_find(deviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
@@ -93,9 +89,8 @@ aclError do_aclrtDeviceGetPCIBusId(int32_t deviceId, char *pciBusId, int32_t len
 
 aclError do_aclrtDeviceGetByPCIBusId(const char *pciBusId, int32_t *deviceId) {
     char text[PCI_ID_BYTES];
-    if (pciBusId == NULL || deviceId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, pciBusId == NULL ? "pciBusId" : "deviceId");
-    }
+    REFUSE_NULL(pciBusId);
+    REFUSE_NULL(deviceId);
     for (int user = 0; user < sim.settings.devices; user++) {
         write_pci(sim.settings.logical_ids[user], text);
         if (strcmp(text, pciBusId) == 0) {

@@ -37,9 +37,7 @@ static bool attribute_exists(int32_t attribute) {
 }
 
 aclError do_aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value) {
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     bool there = device_find((int32_t)deviceId) != NULL;
     if (!there || !attribute_exists((int32_t)attr)) {
         return error_set(RT_PARAM_INVALID, there ? "attr" : "deviceId");
@@ -72,9 +70,7 @@ aclError do_aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, 
 aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFeatureType, int32_t *value) {
     bool known = devFeatureType == ACL_FEATURE_TSCPU_TASK_UPDATE_SUPPORT_AIC_AIV ||
                  devFeatureType == ACL_FEATURE_SYSTEM_MEMQ_EVENT_CROSS_DEV;
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     if (!known) {
         return error_set(RT_PARAM_INVALID, "devFeatureType");
     }

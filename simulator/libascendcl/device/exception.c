@@ -200,9 +200,8 @@ aclError do_aclrtGetArgsFromExceptionInfo(const aclrtExceptionInfo *info, void *
     if (!read_info(info, &copy)) {
         return NOTHING_KNOWN;
     }
-    if (devArgsPtr == NULL || devArgsLen == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, devArgsPtr == NULL ? "devArgsPtr" : "devArgsLen");
-    }
+    REFUSE_NULL(devArgsPtr);
+    REFUSE_NULL(devArgsLen);
     const launch_t *launch = copy.source.launch;
     if (launch == NULL) {
         return NOTHING_KNOWN;
@@ -217,9 +216,7 @@ aclError do_aclrtGetFuncHandleFromExceptionInfo(const aclrtExceptionInfo *info, 
     if (!read_info(info, &copy)) {
         return NOTHING_KNOWN;
     }
-    if (func == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "func");
-    }
+    REFUSE_NULL(func);
     if (copy.source.function == NULL) {
         return error_set(RT_PARAM_INVALID, "info");
     }

@@ -51,9 +51,7 @@ aclError do_aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
 }
 
 aclError do_aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status) {
-    if (status == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "status");
-    }
+    REFUSE_NULL(status);
     const device_t *device = device_find(deviceId);
     if (device == NULL || device_find(peerDeviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, device == NULL ? "deviceId" : "peerDeviceId");
@@ -65,9 +63,7 @@ aclError do_aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, 
 
 /* HCCS links connect the devices of one host. */
 aclError do_aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint64_t *value) {
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     if (device_find((int32_t)deviceId) == NULL || device_find((int32_t)otherDeviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }

@@ -8,9 +8,7 @@ static aclError check_device(int32_t id) {
 }
 
 aclError do_aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo) {
-    if (errorInfo == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "errorInfo");
-    }
+    REFUSE_NULL(errorInfo);
     aclError rc = check_device(deviceId);
     if (rc == ACL_SUCCESS) {
         memset(errorInfo, 0, sizeof *errorInfo);
@@ -22,9 +20,7 @@ aclError do_aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo) {
 /* For "no error" the call succeeds and does nothing. Every other error is refused, because the simulator never
  * reports one. */
 aclError do_aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo) {
-    if (errorInfo == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "errorInfo");
-    }
+    REFUSE_NULL(errorInfo);
     aclError rc = check_device(deviceId);
     bool reported = rc == ACL_SUCCESS && errorInfo->errorType == ACL_RT_NO_ERROR;
     return rc != ACL_SUCCESS || reported ? rc : error_set(RT_PARAM_INVALID, "errorInfo");

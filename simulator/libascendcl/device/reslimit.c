@@ -48,9 +48,7 @@ static aclError find_device(int32_t id, aclrtDevResLimitType type, device_t **de
 
 aclError do_aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t *value) {
     device_t *device = NULL;
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     SIM_GUARD();
     aclError rc = find_device(deviceId, type, &device);
     if (rc == ACL_SUCCESS) {
@@ -89,9 +87,7 @@ static aclError find_stream(aclrtStream handle, aclrtDevResLimitType type, strea
 
 aclError do_aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value) {
     stream_t *found = NULL;
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     SIM_GUARD();
     aclError rc = find_stream(stream, type, &found);
     if (rc == ACL_SUCCESS) {
@@ -139,9 +135,7 @@ aclError do_aclrtUnuseStreamResInCurrentThread(aclrtStream stream) {
 }
 
 aclError do_aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *value) {
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     if (!type_valid(type)) {
         return error_set(RT_PARAM_INVALID, "type");
     }
@@ -184,9 +178,7 @@ aclError do_aclrtDeviceSetLimit(aclrtDeviceLimit limit, size_t value) {
 }
 
 aclError do_aclrtDeviceGetLimit(aclrtDeviceLimit limit, size_t *value) {
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     aclError rc = check_limit(limit);
     if (rc == ACL_SUCCESS) {
         sim_lock();

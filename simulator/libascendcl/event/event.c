@@ -56,9 +56,7 @@ static bool flags_valid(event_mode_t mode, uint32_t flags) {
 }
 
 static aclError create(aclrtEvent *event, event_mode_t mode, uint32_t flags) {
-    if (event == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "event");
-    }
+    REFUSE_NULL(event);
     if (!flags_valid(mode, flags)) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
@@ -103,9 +101,7 @@ aclError event_new_shared(aclrtEvent *handle, uint64_t key) {
 }
 
 aclError do_aclrtDestroyEvent(aclrtEvent event) {
-    if (event == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "event");
-    }
+    REFUSE_NULL(event);
     event_t *found = NULL;
     SIM_GUARD();
     aclError rc = event_find(event, &found);
@@ -208,9 +204,7 @@ static bool streams_may_wait(const event_t *event) {
 }
 
 aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
-    if (event == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "event");
-    }
+    REFUSE_NULL(event);
     event_t *found = NULL;
     stream_t *target = NULL;
     SIM_GUARD();
@@ -282,9 +276,7 @@ static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_
 }
 
 aclError do_aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
-    if (event == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "event");
-    }
+    REFUSE_NULL(event);
     SIM_GUARD();
     return wait_event(stream, event, sim.wait_limit_s, false);
 }

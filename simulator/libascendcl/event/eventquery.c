@@ -33,9 +33,8 @@ static bool pending(const event_t *event) {
 }
 
 aclError do_aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status) {
-    if (event == NULL || status == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
-    }
+    REFUSE_NULL(event);
+    REFUSE_NULL(status);
     event_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_asked(event, &found);
@@ -76,9 +75,8 @@ static bool old_query(const event_t *event) {
 }
 
 aclError do_aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) {
-    if (event == NULL || status == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
-    }
+    REFUSE_NULL(event);
+    REFUSE_NULL(status);
     event_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_old_mode(event, &found);
@@ -89,9 +87,8 @@ aclError do_aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) {
 }
 
 aclError do_aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status) {
-    if (event == NULL || status == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "status");
-    }
+    REFUSE_NULL(event);
+    REFUSE_NULL(status);
     event_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_old_mode(event, &found);
@@ -134,9 +131,7 @@ aclError do_aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) 
     if (timeout < -1) {
         return error_quiet(RT_PARAM_INVALID, "timeout");
     }
-    if (event == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "event");
-    }
+    REFUSE_NULL(event);
     return timeout != 0 ? synchronize(event, deadline_ms(timeout)) : error_set(RT_PARAM_INVALID, "timeout");
 }
 
@@ -178,9 +173,8 @@ aclError do_aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent e
 }
 
 aclError do_aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp) {
-    if (event == NULL || timestamp == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "timestamp");
-    }
+    REFUSE_NULL(event);
+    REFUSE_NULL(timestamp);
     event_t *found = NULL;
     int64_t stamp_ns = 0;
     sim_lock();
@@ -204,9 +198,8 @@ static bool has_id(const event_t *event) {
 }
 
 aclError do_aclrtGetEventId(aclrtEvent event, uint32_t *eventId) {
-    if (event == NULL || eventId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "eventId");
-    }
+    REFUSE_NULL(event);
+    REFUSE_NULL(eventId);
     event_t *found = NULL;
     SIM_GUARD();
     aclError rc = event_find(event, &found);

@@ -51,9 +51,7 @@ void event_set_record(event_t *event, record_t *record) {
 }
 
 aclError do_aclrtGetEventAvailNum(uint32_t *eventCount) {
-    if (eventCount == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "eventCount");
-    }
+    REFUSE_NULL(eventCount);
     SIM_GUARD();
     const context_t *context = context_need();
     if (context != NULL) {
@@ -73,9 +71,8 @@ static aclError check_supported(void) {
 }
 
 aclError do_aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle) {
-    if (event == NULL || handle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, event == NULL ? "event" : "handle");
-    }
+    REFUSE_NULL(event);
+    REFUSE_NULL(handle);
     event_t *found = NULL;
     SIM_GUARD();
     aclError rc = context_need() != NULL ? event_find(event, &found) : RT_CONTEXT_NULL;
@@ -117,9 +114,7 @@ static aclError open_ticket(ticket_t ticket, aclrtEvent *event) {
 aclError do_aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event) {
     ticket_t ticket;
     memcpy(&ticket, &handle, sizeof ticket);
-    if (event == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "event");
-    }
+    REFUSE_NULL(event);
     SIM_GUARD();
     aclError rc = check_supported();
     return rc == ACL_SUCCESS ? open_ticket(ticket, event) : rc;

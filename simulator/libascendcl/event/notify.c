@@ -30,9 +30,7 @@ static aclError create(aclrtNotify *handle, uint64_t flag) {
 }
 
 aclError do_aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
-    if (notify == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "notify");
-    }
+    REFUSE_NULL(notify);
     if (flag > FLAG_DEVICE_USE_ONLY) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
@@ -58,9 +56,7 @@ static aclError find(aclrtNotify handle, context_t **context, notify_t **notify)
 }
 
 aclError do_aclrtDestroyNotify(aclrtNotify notify) {
-    if (notify == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "notify");
-    }
+    REFUSE_NULL(notify);
     context_t *context = NULL;
     notify_t *found = NULL;
     SIM_GUARD();
@@ -76,9 +72,7 @@ aclError do_aclrtDestroyNotify(aclrtNotify notify) {
 }
 
 static aclError enqueue(aclrtNotify notify, aclrtStream stream, task_t *task) {
-    if (notify == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "notify");
-    }
+    REFUSE_NULL(notify);
     context_t *context = NULL;
     stream_t *target = NULL;
     SIM_GUARD();

@@ -15,9 +15,8 @@ static aclError find_in_context(aclrtNotify handle, notify_t **notify) {
 }
 
 aclError do_aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId) {
-    if (notify == NULL || notifyId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "notifyId");
-    }
+    REFUSE_NULL(notify);
+    REFUSE_NULL(notifyId);
     notify_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_in_context(notify, &found);
@@ -42,9 +41,7 @@ static aclError reset_each(const aclrtNotify *notifies, size_t num) {
 
 /* The host resets the notifies at once, up to the first invalid handle. */
 aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
-    if (notifies == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "notifies");
-    }
+    REFUSE_NULL(notifies);
     if (num == 0) {
         return error_set(RT_PARAM_INVALID, "num");
     }
@@ -53,9 +50,8 @@ aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
 }
 
 aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags) {
-    if (notify == NULL || key == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "key");
-    }
+    REFUSE_NULL(notify);
+    REFUSE_NULL(key);
     if (len < KEY_BYTES || (flags & ~(uint64_t)EXPORT_FLAG_NO_PID_CHECK) != 0) {
         return error_set(RT_PARAM_INVALID, len < KEY_BYTES ? "len" : "flags");
     }
@@ -101,9 +97,8 @@ static aclError import(aclrtNotify *handle, const char *key) {
 }
 
 aclError do_aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t flags) {
-    if (notify == NULL || key == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, notify == NULL ? "notify" : "key");
-    }
+    REFUSE_NULL(notify);
+    REFUSE_NULL(key);
     if ((flags & ~(uint64_t)IMPORT_FLAG_PEER_ACCESS) != 0) {
         return error_set(RT_PARAM_INVALID, "flags");
     }

@@ -63,9 +63,7 @@ aclError capture_forbids(const char *what) {
 }
 
 aclError do_aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
-    if (mode == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "mode");
-    }
+    REFUSE_NULL(mode);
     if ((unsigned int)*mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
         return error_set(RT_PARAM_INVALID, "mode");
     }
@@ -135,9 +133,7 @@ static aclError check_inner(const graph_t *graph) {
 aclError do_aclmdlRICaptureToModelRIBegin(aclrtStream stream, aclmdlRI modelRI, aclmdlRICaptureMode mode) {
     stream_t *found = NULL;
     graph_t *graph = NULL;
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     if ((unsigned int)mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
         return error_set(RT_PARAM_INVALID, "mode");
     }
@@ -149,9 +145,8 @@ aclError do_aclmdlRICaptureToModelRIBegin(aclrtStream stream, aclmdlRI modelRI, 
 }
 
 aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI) {
-    if (status == NULL || modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, status == NULL ? "status" : "modelRI");
-    }
+    REFUSE_NULL(status);
+    REFUSE_NULL(modelRI);
     stream_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_stream(stream, &found);

@@ -24,9 +24,7 @@ static aclError enqueue(graph_t *graph, stream_t *stream) {
 }
 
 aclError do_aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     stream_t *target = NULL;
     SIM_GUARD();
@@ -61,9 +59,7 @@ static aclError execute(graph_t *graph, int64_t deadline_ns) {
 }
 
 aclError do_aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     if (timeout == 0 || timeout < -1) {
         return error_set(RT_PARAM_INVALID, "timeout");
     }
@@ -77,9 +73,7 @@ aclError do_aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
 /* Drops the rest of the execution. The task that executes the graph ends with 107023, and the graph can be
  * executed again. */
 aclError do_aclmdlRIAbort(aclmdlRI modelRI) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = find_ready(modelRI, &graph);
@@ -100,9 +94,7 @@ static void run_callbacks(destroy_callback_t *callbacks) {
 
 /* Callbacks run on the calling thread after the graph has been destroyed. */
 aclError do_aclmdlRIDestroy(aclmdlRI modelRI) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     destroy_callback_t *callbacks = NULL;
     sim_lock();
@@ -122,9 +114,8 @@ aclError do_aclmdlRIDestroy(aclmdlRI modelRI) {
 }
 
 aclError do_aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, void *userData) {
-    if (modelRI == NULL || func == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "func");
-    }
+    REFUSE_NULL(modelRI);
+    REFUSE_NULL(func);
     graph_t *graph = NULL;
     destroy_callback_t *callback = calloc(1, sizeof *callback);
     sim_lock();
@@ -144,9 +135,8 @@ aclError do_aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func
 }
 
 aclError do_aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func) {
-    if (modelRI == NULL || func == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "func");
-    }
+    REFUSE_NULL(modelRI);
+    REFUSE_NULL(func);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
@@ -166,9 +156,8 @@ aclError do_aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback fu
 }
 
 aclError do_aclmdlRISetName(aclmdlRI modelRI, const char *name) {
-    if (modelRI == NULL || name == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "name");
-    }
+    REFUSE_NULL(modelRI);
+    REFUSE_NULL(name);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
@@ -181,9 +170,8 @@ aclError do_aclmdlRISetName(aclmdlRI modelRI, const char *name) {
 }
 
 aclError do_aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name) {
-    if (modelRI == NULL || name == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "name");
-    }
+    REFUSE_NULL(modelRI);
+    REFUSE_NULL(name);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
@@ -197,9 +185,8 @@ aclError do_aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name) {
 }
 
 aclError do_aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
-    if (modelRI == NULL || modelRIId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "modelRIId");
-    }
+    REFUSE_NULL(modelRI);
+    REFUSE_NULL(modelRIId);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
@@ -225,9 +212,8 @@ static aclError list_streams(const graph_t *graph, aclrtStream *streams, uint32_
 }
 
 aclError do_aclmdlRIGetStreams(aclmdlRI modelRI, aclrtStream *streams, uint32_t *numStreams) {
-    if (modelRI == NULL || numStreams == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "numStreams");
-    }
+    REFUSE_NULL(modelRI);
+    REFUSE_NULL(numStreams);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);

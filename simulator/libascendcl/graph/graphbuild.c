@@ -6,9 +6,7 @@
 enum { FLAG_HEAD = 0, FLAG_ACTIVATED = 0x7FFFFFFF };
 
 aclError do_aclmdlRIBuildBegin(aclmdlRI *modelRI, uint32_t flag) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     if (flag != 0) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
@@ -47,9 +45,7 @@ static aclError bind(graph_t *graph, stream_t *stream, uint32_t flag) {
 }
 
 aclError do_aclmdlRIBindStream(aclmdlRI modelRI, aclrtStream stream, uint32_t flag) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     if (flag != FLAG_HEAD && flag != FLAG_ACTIVATED) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
@@ -67,9 +63,7 @@ static aclError check_bound(const graph_t *graph, const stream_t *stream) {
 
 /* The stream's tasks stay in the model; the stream itself is no longer bound. */
 aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     stream_t *found = NULL;
     SIM_GUARD();
@@ -94,9 +88,7 @@ static bool end_step(stream_t *stream, task_t *task) {
 static const work_ops_t end_ops = {.step = end_step};
 
 aclError do_aclmdlRIEndTask(aclmdlRI modelRI, aclrtStream stream) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     stream_t *found = NULL;
     SIM_GUARD();
@@ -111,9 +103,7 @@ aclError do_aclmdlRIEndTask(aclmdlRI modelRI, aclrtStream stream) {
 }
 
 aclError do_aclmdlRIBuildEnd(aclmdlRI modelRI, void *reserve) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find_own(modelRI, &graph);

@@ -51,9 +51,8 @@ static aclError check_captured(const graph_t *graph) {
 aclError do_aclmdlRICondHandleCreate(aclmdlRI modelRI, uint32_t defaultLaunchValue, aclmdlRICondHandleFlag flag,
                                      aclmdlRICondHandle *handle) {
     graph_t *graph = NULL;
-    if (modelRI == NULL || handle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "handle");
-    }
+    REFUSE_NULL(modelRI);
+    REFUSE_NULL(handle);
     if ((unsigned int)flag > ACL_MODEL_RI_COND_HANDLE_ASSIGN_DEFAULT) {
         return error_set(RT_PARAM_INVALID, "flag");
     }
@@ -71,9 +70,8 @@ static aclError find(aclmdlRICondHandle handle, condition_handle_t **found) {
 
 aclError do_aclmdlRICondHandleGetCondPtr(aclmdlRICondHandle handle, uint64_t **ptr) {
     condition_handle_t *found = NULL;
-    if (handle == NULL || ptr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, handle == NULL ? "handle" : "ptr");
-    }
+    REFUSE_NULL(handle);
+    REFUSE_NULL(ptr);
     SIM_GUARD();
     aclError rc = find(handle, &found);
     if (rc == ACL_SUCCESS) {
@@ -239,9 +237,7 @@ static aclError find_place(aclmdlRICondHandle handle, aclrtStream stream, condit
 aclError do_aclmdlRIAddCondTask(aclmdlRICondTaskParams params, aclrtStream stream, uint32_t flags) {
     condition_handle_t *handle = NULL;
     stream_t *found = NULL;
-    if (stream == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "stream");
-    }
+    REFUSE_NULL(stream);
     aclError rc = check(&params, flags);
     if (rc != ACL_SUCCESS) {
         return rc;

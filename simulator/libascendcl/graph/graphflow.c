@@ -25,9 +25,7 @@ static bool pass(stream_t *stream, task_t *task) {
 static const work_ops_t label_ops = {.step = pass};
 
 aclError do_aclrtCreateLabel(aclrtLabel *label) {
-    if (label == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "label");
-    }
+    REFUSE_NULL(label);
     SIM_GUARD();
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     label_t *made = rc == ACL_SUCCESS ? object_new(KIND_LABEL) : NULL;
@@ -52,9 +50,7 @@ static aclError set_label(label_t *label, stream_t *stream) {
 }
 
 aclError do_aclrtSetLabel(aclrtLabel label, aclrtStream stream) {
-    if (label == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "label");
-    }
+    REFUSE_NULL(label);
     stream_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_in_model(stream, &found);
@@ -66,9 +62,7 @@ aclError do_aclrtSetLabel(aclrtLabel label, aclrtStream stream) {
 }
 
 aclError do_aclrtDestroyLabel(aclrtLabel label) {
-    if (label == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "label");
-    }
+    REFUSE_NULL(label);
     SIM_GUARD();
     label_t *made = object_find(KIND_LABEL, label);
     aclError rc = made != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_LABEL, label);
@@ -103,9 +97,8 @@ static aclError list_new(const aclrtLabel *labels, size_t num, aclrtLabelList *h
 }
 
 aclError do_aclrtCreateLabelList(aclrtLabel *labels, size_t num, aclrtLabelList *labelList) {
-    if (labels == NULL || labelList == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, labels == NULL ? "labels" : "labelList");
-    }
+    REFUSE_NULL(labels);
+    REFUSE_NULL(labelList);
     if (num == 0 || num > UINT16_MAX) {
         return error_set(RT_PARAM_INVALID, "num");
     }
@@ -125,9 +118,7 @@ static void list_release(label_list_t *list) {
 
 /* Queued jumps hold a reference to the list. */
 aclError do_aclrtDestroyLabelList(aclrtLabelList labelList) {
-    if (labelList == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "labelList");
-    }
+    REFUSE_NULL(labelList);
     SIM_GUARD();
     label_list_t *list = object_find(KIND_LABEL_LIST, labelList);
     aclError rc = list != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_LABEL_LIST, labelList);
@@ -187,9 +178,8 @@ static aclError add_jump(stream_t *stream, const void *index, uint32_t most, acl
 
 aclError do_aclrtSwitchLabelByIndex(void *ptr, uint32_t maxValue, aclrtLabelList labelList,
                                     aclrtStream stream) {
-    if (ptr == NULL || labelList == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, ptr == NULL ? "ptr" : "labelList");
-    }
+    REFUSE_NULL(ptr);
+    REFUSE_NULL(labelList);
     if (maxValue == 0) {
         return error_set(RT_PARAM_INVALID, "maxValue");
     }
@@ -278,9 +268,7 @@ static aclError add_activate(aclrtStream target, aclrtStream stream, activate_t 
 }
 
 aclError do_aclrtActiveStream(aclrtStream activeStream, aclrtStream stream) {
-    if (activeStream == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "activeStream");
-    }
+    REFUSE_NULL(activeStream);
     SIM_GUARD();
     aclError rc = add_activate(activeStream, stream, (activate_t){.left = NULL});
     return rc;

@@ -34,9 +34,7 @@ aclError do_aclmdlRICaptureTaskGrpBegin(aclrtStream stream) {
 
 aclError do_aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle) {
     stream_t *found = NULL;
-    if (handle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "handle");
-    }
+    REFUSE_NULL(handle);
     SIM_GUARD();
     aclError rc = find_captured(stream, &found);
     if (rc == ACL_SUCCESS && found->lane->graph->open_group == NULL) {
@@ -74,9 +72,7 @@ static aclError begin_update(stream_t *stream, task_group_t *group) {
 
 aclError do_aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle) {
     stream_t *found = NULL;
-    if (handle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "handle");
-    }
+    REFUSE_NULL(handle);
     SIM_GUARD();
     context_t *context = context_need();
     aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;

@@ -95,9 +95,7 @@ static aclError describe(aclmdlRI handle, char **text, size_t *size) {
 aclError do_aclmdlRIDebugPrint(aclmdlRI modelRI) {
     char *text = NULL;
     size_t size = 0;
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     aclError rc = describe(modelRI, &text, &size);
     if (rc == ACL_SUCCESS) {
         fwrite(text, 1, size, stderr);
@@ -110,9 +108,8 @@ aclError do_aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t 
     char *text = NULL;
     size_t size = 0;
     (void)flags;
-    if (modelRI == NULL || path == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelRI == NULL ? "modelRI" : "path");
-    }
+    REFUSE_NULL(modelRI);
+    REFUSE_NULL(path);
     aclError rc = describe(modelRI, &text, &size);
     FILE *file = rc == ACL_SUCCESS ? fopen(path, "we") : NULL;
     bool written = file != NULL && fwrite(text, 1, size, file) == size;

@@ -36,9 +36,8 @@ static aclError list_tasks(const lane_t *lane, aclmdlRITask *tasks, uint32_t *co
 }
 
 aclError do_aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, uint32_t *numTasks) {
-    if (stream == NULL || numTasks == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, stream == NULL ? "stream" : "numTasks");
-    }
+    REFUSE_NULL(stream);
+    REFUSE_NULL(numTasks);
     stream_t *found = NULL;
     SIM_GUARD();
     context_t *context = context_need();
@@ -52,9 +51,8 @@ aclError do_aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, ui
 }
 
 aclError do_aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type) {
-    if (task == NULL || type == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "type");
-    }
+    REFUSE_NULL(task);
+    REFUSE_NULL(type);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -66,9 +64,8 @@ aclError do_aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type) {
 
 /* Returns the task's index among the tasks of its stream, from 0. */
 aclError do_aclmdlRITaskGetSeqId(aclmdlRITask task, uint32_t *id) {
-    if (task == NULL || id == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "id");
-    }
+    REFUSE_NULL(task);
+    REFUSE_NULL(id);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -115,9 +112,8 @@ static void tell(const node_t *node, aclmdlRITaskParams *params) {
 }
 
 aclError do_aclmdlRITaskGetParams(aclmdlRITask task, aclmdlRITaskParams *params) {
-    if (task == NULL || params == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "params");
-    }
+    REFUSE_NULL(task);
+    REFUSE_NULL(params);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -176,9 +172,8 @@ static aclError set_params(node_t *node, const aclmdlRITaskParams *params) {
 }
 
 aclError do_aclmdlRITaskSetParams(aclmdlRITask task, aclmdlRITaskParams *params) {
-    if (task == NULL || params == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "params");
-    }
+    REFUSE_NULL(task);
+    REFUSE_NULL(params);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -187,9 +182,7 @@ aclError do_aclmdlRITaskSetParams(aclmdlRITask task, aclmdlRITaskParams *params)
 
 /* Edges cannot be removed, because other nodes wait for them. */
 aclError do_aclmdlRITaskDisable(aclmdlRITask task) {
-    if (task == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "task");
-    }
+    REFUSE_NULL(task);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -225,9 +218,7 @@ static void update_graph(const graph_t *graph) {
 
 /* Applies the changes to all executions that begin from now on. */
 aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
-    if (modelRI == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelRI");
-    }
+    REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find_whole(modelRI, &graph);
@@ -244,9 +235,8 @@ aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
 aclError do_aclmdlRIKernelTaskGetAttribute(aclmdlRITask task, aclrtLaunchKernelAttrId attrId,
                                            aclrtLaunchKernelAttrValue *attrValue) {
     (void)attrId;
-    if (task == NULL || attrValue == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, task == NULL ? "task" : "attrValue");
-    }
+    REFUSE_NULL(task);
+    REFUSE_NULL(attrValue);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);

@@ -71,9 +71,7 @@ static aclError enqueue(aclrtStream handle, uint32_t number, const void *source,
 
 aclError do_aclrtTaskUpdateAsync(aclrtStream taskStream, uint32_t taskId, aclrtTaskUpdateInfo *info,
                                  aclrtStream execStream) {
-    if (info == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "info");
-    }
+    REFUSE_NULL(info);
     if (info->id == ACL_RT_UPDATE_AIC_AIV_TASK) {
         return error_set(RT_FEATURE_NOT_SUPPORT, "aclrtTaskUpdateAsync: tasks of AI cores cannot be updated");
     }

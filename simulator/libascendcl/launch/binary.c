@@ -29,9 +29,7 @@ aclrtBinary do_aclrtCreateBinary(const void *data, size_t dataLen) {
 }
 
 aclError do_aclrtDestroyBinary(aclrtBinary binary) {
-    if (binary == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "binary");
-    }
+    REFUSE_NULL(binary);
     SIM_GUARD();
     binary_data_t *found = object_find(KIND_BINARY_DATA, binary);
     if (found != NULL) {
@@ -78,9 +76,8 @@ static aclError load(const void *data, size_t size, aclrtBinHandle *handle) {
 }
 
 aclError do_aclrtBinaryLoad(const aclrtBinary binary, aclrtBinHandle *binHandle) {
-    if (binary == NULL || binHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, binary == NULL ? "binary" : "binHandle");
-    }
+    REFUSE_NULL(binary);
+    REFUSE_NULL(binHandle);
     SIM_GUARD();
     const binary_data_t *found = object_find(KIND_BINARY_DATA, binary);
     return found != NULL ? load(found->data, found->size, binHandle)
@@ -138,9 +135,8 @@ static char *read_file(const char *path, size_t *size) {
 
 aclError do_aclrtBinaryLoadFromFile(const char *binPath, aclrtBinaryLoadOptions *options,
                                     aclrtBinHandle *binHandle) {
-    if (binPath == NULL || binHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, binPath == NULL ? "binPath" : "binHandle");
-    }
+    REFUSE_NULL(binPath);
+    REFUSE_NULL(binHandle);
     size_t size = 0;
     aclError rc = check_options(options);
     char *data = rc == ACL_SUCCESS ? read_file(binPath, &size) : NULL;
@@ -172,9 +168,7 @@ static void end_function(void *object, void *arg) {
 /* Queued launches hold references to what they need. */
 aclError do_aclrtBinaryUnLoad(aclrtBinHandle binHandle) {
     binary_t *binary = NULL;
-    if (binHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "binHandle");
-    }
+    REFUSE_NULL(binHandle);
     SIM_GUARD();
     aclError rc = context_need() != NULL ? binary_find(binHandle, &binary) : RT_CONTEXT_NULL;
     if (rc == ACL_SUCCESS) {
@@ -251,9 +245,8 @@ aclError do_aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char *k
 aclError do_aclrtBinaryGetFunctionByEntry(aclrtBinHandle binHandle, uint64_t funcEntry,
                                           aclrtFuncHandle *funcHandle) {
     char name[24];
-    if (binHandle == NULL || funcHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, binHandle == NULL ? "binHandle" : "funcHandle");
-    }
+    REFUSE_NULL(binHandle);
+    REFUSE_NULL(funcHandle);
     snprintf(name, sizeof name, "%llu", (unsigned long long)funcEntry);
     return get_function(binHandle, name, false, funcHandle);
 }

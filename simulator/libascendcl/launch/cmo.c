@@ -49,9 +49,7 @@ aclError do_aclrtCmoAsyncWithBarrier(void *src, size_t size, aclrtCmoType cmoTyp
 /* The operations of the barrier have ended when the stream reaches the barrier, so the barrier does not wait.
  */
 aclError do_aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stream, uint32_t flag) {
-    if (taskInfo == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "taskInfo");
-    }
+    REFUSE_NULL(taskInfo);
     if (taskInfo->barrierNum == 0 || taskInfo->barrierNum > BARRIERS_MOST || flag != 0) {
         return error_set(RT_PARAM_INVALID, flag != 0 ? "flag" : "taskInfo: barrierNum");
     }
@@ -59,9 +57,7 @@ aclError do_aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stre
 }
 
 aclError do_aclrtCmoGetDescSize(size_t *size) {
-    if (size == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "size");
-    }
+    REFUSE_NULL(size);
     *size = DESCRIPTOR_BYTES;
     return ACL_SUCCESS;
 }
@@ -86,9 +82,8 @@ static aclError set_descriptor(void *to, const descriptor_t *descriptor) {
 }
 
 aclError do_aclrtCmoSetDesc(void *cmoDesc, void *src, size_t size) {
-    if (cmoDesc == NULL || src == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, cmoDesc == NULL ? "cmoDesc" : "src");
-    }
+    REFUSE_NULL(cmoDesc);
+    REFUSE_NULL(src);
     if (size == 0) {
         return error_set(RT_PARAM_INVALID, "size");
     }
@@ -108,9 +103,7 @@ aclError do_aclrtCmoAsyncWithDesc(void *cmoDesc, aclrtCmoType cmoType, aclrtStre
 
 /* Queues a marker, which has no effect because there is no profiler. */
 aclError do_aclrtProfTrace(void *userdata, int32_t length, aclrtStream stream) {
-    if (userdata == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "userdata");
-    }
+    REFUSE_NULL(userdata);
     bool fits = length > 0 && length <= TRACE_BYTES_MOST;
     return fits ? enqueue_nothing(stream) : error_set(RT_PARAM_INVALID, "length");
 }
@@ -159,9 +152,7 @@ static aclError find_sync_area(const context_t *context, void **addr) {
 }
 
 aclError do_aclrtGetHardwareSyncAddr(void **addr) {
-    if (addr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "addr");
-    }
+    REFUSE_NULL(addr);
     SIM_GUARD();
     const context_t *context = context_need();
     return context != NULL ? find_sync_area(context, addr) : RT_CONTEXT_NULL;

@@ -33,9 +33,8 @@ static void match_symbol(void *object, void *arg) {
 }
 
 aclError do_aclrtGetFuncBySymbol(const void *symbol, aclrtFuncHandle *funcHandle) {
-    if (symbol == NULL || funcHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, symbol == NULL ? "symbol" : "funcHandle");
-    }
+    REFUSE_NULL(symbol);
+    REFUSE_NULL(funcHandle);
     SIM_GUARD();
     aclError rc = ACL_SUCCESS;
     kernel_t *kernel = kernel_of_symbol(symbol);
@@ -54,9 +53,8 @@ aclError do_aclrtGetFuncBySymbol(const void *symbol, aclrtFuncHandle *funcHandle
 }
 
 aclError do_aclrtGetFunctionName(aclrtFuncHandle funcHandle, uint32_t maxLen, char *name) {
-    if (funcHandle == NULL || name == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "name");
-    }
+    REFUSE_NULL(funcHandle);
+    REFUSE_NULL(name);
     function_handle_t *function = NULL;
     SIM_GUARD();
     aclError rc = function_find_handle(funcHandle, &function);
@@ -120,9 +118,8 @@ static aclError attribute(const function_handle_t *function, aclrtFuncAttribute 
 
 aclError do_aclrtGetFunctionAttribute(aclrtFuncHandle funcHandle, aclrtFuncAttribute attrType,
                                       int64_t *attrValue) {
-    if (funcHandle == NULL || attrValue == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "attrValue");
-    }
+    REFUSE_NULL(funcHandle);
+    REFUSE_NULL(attrValue);
     function_handle_t *function = NULL;
     SIM_GUARD();
     aclError rc = function_find_handle(funcHandle, &function);
@@ -130,9 +127,8 @@ aclError do_aclrtGetFunctionAttribute(aclrtFuncHandle funcHandle, aclrtFuncAttri
 }
 
 aclError do_aclrtFunctionGetBinary(const aclrtFuncHandle funcHandle, aclrtBinHandle *binHandle) {
-    if (funcHandle == NULL || binHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "binHandle");
-    }
+    REFUSE_NULL(funcHandle);
+    REFUSE_NULL(binHandle);
     function_handle_t *function = NULL;
     SIM_GUARD();
     aclError rc = function_find_handle(funcHandle, &function);
@@ -153,9 +149,8 @@ static aclError find_described(const void *func, kernel_t **kernel) {
 }
 
 aclError do_aclrtFunctionGetParamCount(const void *func, size_t *paramCount) {
-    if (func == NULL || paramCount == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, func == NULL ? "func" : "paramCount");
-    }
+    REFUSE_NULL(func);
+    REFUSE_NULL(paramCount);
     kernel_t *kernel = NULL;
     SIM_GUARD();
     aclError rc = find_described(func, &kernel);
@@ -183,9 +178,8 @@ aclError do_aclrtFunctionGetParamInfo(const void *func, size_t paramIndex, size_
 }
 
 aclError do_aclrtFunctionGetAvailDynUbufPerBlock(void *func, uint32_t flags, size_t *dynamicUbufSize) {
-    if (func == NULL || dynamicUbufSize == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, func == NULL ? "func" : "dynamicUbufSize");
-    }
+    REFUSE_NULL(func);
+    REFUSE_NULL(dynamicUbufSize);
     if (flags != 0) {
         return error_set(RT_PARAM_INVALID, "flags");
     }
@@ -216,9 +210,7 @@ aclError do_aclrtBinaryGetDevAddress(const aclrtBinHandle binHandle, void **binA
 
 aclError do_aclrtBinarySetExceptionCallback(aclrtBinHandle binHandle, aclrtOpExceptionCallback callback,
                                             void *userData) {
-    if (binHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "binHandle");
-    }
+    REFUSE_NULL(binHandle);
     binary_t *binary = NULL;
     SIM_GUARD();
     aclError rc = binary_find(binHandle, &binary);

@@ -96,9 +96,8 @@ static aclError init(aclrtFuncHandle handle, const void *alias, args_t **args) {
 }
 
 aclError do_aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle *argsHandle) {
-    if (funcHandle == NULL || argsHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "argsHandle");
-    }
+    REFUSE_NULL(funcHandle);
+    REFUSE_NULL(argsHandle);
     args_t *args = NULL;
     SIM_GUARD();
     aclError rc = init(funcHandle, NULL, &args);
@@ -134,16 +133,14 @@ static aclError sizes_of(aclrtFuncHandle handle, size_t *out, size_t size) {
 }
 
 aclError do_aclrtKernelArgsGetHandleMemSize(aclrtFuncHandle funcHandle, size_t *memSize) {
-    if (funcHandle == NULL || memSize == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "memSize");
-    }
+    REFUSE_NULL(funcHandle);
+    REFUSE_NULL(memSize);
     return sizes_of(funcHandle, memSize, HANDLE_BYTES);
 }
 
 aclError do_aclrtKernelArgsGetMemSize(aclrtFuncHandle funcHandle, size_t userArgsSize, size_t *actualArgsSize) {
-    if (funcHandle == NULL || actualArgsSize == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "actualArgsSize");
-    }
+    REFUSE_NULL(funcHandle);
+    REFUSE_NULL(actualArgsSize);
     return sizes_of(funcHandle, actualArgsSize, rounded(userArgsSize));
 }
 
@@ -184,9 +181,8 @@ aclError do_aclrtKernelArgsAppend(aclrtArgsHandle argsHandle, void *param, size_
 }
 
 aclError do_aclrtKernelArgsAppendPlaceHolder(aclrtArgsHandle argsHandle, aclrtParamHandle *paramHandle) {
-    if (argsHandle == NULL || paramHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, argsHandle == NULL ? "argsHandle" : "paramHandle");
-    }
+    REFUSE_NULL(argsHandle);
+    REFUSE_NULL(paramHandle);
     args_t *args = NULL;
     parameter_t *parameter = NULL;
     SIM_GUARD();
@@ -259,9 +255,7 @@ aclError do_aclrtKernelArgsParaUpdate(aclrtArgsHandle argsHandle, aclrtParamHand
 
 aclError do_aclrtKernelArgsFinalize(aclrtArgsHandle argsHandle) {
     args_t *args = NULL;
-    if (argsHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "argsHandle");
-    }
+    REFUSE_NULL(argsHandle);
     SIM_GUARD();
     aclError rc = args_find(argsHandle, &args);
     if (rc == ACL_SUCCESS) {

@@ -252,9 +252,8 @@ static aclError enqueue_filled(aclrtStream stream, launch_t *launch, aclError rc
 
 aclError do_aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHandle, uint32_t numBlocks, aclrtStream stream,
                                         aclrtLaunchKernelCfg *cfg, aclrtArgsHandle argsHandle, void *reserve) {
-    if (funcHandle == NULL || argsHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, funcHandle == NULL ? "funcHandle" : "argsHandle");
-    }
+    REFUSE_NULL(funcHandle);
+    REFUSE_NULL(argsHandle);
     shape_t shape = flat(numBlocks);
     aclError rc = reserve == NULL ? check(&shape, cfg) : error_set(RT_PARAM_INVALID, "reserve");
     if (rc != ACL_SUCCESS) {
@@ -344,9 +343,7 @@ static aclError gather(launch_t *launch, void *const *args) {
 
 aclError launch_with_array(const void *func, const shape_t *shape, aclrtStream stream,
                            const aclrtLaunchKernelCfg *cfg, void *const *args) {
-    if (func == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "func");
-    }
+    REFUSE_NULL(func);
     aclError rc = check(shape, cfg);
     if (rc != ACL_SUCCESS) {
         return rc;

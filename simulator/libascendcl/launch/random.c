@@ -259,9 +259,7 @@ bool random_is(const task_t *task) {
 /* The simulator does not use the memory at randomParaAddr, in which a device stores the parameters. */
 aclError do_aclrtRandomNumAsync(const aclrtRandomNumTaskInfo *taskInfo, const aclrtStream stream,
                                 void *reserve) {
-    if (taskInfo == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "taskInfo");
-    }
+    REFUSE_NULL(taskInfo);
     aclError rc = check(taskInfo, reserve);
     return rc == ACL_SUCCESS ? work_enqueue(stream, TASK_WORK, (work_t *)make(taskInfo)) : rc;
 }

@@ -92,9 +92,8 @@ static aclError export_locked(void *pointer, size_t size, char *key, uint64_t fl
 }
 
 aclError do_aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags) {
-    if (devPtr == NULL || key == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, devPtr == NULL ? "devPtr" : "key");
-    }
+    REFUSE_NULL(devPtr);
+    REFUSE_NULL(key);
     if (size == 0 || len < KEY_BYTES || flags > WITHOUT_LIST) {
         return error_set(RT_PARAM_INVALID, size == 0 ? "size" : "len or flags");
     }
@@ -103,9 +102,8 @@ aclError do_aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t
 }
 
 aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags) {
-    if (devPtr == NULL || key == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, devPtr == NULL ? "devPtr" : "key");
-    }
+    REFUSE_NULL(devPtr);
+    REFUSE_NULL(key);
     if (flags > PEER_ACCESS) {
         return error_set(RT_PARAM_INVALID, "flags");
     }
@@ -127,9 +125,7 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
 
 /* Closes one import of the key. If no import is left, closes the export instead. */
 aclError do_aclrtIpcMemClose(const char *key) {
-    if (key == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "key");
-    }
+    REFUSE_NULL(key);
     aclError rc = RT_CONTEXT_NULL;
     SIM_GUARD();
     if (context_need() != NULL) {
@@ -145,9 +141,8 @@ aclError do_aclrtIpcMemClose(const char *key) {
 }
 
 aclError do_aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num) {
-    if (key == NULL || pid == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, key == NULL ? "key" : "pid");
-    }
+    REFUSE_NULL(key);
+    REFUSE_NULL(pid);
     if ((int32_t)num <= 0 || !array_is_there(pid, (size_t)(int32_t)num, sizeof *pid)) {
         return error_set(RT_PARAM_INVALID, "num");
     }

@@ -66,9 +66,7 @@ aclError do_aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t 
 }
 
 aclError do_aclrtReleaseMemAddress(void *virPtr) {
-    if (virPtr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "virPtr");
-    }
+    REFUSE_NULL(virPtr);
     aclError rc = ACL_SUCCESS;
     SIM_GUARD();
     area_t *area = area_find(virPtr);
@@ -183,9 +181,7 @@ static block_t *find_mapping(const void *pointer) {
 }
 
 aclError do_aclrtUnmapMem(void *virPtr) {
-    if (virPtr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "virPtr");
-    }
+    REFUSE_NULL(virPtr);
     SIM_GUARD();
     block_t *block = find_mapping(virPtr);
     if (block != NULL) {
@@ -254,9 +250,8 @@ aclError do_aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t
 /* Returns the handle of the mapped memory again. The client must free the handle once for each time that it was
  * returned. */
 aclError do_aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle) {
-    if (virPtr == NULL || handle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, virPtr == NULL ? "virPtr" : "handle");
-    }
+    REFUSE_NULL(virPtr);
+    REFUSE_NULL(handle);
     SIM_GUARD();
     const block_t *block = find_mapping(virPtr);
     if (block != NULL) {

@@ -182,9 +182,7 @@ aclError do_aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const ac
 
 /* Mapped memory stays until it is unmapped. */
 aclError do_aclrtFreePhysical(aclrtDrvMemHandle handle) {
-    if (handle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "handle");
-    }
+    REFUSE_NULL(handle);
     SIM_GUARD();
     physical_t *physical = physical_find(handle);
     if (physical != NULL) {
@@ -195,9 +193,8 @@ aclError do_aclrtFreePhysical(aclrtDrvMemHandle handle) {
 }
 
 aclError do_aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, aclrtPhysicalMemProp *prop) {
-    if (handle == NULL || prop == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, handle == NULL ? "handle" : "prop");
-    }
+    REFUSE_NULL(handle);
+    REFUSE_NULL(prop);
     SIM_GUARD();
     const physical_t *physical = physical_find(handle);
     if (physical != NULL) {
@@ -208,9 +205,8 @@ aclError do_aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, 
 
 aclError do_aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option,
                                              size_t *granularity) {
-    if (prop == NULL || granularity == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, prop == NULL ? "prop" : "granularity");
-    }
+    REFUSE_NULL(prop);
+    REFUSE_NULL(granularity);
     device_t *device = NULL;
     aclError rc = physical_check_prop(prop);
     rc = rc == ACL_SUCCESS ? find_place(prop, &device) : rc;

@@ -98,9 +98,7 @@ static void pool_kill(mempool_t *pool) {
 
 /* Blocks in use stay valid, and the pool ends with the last of these blocks. */
 aclError do_aclrtMemPoolDestroy(const aclrtMemPool memPool) {
-    if (memPool == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "memPool");
-    }
+    REFUSE_NULL(memPool);
     SIM_GUARD();
     mempool_t *pool = pool_find(memPool);
     if (pool != NULL) {
@@ -142,9 +140,7 @@ void pool_trim_all(void) {
 }
 
 aclError do_aclrtMemPoolTrimTo(aclrtMemPool memPool, size_t minBytesToKeep) {
-    if (memPool == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "memPool");
-    }
+    REFUSE_NULL(memPool);
     SIM_GUARD();
     mempool_t *pool = pool_find(memPool);
     if (pool != NULL) {
@@ -234,9 +230,7 @@ static aclError free_async(void *pointer, aclrtStream stream) {
 }
 
 aclError do_aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream) {
-    if (ptr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "ptr");
-    }
+    REFUSE_NULL(ptr);
     if (stream == NULL) {
         return error_set(RT_PARAM_INVALID, "stream");
     }

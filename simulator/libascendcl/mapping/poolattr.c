@@ -39,9 +39,7 @@ static bool set_counter(mempool_t *pool, aclrtMemPoolAttr attr, uint64_t value) 
 /* The settings for the reuse of blocks between streams have no effect, because an address is free as soon as
  * its stream has freed it. */
 aclError do_aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value) {
-    if (memPool == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "memPool");
-    }
+    REFUSE_NULL(memPool);
     if (value == NULL || !array_is_there(value, sizeof(int32_t), 1)) {
         return error_set(RT_PARAM_INVALID, "value");
     }
@@ -60,9 +58,7 @@ aclError do_aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, voi
 }
 
 aclError do_aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value) {
-    if (memPool == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "memPool");
-    }
+    REFUSE_NULL(memPool);
     if (value == NULL || !place_is_there(value, sizeof(int32_t))) {
         return error_set(RT_PARAM_INVALID, "value");
     }

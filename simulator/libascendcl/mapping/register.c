@@ -254,9 +254,7 @@ aclError do_aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag
 }
 
 aclError do_aclrtHostUnregister(void *ptr) {
-    if (ptr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "ptr");
-    }
+    REFUSE_NULL(ptr);
     aclError rc = RT_CONTEXT_NULL;
     SIM_GUARD();
     if (context_need() != NULL) {
@@ -273,9 +271,7 @@ aclError do_aclrtHostUnregister(void *ptr) {
 /* Not supported by this chip. */
 aclError do_aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType,
                                         aclrtHostMemMapCapability *capabilities) {
-    if (capabilities == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "capabilities");
-    }
+    REFUSE_NULL(capabilities);
     if (device_find((int32_t)deviceId) == NULL || (unsigned int)hacType > ACL_RT_HAC_TYPE_CCU) {
         bool device = device_find((int32_t)deviceId) == NULL;
         return error_set(device ? RT_INVALID_DEVICE : RT_PARAM_INVALID, device ? "deviceId" : "hacType");

@@ -50,9 +50,8 @@ static aclError check_type(aclrtMemSharedHandleType type) {
 
 aclError do_aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags,
                                               aclrtMemSharedHandleType shareType, void *shareableHandle) {
-    if (handle == NULL || shareableHandle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, handle == NULL ? "handle" : "shareableHandle");
-    }
+    REFUSE_NULL(handle);
+    REFUSE_NULL(shareableHandle);
     aclError rc = check_type(shareType);
     return rc == ACL_SUCCESS ? export_handle(handle, flags, shareableHandle) : rc;
 }
@@ -98,9 +97,7 @@ static aclError import_locked(uint64_t share, aclrtDrvMemHandle *handle) {
 
 aclError do_aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId,
                                               aclrtDrvMemHandle *handle) {
-    if (handle == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "handle");
-    }
+    REFUSE_NULL(handle);
     if (device_find(deviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }

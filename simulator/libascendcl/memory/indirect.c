@@ -14,9 +14,7 @@ static aclError check_kind(aclrtMemcpyKind kind) {
 }
 
 aclError do_aclrtGetMemcpyDescSize(aclrtMemcpyKind kind, size_t *descSize) {
-    if (descSize == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "descSize");
-    }
+    REFUSE_NULL(descSize);
     aclError rc = check_kind(kind);
     if (rc == ACL_SUCCESS) {
         *descSize = DESCRIPTION_BYTES;

@@ -231,9 +231,8 @@ aclError do_aclrtFreeHostWithDevSync(void *hostPtr) {
 }
 
 aclError do_aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total) {
-    if (free == NULL || total == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, free == NULL ? "free" : "total");
-    }
+    REFUSE_NULL(free);
+    REFUSE_NULL(total);
     if ((unsigned int)attr > ACL_MEM_P2P_HUGE1G) {
         return error_set(RT_INVALID_MEMORY_TYPE, "attr");
     }

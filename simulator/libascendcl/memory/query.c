@@ -51,9 +51,8 @@ static aclrtMemLocation location_of(const block_t *block) {
 
 /* Works without a context. Large blocks of a device consist of huge pages. */
 aclError do_aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes) {
-    if (ptr == NULL || attributes == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, ptr == NULL ? "ptr" : "attributes");
-    }
+    REFUSE_NULL(ptr);
+    REFUSE_NULL(attributes);
     aclrtPtrAttributes found = {.pageSize = SMALL_PAGE_BYTES};
     sim_lock();
     const block_t *block = block_find(ptr);
@@ -68,9 +67,7 @@ aclError do_aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attri
 }
 
 aclError do_aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize) {
-    if (ptr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "ptr");
-    }
+    REFUSE_NULL(ptr);
     if (pbase == NULL && psize == NULL) {
         return error_set(RT_PARAM_INVALID, "pbase and psize");
     }
@@ -88,9 +85,8 @@ aclError do_aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize) {
 /* Simulated memory is neither reserved nor for video. */
 aclError do_aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uint32_t *checkResult,
                               uint32_t reserve) {
-    if (addrList == NULL || checkResult == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, addrList == NULL ? "addrList" : "checkResult");
-    }
+    REFUSE_NULL(addrList);
+    REFUSE_NULL(checkResult);
     if (!array_is_there(addrList, size, sizeof *addrList)) {
         return error_set(RT_PARAM_INVALID, "size");
     }
@@ -115,9 +111,8 @@ aclError do_aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, 
 /* In the simulator, all memory belongs to one component. */
 aclError do_aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum,
                                  size_t *outputNum) {
-    if (memUsageInfo == NULL || outputNum == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, memUsageInfo == NULL ? "memUsageInfo" : "outputNum");
-    }
+    REFUSE_NULL(memUsageInfo);
+    REFUSE_NULL(outputNum);
     const device_t *device = device_find(deviceId);
     if (device == NULL || inputNum == 0) {
         return error_set(device == NULL ? RT_INVALID_DEVICE : RT_PARAM_INVALID,

@@ -66,9 +66,8 @@ static aclError execute_async(uint32_t id, const aclmdlDataset *input, aclmdlDat
 
 aclError do_aclmdlExecuteAsync(uint32_t modelId, const aclmdlDataset *input, aclmdlDataset *output,
                                aclrtStream stream) {
-    if (input == NULL || output == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, input == NULL ? "input" : "output");
-    }
+    REFUSE_NULL(input);
+    REFUSE_NULL(output);
     SIM_GUARD();
     return execute_async(modelId, input, output, stream);
 }
@@ -108,9 +107,8 @@ static aclError execute(uint32_t id, const aclmdlDataset *input, aclmdlDataset *
 }
 
 aclError do_aclmdlExecute(uint32_t modelId, const aclmdlDataset *input, aclmdlDataset *output) {
-    if (input == NULL || output == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, input == NULL ? "input" : "output");
-    }
+    REFUSE_NULL(input);
+    REFUSE_NULL(output);
     sim_lock();
     aclError rc = execute(modelId, input, output, NULL, SIM_FOREVER);
     sim_unlock();

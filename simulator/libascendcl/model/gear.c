@@ -28,9 +28,7 @@ static const gears_t *gears_of(const aclmdlDesc *handle, gear_kind_t kind) {
 }
 
 aclError do_aclmdlGetDynamicBatch(const aclmdlDesc *modelDesc, aclmdlBatch *batch) {
-    if (batch == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "batch");
-    }
+    REFUSE_NULL(batch);
     SIM_GUARD();
     const gears_t *gears = gears_of(modelDesc, GEARS_BATCH);
     if (gears != NULL) {
@@ -46,9 +44,7 @@ aclError do_aclmdlGetDynamicBatch(const aclmdlDesc *modelDesc, aclmdlBatch *batc
 /* The index is not used: all gears belong to one input. */
 aclError do_aclmdlGetDynamicHW(const aclmdlDesc *modelDesc, size_t index, aclmdlHW *hw) {
     (void)index;
-    if (hw == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "hw");
-    }
+    REFUSE_NULL(hw);
     SIM_GUARD();
     const gears_t *gears = gears_of(modelDesc, GEARS_IMAGE);
     if (gears != NULL) {
@@ -305,9 +301,8 @@ static aclError set_dims(const target_t *target, const aclmdlIODims *dims) {
 
 aclError do_aclmdlSetInputDynamicDims(uint32_t modelId, aclmdlDataset *dataset, size_t index,
                                       const aclmdlIODims *dims) {
-    if (dataset == NULL || dims == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, dataset == NULL ? "dataset" : "dims");
-    }
+    REFUSE_NULL(dataset);
+    REFUSE_NULL(dims);
     target_t target = {modelId, dataset, index};
     SIM_GUARD();
     return set_dims(&target, dims);

@@ -232,9 +232,8 @@ aclError do_aclmdlLoadFromFile(const char *modelPath, uint32_t *modelId) {
 
 aclError do_aclmdlLoadFromFileWithMem(const char *modelPath, uint32_t *modelId, void *workPtr, size_t workSize,
                                       void *weightPtr, size_t weightSize) {
-    if (modelPath == NULL || modelId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, modelPath == NULL ? "modelPath" : "modelId");
-    }
+    REFUSE_NULL(modelPath);
+    REFUSE_NULL(modelId);
     load_t load = {modelPath, NULL, 0, true, workPtr, workSize, weightPtr, weightSize, 0};
     return model_load(&load, modelId);
 }

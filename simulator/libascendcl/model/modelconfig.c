@@ -150,9 +150,7 @@ static aclError load_by(const model_config_t *config, uint32_t *id) {
 
 aclError do_aclmdlLoadWithConfig(const aclmdlConfigHandle *handle, uint32_t *modelId) {
     model_config_t config;
-    if (modelId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "modelId");
-    }
+    REFUSE_NULL(modelId);
     aclError rc = read_config(handle, &config);
     if (rc == ACL_SUCCESS) {
         rc = load_by(&config, modelId);
@@ -252,9 +250,8 @@ static aclError check_input(uint32_t id, size_t index) {
 /* The models that the simulator reads have no AIPP. */
 aclError do_aclmdlGetAippType(uint32_t modelId, size_t index, aclmdlInputAippType *type,
                               size_t *dynamicAttachedDataIndex) {
-    if (type == NULL || dynamicAttachedDataIndex == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, type == NULL ? "type" : "dynamicAttachedDataIndex");
-    }
+    REFUSE_NULL(type);
+    REFUSE_NULL(dynamicAttachedDataIndex);
     sim_lock();
     aclError rc = check_input(modelId, index);
     sim_unlock();
@@ -266,9 +263,7 @@ aclError do_aclmdlGetAippType(uint32_t modelId, size_t index, aclmdlInputAippTyp
 }
 
 aclError do_aclmdlGetFirstAippInfo(uint32_t modelId, size_t index, aclAippInfo *aippInfo) {
-    if (aippInfo == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "aippInfo");
-    }
+    REFUSE_NULL(aippInfo);
     SIM_GUARD();
     aclError rc = check_input(modelId, index);
     return rc == ACL_SUCCESS ? error_quiet(ACL_NOT_STATIC_AIPP, "index: the input has no static AIPP") : rc;

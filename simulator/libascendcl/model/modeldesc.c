@@ -173,9 +173,8 @@ aclDataType do_aclmdlGetOutputDataType(const aclmdlDesc *modelDesc, size_t index
 }
 
 static aclError index_of(const aclmdlDesc *handle, side_t side, const char *name, size_t *index) {
-    if (name == NULL || index == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, name == NULL ? "name" : "index");
-    }
+    REFUSE_NULL(name);
+    REFUSE_NULL(index);
     aclError rc = ACL_INVALID_PARAM;
     SIM_GUARD();
     const tensor_list_t *list = list_of(handle, side);
@@ -221,9 +220,7 @@ static void write_dims(const model_desc_t *desc, side_t side, size_t index, cons
 }
 
 static aclError dims_of(const aclmdlDesc *handle, side_t side, size_t index, bool second, aclmdlIODims *dims) {
-    if (dims == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "dims");
-    }
+    REFUSE_NULL(dims);
     SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
     if (tensor != NULL) {
@@ -247,9 +244,7 @@ aclError do_aclmdlGetOutputDims(const aclmdlDesc *modelDesc, size_t index, aclmd
 
 /* The range of a dimension that the file does not state is the dimension itself, or 0 and -1 (no limit). */
 aclError do_aclmdlGetInputDimsRange(const aclmdlDesc *modelDesc, size_t index, aclmdlIODimsRange *dimsRange) {
-    if (dimsRange == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "dimsRange");
-    }
+    REFUSE_NULL(dimsRange);
     SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(modelDesc, INPUTS, index);
     if (tensor != NULL) {

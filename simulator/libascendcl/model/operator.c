@@ -105,9 +105,7 @@ static const char *option_text(aclCompileOpt opt, const char *value) {
 }
 
 aclError do_aclSetCompileopt(aclCompileOpt opt, const char *value) {
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     if (opt == ACL_AUTO_TUNE_MODE) {
         return error_quiet(ACL_FEATURE_UNSUPPORTED, "opt: ACL_AUTO_TUNE_MODE");
     }
@@ -144,9 +142,7 @@ size_t do_aclGetCompileoptSize(aclCompileOpt opt) {
 }
 
 aclError do_aclGetCompileopt(aclCompileOpt opt, char *value, size_t length) {
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     sim_lock();
     const char *found = option_value(opt);
     size_t size = found != NULL ? strlen(found) + 1 : 0;

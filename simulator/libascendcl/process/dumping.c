@@ -27,9 +27,7 @@ aclError do_aclmdlInitDump(void) {
 }
 
 aclError do_aclmdlSetDump(const char *dumpCfgPath) {
-    if (dumpCfgPath == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "dumpCfgPath");
-    }
+    REFUSE_NULL(dumpCfgPath);
     sim_lock();
     bool running = dumping;
     sim_unlock();

@@ -86,9 +86,7 @@ aclError initcb_end(uint32_t type) {
 
 /* After aclInit, the callback runs at once, and its result is ignored. */
 aclError do_aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc, void *userData) {
-    if (cbFunc == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "cbFunc");
-    }
+    REFUSE_NULL(cbFunc);
     entry_t entry = {.type = type, .function = (void *)(uintptr_t)cbFunc, .user = userData};
     initcb_lock();
     aclError rc = add(&starters, type, entry.function, userData);
@@ -100,9 +98,7 @@ aclError do_aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbac
 }
 
 aclError do_aclInitCallbackUnRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc) {
-    if (cbFunc == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "cbFunc");
-    }
+    REFUSE_NULL(cbFunc);
     initcb_lock();
     aclError rc = take_out(&starters, type, (void *)(uintptr_t)cbFunc);
     initcb_unlock();
@@ -111,9 +107,7 @@ aclError do_aclInitCallbackUnRegister(aclRegisterCallbackType type, aclInitCallb
 
 aclError do_aclFinalizeCallbackRegister(aclRegisterCallbackType type, aclFinalizeCallbackFunc cbFunc,
                                         void *userData) {
-    if (cbFunc == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "cbFunc");
-    }
+    REFUSE_NULL(cbFunc);
     initcb_lock();
     aclError rc = add(&enders, type, (void *)(uintptr_t)cbFunc, userData);
     initcb_unlock();
@@ -121,9 +115,7 @@ aclError do_aclFinalizeCallbackRegister(aclRegisterCallbackType type, aclFinaliz
 }
 
 aclError do_aclFinalizeCallbackUnRegister(aclRegisterCallbackType type, aclFinalizeCallbackFunc cbFunc) {
-    if (cbFunc == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "cbFunc");
-    }
+    REFUSE_NULL(cbFunc);
     initcb_lock();
     aclError rc = take_out(&enders, type, (void *)(uintptr_t)cbFunc);
     initcb_unlock();

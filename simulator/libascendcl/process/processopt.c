@@ -43,25 +43,19 @@ aclError do_aclrtSetOpExecuteTimeOutWithMs(uint32_t timeout) {
 }
 
 aclError do_aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t *actualTimeout) {
-    if (actualTimeout == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "actualTimeout");
-    }
+    REFUSE_NULL(actualTimeout);
     *actualTimeout = counted_us(timeout);
     return set_op_limit(timeout);
 }
 
 aclError do_aclrtGetOpTimeOutInterval(uint64_t *interval) {
-    if (interval == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "interval");
-    }
+    REFUSE_NULL(interval);
     *interval = SOC_OP_TIMEOUT_TICK_US;
     return ACL_SUCCESS;
 }
 
 aclError do_aclrtGetOpExecuteTimeout(uint32_t *const timeoutMs) {
-    if (timeoutMs == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "timeoutMs");
-    }
+    REFUSE_NULL(timeoutMs);
     sim_lock();
     uint64_t limit_us = op_limit_us == 0 || op_limit_us > longest_us() ? longest_us() : op_limit_us;
     sim_unlock();
@@ -70,9 +64,7 @@ aclError do_aclrtGetOpExecuteTimeout(uint32_t *const timeoutMs) {
 }
 
 aclError do_aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode) {
-    if (mode == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "mode");
-    }
+    REFUSE_NULL(mode);
     SIM_GUARD();
     *mode = saturation;
     return ACL_SUCCESS;
@@ -95,17 +87,13 @@ aclError do_aclrtSetTsDevice(aclrtTsId tsId) {
 }
 
 aclError do_aclrtDeviceGetBareTgid(int32_t *pid) {
-    if (pid == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "pid");
-    }
+    REFUSE_NULL(pid);
     *pid = (int32_t)getpid();
     return ACL_SUCCESS;
 }
 
 aclError do_aclrtGetThreadLastTaskId(uint32_t *taskId) {
-    if (taskId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "taskId");
-    }
+    REFUSE_NULL(taskId);
     *taskId = thread_self()->last_task;
     return ACL_SUCCESS;
 }

@@ -126,9 +126,7 @@ aclError do_aclprofSetConfig(aclprofConfigType configType, const char *config, s
 
 aclError do_aclprofGetOpDescSize(size_t *opDescSize) {
     enum { RECORD_BYTES = 320 };
-    if (opDescSize == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "opDescSize");
-    }
+    REFUSE_NULL(opDescSize);
     *opDescSize = RECORD_BYTES;
     return ACL_SUCCESS;
 }

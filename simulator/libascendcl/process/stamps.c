@@ -77,9 +77,7 @@ aclError do_aclprofRangePop(void) {
 }
 
 aclError do_aclprofRangeStart(void *stamp, uint32_t *rangeId) {
-    if (rangeId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "rangeId");
-    }
+    REFUSE_NULL(rangeId);
     aclError rc = check_stamp(stamp);
     if (rc == ACL_SUCCESS) {
         sim_lock();

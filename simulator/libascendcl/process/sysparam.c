@@ -4,9 +4,7 @@
 static int64_t options[SIM_OPTIONS]; /* protected by sim.lock */
 
 aclError do_aclrtGetRunMode(aclrtRunMode *runMode) {
-    if (runMode == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "runMode");
-    }
+    REFUSE_NULL(runMode);
     *runMode = ACL_HOST;
     return ACL_SUCCESS;
 }

@@ -78,9 +78,8 @@ const char *do_aclrtGetSocName(void) {
 static const aclCannAttr attributes[] = {ACL_CANN_ATTR_INF_NAN, ACL_CANN_ATTR_BF16, ACL_CANN_ATTR_JIT_COMPILE};
 
 aclError do_aclGetCannAttributeList(const aclCannAttr **cannAttrList, size_t *num) {
-    if (cannAttrList == NULL || num == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, cannAttrList == NULL ? "cannAttrList" : "num");
-    }
+    REFUSE_NULL(cannAttrList);
+    REFUSE_NULL(num);
     *cannAttrList = attributes;
     *num = sizeof attributes / sizeof *attributes;
     return ACL_SUCCESS;

@@ -30,9 +30,7 @@ static aclError query(context_t *context, stream_t *stream, uint64_t *value) {
 
 aclError do_aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status) {
     uint64_t value = 0;
-    if (status == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "status");
-    }
+    REFUSE_NULL(status);
     aclError rc = with_stream(stream, query, &value);
     if (rc == ACL_SUCCESS) {
         *status = (aclrtStreamStatus)value;
@@ -48,9 +46,7 @@ static aclError get_priority(context_t *context, stream_t *stream, uint64_t *val
 
 aclError do_aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority) {
     uint64_t value = 0;
-    if (priority == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "priority");
-    }
+    REFUSE_NULL(priority);
     aclError rc = with_stream(stream, get_priority, &value);
     if (rc == ACL_SUCCESS) {
         *priority = (uint32_t)value;
@@ -66,9 +62,7 @@ static aclError get_flags(context_t *context, stream_t *stream, uint64_t *value)
 
 aclError do_aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
     uint64_t value = 0;
-    if (flags == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "flags");
-    }
+    REFUSE_NULL(flags);
     aclError rc = with_stream(stream, get_flags, &value);
     if (rc == ACL_SUCCESS) {
         *flags = (uint32_t)value;
@@ -78,9 +72,7 @@ aclError do_aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
 
 /* The call needs a context only for the default stream. */
 aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
-    if (streamId == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "streamId");
-    }
+    REFUSE_NULL(streamId);
     aclError rc = RT_CONTEXT_NULL;
     SIM_GUARD();
     const stream_t *found = NULL;
@@ -99,9 +91,7 @@ aclError do_aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
 }
 
 aclError do_aclrtGetStreamAvailableNum(uint32_t *streamCount) {
-    if (streamCount == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "streamCount");
-    }
+    REFUSE_NULL(streamCount);
     SIM_GUARD();
     const context_t *context = context_need();
     if (context != NULL) {

@@ -67,9 +67,7 @@ aclError do_aclrtNpuClearFloatOverFlowStatus(uint32_t checkMode, aclrtStream str
 /* Returns the address of a status that belongs to the context's device. Blocking copies can read the status. */
 aclError do_aclrtCtxGetFloatOverflowAddr(void **overflowAddr) {
     static _Alignas(STATUS_BYTES) char statuses[SIM_MAX_DEVICES][STATUS_BYTES];
-    if (overflowAddr == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "overflowAddr");
-    }
+    REFUSE_NULL(overflowAddr);
     SIM_GUARD();
     const context_t *context = context_need();
     if (context != NULL) {

@@ -169,9 +169,7 @@ aclError do_aclrtCreateStream(aclrtStream *stream) {
 }
 
 aclError do_aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag) {
-    if (stream == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "stream");
-    }
+    REFUSE_NULL(stream);
     if (flag == FLAG_DEVICE_USE_ONLY) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
     }
@@ -241,9 +239,7 @@ static aclError destroy(aclrtStream handle, bool force) {
 }
 
 static aclError destroy_locked(aclrtStream stream, bool force) {
-    if (stream == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "stream");
-    }
+    REFUSE_NULL(stream);
     SIM_GUARD();
     return destroy(stream, force);
 }

@@ -45,9 +45,7 @@ static void *field_of(aclrtStreamConfigHandle *config, aclrtStreamConfigAttr att
 
 aclError do_aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamConfigAttr attr,
                                     const void *attrValue, size_t valueSize) {
-    if (attrValue == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "attrValue");
-    }
+    REFUSE_NULL(attrValue);
     aclError rc = ACL_INVALID_PARAM;
     size_t size = 0;
     SIM_GUARD();
@@ -65,9 +63,7 @@ aclError do_aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStream
 
 /* Ignores the work area of the configuration: a work area is for models, and simulated streams need none. */
 aclError do_aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle) {
-    if (stream == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "stream");
-    }
+    REFUSE_NULL(stream);
     sim_lock();
     const stream_config_t *found = config_find(handle);
     aclrtStreamConfigHandle config = found != NULL ? found->config : (aclrtStreamConfigHandle){0};

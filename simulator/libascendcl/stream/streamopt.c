@@ -122,9 +122,7 @@ static need_t need_to_get(aclrtStreamAttr attribute) {
 aclError do_aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
                                     aclrtStreamAttrValue *value) {
     stream_t *found = NULL;
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     SIM_GUARD();
     aclError rc = check(stream, stmAttrType);
     rc = rc == ACL_SUCCESS ? check_value(stmAttrType, value) : rc;
@@ -135,9 +133,7 @@ aclError do_aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrT
 aclError do_aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
                                     aclrtStreamAttrValue *value) {
     stream_t *found = NULL;
-    if (value == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "value");
-    }
+    REFUSE_NULL(value);
     SIM_GUARD();
     aclError rc = check(stream, stmAttrType);
     rc = rc == ACL_SUCCESS ? find_stream(stream, need_to_get(stmAttrType), &found) : rc;
@@ -165,9 +161,7 @@ aclError do_aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag) {
 
 aclError do_aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag) {
     aclrtStreamAttrValue value = {.overflowSwitch = 0};
-    if (flag == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "flag");
-    }
+    REFUSE_NULL(flag);
     aclError rc = do_aclrtGetStreamAttribute(stream, ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK, &value);
     if (rc == ACL_SUCCESS) {
         *flag = value.overflowSwitch;
