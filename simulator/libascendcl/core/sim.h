@@ -192,6 +192,11 @@ aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream);
  * must not be aborting. The context must have no failure. */
 aclError stream_find_own(context_t *context, aclrtStream handle, stream_t **stream);
 aclError stream_check_launch(context_t *context, stream_t *stream);
+/* The same two, in the caller's context. */
+aclError stream_need(aclrtStream handle, stream_t **stream);
+aclError stream_need_own(aclrtStream handle, stream_t **stream);
+/* The same as stream_need(), but requires a context only to find the default stream. */
+aclError stream_find_handle(aclrtStream handle, stream_t **stream);
 
 /* queue.c. */
 /* Appends a task, and blocks while the queue is full. The task's references are moved to the stream, or

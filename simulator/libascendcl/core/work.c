@@ -30,11 +30,7 @@ void work_release(work_t *work) {
 
 aclError work_enqueue_locked(aclrtStream stream, task_kind_t kind, work_t *work) {
     stream_t *target = NULL;
-    aclError rc = RT_CONTEXT_NULL;
-    context_t *context = context_need();
-    if (context != NULL) {
-        rc = stream_find_own(context, stream, &target);
-    }
+    aclError rc = stream_need_own(stream, &target);
     if (rc == ACL_SUCCESS) {
         task_t task = {.kind = (uint8_t)kind, .work = work};
         rc = stream_enqueue(target, &task);

@@ -81,8 +81,7 @@ static aclError find_stream(aclrtStream handle, aclrtDevResLimitType type, strea
     if (!type_valid(type)) {
         return error_set(RT_PARAM_INVALID, "type");
     }
-    context_t *context = handle == NULL ? context_need() : NULL;
-    return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
+    return stream_find_handle(handle, stream);
 }
 
 aclError do_aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value) {

@@ -151,11 +151,6 @@ static aclError record_on(event_t *event, stream_t *stream, bool external) {
     return rc;
 }
 
-static aclError find_stream(aclrtStream handle, stream_t **stream) {
-    context_t *context = context_need();
-    return context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
-}
-
 /* The first record decides how an event is recorded, with the external flag or without it. The first wait
  * decides how the event is waited for. Only an event of aclrtCreateEventExWithFlag(ACL_EVENT_SYNC) accepts the
  * external flag. */
@@ -177,7 +172,7 @@ static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     SIM_GUARD();
     aclError rc = event_find(event, &found);
     rc = rc == ACL_SUCCESS ? keep_way(found, &found->recorded, external) : rc;
-    rc = rc == ACL_SUCCESS ? find_stream(stream, &target) : rc;
+    rc = rc == ACL_SUCCESS ? stream_need_own(stream, &target) : rc;
     if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
         rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an event for other processes cannot be captured");
     } else if (rc == ACL_SUCCESS) {
@@ -214,7 +209,7 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     } else if (rc == ACL_SUCCESS && found->mode == EVENT_EXTENDED) {
         rc = context_need() != NULL ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : RT_CONTEXT_NULL;
     } else if (rc == ACL_SUCCESS) {
-        rc = find_stream(stream, &target);
+        rc = stream_need_own(stream, &target);
     }
     if (rc == ACL_SUCCESS) {
         task_t task = {.kind = TASK_RESET_EVENT, .event = {.event = found}};
@@ -261,7 +256,7 @@ static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
     }
     rc = rc == ACL_SUCCESS ? keep_way(found, &found->waited_for, external) : rc;
-    rc = rc == ACL_SUCCESS ? find_stream(stream, &target) : rc;
+    rc = rc == ACL_SUCCESS ? stream_need_own(stream, &target) : rc;
     if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an event for other processes cannot be captured");
     }

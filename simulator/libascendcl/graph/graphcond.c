@@ -222,10 +222,7 @@ static aclError find_place(aclmdlRICondHandle handle, aclrtStream stream, condit
     if (rc == ACL_SUCCESS && (*condition)->condition->count > 0) {
         rc = error_set(RT_PARAM_INVALID, "params: the handle belongs to another task");
     }
-    context_t *context = rc == ACL_SUCCESS ? context_need() : NULL;
-    if (rc == ACL_SUCCESS) {
-        rc = context != NULL ? stream_find_own(context, stream, found) : RT_CONTEXT_NULL;
-    }
+    rc = rc == ACL_SUCCESS ? stream_need_own(stream, found) : rc;
     if (rc == ACL_SUCCESS && !capture_has(*found)) {
         rc = error_set(RT_STREAM_NOT_CAPTURED, "stream");
     } else if (rc == ACL_SUCCESS && (*found)->lane->graph != (*condition)->graph) {

@@ -5,8 +5,7 @@
 #include "graph.h"
 
 static aclError find_in_model(aclrtStream handle, stream_t **stream) {
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(handle, stream);
     bool inside = rc == ACL_SUCCESS && (*stream)->lane != NULL;
     return rc == ACL_SUCCESS && !inside ? error_set(RT_STREAM_MODEL, "stream: it is not bound to a model") : rc;
 }

@@ -7,8 +7,7 @@
 enum { FLAG_EXTERNAL = 0x20 };
 
 static aclError find_captured(aclrtStream handle, stream_t **stream) {
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(handle, stream);
     bool captured = rc == ACL_SUCCESS && (*stream)->lane != NULL;
     return rc == ACL_SUCCESS && !captured ? error_set(RT_STREAM_NOT_CAPTURED, "stream") : rc;
 }
@@ -74,8 +73,7 @@ aclError do_aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp hand
     stream_t *found = NULL;
     REFUSE_NULL(handle);
     SIM_GUARD();
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(stream, &found);
     task_group_t *group = object_find(KIND_GROUP, handle);
     if (rc != ACL_SUCCESS) {
         return rc;
@@ -144,8 +142,7 @@ aclError group_take(stream_t *stream, task_t *task) {
 aclError do_aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
     stream_t *found = NULL;
     SIM_GUARD();
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(stream, &found);
     task_group_t *group = rc == ACL_SUCCESS ? found->updating : NULL;
     if (rc == ACL_SUCCESS && group == NULL) {
         rc = error_set(RT_TASK_GROUP_STATUS, "stream: no update is in progress");

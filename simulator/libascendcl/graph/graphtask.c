@@ -40,8 +40,7 @@ aclError do_aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, ui
     REFUSE_NULL(numTasks);
     stream_t *found = NULL;
     SIM_GUARD();
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
+    aclError rc = stream_need(stream, &found);
     if (rc == ACL_SUCCESS) {
         const lane_t *lane = found->lane != NULL ? found->lane : found->runs;
         rc = lane != NULL ? list_tasks(lane, tasks, numTasks)

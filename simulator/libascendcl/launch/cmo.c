@@ -129,8 +129,7 @@ aclError do_aclrtCacheLastTaskExtendInfo(const char *const extendInfoPtr, const 
 aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     stream_t *found = NULL;
     SIM_GUARD();
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, stream, &found) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(stream, &found);
     if (rc == ACL_SUCCESS && (found->flags & FLAG_PERSISTENT) == 0) {
         rc = error_set(RT_PARAM_INVALID, "stream: it was made without the persistent flag");
     }

@@ -173,8 +173,7 @@ static aclError enqueue(stream_t *stream, block_t *block, task_kind_t kind) {
 
 static aclError malloc_async(void **pointer, size_t size, aclrtMemPool handle, aclrtStream stream) {
     stream_t *target = NULL;
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, stream, &target) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(stream, &target);
     mempool_t *pool = rc == ACL_SUCCESS ? pool_find(handle) : NULL;
     if (pool == NULL) {
         return rc == ACL_SUCCESS ? RT_PARAM_INVALID : rc;
@@ -211,8 +210,7 @@ aclError do_aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPoo
 /* Memory of aclrtMalloc can also be freed in the order of a stream. */
 static aclError free_async(void *pointer, aclrtStream stream) {
     stream_t *target = NULL;
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, stream, &target) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(stream, &target);
     if (rc != ACL_SUCCESS) {
         return rc;
     }

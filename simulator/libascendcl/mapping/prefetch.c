@@ -15,8 +15,7 @@ struct prefetch {
 static aclError prefetch(prefetch_t *plan, aclrtStream handle) {
     stream_t *stream = NULL;
     managed_range_t range;
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, handle, &stream) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(handle, &stream);
     for (size_t i = 0; rc == ACL_SUCCESS && i < plan->count; i++) {
         rc = managed_check_location(plan->items[i].location);
         if (rc == ACL_SUCCESS && !managed_find(plan->items[i].pointer, plan->items[i].size, &range)) {

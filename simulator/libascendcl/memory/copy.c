@@ -221,8 +221,7 @@ static aclError copy_buffered(context_t *context, aclrtStream handle, const copy
     aclError rc = stream_find_own(context, handle, &stream);
     rc = rc == ACL_SUCCESS ? buffer_source(copy, &buffer) : rc;
     if (rc == ACL_SUCCESS) {
-        context = context_need();
-        rc = context != NULL ? stream_find_own(context, handle, &stream) : RT_CONTEXT_NULL;
+        rc = stream_need_own(handle, &stream);
     }
     if (rc != ACL_SUCCESS) {
         free(buffer);

@@ -62,12 +62,7 @@ static aclError fill_queued(const fill_t *fill, aclrtStream stream) {
     stream_t *target = NULL;
     SIM_GUARD();
     aclError rc = check_room(fill);
-    context_t *context = rc == ACL_SUCCESS ? context_need() : NULL;
-    if (context != NULL) {
-        rc = stream_find_own(context, stream, &target);
-    } else if (rc == ACL_SUCCESS) {
-        rc = RT_CONTEXT_NULL;
-    }
+    rc = rc == ACL_SUCCESS ? stream_need_own(stream, &target) : rc;
     if (rc == ACL_SUCCESS) {
         task_t task = {
             .kind = TASK_SET,

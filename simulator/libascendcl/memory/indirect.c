@@ -55,8 +55,7 @@ aclError do_aclrtSetMemcpyDesc(void *desc, aclrtMemcpyKind kind, void *srcAddr, 
 /* Takes ownership of `indirect`. */
 static aclError enqueue(indirect_t *indirect, aclrtStream handle) {
     stream_t *stream = NULL;
-    context_t *context = context_need();
-    aclError rc = context != NULL ? stream_find_own(context, handle, &stream) : RT_CONTEXT_NULL;
+    aclError rc = stream_need_own(handle, &stream);
     if (rc != ACL_SUCCESS) {
         free(indirect);
         return rc;

@@ -25,8 +25,7 @@ aclError do_aclprofGetStepTimestamp(aclprofStepInfo *stepInfo, aclprofStepTag ta
     aclError rc = ACL_INVALID_PARAM;
     SIM_GUARD();
     if (profile_find(PROFILE_STEP, stepInfo, "stepInfo") != NULL) {
-        context_t *context = context_need();
-        rc = context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
+        rc = stream_need(stream, &found);
     }
     return rc;
 }
@@ -112,8 +111,7 @@ aclError do_aclprofMarkEx(const char *msg, size_t msgLen, aclrtStream stream) {
     }
     stream_t *found = NULL;
     SIM_GUARD();
-    context_t *context = context_need();
-    return context != NULL ? stream_find(context, stream, &found) : RT_CONTEXT_NULL;
+    return stream_need(stream, &found);
 }
 
 /* Returns a hash of the text (FNV-1a). */

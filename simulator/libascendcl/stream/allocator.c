@@ -78,12 +78,6 @@ void allocator_forget(const stream_t *stream) {
     }
 }
 
-/* Needs a context only to find the default stream. */
-static aclError find_stream(aclrtStream handle, stream_t **stream) {
-    context_t *context = handle == NULL ? context_need() : NULL;
-    return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
-}
-
 /* Copies the values of the description, which may be destroyed afterwards. */
 static aclError register_for(aclrtStream handle, const allocator_t *allocator) {
     stream_t *stream = NULL;
@@ -93,7 +87,7 @@ static aclError register_for(aclrtStream handle, const allocator_t *allocator) {
     if (!whole) {
         return error_quiet(ACL_INVALID_PARAM, "allocatorDesc");
     }
-    aclError rc = find_stream(handle, &stream);
+    aclError rc = stream_find_handle(handle, &stream);
     if (rc != ACL_SUCCESS) {
         return rc;
     }
@@ -128,7 +122,7 @@ aclError do_aclrtAllocatorGetByStream(aclrtStream stream, aclrtAllocatorDesc *al
     }
     stream_t *found = NULL;
     SIM_GUARD();
-    aclError rc = find_stream(stream, &found);
+    aclError rc = stream_find_handle(stream, &found);
     const registered_t *place = rc == ACL_SUCCESS ? registered_find(found) : NULL;
     if (place != NULL) {
         *allocatorDesc = place->functions.described;
@@ -147,7 +141,7 @@ aclError do_aclrtAllocatorGetByStream(aclrtStream stream, aclrtAllocatorDesc *al
 aclError do_aclrtAllocatorUnregister(aclrtStream stream) {
     stream_t *found = NULL;
     SIM_GUARD();
-    aclError rc = find_stream(stream, &found);
+    aclError rc = stream_find_handle(stream, &found);
     if (rc == ACL_SUCCESS) {
         allocator_forget(found);
     }

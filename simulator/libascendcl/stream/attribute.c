@@ -1,71 +1,42 @@
 /* Queries about a stream that do not wait for it. */
 #include "work.h"
 
-typedef aclError (*stream_action_t)(context_t *context, stream_t *stream, uint64_t *value);
-
-static aclError with_stream(aclrtStream handle, stream_action_t action, uint64_t *value) {
-    stream_t *stream = NULL;
-    aclError rc = RT_CONTEXT_NULL;
-    SIM_GUARD();
-    context_t *context = context_need();
-    if (context != NULL) {
-        rc = stream_find(context, handle, &stream);
-    }
-    return rc == ACL_SUCCESS ? action(context, stream, value) : rc;
-}
-
-static aclError query(context_t *context, stream_t *stream, uint64_t *value) {
-    (void)context;
-    if (stream->context->failure != 0) {
-        return error_set(stream->context->failure, "stream");
-    }
-    aclError rc = capture_check_asked(stream);
-    if (rc != ACL_SUCCESS) {
-        return rc;
-    }
-    bool complete = stream->ended == stream->enqueued || stream_never_completes(stream);
-    *value = complete ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
-    return ACL_SUCCESS;
+static aclError check_asked(const stream_t *stream) {
+    aclError failure = stream->context->failure;
+    return failure != 0 ? error_set(failure, "stream") : capture_check_asked(stream);
 }
 
 aclError do_aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status) {
-    uint64_t value = 0;
     REFUSE_NULL(status);
-    aclError rc = with_stream(stream, query, &value);
+    stream_t *found = NULL;
+    SIM_GUARD();
+    aclError rc = stream_need(stream, &found);
+    rc = rc == ACL_SUCCESS ? check_asked(found) : rc;
     if (rc == ACL_SUCCESS) {
-        *status = (aclrtStreamStatus)value;
+        bool complete = found->ended == found->enqueued || stream_never_completes(found);
+        *status = complete ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
     }
     return rc;
-}
-
-static aclError get_priority(context_t *context, stream_t *stream, uint64_t *value) {
-    (void)context;
-    *value = stream->priority;
-    return ACL_SUCCESS;
 }
 
 aclError do_aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority) {
-    uint64_t value = 0;
     REFUSE_NULL(priority);
-    aclError rc = with_stream(stream, get_priority, &value);
+    stream_t *found = NULL;
+    SIM_GUARD();
+    aclError rc = stream_need(stream, &found);
     if (rc == ACL_SUCCESS) {
-        *priority = (uint32_t)value;
+        *priority = found->priority;
     }
     return rc;
 }
 
-static aclError get_flags(context_t *context, stream_t *stream, uint64_t *value) {
-    (void)context;
-    *value = stream->flags;
-    return ACL_SUCCESS;
-}
-
 aclError do_aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
-    uint64_t value = 0;
     REFUSE_NULL(flags);
-    aclError rc = with_stream(stream, get_flags, &value);
+    stream_t *found = NULL;
+    SIM_GUARD();
+    aclError rc = stream_need(stream, &found);
     if (rc == ACL_SUCCESS) {
-        *flags = (uint32_t)value;
+        *flags = found->flags;
     }
     return rc;
 }

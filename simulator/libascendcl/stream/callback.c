@@ -94,15 +94,9 @@ static aclError subscribe(stream_t *stream, uint64_t thread) {
     return ACL_SUCCESS;
 }
 
-/* Needs a context only to find the default stream. */
-static aclError find_stream(aclrtStream handle, stream_t **stream) {
-    context_t *context = handle == NULL ? context_need() : NULL;
-    return handle == NULL && context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
-}
-
 /* Finds a stream that accepts callbacks, and then the caller's context. */
 static aclError find_reporting(aclrtStream handle, stream_t **stream, context_t **context) {
-    aclError rc = find_stream(handle, stream);
+    aclError rc = stream_find_handle(handle, stream);
     if (rc == ACL_SUCCESS && (*stream)->host_functions) {
         return error_set(RT_STREAM_SUBSCRIBE, "stream");
     }
@@ -132,7 +126,7 @@ static aclError unsubscribe(uint64_t thread, stream_t *stream) {
 aclError do_aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
     stream_t *found = NULL;
     SIM_GUARD();
-    aclError rc = find_stream(stream, &found);
+    aclError rc = stream_find_handle(stream, &found);
     return rc == ACL_SUCCESS ? unsubscribe(threadId, found) : rc;
 }
 

@@ -30,11 +30,6 @@ void hostsubscribe_forget(const stream_t *stream) {
     }
 }
 
-static aclError find_stream(aclrtStream handle, stream_t **stream) {
-    context_t *context = context_need();
-    return context == NULL ? RT_CONTEXT_NULL : stream_find(context, handle, stream);
-}
-
 static const device_t *device_of(uint64_t thread) {
     for (int i = 0; i < PLACES; i++) {
         if (subscriptions[i].stream != NULL && subscriptions[i].thread == thread) {
@@ -63,14 +58,14 @@ static aclError subscribe(uint64_t thread, const stream_t *stream) {
 aclError do_aclrtSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream) {
     stream_t *stream = NULL;
     SIM_GUARD();
-    aclError rc = find_stream(exeStream, &stream);
+    aclError rc = stream_need(exeStream, &stream);
     return rc == ACL_SUCCESS ? subscribe(hostFuncThreadId, stream) : rc;
 }
 
 aclError do_aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream) {
     stream_t *stream = NULL;
     SIM_GUARD();
-    aclError rc = find_stream(exeStream, &stream);
+    aclError rc = stream_need(exeStream, &stream);
     subscription_t *found = rc == ACL_SUCCESS ? find(stream) : NULL;
     if (rc == ACL_SUCCESS && found == NULL) {
         rc = error_set(RT_STREAM_SUBSCRIBE, "exeStream");

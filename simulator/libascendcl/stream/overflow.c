@@ -14,12 +14,8 @@ static aclError read_status(void *output, uint64_t size, aclrtStream handle) {
         return error_set(RT_PARAM_INVALID, "outputSize");
     }
     stream_t *stream = NULL;
-    aclError rc = RT_CONTEXT_NULL;
     SIM_GUARD();
-    context_t *context = context_need();
-    if (context != NULL) {
-        rc = stream_find_own(context, handle, &stream);
-    }
+    aclError rc = stream_need_own(handle, &stream);
     if (rc == ACL_SUCCESS) {
         task_t task = {.kind = TASK_SET, .set = {.dst = output, .count = STATUS_BYTES, .value = 0}};
         rc = stream_enqueue(stream, &task);
@@ -29,13 +25,8 @@ static aclError read_status(void *output, uint64_t size, aclrtStream handle) {
 
 static aclError reset_status(aclrtStream handle) {
     stream_t *stream = NULL;
-    aclError rc = RT_CONTEXT_NULL;
     SIM_GUARD();
-    context_t *context = context_need();
-    if (context != NULL) {
-        rc = stream_find_own(context, handle, &stream);
-    }
-    return rc;
+    return stream_need_own(handle, &stream);
 }
 
 aclError do_aclrtGetOverflowStatus(void *outputAddr, size_t outputSize, aclrtStream stream) {

@@ -117,6 +117,15 @@ aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream) 
     return ACL_SUCCESS;
 }
 
+aclError stream_need(aclrtStream handle, stream_t **stream) {
+    context_t *context = context_need();
+    return context != NULL ? stream_find(context, handle, stream) : RT_CONTEXT_NULL;
+}
+
+aclError stream_find_handle(aclrtStream handle, stream_t **stream) {
+    return handle != NULL ? stream_find(NULL, handle, stream) : stream_need(handle, stream);
+}
+
 aclError stream_check_launch(context_t *context, stream_t *stream) {
     if (stream->context != context) {
         return usage_wrong_context(stream);
@@ -136,6 +145,11 @@ aclError stream_check_launch(context_t *context, stream_t *stream) {
 aclError stream_find_own(context_t *context, aclrtStream handle, stream_t **stream) {
     aclError rc = stream_find(context, handle, stream);
     return rc != ACL_SUCCESS ? rc : stream_check_launch(context, *stream);
+}
+
+aclError stream_need_own(aclrtStream handle, stream_t **stream) {
+    context_t *context = context_need();
+    return context != NULL ? stream_find_own(context, handle, stream) : RT_CONTEXT_NULL;
 }
 
 static aclError create(aclrtStream *handle, uint32_t priority, uint32_t flags) {

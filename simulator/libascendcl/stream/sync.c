@@ -43,11 +43,7 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
 
 static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
     stream_t *stream = NULL;
-    context_t *context = context_need();
-    if (context == NULL) {
-        return RT_CONTEXT_NULL;
-    }
-    aclError rc = stream_find(context, handle, &stream);
+    aclError rc = stream_need(handle, &stream);
     if (rc != ACL_SUCCESS) {
         return rc;
     }
