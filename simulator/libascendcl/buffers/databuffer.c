@@ -34,15 +34,13 @@ aclError do_aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, size_t si
 void *do_aclGetDataBufferAddr(const aclDataBuffer *dataBuffer) {
     SIM_GUARD();
     const data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
-    void *data = buffer != NULL ? buffer->data : NULL;
-    return data;
+    return buffer != NULL ? buffer->data : NULL;
 }
 
 size_t do_aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer) {
     SIM_GUARD();
     const data_buffer_t *buffer = described_find(KIND_DATA_BUFFER, dataBuffer, "dataBuffer");
-    size_t size = buffer != NULL ? buffer->size : 0;
-    return size;
+    return buffer != NULL ? buffer->size : 0;
 }
 
 uint32_t do_aclGetDataBufferSize(const aclDataBuffer *dataBuffer) {

@@ -14,8 +14,7 @@ void *described_find(object_kind_t kind, const void *handle, const char *what) {
 
 void *described_new(object_kind_t kind) {
     SIM_GUARD();
-    void *made = object_new(kind);
-    return made;
+    return object_new(kind);
 }
 
 uint64_t described_count(void) {

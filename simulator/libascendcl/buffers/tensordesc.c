@@ -104,8 +104,7 @@ tensor_desc_t *tensor_copy(const tensor_desc_t *desc) {
 aclDataType do_aclGetTensorDescType(const aclTensorDesc *desc) {
     SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
-    aclDataType type = found != NULL ? found->type : ACL_DT_UNDEFINED;
-    return type;
+    return found != NULL ? found->type : ACL_DT_UNDEFINED;
 }
 
 static bool set_text(char **text, const char *value) {
@@ -129,8 +128,7 @@ void do_aclSetTensorDescName(aclTensorDesc *desc, const char *name) {
 const char *do_aclGetTensorDescName(aclTensorDesc *desc) {
     SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
-    const char *name = found != NULL && found->name != NULL ? found->name : "";
-    return name;
+    return found != NULL && found->name != NULL ? found->name : "";
 }
 
 aclError do_aclSetTensorDynamicInput(aclTensorDesc *desc, const char *dynamicInputName) {

@@ -11,8 +11,7 @@ enum { UNKNOWN_RANK_DIM = -2, RANK_OF_FORMATS = 4 };
 aclFormat do_aclGetTensorDescFormat(const aclTensorDesc *desc) {
     SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
-    aclFormat format = found != NULL ? found->origin.format : ACL_FORMAT_UNDEFINED;
-    return format;
+    return found != NULL ? found->origin.format : ACL_FORMAT_UNDEFINED;
 }
 
 /* Returns 0 if a dimension is dynamic or the product overflows. */
@@ -29,8 +28,7 @@ static size_t count_elements(const tensor_shape_t *shape) {
 size_t do_aclGetTensorDescElementCount(const aclTensorDesc *desc) {
     SIM_GUARD();
     const tensor_desc_t *found = tensor_find(desc);
-    size_t count = found != NULL ? count_elements(&found->origin) : 0;
-    return count;
+    return found != NULL ? count_elements(&found->origin) : 0;
 }
 
 size_t do_aclGetTensorDescSize(const aclTensorDesc *desc) {

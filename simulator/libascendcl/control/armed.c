@@ -82,8 +82,7 @@ API int aclsim_hung(const char *function) {
         return -1;
     }
     SIM_GUARD();
-    int hung = (int)fault_hung((function_t)index);
-    return hung;
+    return (int)fault_hung((function_t)index);
 }
 
 API void aclsim_clear(void) {

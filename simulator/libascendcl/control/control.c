@@ -73,16 +73,14 @@ API int aclsim_retain_count(int32_t device) {
     sim_start();
     SIM_GUARD();
     const device_t *found = device_find(device);
-    int retains = found != NULL ? (int)found->retains : -1;
-    return retains;
+    return found != NULL ? (int)found->retains : -1;
 }
 
 API uint64_t aclsim_resets(int32_t device) {
     sim_start();
     SIM_GUARD();
     const device_t *found = device_find(device);
-    uint64_t resets = found != NULL ? found->resets : 0;
-    return resets;
+    return found != NULL ? found->resets : 0;
 }
 
 static void set_held(stream_t *stream, bool held) {
@@ -135,8 +133,7 @@ API int64_t aclsim_pending(void *stream) {
     sim_start();
     SIM_GUARD();
     const stream_t *found = object_find(KIND_STREAM, stream);
-    int64_t pending = found != NULL ? (int64_t)(found->enqueued - found->ended) : -1;
-    return pending;
+    return found != NULL ? (int64_t)(found->enqueued - found->ended) : -1;
 }
 
 API void aclsim_set_abort_supported(int supported) {

@@ -28,16 +28,14 @@ API int aclsim_faulted(void *stream) {
     sim_start();
     SIM_GUARD();
     const stream_t *found = object_find(KIND_STREAM, stream);
-    int faulted = found != NULL ? is_faulted(found) : -1;
-    return faulted;
+    return found != NULL ? is_faulted(found) : -1;
 }
 
 API int64_t aclsim_wakes(int32_t device) {
     sim_start();
     SIM_GUARD();
     const device_t *found = device_find(device);
-    int64_t wakes = found != NULL ? (int64_t)found->round - 1 : -1;
-    return wakes;
+    return found != NULL ? (int64_t)found->round - 1 : -1;
 }
 
 API int aclsim_wake(int32_t device) {

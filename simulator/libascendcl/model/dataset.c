@@ -64,8 +64,7 @@ aclError do_aclmdlAddDatasetBuffer(aclmdlDataset *dataset, aclDataBuffer *dataBu
 size_t do_aclmdlGetDatasetNumBuffers(const aclmdlDataset *dataset) {
     SIM_GUARD();
     const dataset_t *found = dataset_find(dataset, "dataset");
-    size_t count = found != NULL ? found->count : 0;
-    return count;
+    return found != NULL ? found->count : 0;
 }
 
 aclDataBuffer *do_aclmdlGetDatasetBuffer(const aclmdlDataset *dataset, size_t index) {

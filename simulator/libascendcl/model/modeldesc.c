@@ -99,8 +99,7 @@ static const tensor_info_t *tensor_of(const aclmdlDesc *handle, side_t side, siz
 static size_t count_of(const aclmdlDesc *handle, side_t side) {
     SIM_GUARD();
     const tensor_list_t *list = list_of(handle, side);
-    size_t count = list != NULL ? list->count : 0;
-    return count;
+    return list != NULL ? list->count : 0;
 }
 
 size_t do_aclmdlGetNumInputs(aclmdlDesc *modelDesc) {
@@ -114,8 +113,7 @@ size_t do_aclmdlGetNumOutputs(aclmdlDesc *modelDesc) {
 static size_t size_of(const aclmdlDesc *handle, side_t side, size_t index) {
     SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
-    size_t size = tensor != NULL ? (size_t)tensor->size : 0;
-    return size;
+    return tensor != NULL ? (size_t)tensor->size : 0;
 }
 
 size_t do_aclmdlGetInputSizeByIndex(aclmdlDesc *modelDesc, size_t index) {
@@ -130,8 +128,7 @@ size_t do_aclmdlGetOutputSizeByIndex(aclmdlDesc *modelDesc, size_t index) {
 static const char *name_of(const aclmdlDesc *handle, side_t side, size_t index) {
     SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
-    const char *name = tensor != NULL ? tensor->name : "";
-    return name;
+    return tensor != NULL ? tensor->name : "";
 }
 
 const char *do_aclmdlGetInputNameByIndex(const aclmdlDesc *modelDesc, size_t index) {
@@ -145,8 +142,7 @@ const char *do_aclmdlGetOutputNameByIndex(const aclmdlDesc *modelDesc, size_t in
 static aclFormat format_of(const aclmdlDesc *handle, side_t side, size_t index) {
     SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
-    aclFormat format = tensor != NULL ? tensor->format : ACL_FORMAT_UNDEFINED;
-    return format;
+    return tensor != NULL ? tensor->format : ACL_FORMAT_UNDEFINED;
 }
 
 aclFormat do_aclmdlGetInputFormat(const aclmdlDesc *modelDesc, size_t index) {
@@ -160,8 +156,7 @@ aclFormat do_aclmdlGetOutputFormat(const aclmdlDesc *modelDesc, size_t index) {
 static aclDataType type_of(const aclmdlDesc *handle, side_t side, size_t index) {
     SIM_GUARD();
     const tensor_info_t *tensor = tensor_of(handle, side, index);
-    aclDataType type = tensor != NULL ? tensor->type : ACL_DT_UNDEFINED;
-    return type;
+    return tensor != NULL ? tensor->type : ACL_DT_UNDEFINED;
 }
 
 aclDataType do_aclmdlGetInputDataType(const aclmdlDesc *modelDesc, size_t index) {

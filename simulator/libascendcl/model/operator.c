@@ -16,8 +16,7 @@ aclopAttr *do_aclopCreateAttr(void) {
 
 static bool attr_is_live(const aclopAttr *attr) {
     SIM_GUARD();
-    bool live = described_find(KIND_OPERATOR_ATTR, attr, "attr") != NULL;
-    return live;
+    return described_find(KIND_OPERATOR_ATTR, attr, "attr") != NULL;
 }
 
 void do_aclopDestroyAttr(const aclopAttr *attr) {
@@ -137,8 +136,7 @@ size_t do_aclGetCompileoptSize(aclCompileOpt opt) {
     }
     SIM_GUARD();
     const char *value = option_value(opt);
-    size_t size = value != NULL ? strlen(value) + 1 : 0;
-    return size;
+    return value != NULL ? strlen(value) + 1 : 0;
 }
 
 aclError do_aclGetCompileopt(aclCompileOpt opt, char *value, size_t length) {
