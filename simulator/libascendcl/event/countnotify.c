@@ -79,12 +79,16 @@ static aclError unsupported(void) {
 }
 
 /* A missing context does not set the thread's last error. The other errors of this function do. */
-static aclError create(aclrtCntNotify *handle) {
+aclError do_aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag) {
+    if (flag != 0) {
+        return error_set(RT_PARAM_INVALID, "flag");
+    }
+    SIM_GUARD();
     const context_t *context = thread_context();
     if (context == NULL) {
         return error_quiet(RT_CONTEXT_NULL, "current context");
     }
-    if (handle == NULL) {
+    if (cntNotify == NULL) {
         return error_set(RT_PARAM_INVALID, "cntNotify");
     }
     if (!sim.count_notify_supported) {
@@ -95,16 +99,8 @@ static aclError create(aclrtCntNotify *handle) {
         return error_set(RT_NO_NOTIFY_RESOURCE, "cntNotify");
     }
     notify->device = context->device;
-    *handle = notify;
+    *cntNotify = notify;
     return ACL_SUCCESS;
-}
-
-aclError do_aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag) {
-    if (flag != 0) {
-        return error_set(RT_PARAM_INVALID, "flag");
-    }
-    SIM_GUARD();
-    return create(cntNotify);
 }
 
 /* On a chip without count notifies, no handle is valid. */

@@ -13,7 +13,12 @@ notify_t *notify_new(device_t *device) {
     return notify;
 }
 
-static aclError create(aclrtNotify *handle, uint64_t flag) {
+aclError do_aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
+    REFUSE_NULL(notify);
+    if (flag > FLAG_DEVICE_USE_ONLY) {
+        return error_set(RT_PARAM_INVALID, "flag");
+    }
+    SIM_GUARD();
     const context_t *context = thread_context();
     if (context == NULL) {
         return error_quiet(RT_CONTEXT_NULL, "current context");
@@ -21,21 +26,12 @@ static aclError create(aclrtNotify *handle, uint64_t flag) {
     if (flag == FLAG_DEVICE_USE_ONLY) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "flag");
     }
-    notify_t *notify = notify_new(context->device);
-    if (notify == NULL) {
+    notify_t *made = notify_new(context->device);
+    if (made == NULL) {
         return error_set(RT_NO_NOTIFY_RESOURCE, "notify");
     }
-    *handle = notify;
+    *notify = made;
     return ACL_SUCCESS;
-}
-
-aclError do_aclrtCreateNotify(aclrtNotify *notify, uint64_t flag) {
-    REFUSE_NULL(notify);
-    if (flag > FLAG_DEVICE_USE_ONLY) {
-        return error_set(RT_PARAM_INVALID, "flag");
-    }
-    SIM_GUARD();
-    return create(notify, flag);
 }
 
 aclError notify_find(aclrtNotify handle, notify_t **notify) {

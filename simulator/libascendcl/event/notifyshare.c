@@ -26,7 +26,13 @@ aclError do_aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId) {
     return rc;
 }
 
-static aclError reset_each(const aclrtNotify *notifies, size_t num) {
+/* The host resets the notifies at once, up to the first invalid handle. */
+aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
+    REFUSE_NULL(notifies);
+    if (num == 0) {
+        return error_set(RT_PARAM_INVALID, "num");
+    }
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     for (size_t i = 0; i < num && rc == ACL_SUCCESS; i++) {
         notify_t *notify = NULL;
@@ -37,16 +43,6 @@ static aclError reset_each(const aclrtNotify *notifies, size_t num) {
         }
     }
     return rc;
-}
-
-/* The host resets the notifies at once, up to the first invalid handle. */
-aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
-    REFUSE_NULL(notifies);
-    if (num == 0) {
-        return error_set(RT_PARAM_INVALID, "num");
-    }
-    SIM_GUARD();
-    return reset_each(notifies, num);
 }
 
 aclError do_aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags) {
@@ -77,7 +73,13 @@ static notify_t *find_key(const char *key) {
     return strcmp(own, key) == 0 ? object_find(KIND_NOTIFY, handle) : NULL;
 }
 
-static aclError import(aclrtNotify *handle, const char *key) {
+aclError do_aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t flags) {
+    REFUSE_NULL(notify);
+    REFUSE_NULL(key);
+    if ((flags & ~(uint64_t)IMPORT_FLAG_PEER_ACCESS) != 0) {
+        return error_set(RT_PARAM_INVALID, "flags");
+    }
+    SIM_GUARD();
     if (context_need() == NULL) {
         return RT_CONTEXT_NULL;
     }
@@ -86,24 +88,14 @@ static aclError import(aclrtNotify *handle, const char *key) {
         return error_set(RT_PARAM_INVALID,
                          "key: it does not belong to a live notify of this process; " SIM_SHARES_NOTHING);
     }
-    notify_t *notify = notify_new(owner->device);
-    if (notify == NULL) {
+    notify_t *made = notify_new(owner->device);
+    if (made == NULL) {
         return error_set(RT_NO_NOTIFY_RESOURCE, "notify");
     }
     object_retain(&owner->object);
-    notify->shared = owner;
-    *handle = notify;
+    made->shared = owner;
+    *notify = made;
     return ACL_SUCCESS;
-}
-
-aclError do_aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t flags) {
-    REFUSE_NULL(notify);
-    REFUSE_NULL(key);
-    if ((flags & ~(uint64_t)IMPORT_FLAG_PEER_ACCESS) != 0) {
-        return error_set(RT_PARAM_INVALID, "flags");
-    }
-    SIM_GUARD();
-    return import(notify, key);
 }
 
 /* The list of processes that may import the notify is checked and not stored, because only this process can

@@ -67,20 +67,6 @@ typedef struct {
     size_t size;
 } descriptor_t;
 
-static aclError set_descriptor(void *to, const descriptor_t *descriptor) {
-    void *block = NULL;
-    if (context_need() == NULL) {
-        return RT_CONTEXT_NULL;
-    }
-    if (!memory_pin(to, DESCRIPTOR_BYTES, &block)) {
-        return error_set(RT_PARAM_INVALID, "cmoDesc: it is not in memory of the device");
-    }
-    memset(to, 0, DESCRIPTOR_BYTES);
-    memcpy(to, descriptor, sizeof *descriptor);
-    memory_unpin(block);
-    return ACL_SUCCESS;
-}
-
 aclError do_aclrtCmoSetDesc(void *cmoDesc, void *src, size_t size) {
     REFUSE_NULL(cmoDesc);
     REFUSE_NULL(src);
@@ -88,8 +74,18 @@ aclError do_aclrtCmoSetDesc(void *cmoDesc, void *src, size_t size) {
         return error_set(RT_PARAM_INVALID, "size");
     }
     descriptor_t descriptor = {src, size};
+    void *block = NULL;
     SIM_GUARD();
-    return set_descriptor(cmoDesc, &descriptor);
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (!memory_pin(cmoDesc, DESCRIPTOR_BYTES, &block)) {
+        return error_set(RT_PARAM_INVALID, "cmoDesc: it is not in memory of the device");
+    }
+    memset(cmoDesc, 0, DESCRIPTOR_BYTES);
+    memcpy(cmoDesc, &descriptor, sizeof descriptor);
+    memory_unpin(block);
+    return ACL_SUCCESS;
 }
 
 aclError do_aclrtCmoAsyncWithDesc(void *cmoDesc, aclrtCmoType cmoType, aclrtStream stream,

@@ -51,15 +51,18 @@ void ipc_block_ended(const block_t *block) {
     }
 }
 
-/* Returns the link of the list that points at the export, or sets the last error and returns NULL. */
-static export_t **find_key(const char *key) {
-    for (export_t **link = &exports; *link != NULL; link = &(*link)->next) {
-        if (strncmp((*link)->key, key, KEY_BYTES) == 0) {
-            return link;
+/* Finds the link of the list that points at the export. Requires a context. */
+static aclError find_key(const char *key, export_t ***link) {
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    for (*link = &exports; **link != NULL; *link = &(**link)->next) {
+        if (strncmp((**link)->key, key, KEY_BYTES) == 0) {
+            return ACL_SUCCESS;
         }
     }
-    error_set(RT_DRIVER_ERROR, "key: it does not belong to a live export of this process; " SIM_SHARES_NOTHING);
-    return NULL;
+    return error_set(RT_DRIVER_ERROR,
+                     "key: it does not belong to a live export of this process; " SIM_SHARES_NOTHING);
 }
 
 /* Returns the block of device memory that contains the range, or NULL. */
@@ -107,18 +110,14 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
     if (flags > PEER_ACCESS) {
         return error_set(RT_PARAM_INVALID, "flags");
     }
-    aclError rc = RT_CONTEXT_NULL;
+    export_t **link = NULL;
     SIM_GUARD();
-    if (context_need() != NULL) {
-        export_t **link = find_key(key);
-        rc = link != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
-        if (link != NULL && !(*link)->open && !(*link)->listed) {
-            rc = error_set(RT_DRIVER_ERROR, NOT_LISTED);
-        }
-        if (rc == ACL_SUCCESS) {
-            (*link)->imports++;
-            *devPtr = (*link)->pointer;
-        }
+    aclError rc = find_key(key, &link);
+    if (rc == ACL_SUCCESS && !(*link)->open && !(*link)->listed) {
+        rc = error_set(RT_DRIVER_ERROR, NOT_LISTED);
+    } else if (rc == ACL_SUCCESS) {
+        (*link)->imports++;
+        *devPtr = (*link)->pointer;
     }
     return rc;
 }
@@ -126,16 +125,13 @@ aclError do_aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flag
 /* Closes one import of the key. If no import is left, closes the export instead. */
 aclError do_aclrtIpcMemClose(const char *key) {
     REFUSE_NULL(key);
-    aclError rc = RT_CONTEXT_NULL;
+    export_t **link = NULL;
     SIM_GUARD();
-    if (context_need() != NULL) {
-        export_t **link = find_key(key);
-        rc = link != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
-        if (link != NULL && (*link)->imports > 0) {
-            (*link)->imports--;
-        } else if (link != NULL) {
-            export_end(link);
-        }
+    aclError rc = find_key(key, &link);
+    if (rc == ACL_SUCCESS && (*link)->imports > 0) {
+        (*link)->imports--;
+    } else if (rc == ACL_SUCCESS) {
+        export_end(link);
     }
     return rc;
 }
@@ -146,14 +142,11 @@ aclError do_aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num) {
     if ((int32_t)num <= 0 || !array_is_there(pid, (size_t)(int32_t)num, sizeof *pid)) {
         return error_set(RT_PARAM_INVALID, "num");
     }
-    aclError rc = RT_CONTEXT_NULL;
+    export_t **link = NULL;
     SIM_GUARD();
-    if (context_need() != NULL) {
-        export_t **link = find_key(key);
-        rc = link != NULL ? ACL_SUCCESS : RT_DRIVER_ERROR;
-        for (int32_t i = 0; link != NULL && i < (int32_t)num; i++) {
-            (*link)->listed = (*link)->listed || pid[i] == getpid();
-        }
+    aclError rc = find_key(key, &link);
+    for (int32_t i = 0; rc == ACL_SUCCESS && i < (int32_t)num; i++) {
+        (*link)->listed = (*link)->listed || pid[i] == getpid();
     }
     return rc;
 }

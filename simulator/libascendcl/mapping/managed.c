@@ -32,7 +32,14 @@ void managed_block_gone(block_t *block) {
     free(block->owner);
 }
 
-static aclError alloc(void **pointer, uint64_t size) {
+aclError do_aclrtMemAllocManaged(void **ptr, uint64_t size, uint32_t flag) {
+    if (ptr == NULL || flag != 1) {
+        return error_quiet(ACL_INVALID_PARAM, ptr == NULL ? "ptr" : "flag");
+    }
+    if (size == 0 || size > managed_most) {
+        return error_set(RT_PARAM_INVALID, "size");
+    }
+    SIM_GUARD();
     const context_t *context = context_need();
     if (context == NULL) {
         return RT_CONTEXT_NULL;
@@ -45,19 +52,8 @@ static aclError alloc(void **pointer, uint64_t size) {
         return error_set(RT_MEMORY_ALLOCATION, "size");
     }
     block->owner = pages;
-    *pointer = block->base;
+    *ptr = block->base;
     return ACL_SUCCESS;
-}
-
-aclError do_aclrtMemAllocManaged(void **ptr, uint64_t size, uint32_t flag) {
-    if (ptr == NULL || flag != 1) {
-        return error_quiet(ACL_INVALID_PARAM, ptr == NULL ? "ptr" : "flag");
-    }
-    if (size == 0 || size > managed_most) {
-        return error_set(RT_PARAM_INVALID, "size");
-    }
-    SIM_GUARD();
-    return alloc(ptr, size);
 }
 
 aclError managed_check_location(aclrtMemManagedLocation location) {

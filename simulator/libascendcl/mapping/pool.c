@@ -59,8 +59,15 @@ static bool props_valid(const aclrtMemPoolProps *props) {
            memcmp(props->reserved, none.reserved, sizeof none.reserved) == 0;
 }
 
-static aclError create(aclrtMemPool *memPool, const aclrtMemPoolProps *props) {
-    device_t *device = device_find((int32_t)props->location.id);
+aclError do_aclrtMemPoolCreate(aclrtMemPool *memPool, const aclrtMemPoolProps *poolProps) {
+    if (memPool == NULL || poolProps == NULL || !props_valid(poolProps)) {
+        return error_quiet(ACL_INVALID_PARAM, memPool == NULL ? "memPool" : "poolProps");
+    }
+    if (poolProps->handleType != ACL_MEM_HANDLE_TYPE_NONE) {
+        return error_set(RT_PARAM_INVALID, "poolProps: handleType");
+    }
+    SIM_GUARD();
+    device_t *device = device_find((int32_t)poolProps->location.id);
     if (device == NULL) {
         return error_set(RT_INVALID_DEVICE, "poolProps: location");
     }
@@ -72,23 +79,12 @@ static aclError create(aclrtMemPool *memPool, const aclrtMemPoolProps *props) {
         return error_set(RT_MEMORY_ALLOCATION, "memPool");
     }
     pool->device = device;
-    pool->most = props->maxSize != 0 ? props->maxSize : UINT64_MAX;
+    pool->most = poolProps->maxSize != 0 ? poolProps->maxSize : UINT64_MAX;
     for (size_t i = 0; i < sizeof pool->reuse / sizeof *pool->reuse; i++) {
         pool->reuse[i] = 1;
     }
     *memPool = pool;
     return ACL_SUCCESS;
-}
-
-aclError do_aclrtMemPoolCreate(aclrtMemPool *memPool, const aclrtMemPoolProps *poolProps) {
-    if (memPool == NULL || poolProps == NULL || !props_valid(poolProps)) {
-        return error_quiet(ACL_INVALID_PARAM, memPool == NULL ? "memPool" : "poolProps");
-    }
-    if (poolProps->handleType != ACL_MEM_HANDLE_TYPE_NONE) {
-        return error_set(RT_PARAM_INVALID, "poolProps: handleType");
-    }
-    SIM_GUARD();
-    return create(memPool, poolProps);
 }
 
 static void pool_kill(mempool_t *pool) {
@@ -208,32 +204,28 @@ aclError do_aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPoo
 }
 
 /* Memory of aclrtMalloc can also be freed in the order of a stream. */
-static aclError free_async(void *pointer, aclrtStream stream) {
-    stream_t *target = NULL;
-    aclError rc = stream_need_own(stream, &target);
-    if (rc != ACL_SUCCESS) {
-        return rc;
-    }
-    block_t *block = block_find(pointer);
-    bool known = block != NULL && block->base == pointer &&
-                 (block->kind == BLOCK_POOL || block->kind == BLOCK_DEVICE) && !block->internal &&
-                 !block->returning;
-    if (!known) {
-        usage_note("frees %p, which is not a live block, belongs to the runtime, or is being freed already",
-                   pointer);
-        return error_set(RT_PARAM_INVALID, "ptr");
-    }
-    block->returning = true;
-    return enqueue(target, block, TASK_POOL_GIVE);
-}
-
 aclError do_aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream) {
     REFUSE_NULL(ptr);
     if (stream == NULL) {
         return error_set(RT_PARAM_INVALID, "stream");
     }
     SIM_GUARD();
-    return free_async(ptr, stream);
+    stream_t *target = NULL;
+    aclError rc = stream_need_own(stream, &target);
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    block_t *block = block_find(ptr);
+    bool known = block != NULL && block->base == ptr &&
+                 (block->kind == BLOCK_POOL || block->kind == BLOCK_DEVICE) && !block->internal &&
+                 !block->returning;
+    if (!known) {
+        usage_note("frees %p, which is not a live block, belongs to the runtime, or is being freed already",
+                   ptr);
+        return error_set(RT_PARAM_INVALID, "ptr");
+    }
+    block->returning = true;
+    return enqueue(target, block, TASK_POOL_GIVE);
 }
 
 void pool_run_task(task_t *task) {

@@ -240,32 +240,30 @@ aclError do_aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag
     if (pHost == NULL || pDevice == NULL || flag != 0) {
         return error_quiet(ACL_INVALID_PARAM, pHost == NULL ? "pHost" : "pDevice or flag");
     }
-    aclError rc = RT_CONTEXT_NULL;
     SIM_GUARD();
-    if (context_need() != NULL) {
-        const registration_t *found = registration_of(pHost);
-        bool mapped = found != NULL && found->window != NULL;
-        rc = mapped ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "pHost");
-        if (mapped) {
-            *pDevice = window_of(found, pHost);
-        }
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
     }
-    return rc;
+    const registration_t *found = registration_of(pHost);
+    if (found == NULL || found->window == NULL) {
+        return error_set(RT_PARAM_INVALID, "pHost");
+    }
+    *pDevice = window_of(found, pHost);
+    return ACL_SUCCESS;
 }
 
 aclError do_aclrtHostUnregister(void *ptr) {
     REFUSE_NULL(ptr);
-    aclError rc = RT_CONTEXT_NULL;
     SIM_GUARD();
-    if (context_need() != NULL) {
-        registration_t *found = registration_of(ptr);
-        bool begins = found != NULL && found->base == ptr;
-        rc = begins ? ACL_SUCCESS : error_set(RT_HOST_MEMORY_NOT_REGISTERED, "ptr");
-        if (begins) {
-            registration_end(found);
-        }
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
     }
-    return rc;
+    registration_t *found = registration_of(ptr);
+    if (found == NULL || found->base != ptr) {
+        return error_set(RT_HOST_MEMORY_NOT_REGISTERED, "ptr");
+    }
+    registration_end(found);
+    return ACL_SUCCESS;
 }
 
 /* Not supported by this chip. */

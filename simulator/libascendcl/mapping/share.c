@@ -10,7 +10,11 @@ enum { WITHOUT_LIST = 1 };
 
 static uint64_t shares;
 
-static aclError export_locked(aclrtDrvMemHandle handle, uint64_t flags, uint64_t *share) {
+static aclError export_handle(aclrtDrvMemHandle handle, uint64_t flags, void *share) {
+    if (flags > WITHOUT_LIST || !place_is_there(share, sizeof(uint64_t))) {
+        return error_set(RT_PARAM_INVALID, "flags or shareableHandle");
+    }
+    SIM_GUARD();
     physical_t *physical = physical_find(handle);
     if (physical == NULL) {
         return RT_DRIVER_ERROR;
@@ -22,14 +26,6 @@ static aclError export_locked(aclrtDrvMemHandle handle, uint64_t flags, uint64_t
     storage->open = storage->open || (flags & WITHOUT_LIST) != 0;
     memcpy(share, &storage->share, sizeof *share);
     return ACL_SUCCESS;
-}
-
-static aclError export_handle(aclrtDrvMemHandle handle, uint64_t flags, void *share) {
-    if (flags > WITHOUT_LIST || !place_is_there(share, sizeof(uint64_t))) {
-        return error_set(RT_PARAM_INVALID, "flags or shareableHandle");
-    }
-    SIM_GUARD();
-    return export_locked(handle, flags, share);
 }
 
 aclError do_aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType,

@@ -94,7 +94,13 @@ static aclError read_config(const aclrtMallocConfig *cfg, device_t **device) {
     return ACL_SUCCESS;
 }
 
-static aclError malloc_configured(void **pointer, size_t size, const aclrtMallocConfig *cfg) {
+aclError do_aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
+                               aclrtMallocConfig *cfg) {
+    (void)policy;
+    if (devPtr == NULL || (cfg != NULL && cfg->numAttrs != 0 && cfg->attrs == NULL) || size == 0) {
+        return error_quiet(ACL_INVALID_PARAM, devPtr == NULL ? "devPtr" : "cfg or size");
+    }
+    SIM_GUARD();
     const context_t *context = context_need();
     if (context == NULL) {
         return RT_CONTEXT_NULL;
@@ -104,17 +110,7 @@ static aclError malloc_configured(void **pointer, size_t size, const aclrtMalloc
     if (rc == ACL_SUCCESS && !atomic_load(&device->open) && device->explicit_contexts == 0) {
         rc = error_set(RT_DRIVER_ERROR, "cfg: its device is not set");
     }
-    return rc == ACL_SUCCESS ? take_device(device, pointer, size, 0, false) : rc;
-}
-
-aclError do_aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
-                               aclrtMallocConfig *cfg) {
-    (void)policy;
-    if (devPtr == NULL || (cfg != NULL && cfg->numAttrs != 0 && cfg->attrs == NULL) || size == 0) {
-        return error_quiet(ACL_INVALID_PARAM, devPtr == NULL ? "devPtr" : "cfg or size");
-    }
-    SIM_GUARD();
-    return malloc_configured(devPtr, size, cfg);
+    return rc == ACL_SUCCESS ? take_device(device, devPtr, size, 0, false) : rc;
 }
 
 /* Allocates ordinary device memory, because the simulator has no separate memory of the task scheduler. */

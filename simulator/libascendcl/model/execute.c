@@ -55,21 +55,16 @@ static aclError enqueue(model_t *model, execute_mode_t mode, stream_t *stream, c
     return rc;
 }
 
-static aclError execute_async(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
-                              aclrtStream handle) {
-    model_t *model = NULL;
-    stream_t *stream = NULL;
-    aclError rc = model_find_usable(id, &model);
-    rc = rc == ACL_SUCCESS ? stream_find_own(context_need(), handle, &stream) : rc;
-    return rc == ACL_SUCCESS ? enqueue(model, EXECUTES_ASYNC, stream, input, output) : rc;
-}
-
 aclError do_aclmdlExecuteAsync(uint32_t modelId, const aclmdlDataset *input, aclmdlDataset *output,
                                aclrtStream stream) {
     REFUSE_NULL(input);
     REFUSE_NULL(output);
+    model_t *model = NULL;
+    stream_t *target = NULL;
     SIM_GUARD();
-    return execute_async(modelId, input, output, stream);
+    aclError rc = model_find_usable(modelId, &model);
+    rc = rc == ACL_SUCCESS ? stream_need_own(stream, &target) : rc;
+    return rc == ACL_SUCCESS ? enqueue(model, EXECUTES_ASYNC, target, input, output) : rc;
 }
 
 /* The inner stream can end during the wait. stream_wait() does not use it afterwards. */

@@ -182,7 +182,12 @@ static aclError process(report_group_t *group, int64_t deadline_ns) {
     return ACL_SUCCESS;
 }
 
-static aclError process_own(int64_t deadline_ns) {
+aclError do_aclrtProcessReport(int32_t timeout) {
+    if (timeout == 0 || timeout < -1) {
+        return error_quiet(ACL_INVALID_PARAM, "timeout");
+    }
+    int64_t deadline_ns = deadline_ms(timeout);
+    SIM_GUARD();
     report_group_t *group = group_find((uint64_t)pthread_self());
     if (group == NULL) {
         return error_set(RT_THREAD_SUBSCRIBE, "calling thread");
@@ -195,15 +200,6 @@ static aclError process_own(int64_t deadline_ns) {
     group->inside--;
     group_release(group);
     return rc;
-}
-
-aclError do_aclrtProcessReport(int32_t timeout) {
-    if (timeout == 0 || timeout < -1) {
-        return error_quiet(ACL_INVALID_PARAM, "timeout");
-    }
-    int64_t deadline_ns = deadline_ms(timeout);
-    SIM_GUARD();
-    return process_own(deadline_ns);
 }
 
 static aclError launch(context_t *context, stream_t *stream, const task_t *task) {

@@ -93,11 +93,8 @@ aclError do_aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args
     }
     task_t task = {.kind = TASK_HOST_FUNCTION, .call = {.function = fn, .arg = args}};
     stream_t *target = NULL;
-    aclError rc = RT_CONTEXT_NULL;
     SIM_GUARD();
     context_t *context = context_need();
-    if (context != NULL) {
-        rc = stream_find(context, stream, &target);
-    }
+    aclError rc = context != NULL ? stream_find(context, stream, &target) : RT_CONTEXT_NULL;
     return rc == ACL_SUCCESS ? launch(context, target, &task) : rc;
 }
