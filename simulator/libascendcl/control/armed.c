@@ -5,8 +5,6 @@
 #include "rule.h"
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 static atomic_ulong calls[FN_COUNT];
 static atomic_ulong forgotten_calls;
 

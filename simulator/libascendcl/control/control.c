@@ -3,8 +3,6 @@
 
 #include "model.h"
 
-#define API __attribute__((visibility("default")))
-
 API int aclsim_control_version(void) {
     return ACLSIM_CONTROL_VERSION;
 }

@@ -3,8 +3,6 @@
 
 #include "work.h"
 
-#define API __attribute__((visibility("default")))
-
 API int aclsim_set_next_task(void *stream, uint32_t id) {
     sim_start();
     SIM_GUARD();

@@ -5,8 +5,6 @@
 #include "rule.h"
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 /* `waiter` must be the first member, because a waiter of the list is cast to this type. */
 typedef struct {
     waiter_t waiter;

@@ -15,8 +15,6 @@
 
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 enum { JOURNAL_ENTRIES = 65536, LINE_BYTES = 640, HEAD_WORDS = 3, CACHE_LINE_BYTES = 64, PREFETCHED = 8 };
 
 typedef struct {

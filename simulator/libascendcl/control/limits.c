@@ -7,8 +7,6 @@
 #include "rule.h"
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 enum { TEXT_BYTES = 256 };
 
 typedef struct {

@@ -7,8 +7,6 @@
 #include "rule.h"
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 enum { WHY_BYTES = 640, SEED_NAME = 5 };
 
 atomic_bool fault_on;

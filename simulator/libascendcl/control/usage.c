@@ -5,8 +5,6 @@
 
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 enum { VIOLATIONS_KEPT = 256, VIOLATION_BYTES = 240 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -29,6 +29,9 @@ enum {
 
 #define SIM_FOREVER INT64_MAX
 
+/* Exports a control. The library is compiled with -fvisibility=hidden. */
+#define API __attribute__((visibility("default")))
+
 /* The end of the error texts for keys and handles of other processes. */
 #define SIM_SHARES_NOTHING "this simulator shares nothing between processes"
 

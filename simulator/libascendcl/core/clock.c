@@ -11,8 +11,6 @@
 
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 static const int64_t second_ns = 1000000000;
 static const int64_t patience_ns = 10 * 1000000000LL;
 static const int64_t latest_ns = INT64_MAX / 4; /* low enough that adding other times does not overflow */

@@ -3,8 +3,6 @@
 
 #include "initcb.h"
 
-#define API __attribute__((visibility("default")))
-
 #define ACL_FN(kind, ret, name, params, args, since) API ret name params;
 #include "sim_api.inc"
 #undef ACL_FN

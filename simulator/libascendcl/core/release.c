@@ -5,8 +5,6 @@
  */
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 #ifndef SIM_RELEASE
 #define SIM_RELEASE "master"
 #endif

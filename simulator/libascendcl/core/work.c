@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#define API __attribute__((visibility("default")))
-
 void *work_new(const work_ops_t *ops, size_t size) {
     work_t *work = calloc(1, size);
     if (work != NULL) {

@@ -5,8 +5,6 @@
  */
 #include "work.h"
 
-#define API __attribute__((visibility("default")))
-
 static const int64_t second_ns = 1000000000;
 
 typedef struct {

@@ -9,8 +9,6 @@
 
 #include "sim.h"
 
-#define API __attribute__((visibility("default")))
-
 /* The first bytes of a handle. */
 typedef struct {
     uint64_t key;

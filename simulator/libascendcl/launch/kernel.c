@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define API __attribute__((visibility("default")))
-
 static kernel_t *kernels;
 
 kernel_t *kernel_find(const char *name) {

@@ -9,8 +9,6 @@
 
 #include "launch.h"
 
-#define API __attribute__((visibility("default")))
-
 /* The text that the kernel on this thread passed to aclsim_explain(). */
 static _Thread_local char explained[SIM_WHY_BYTES - 80];
 

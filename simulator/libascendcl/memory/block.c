@@ -5,8 +5,6 @@
 #include "block.h"
 #include "work.h"
 
-#define API __attribute__((visibility("default")))
-
 static block_t **blocks; /* sorted by address */
 static size_t block_count;
 static size_t block_room;

@@ -4,8 +4,6 @@
 
 #include "block.h"
 
-#define API __attribute__((visibility("default")))
-
 enum { ZONE_BYTE = 0xFB, PAGED_FROM = 1 << 20 };
 
 /* Large blocks start at a page. Pinned blocks of at least one page also start at a page, because such blocks

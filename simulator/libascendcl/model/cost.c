@@ -6,8 +6,6 @@
  */
 #include "model.h"
 
-#define API __attribute__((visibility("default")))
-
 enum { PICOSECONDS = 1000 };
 
 static struct {

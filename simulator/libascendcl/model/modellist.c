@@ -11,8 +11,6 @@
 
 #include "model.h"
 
-#define API __attribute__((visibility("default")))
-
 /* A text that grows. `broken`: no memory is left. */
 typedef struct {
     char *bytes; /* owned */

@@ -14,8 +14,6 @@
 
 #include "session.h"
 
-#define API __attribute__((visibility("default")))
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects everything here */
 static char chosen[PATH_MAX];
 static ort_runtime_t runtime;

@@ -11,8 +11,6 @@
 #include "launch.h"
 #include "modelrun.h"
 
-#define API __attribute__((visibility("default")))
-
 typedef int (*model_function_t)(const aclsim_execution_t *execution);
 
 typedef struct registration {
