@@ -202,9 +202,8 @@ bool fault_inject(injection_t *injection, function_t function, const uint64_t *w
 long fault_conclude(injection_t *injection, long rc) {
     thread_self()->injection = injection->outer;
     if (injection->after_ns > 0) {
-        sim_lock();
+        SIM_GUARD();
         fault_pause(injection->after_ns);
-        sim_unlock();
     }
     if (injection->after == 0 || rc != ACL_SUCCESS) {
         return rc;

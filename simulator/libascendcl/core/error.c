@@ -141,9 +141,8 @@ aclError error_set(aclError code, const char *what) {
 void error_leave(thread_t *thread) {
     if (thread->keeps) {
         thread->keeps = false;
-        sim_lock();
+        SIM_GUARD();
         thread_context();
-        sim_unlock();
     }
 }
 

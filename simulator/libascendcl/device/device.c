@@ -171,9 +171,8 @@ aclError do_aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceSt
     if (device == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
-    sim_lock();
+    SIM_GUARD();
     bool lost = device->health.fault_state == HEALTH_LOST;
-    sim_unlock();
     *deviceStatus = lost ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
     return ACL_SUCCESS;
 }

@@ -77,9 +77,8 @@ aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFe
     if (device_find(deviceId) == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
-    sim_lock();
+    SIM_GUARD();
     bool current = context_need() != NULL;
-    sim_unlock();
     if (current) {
         *value = 0;
     }
@@ -90,13 +89,12 @@ aclError do_aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFe
 static int32_t load_percent(device_t *device) {
     static int64_t asked_ns[SIM_MAX_DEVICES];
     static int64_t busy_ns[SIM_MAX_DEVICES];
-    sim_lock();
+    SIM_GUARD();
     int64_t now = now_ns();
     int64_t passed = now - (asked_ns[device->id] != 0 ? asked_ns[device->id] : sim.started_ns);
     int64_t worked = device->busy_ns - busy_ns[device->id];
     asked_ns[device->id] = now;
     busy_ns[device->id] = device->busy_ns;
-    sim_unlock();
     int64_t percent = passed > 0 ? worked * 100 / passed : 0;
     return (int32_t)(percent > 100 ? 100 : percent);
 }

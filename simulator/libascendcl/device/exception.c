@@ -154,14 +154,13 @@ aclError do_aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback call
 /* False: the description is not being delivered. */
 static bool read_info(const aclrtExceptionInfo *info, struct rtExceptionInfo *copy) {
     bool found = false;
-    sim_lock();
+    SIM_GUARD();
     for (const struct rtExceptionInfo *each = delivered; each != NULL && !found; each = each->next) {
         found = each == info;
     }
     if (found) {
         *copy = *info;
     }
-    sim_unlock();
     if (!found) {
         error_quiet(ACL_INVALID_PARAM, "info");
     }

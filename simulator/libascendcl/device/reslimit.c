@@ -169,9 +169,8 @@ aclError do_aclrtDeviceSetLimit(aclrtDeviceLimit limit, size_t value) {
     }
     aclError rc = check_limit(limit);
     if (rc == ACL_SUCCESS) {
-        sim_lock();
+        SIM_GUARD();
         limits[limit] = value;
-        sim_unlock();
     }
     return rc;
 }
@@ -180,9 +179,8 @@ aclError do_aclrtDeviceGetLimit(aclrtDeviceLimit limit, size_t *value) {
     REFUSE_NULL(value);
     aclError rc = check_limit(limit);
     if (rc == ACL_SUCCESS) {
-        sim_lock();
+        SIM_GUARD();
         *value = limits[limit];
-        sim_unlock();
     }
     return rc;
 }

@@ -160,12 +160,11 @@ aclError do_aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent e
     event_t *end = NULL;
     int64_t start_ns = 0;
     int64_t end_ns = 0;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_recorded(startEvent, &start);
     rc = rc == ACL_SUCCESS ? find_recorded(endEvent, &end) : rc;
     rc = rc == ACL_SUCCESS ? stamp_of(start, &start_ns) : rc;
     rc = rc == ACL_SUCCESS ? stamp_of(end, &end_ns) : rc;
-    sim_unlock();
     if (rc == ACL_SUCCESS) {
         *ms = (float)((double)(end_ns - start_ns) / 1e6);
     }
@@ -177,10 +176,9 @@ aclError do_aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp) {
     REFUSE_NULL(timestamp);
     event_t *found = NULL;
     int64_t stamp_ns = 0;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = find_recorded(event, &found);
     rc = rc == ACL_SUCCESS ? stamp_of(found, &stamp_ns) : rc;
-    sim_unlock();
     if (rc == ACL_SUCCESS) {
         *timestamp = (uint64_t)stamp_ns / 1000;
     }

@@ -111,9 +111,8 @@ aclError do_aclrtBinaryLoadFromData(const void *data, size_t length, const aclrt
         rc = error_set(RT_PARAM_INVALID, "data");
     }
     if (rc == ACL_SUCCESS) {
-        sim_lock();
+        SIM_GUARD();
         rc = load(data, length, binHandle);
-        sim_unlock();
     }
     return rc;
 }
@@ -144,9 +143,8 @@ aclError do_aclrtBinaryLoadFromFile(const char *binPath, aclrtBinaryLoadOptions 
         rc = error_set(RT_PARAM_INVALID, "binPath: there is no file, or it is empty");
     }
     if (rc == ACL_SUCCESS) {
-        sim_lock();
+        SIM_GUARD();
         rc = load(data, size, binHandle);
-        sim_unlock();
     }
     free(data);
     return rc;

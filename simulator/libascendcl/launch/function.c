@@ -184,9 +184,8 @@ aclError do_aclrtFunctionGetAvailDynUbufPerBlock(void *func, uint32_t flags, siz
         return error_set(RT_PARAM_INVALID, "flags");
     }
     kernel_t *kernel = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = kernel_of(func, &kernel);
-    sim_unlock();
     if (rc == ACL_SUCCESS) {
         *dynamicUbufSize = UNIFIED_BUFFER_BYTES;
     }

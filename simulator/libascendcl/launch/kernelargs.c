@@ -123,9 +123,8 @@ aclError do_aclrtKernelArgsInitByUserMem(aclrtFuncHandle funcHandle, aclrtArgsHa
 
 static aclError sizes_of(aclrtFuncHandle handle, size_t *out, size_t size) {
     function_handle_t *function = NULL;
-    sim_lock();
+    SIM_GUARD();
     aclError rc = function_find_handle(handle, &function);
-    sim_unlock();
     if (rc == ACL_SUCCESS) {
         *out = size;
     }

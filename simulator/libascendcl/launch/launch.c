@@ -241,9 +241,8 @@ static aclError enqueue_filled(aclrtStream stream, launch_t *launch, aclError rc
         return work_enqueue(stream, TASK_WORK, &launch->work);
     }
     if (launch != NULL) {
-        sim_lock();
+        SIM_GUARD();
         work_release(&launch->work);
-        sim_unlock();
     }
     return rc;
 }

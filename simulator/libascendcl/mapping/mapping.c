@@ -49,9 +49,8 @@ aclError do_aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment,
                                    uint64_t flags) {
     aclError rc = check_reserve(virPtr, size, flags);
     if (rc == ACL_SUCCESS) {
-        sim_lock();
+        SIM_GUARD();
         rc = reserve(virPtr, size, alignment, expectPtr);
-        sim_unlock();
     }
     return rc;
 }

@@ -173,9 +173,8 @@ aclError do_aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const ac
     }
     aclError rc = physical_check_prop(prop);
     if (rc == ACL_SUCCESS) {
-        sim_lock();
+        SIM_GUARD();
         rc = allocate(handle, size, prop);
-        sim_unlock();
     }
     return rc;
 }

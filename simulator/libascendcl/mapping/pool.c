@@ -196,9 +196,8 @@ aclError do_aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPoo
     }
     aclError rc = ACL_SUCCESS;
     if (size != 0) {
-        sim_lock();
+        SIM_GUARD();
         rc = malloc_async(ptr, size, memPool, stream);
-        sim_unlock();
     }
     return rc;
 }

@@ -151,9 +151,8 @@ static aclError copy_batch(const batch_t *batch, aclrtStream stream, bool async,
         if (rc != ACL_SUCCESS) {
             return rc;
         }
-        sim_lock();
+        SIM_GUARD();
         rc = run(batch, stream, async, &failed);
-        sim_unlock();
     }
     if (failIndex != NULL) {
         *failIndex = failed;

@@ -98,9 +98,8 @@ static aclError check_words(const void *pointer, size_t size, size_t words) {
     if (words > SIZE_MAX / sizeof(uint32_t) || words * sizeof(uint32_t) > size) {
         return error_quiet(ACL_INVALID_PARAM, "N");
     }
-    sim_lock();
+    SIM_GUARD();
     memory_t memory = memory_kind(pointer);
-    sim_unlock();
     bool known = memory == MEMORY_DEVICE || memory == MEMORY_PINNED;
     return known ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "ptr");
 }

@@ -45,9 +45,8 @@ aclError do_aclrtSetMemcpyDesc(void *desc, aclrtMemcpyKind kind, void *srcAddr, 
     aclError rc = check_kind(kind);
     if (rc == ACL_SUCCESS) {
         copy_words_t words = {.from = srcAddr, .to = dstAddr, .count = count};
-        sim_lock();
+        SIM_GUARD();
         rc = write_description(desc, &words);
-        sim_unlock();
     }
     return rc;
 }

@@ -54,14 +54,13 @@ aclError do_aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attri
     REFUSE_NULL(ptr);
     REFUSE_NULL(attributes);
     aclrtPtrAttributes found = {.pageSize = SMALL_PAGE_BYTES};
-    sim_lock();
+    SIM_GUARD();
     const block_t *block = block_find(ptr);
     found.location = location_of(block);
     if (block != NULL && found.location.type == ACL_MEM_LOCATION_TYPE_DEVICE &&
         block->size >= HUGE_PAGE_BYTES) {
         found.pageSize = HUGE_PAGE_BYTES;
     }
-    sim_unlock();
     *attributes = found;
     return ACL_SUCCESS;
 }
@@ -94,14 +93,13 @@ aclError do_aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, 
     if (size == 0 || memType == 0 || (memType & ~known) != 0 || reserve != 0) {
         return error_set(RT_PARAM_INVALID, size == 0 ? "size" : "memType or reserve");
     }
-    sim_lock();
+    SIM_GUARD();
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     uint32_t result = (memType & CHECK_DEVICE) != 0 ? 1 : 0;
     for (uint32_t i = 0; rc == ACL_SUCCESS && i < size; i++) {
         const block_t *block = block_find(addrList[i]);
         result &= block != NULL && location_of(block).type == ACL_MEM_LOCATION_TYPE_DEVICE ? 1 : 0;
     }
-    sim_unlock();
     if (rc == ACL_SUCCESS) {
         *checkResult = result;
     }
@@ -120,10 +118,9 @@ aclError do_aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageIn
     }
     memset(memUsageInfo, 0, sizeof *memUsageInfo);
     memcpy(memUsageInfo->name, usage_name, sizeof usage_name);
-    sim_lock();
+    SIM_GUARD();
     memUsageInfo->curMemSize = device->bytes;
     memUsageInfo->memPeakSize = device->peak_bytes;
-    sim_unlock();
     *outputNum = 1;
     return ACL_SUCCESS;
 }

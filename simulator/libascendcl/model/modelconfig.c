@@ -103,10 +103,9 @@ aclError do_aclmdlSetConfigOpt(aclmdlConfigHandle *handle, aclmdlConfigAttr attr
     if (attrValue == NULL || valueSize > sizeof(size_t) || !content_is_there(attrValue, valueSize)) {
         return error_quiet(ACL_INVALID_PARAM, attrValue == NULL ? "attrValue" : "valueSize");
     }
-    sim_lock();
+    SIM_GUARD();
     model_config_t *config = described_find(KIND_MODEL_CONFIG, handle, "handle");
     bool set = config != NULL && set_option(config, attr, attrValue, valueSize);
-    sim_unlock();
     if (config == NULL) {
         return ACL_INVALID_PARAM;
     }
@@ -192,10 +191,9 @@ aclError do_aclmdlSetExecConfigOpt(aclmdlExecConfigHandle *handle, aclmdlExecCon
     if (attrValue == NULL || valueSize > sizeof(size_t) || !content_is_there(attrValue, valueSize)) {
         return error_quiet(ACL_INVALID_PARAM, attrValue == NULL ? "attrValue" : "valueSize");
     }
-    sim_lock();
+    SIM_GUARD();
     exec_config_t *config = described_find(KIND_EXEC_CONFIG, handle, "handle");
     bool set = config != NULL && set_exec_option(config, attr, attrValue, valueSize);
-    sim_unlock();
     if (config == NULL) {
         return ACL_INVALID_PARAM;
     }
@@ -252,9 +250,8 @@ aclError do_aclmdlGetAippType(uint32_t modelId, size_t index, aclmdlInputAippTyp
                               size_t *dynamicAttachedDataIndex) {
     REFUSE_NULL(type);
     REFUSE_NULL(dynamicAttachedDataIndex);
-    sim_lock();
+    SIM_GUARD();
     aclError rc = check_input(modelId, index);
-    sim_unlock();
     if (rc == ACL_SUCCESS) {
         *type = ACL_DATA_WITHOUT_AIPP;
         *dynamicAttachedDataIndex = not_attached;

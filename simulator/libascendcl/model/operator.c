@@ -141,14 +141,13 @@ size_t do_aclGetCompileoptSize(aclCompileOpt opt) {
 
 aclError do_aclGetCompileopt(aclCompileOpt opt, char *value, size_t length) {
     REFUSE_NULL(value);
-    sim_lock();
+    SIM_GUARD();
     const char *found = option_value(opt);
     size_t size = found != NULL ? strlen(found) + 1 : 0;
     bool fits = size <= length;
     if (found != NULL && fits) {
         memcpy(value, found, size);
     }
-    sim_unlock();
     if (found == NULL) {
         return error_quiet(ACL_API_NOT_SUPPORT, "opt");
     }

@@ -56,9 +56,8 @@ aclError do_aclrtGetOpTimeOutInterval(uint64_t *interval) {
 
 aclError do_aclrtGetOpExecuteTimeout(uint32_t *const timeoutMs) {
     REFUSE_NULL(timeoutMs);
-    sim_lock();
+    SIM_GUARD();
     uint64_t limit_us = op_limit_us == 0 || op_limit_us > longest_us() ? longest_us() : op_limit_us;
-    sim_unlock();
     *timeoutMs = (uint32_t)((limit_us + MILLISECOND_US - 1) / MILLISECOND_US);
     return ACL_SUCCESS;
 }

@@ -79,10 +79,9 @@ aclError do_aclprofRangeStart(void *stamp, uint32_t *rangeId) {
     REFUSE_NULL(rangeId);
     aclError rc = check_stamp(stamp);
     if (rc == ACL_SUCCESS) {
-        sim_lock();
+        SIM_GUARD();
         *rangeId = next_range++;
         open_ranges++;
-        sim_unlock();
     }
     return rc;
 }

@@ -82,9 +82,8 @@ aclError do_aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeou
     aclError rc = check_timeout(timeout);
     if (rc == ACL_SUCCESS) {
         int64_t deadline_ns = deadline_ms(timeout);
-        sim_lock();
+        SIM_GUARD();
         rc = sync_stream(stream, deadline_ns);
-        sim_unlock();
     }
     return rc;
 }
@@ -138,9 +137,8 @@ aclError do_aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
     aclError rc = check_timeout(timeout);
     if (rc == ACL_SUCCESS) {
         int64_t deadline_ns = deadline_ms(timeout);
-        sim_lock();
+        SIM_GUARD();
         rc = sync_device(deadline_ns);
-        sim_unlock();
     }
     return rc;
 }
