@@ -5,7 +5,7 @@
 
 static job_t *free_jobs;
 
-job_t *job_new(stream_t *stream, const task_t *task) {
+static job_t *job_new(stream_t *stream, const task_t *task) {
     job_t *job = free_jobs;
     if (job != NULL) {
         free_jobs = job->next;

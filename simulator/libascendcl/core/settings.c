@@ -126,7 +126,7 @@ static void refuse_unknown(const char *entry) {
     abort();
 }
 
-void settings_read(settings_t *settings) {
+static void settings_read(settings_t *settings) {
     bool obeyed = getauxval(AT_SECURE) == 0; /* the same condition as in secure_getenv() */
     for (char **entry = environ; obeyed && *entry != NULL; entry++) {
         if (strncmp(*entry, "AIOACL_SIM_", 11) == 0) {

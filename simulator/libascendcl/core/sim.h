@@ -144,8 +144,6 @@ static inline void sim_guard_end(const bool *guard) {
 /* Takes sim.lock until the end of the enclosing block. A `return` computes its value before the release. */
 #define SIM_GUARD() __attribute__((cleanup(sim_guard_end), unused)) const bool sim_guard = sim_guard_begin()
 
-void settings_read(settings_t *settings);
-
 /* release.c. */
 /* "8.1", "8.5", "9.0", "9.1" or "master". */
 extern const char sim_release[];
@@ -299,7 +297,6 @@ void record_release(record_t *record);
 void record_end(record_t *record, bool signalled, aclError waiters_rc);
 
 /* callback.c, hostfunc.c. */
-job_t *job_new(stream_t *stream, const task_t *task);
 void job_free(job_t *job);
 void job_push(job_queue_t *queue, job_t *job);
 job_t *job_pop(job_queue_t *queue);

@@ -43,11 +43,11 @@ static bool attribute_exists(const aclrtPhysicalMemProp *prop) {
     }
 }
 
-aclError physical_check_prop(const aclrtPhysicalMemProp *prop) {
+static aclError check_prop(const aclrtPhysicalMemProp *prop) {
     return attribute_exists(prop) ? ACL_SUCCESS : error_quiet(ACL_INVALID_PARAM, "prop: memAttr");
 }
 
-size_t physical_granularity(const aclrtPhysicalMemProp *prop) {
+static size_t granularity_of(const aclrtPhysicalMemProp *prop) {
     return is_gigantic(prop->memAttr) ? GIGANTIC_BYTES : HUGE_BYTES;
 }
 
@@ -144,7 +144,7 @@ static aclError allocate(aclrtDrvMemHandle *handle, size_t size, const aclrtPhys
     if (device != NULL && device->retains == 0 && device->explicit_contexts == 0) {
         return error_set(RT_DRIVER_ERROR, "prop: its device is not set");
     }
-    size_t grain = physical_granularity(prop);
+    size_t grain = granularity_of(prop);
     size_t whole = size <= PTRDIFF_MAX - grain ? (size + grain - 1) / grain * grain : SIZE_MAX;
     bool fits = whole != SIZE_MAX && memory_fits(device, whole);
     storage_t *storage = fits ? storage_new(device, whole, prop) : NULL;
@@ -171,7 +171,7 @@ aclError do_aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const ac
     if (handle == NULL || prop == NULL || !request_valid(size, prop, flags)) {
         return error_quiet(ACL_INVALID_PARAM, handle == NULL ? "handle" : "size, prop or flags");
     }
-    aclError rc = physical_check_prop(prop);
+    aclError rc = check_prop(prop);
     if (rc == ACL_SUCCESS) {
         SIM_GUARD();
         rc = allocate(handle, size, prop);
@@ -207,13 +207,13 @@ aclError do_aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMe
     REFUSE_NULL(prop);
     REFUSE_NULL(granularity);
     device_t *device = NULL;
-    aclError rc = physical_check_prop(prop);
+    aclError rc = check_prop(prop);
     rc = rc == ACL_SUCCESS ? find_place(prop, &device) : rc;
     if (rc == ACL_SUCCESS && (unsigned int)option > ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
         rc = error_set(RT_PARAM_INVALID, "option");
     }
     if (rc == ACL_SUCCESS) {
-        *granularity = physical_granularity(prop);
+        *granularity = granularity_of(prop);
     }
     return rc;
 }

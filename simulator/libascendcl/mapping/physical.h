@@ -31,8 +31,5 @@ physical_t *physical_new(storage_t *storage, size_t size);
 /* Frees the memory if it has no handle and no mapping. */
 void physical_settle(physical_t *physical);
 storage_t *storage_of_share(uint64_t share);
-/* Checks that memory with these attributes exists. If not, adds an error text and returns 100000. */
-aclError physical_check_prop(const aclrtPhysicalMemProp *prop);
-size_t physical_granularity(const aclrtPhysicalMemProp *prop);
 
 #endif

@@ -130,8 +130,6 @@ void dataset_set_shape(dataset_t *dataset, size_t index, aclDataType type, const
 
 /* modeldesc.c: called with sim.lock held. */
 model_desc_t *model_desc_find(const aclmdlDesc *handle);
-/* Replaces the content of the description. */
-void model_desc_fill(model_desc_t *desc, model_info_t *info, uint32_t id);
 
 /* cost.c: called with sim.lock held. The time that an execution takes on the device. */
 int64_t model_cost_ns(uint64_t rows, uint64_t bytes);

@@ -22,18 +22,14 @@ aclError do_aclmdlDestroyDesc(aclmdlDesc *modelDesc) {
     return desc != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }
 
-void model_desc_fill(model_desc_t *desc, model_info_t *info, uint32_t id) {
-    model_info_retain(info);
-    model_info_release(desc->info);
-    desc->info = info;
-    desc->model = id;
-}
-
 static aclError fill(model_desc_t *desc, model_info_t *info, uint32_t id) {
     if (!info->described) {
         return error_quiet(GE_FAILURE, "modelDesc: the file has no description of its inputs and outputs");
     }
-    model_desc_fill(desc, info, id);
+    model_info_retain(info);
+    model_info_release(desc->info);
+    desc->info = info;
+    desc->model = id;
     return ACL_SUCCESS;
 }
 
