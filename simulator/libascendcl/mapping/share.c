@@ -24,7 +24,7 @@ static aclError export_handle(aclrtDrvMemHandle handle, uint64_t flags, void *sh
         storage->share = (uint64_t)getpid() << 32 | ++shares;
     }
     storage->open = storage->open || (flags & WITHOUT_LIST) != 0;
-    memcpy(share, &storage->share, sizeof *share);
+    memcpy(share, &storage->share, sizeof storage->share);
     return ACL_SUCCESS;
 }
 
