@@ -215,7 +215,7 @@ class World:
         """Within this context, device 0 drains, and this thread has a lease. Then all handles of device 0 are stale."""
         device = self.devices[0]
         with device.lease():
-            reset = Raised(lambda: device.force_reset(grace=30).result())
+            reset = Raised(lambda: device.force_reset(grace=100, timeout=200).result())
             assert until_now(lambda: device.state is aioacl.State.DRAINING)
             yield
             simulator.release_all()
