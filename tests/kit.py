@@ -16,6 +16,7 @@ from aioacl import QueueFull, State, open_device, simulator
 from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib
 from aioacl._handles import stream as stream_module
+from aioacl._lifecycle.manager import manager_of
 from aioacl._wait.workers import WorkerStuck
 from aioacl.testing._snapshot import open_devices
 from aioacl.testing._waiting import holds_within
@@ -452,11 +453,11 @@ async def gives_up_in(device: Device, call: str) -> ResetReport:
 
 
 def drop_abandoned() -> None:
-    """Removes abandoned models from the simulator, which keeps them as the runtime does. The device is closed."""
+    """Removes abandoned models from the simulator, which keeps them as the runtime does."""
     assert simulator.violations() == []
 
     def unload() -> None:
-        with open_device() as device:
+        with open_device(waits=manager_of(0).strategy) as device:  # a test may have it open
             for each in simulator.models():
                 device.run(lib.aio_u_aclmdlUnload, each.id).result()
 

@@ -396,7 +396,8 @@ async def test_last_close_frees_no_memory_if_its_reset_frees_nothing_and_work_ca
         freed = simulator.calls("aclrtFreeHost")
         with pytest.warns(aioacl.AclWarning, match=f"{why_not_reset}, and work still runs; open it again"):
             await device.close()
-        assert (simulator.pending(native), simulator.calls("aclrtFreeHost")) == (1, freed)
+        assert simulator.pending(native) > 0
+        assert simulator.calls("aclrtFreeHost") == freed
     await until(lambda: simulator.pending(native) == 0)
     async with open_device() as device:  # the open first completes the close
         assert simulator.calls("aclrtFreeHost") > freed
