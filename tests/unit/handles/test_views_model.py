@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -45,7 +46,8 @@ class Round:
     def step(self) -> None:
         """Works on a random part, which may be empty. At times the work is made to fail."""
         if self.choose.random() < 0.005:
-            simulator.fail_next(self.stream, TASK_FAULT)
+            with suppress(aioacl.ParameterError):  # a reset may have ended the native stream
+                simulator.fail_next(self.stream, TASK_FAULT)
         start, stop = sorted(self.choose.choices(range(SIZE + 1), k=2))
         self.choose.choice((self.fill, self.up, self.down, self.stage, self.compare))(slice(start, stop))
 
