@@ -288,8 +288,8 @@ aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
 /* Destroys the native stream if it is idle and not in use. The outcomes of its positions stay known. Returns
  * AIO_PENDING if it cannot be destroyed yet. */
 int aio_stream_destroy(aio_stream *stream);
-/* The same, but does not destroy a native stream that can be used again, and sets `*kept` to 1. Such a stream
- * has no failed or aborted work, and no direct ACL call has enqueued on it. */
+/* The same, but does not destroy a native stream that can be used again. Such a stream has no failed or aborted
+ * work, and no direct ACL call has enqueued on it. Sets `*kept` to 1 if the stream is kept, else to 0. */
 int aio_stream_release(aio_stream *stream, int *kept);
 /* Whether the record itself can serve further work after a close: as for `kept`, and all its work has
  * succeeded. */

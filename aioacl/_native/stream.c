@@ -354,20 +354,21 @@ static int own_and_end(aio_stream *stream, bool *busy, bool keep, aclrtStream *s
     }
 }
 
-static int end_stream(aio_stream *stream, int *kept) {
+static int end_stream(aio_stream *stream, bool keep, int *kept) {
     aio_frame frame;
     aclrtStream spare = NULL;
     bool busy = false;
+    *kept = 0;
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_LIFETIME, AIO_FN_aclrtDestroyStream);
     if (code) {
         return code;
     }
     code = atomic_load(&stream->dropped) ? AIO_STALE : AIO_PENDING;
     if (code == AIO_PENDING) {
-        code = own_and_end(stream, &busy, *kept, &spare);
+        code = own_and_end(stream, &busy, keep, &spare);
     }
     bool gone = code == 0;
-    *kept = gone && *kept && is_reusable(stream);
+    *kept = gone && keep && is_reusable(stream);
     if (gone && !*kept) {
         code = aio_stream_lock_destroy(stream->device, stream->handle);
     }
@@ -386,13 +387,12 @@ static int end_stream(aio_stream *stream, int *kept) {
 }
 
 int aio_stream_destroy(aio_stream *stream) {
-    int kept = 0;
-    return end_stream(stream, &kept);
+    int kept;
+    return end_stream(stream, false, &kept);
 }
 
 int aio_stream_release(aio_stream *stream, int *kept) {
-    *kept = 1;
-    return end_stream(stream, kept);
+    return end_stream(stream, true, kept);
 }
 
 static aio_result poll_inside(aio_stream *stream, uint64_t position) {

@@ -154,13 +154,8 @@ void aio_stream_keep(aio_stream *stream) {
     atomic_store(&stream->owner, AIO_KEPT);
 }
 
-/* Without an owner, the record was not ended here: after a fault, Python code ends a stream without a call. */
 void aio_stream_unkeep(aio_stream *stream) {
     for (unsigned turn = 0; !change_owner(stream, AIO_KEPT, AIO_COLLECTOR); turn++) {
-        if (change_owner(stream, AIO_NOBODY, AIO_COLLECTOR)) {
-            atomic_store(&stream->dropped, true);
-            return;
-        }
         if (atomic_load(&stream->owner) == AIO_COLLECTOR) {
             return; /* an earlier attempt to use it again has failed */
         }

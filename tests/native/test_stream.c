@@ -169,6 +169,18 @@ TEST(a_busy_stream_is_not_released) {
     bed_close_copied();
 }
 
+TEST(a_stream_that_the_gate_refuses_is_not_kept) {
+    int kept = 1;
+    bed_open(0, AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    aio_gate_set(0, AIO_RESETTING, 1);
+    CHECK(aio_stream_release(stream, &kept) != 0);
+    CHECK_EQ(kept, 0);
+    aio_gate_set(0, AIO_OPEN, 1);
+    bed_end_stream(stream);
+    bed_close(0);
+}
+
 TEST(a_released_stream_of_direct_calls_is_destroyed) {
     int kept = 0;
     bed_open_to_copy(AIO_WATCH);

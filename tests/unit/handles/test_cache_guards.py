@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._handles import in_flight
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.stream_core import StreamCore
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FAULT, live_streams, reset_by_other_code, until, until_now
+from tests.kit import FAULT, in_thread, live_streams, reset_by_other_code, until, until_now
 
 if TYPE_CHECKING:
-    import aioacl
     from tests.kit import OpenDevice
 
 
@@ -144,22 +144,21 @@ def test_stream_that_comes_back_to_the_cache_is_listed_once(
     assert (counts(), live_streams()) == ((0, 0, 0), 0)
 
 
-def test_kept_stream_whose_record_was_ended_without_a_call_is_destroyed(
-    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+def test_stream_whose_close_fails_before_its_record_ends_is_not_kept(
+    device: aioacl.Device, memory: aioacl.DeviceBuffer
 ) -> None:
-    given: list[StreamCore] = []
     stream = device.create_stream().result()
-    stream.close().result()
-    dispose = StreamCore.dispose
+    ticket = stream.fill(memory, 1)  # it refers to the record, so the close has to end the record
+    ticket.result()
 
-    def ended(core: StreamCore) -> None:
-        core.gone = True
-        given.append(core)
-        dispose(core)
+    def close() -> None:  # on a thread without a context
+        simulator.fail_call("aclrtSetCurrentContext", 207001)
+        with pytest.warns(aioacl.AclWarning, match="aclrtDestroyStream returned 207001"):
+            stream.close().result()
 
-    monkeypatch.setattr(StreamCore, "dispose", ended)
-    assert device.empty_cache().result() == 1
-    assert (len(given), counts(), live_streams()) == (1, (0, 0, 0), 0)
+    in_thread(close)
+    assert counts()[0] == 0
+    assert device.force_reset(grace=0).result().ok  # frees the stream
 
 
 # --- a foreign reset that is not handled yet ------------------------------------------------------------------------
