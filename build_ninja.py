@@ -350,6 +350,7 @@ def pass_on(output: IO[bytes]) -> None:
         if select.select([output], [], [], max(0, due - time.monotonic()))[0]:
             data = os.read(output.fileno(), 1 << 16)
             if not data:
+                print(rest, end="", file=sys.stderr, flush=True)
                 return
             *lines, rest = (rest + data.decode(errors="replace")).split("\n")
             for line in lines:

@@ -393,6 +393,15 @@ def test_build_without_a_terminal_reports_its_progress_and_only_that(
     assert first == "first\n"
 
 
+def test_last_message_of_ninja_needs_no_newline(capfd: pytest.CaptureFixture[str]) -> None:
+    read, write = os.pipe()
+    os.write(write, b"[1/2] make one\nninja: stopped")
+    os.close(write)
+    with os.fdopen(read, "rb") as output:
+        build_ninja.pass_on(output)
+    assert capfd.readouterr().err == "ninja: stopped"
+
+
 @pytest.mark.process
 def test_build_without_a_terminal_reports_why_a_step_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
