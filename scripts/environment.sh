@@ -147,7 +147,7 @@ install() {
     rm -f "$installed"
     step 2 "installing the requirements of the build: setuptools, cffi, ninja"
     pip setuptools cffi ninja
-    step 3 "compiling $(find "$root/aioacl" -name '*.c' | wc -l) C files (one to four minutes, the first time)"
+    step 3 "compiling $(find "$root/aioacl" "$root/simulator" -name '*.c' | wc -l) C files (one to four minutes, the first time)"
     build
     step 4 "installing aioacl${1:+[$1]} into .venv"
     # By default setuptools installs an import hook, which type checkers cannot follow. In this mode it installs a path.
