@@ -326,7 +326,7 @@ async def test_stuck_job_of_aioacl_is_named_when_no_call_is_inside(
     device, busy = await open_device(), Stop()
     device._manager.deferred.leave_note(busy)
     await until(busy.begun.is_set)
-    with given_up("device 0 stays set: an internal call did not return in time"):
+    with given_up("device 0 stays set: an internal call of aioacl did not return in time"):
         await device.close()
     busy.go_on.set()
     async with open_device():
