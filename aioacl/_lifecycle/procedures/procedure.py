@@ -30,7 +30,8 @@ EVERY_KIND: Final = _ENQUEUE | _WAIT | _LIFETIME
 
 def named(stuck: tuple[Stuck, ...]) -> str:
     """The calls, for a sentence. If there is none, an internal call has not returned."""
-    return ", ".join(f"{call.function} on thread {call.thread}" for call in stuck) or "an internal call of aioacl"
+    names = ", ".join(f"{call.function} on thread {call.thread}" for call in stuck)
+    return names or "an internal call of aioacl"
 
 
 class Procedure:
