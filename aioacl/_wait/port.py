@@ -85,7 +85,8 @@ class Port:
             OutOfMemoryError: the host is out of memory; the key is forgotten.
         """
         token = self._tokens[key] = ffi.new("aio_token **")
-        if lib.aio_token_take(self.handle, key, token) == lib.AIO_NO_MEMORY:
+        code = lib.aio_token_take(self.handle, key, token)
+        if code == lib.AIO_NO_MEMORY:  # pragma: no cover - tests/process/test_failing_memory.py is slow
             self.refuse(key)
             raise OutOfMemoryError("the host is out of memory")
 

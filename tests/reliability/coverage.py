@@ -72,9 +72,15 @@ UNITS: Final = (
     "lifecycle/test_reset_stuck.py",
     "lifecycle/test_stuck_ends.py",
     "lifecycle/test_turns.py",
+    "lifecycle/test_without_abort.py",
+    "models/test_closed_loops.py",
+    "models/test_model_resets.py",
+    "models/test_resets.py",
+    "test_contract.py",
     "test_device.py",
     "test_misuse.py",
     "wait/test_interrupts.py",
+    "wait/test_no_memory.py",
     "wait/test_port.py",
 )
 REASON: Final = re.compile(r"#\s*pragma: no (cover|branch)\b(?! - \w)")
@@ -112,7 +118,8 @@ SELECTIONS: Final = {
         ),
         LIFECYCLE,
         workers=0,  # starting workers would take as long as the tests
-        match="not uvloop and not many_cancelled_copies and (not trio or test_port or test_lease or test_executor)",
+        match="not uvloop and not many_cancelled_copies "
+        "and (not trio or test_port or test_lease or test_executor or test_no_memory)",
     ),
     Scale.SLOW: Selection(("tests",), LIFECYCLE, package=True),
 }

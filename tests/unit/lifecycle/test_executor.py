@@ -326,6 +326,14 @@ async def test_executor_starts_at_most_one_thread_per_job_up_to_its_limit(open_d
 
 
 @pytest.mark.anyio
+async def test_executor_of_a_model_cannot_be_made_after_the_last_close(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        jobs = device._manager.jobs
+    with pytest.raises(aioacl.ParameterError, match="the device is closed"):
+        jobs.model_executor()
+
+
+@pytest.mark.anyio
 async def test_run_that_the_last_close_drops_raises_that_the_device_is_closed(
     open_device: OpenDevice,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 from aioacl._base.ffi import ffi, lib
 from aioacl._wait.current import current_port
 from aioacl._wait.port import LoopPort
+from aioacl._wait.trio import TrioPort
 from tests.kit import until
 
 if TYPE_CHECKING:
@@ -42,6 +44,28 @@ def complete(port: LoopPort, key: int) -> None:
 
 def has_all(ended: list[int]) -> bool:
     return len(ended) >= 3  # a delivery may be repeated
+
+
+@pytest.mark.parametrize("anyio_backend", [("trio", {})], ids=["trio"])
+async def test_reader_of_a_trio_run_goes_on_after_a_drain_without_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port, drain = current_port(), TrioPort.drain
+    failures = [MemoryError()]
+    reported: list[object] = []
+    ended: list[int] = []
+
+    def failing_once(self: TrioPort) -> None:
+        if failures:
+            raise failures.pop()
+        drain(self)
+
+    assert isinstance(port, TrioPort)
+    monkeypatch.setattr(TrioPort, "drain", failing_once)
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: reported.append(each.exc_type))
+    complete(port, port.expect(ended.append, None))
+    await until(lambda: ended)
+    assert (ended, reported) == ([7], [MemoryError])
 
 
 async def test_drain_without_memory_loses_no_completion() -> None:
