@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import os
@@ -379,10 +380,37 @@ def hanging(function: str) -> Callable[[], bool]:
     return lambda: simulator.hung(function) > 0
 
 
-def enqueue_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes each enqueue use the Python code. Without this function, only unusual calls use the Python code."""
-    for name in ("enqueue_copy", "enqueue_fill", "enqueue_record", "enqueue_wait_event"):
-        monkeypatch.setattr(stream_module, name, lambda *_: None)
+class _Then:
+    """The engine's functions. `then` runs before a copy of pageable memory is enqueued."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self._then = then
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("aio_upload", "aio_download"):
+            self._then()
+        return getattr(lib, name)
+
+
+def enqueue_in_python(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object] | None = None) -> None:
+    """Makes Python check the operands of each enqueue, and call `then` between its check and the call of C.
+
+    Without this function, Python checks the operands of unusual enqueues only.
+    """
+
+    def unusual_at_first(enqueue: Callable[..., Any], operands: int, *arguments: object) -> Any:
+        if len(arguments) == operands:
+            return None
+        if then is not None:
+            then()
+        return enqueue(*arguments)
+
+    for name, operands in (("copy", 4), ("fill", 4), ("record", 2), ("wait_event", 2)):
+        enqueue = getattr(stream_module, f"enqueue_{name}")
+        replaced = functools.partial(unusual_at_first, enqueue, operands)
+        monkeypatch.setattr(stream_module, f"enqueue_{name}", replaced)
+    if then is not None:
+        monkeypatch.setattr(stream_module, "lib", _Then(then))
 
 
 # --- the process's resources -----------------------------------------------------------------------------------------

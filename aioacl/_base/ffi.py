@@ -68,7 +68,6 @@ from aioacl._await import (  # after the module is loaded
     open_cached,
     pinned_in_use,
     plain_awaits,
-    record_version,
     site,
 )
 from aioacl._await import bind as bind_awaits
@@ -117,7 +116,6 @@ __all__ = [
     "pinned_in_use",
     "plain_awaits",
     "pointer",
-    "record_version",
     "refused",
     "site",
     "state_of",

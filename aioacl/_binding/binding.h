@@ -14,7 +14,7 @@
 
 #include "internal.h"
 
-enum memory_kind { NO_MEMORY = 0, DEVICE_MEMORY = 1, PINNED_MEMORY = 2 };
+enum memory_kind { NO_MEMORY = 0, DEVICE_MEMORY = 1, PINNED_MEMORY = 2, READ_ONLY_MEMORY = 3 };
 
 /* What the cache of a device keeps. Memory has the number of its kind. */
 enum cached_kind { NO_KIND = -1, CACHED_STREAM = 0, CACHED_DEVICE = 1, CACHED_PINNED = 2, CACHED_KINDS = 3 };

@@ -1,18 +1,27 @@
 /*
  * Enqueueing with one call of C: the checks, the in-flight references, the engine, and the Ticket or Event.
  *
- * In an unusual case each function returns None and has no effect. Then the Python code of Stream does the same
- * work step by step, and raises the error if there is one. The unusual cases are: a handle that is closed,
- * stale or of another device, pageable memory, sizes that do not fit,
- * operands that overlap, a forked child, and a device that drains. (While a device drains, the holder of a
- * lease may still enqueue.) A call that has reached ACL is never repeated.
+ * In an unusual case each function returns None and has no effect. The unusual cases are: a handle that is
+ * closed, stale or of another device, an argument that is wrong or not an int, a size of 0, pageable memory,
+ * operands that overlap, a forked child, and a device that drains. Then the Python code of Stream raises the
+ * error if there is one. If there is none, it calls the function again, with the numbers as ints, and with one
+ * more argument: whether the caller may enqueue while the device drains, or None if the device does not drain.
+ * A call that has reached ACL is never repeated.
  */
 #include "binding.h"
 
 static PyTypeObject *event_type, *ticket_type;
 static PyObject *deferred, *free_deferred;
 
-/* Returns None, so that Python does the work, unless an exception is set. */
+/* Whether the caller may enqueue while the device drains. Only Python can find out. */
+enum right { UNKNOWN = -1, NO = 0, YES = 1 };
+
+static enum right right_of(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t operands) {
+    const PyObject *answer = count > operands ? arguments[operands] : Py_None;
+    return answer == Py_None ? UNKNOWN : answer == Py_True ? YES : NO;
+}
+
+/* Returns None, so that Python checks the operands, unless an exception is set. */
 static PyObject *unusual(void) {
     if (PyErr_Occurred()) {
         return NULL;
@@ -20,14 +29,17 @@ static PyObject *unusual(void) {
     Py_RETURN_NONE;
 }
 
+/* Returns the object if it is a handle that is not closed, else NULL without an exception. */
+static handle_object *not_closed(PyObject *object) {
+    handle_object *self = (handle_object *)object;
+    return PyObject_TypeCheck(object, handle_type) && !is_closed(self) ? self : NULL;
+}
+
 /* Returns the object if it is a handle that is neither closed nor stale, else NULL without an exception. */
 static handle_object *usable(PyObject *object) {
-    handle_object *self = (handle_object *)object;
-    if (!PyObject_TypeCheck(object, handle_type) || is_closed(self)) {
-        return NULL;
-    }
-    bool lasts = self->kind == PINNED_MEMORY; /* pinned memory outlives a reset */
-    return lasts || aio_word_generation(aio_gate_word(self->device)) == self->generation ? self : NULL;
+    handle_object *self = not_closed(object);
+    bool current = self != NULL && aio_word_generation(aio_gate_word(self->device)) == self->generation;
+    return current ? self : NULL;
 }
 
 static handle_object *usable_stream(PyObject *object) {
@@ -36,9 +48,20 @@ static handle_object *usable_stream(PyObject *object) {
     return is_stream && ((core_object *)self->core)->stream != NULL ? self : NULL;
 }
 
-static handle_object *usable_buffer(PyObject *object, const handle_object *stream) {
-    handle_object *self = usable(object);
-    return self != NULL && self->kind != NO_MEMORY && self->device == stream->device ? self : NULL;
+/* Memory of the stream's device and generation, or pinned memory, which may be of another device, and which
+ * outlives a reset. */
+static handle_object *usable_source(PyObject *object, const handle_object *stream) {
+    handle_object *self = not_closed(object);
+    if (self == NULL || self->kind == PINNED_MEMORY) {
+        return self;
+    }
+    bool same = self->device == stream->device && self->generation == stream->generation;
+    return same && self->kind != NO_MEMORY ? self : NULL;
+}
+
+static handle_object *usable_target(PyObject *object, const handle_object *stream) {
+    handle_object *self = usable_source(object, stream);
+    return self != NULL && self->kind != READ_ONLY_MEMORY ? self : NULL;
 }
 
 /* Returns the number of bytes for the argument `nbytes`; 0 if Python must check the argument. */
@@ -107,17 +130,17 @@ static PyObject *new_ticket(core_object *core, uint64_t position, PyObject *call
     return object;
 }
 
-/* Raises the error for a refusal. But returns None if the caller may hold a lease, or if a task before the
- * event has failed. Python then repeats the call or raises the error. */
+/* Raises the error for a refusal. But returns None if the device drains and the caller may hold a lease. ACL
+ * was not called then. */
 static PyObject *raise_refusal(const handle_object *stream, core_object *core, aio_result result,
-                               PyObject *call) {
+                               PyObject *call, PyObject *held, enum right right) {
     int32_t code = aio_code(result);
-    if (code == AIO_DRAINING_NOW || code == AIO_EVENT_FAILED) { /* ACL was not called */
+    if (code == AIO_DRAINING_NOW && right == UNKNOWN) {
         Py_RETURN_NONE;
     }
     PyObject *number = PyLong_FromLong(code);
     PyObject *error = number ? PyObject_CallMethodObjArgs((PyObject *)core, names.refused, number, call,
-                                                          (PyObject *)stream, NULL)
+                                                          (PyObject *)stream, held, NULL)
                              : NULL;
     Py_XDECREF(number);
     if (error != NULL) {
@@ -141,13 +164,14 @@ static int place(in_flight_object *reference, uint64_t position) {
 }
 
 static PyObject *end(const handle_object *stream, core_object *core, in_flight_object *reference,
-                     aio_result result, PyObject *call) {
+                     aio_result result, PyObject *call, enum right right) {
     PyObject *made = NULL;
     if (result >= 0) {
         made = place(reference, (uint64_t)result) < 0 ? NULL : new_ticket(core, (uint64_t)result, call);
     } else {
         drop_reference(core, reference);
-        made = place(reference, 0) < 0 ? NULL : raise_refusal(stream, core, result, call);
+        made =
+            place(reference, 0) < 0 ? NULL : raise_refusal(stream, core, result, call, reference->held, right);
     }
     Py_DECREF((PyObject *)reference);
     return made;
@@ -160,17 +184,21 @@ static bool overlap(const handle_object *target, const handle_object *source, si
 }
 
 static PyObject *enqueue_copy(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
-    handle_object *stream = count == 4 ? usable_stream(arguments[0]) : NULL;
-    handle_object *target = stream ? usable_buffer(arguments[1], stream) : NULL;
-    handle_object *source = target ? usable_buffer(arguments[2], stream) : NULL;
+    enum right right = right_of(arguments, count, 4);
+    handle_object *stream = count >= 4 ? usable_stream(arguments[0]) : NULL;
+    handle_object *target = stream ? usable_target(arguments[1], stream) : NULL;
+    handle_object *source = target ? usable_source(arguments[2], stream) : NULL;
     size_t size = source ? size_of(arguments[3], source, target) : 0;
-    if (size == 0 || (target->kind == PINNED_MEMORY && source->kind == PINNED_MEMORY) ||
-        (target->kind == source->kind && overlap(target, source, size))) {
+    if (size == 0) {
         Py_RETURN_NONE;
     }
-    int kind = target->kind == source->kind    ? ACL_MEMCPY_DEVICE_TO_DEVICE
-               : target->kind == DEVICE_MEMORY ? ACL_MEMCPY_HOST_TO_DEVICE
-                                               : ACL_MEMCPY_DEVICE_TO_HOST;
+    bool to_host = target->kind == PINNED_MEMORY, from_host = source->kind == PINNED_MEMORY;
+    if (to_host ? from_host : !from_host && overlap(target, source, size)) {
+        Py_RETURN_NONE;
+    }
+    int kind = to_host     ? ACL_MEMCPY_DEVICE_TO_HOST
+               : from_host ? ACL_MEMCPY_HOST_TO_DEVICE
+                           : ACL_MEMCPY_DEVICE_TO_DEVICE;
     core_object *core = (core_object *)stream->core;
     Py_INCREF((PyObject *)core); /* `renew` may replace it */
     in_flight_object *reference = refer(core, target, source, Py_None);
@@ -180,17 +208,18 @@ static PyObject *enqueue_copy(PyObject *Py_UNUSED(module), PyObject *const *argu
         const void *from = (void *)(uintptr_t)source->address;
         size_t room = (size_t)target->size;
         PyThreadState *thread = PyEval_SaveThread();
-        aio_result result = aio_copy(core->stream, 0, to, room, from, size, kind);
+        aio_result result = aio_copy(core->stream, right == YES, to, room, from, size, kind);
         PyEval_RestoreThread(thread);
-        made = end(stream, core, reference, result, names.aclrtMemcpyAsync);
+        made = end(stream, core, reference, result, names.aclrtMemcpyAsync, right);
     }
     Py_DECREF((PyObject *)core);
     return made;
 }
 
 static PyObject *enqueue_fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
-    handle_object *stream = count == 4 ? usable_stream(arguments[0]) : NULL;
-    handle_object *target = stream ? usable_buffer(arguments[1], stream) : NULL;
+    enum right right = right_of(arguments, count, 4);
+    handle_object *stream = count >= 4 ? usable_stream(arguments[0]) : NULL;
+    handle_object *target = stream ? usable_target(arguments[1], stream) : NULL;
     size_t size = target ? size_of(arguments[3], target, target) : 0;
     long value = size && PyLong_CheckExact(arguments[2]) ? PyLong_AsLong(arguments[2]) : -1;
     if (value < 0 || value > 255) {
@@ -205,9 +234,9 @@ static PyObject *enqueue_fill(PyObject *Py_UNUSED(module), PyObject *const *argu
         void *to = (void *)(uintptr_t)target->address;
         size_t room = (size_t)target->size;
         PyThreadState *thread = PyEval_SaveThread();
-        aio_result result = aio_fill(core->stream, 0, to, room, (int)value, size);
+        aio_result result = aio_fill(core->stream, right == YES, to, room, (int)value, size);
         PyEval_RestoreThread(thread);
-        made = end(stream, core, reference, result, names.aclrtMemsetAsync);
+        made = end(stream, core, reference, result, names.aclrtMemsetAsync, right);
     }
     Py_DECREF((PyObject *)core);
     return made;
@@ -254,32 +283,17 @@ static void set_version(handle_object *event, PyObject *version) {
     }
 }
 
-/* For Python: sets the newest record of an event from the engine's event, whose reference it takes. */
-static PyObject *record_version(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *event, *core;
-    unsigned long long native, position;
-    if (!PyArg_ParseTuple(arguments, "O!O!KK", handle_type, &event, core_type, &core, &native, &position)) {
-        return NULL;
-    }
-    PyObject *version = new_record((core_object *)core, (aio_event *)(uintptr_t)native, position);
-    if (version == NULL) {
-        return NULL;
-    }
-    set_version((handle_object *)event, version);
-    Py_RETURN_NONE;
-}
-
-static PyObject *record_on(handle_object *stream, handle_object *event) {
+static PyObject *record_on(handle_object *stream, handle_object *event, enum right right) {
     core_object *core = (core_object *)stream->core;
     aio_event *native = NULL;
     int timing = event->timing;
     Py_INCREF((PyObject *)core);
     PyThreadState *thread = PyEval_SaveThread();
-    aio_result result = aio_record(core->stream, 0, timing, &native);
+    aio_result result = aio_record(core->stream, right == YES, timing, &native);
     PyEval_RestoreThread(thread);
     PyObject *made = NULL;
     if (result < 0) {
-        made = raise_refusal(stream, core, result, names.aclrtRecordEvent);
+        made = raise_refusal(stream, core, result, names.aclrtRecordEvent, Py_None, right);
     } else {
         PyObject *version = new_record(core, native, (uint64_t)result);
         if (version != NULL) {
@@ -293,7 +307,8 @@ static PyObject *record_on(handle_object *stream, handle_object *event) {
 }
 
 static PyObject *enqueue_record(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
-    handle_object *stream = count == 2 ? usable_stream(arguments[0]) : NULL;
+    enum right right = right_of(arguments, count, 2);
+    handle_object *stream = count >= 2 ? usable_stream(arguments[0]) : NULL;
     if (stream == NULL) {
         Py_RETURN_NONE;
     }
@@ -301,7 +316,7 @@ static PyObject *enqueue_record(PyObject *Py_UNUSED(module), PyObject *const *ar
         handle_object *event = new_event(stream);
         /* A finalizer may have run during the allocation, and may have let another thread close the stream. */
         bool usable = event != NULL && usable_stream(arguments[0]) != NULL;
-        PyObject *made = usable ? record_on(stream, event) : event ? Py_NewRef(Py_None) : NULL;
+        PyObject *made = usable ? record_on(stream, event, right) : event ? Py_NewRef(Py_None) : NULL;
         Py_XDECREF((PyObject *)event);
         return made;
     }
@@ -310,15 +325,15 @@ static PyObject *enqueue_record(PyObject *Py_UNUSED(module), PyObject *const *ar
     if (event == NULL || event->device != stream->device) {
         Py_RETURN_NONE;
     }
-    return record_on(stream, event);
+    return record_on(stream, event, right);
 }
 
 static PyObject *enqueue_wait_event(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
-    handle_object *stream = count == 2 ? usable_stream(arguments[0]) : NULL;
+    enum right right = right_of(arguments, count, 2);
+    handle_object *stream = count >= 2 ? usable_stream(arguments[0]) : NULL;
     bool is_event = stream != NULL && PyObject_TypeCheck(arguments[1], event_type);
     handle_object *event = is_event ? usable(arguments[1]) : NULL;
-    if (event == NULL || event->device != stream->device || event->version == NULL ||
-        event->version == Py_None) {
+    if (event == NULL || event->version == NULL || event->version == Py_None) {
         Py_RETURN_NONE;
     }
     core_object *core = (core_object *)stream->core;
@@ -330,9 +345,10 @@ static PyObject *enqueue_wait_event(PyObject *Py_UNUSED(module), PyObject *const
     if (reference != NULL) {
         aio_stream *source = version->core->stream;
         PyThreadState *thread = PyEval_SaveThread();
-        aio_result result = aio_wait_event(core->stream, 0, version->native, source, version->position);
+        aio_result result =
+            aio_wait_event(core->stream, right == YES, version->native, source, version->position);
         PyEval_RestoreThread(thread);
-        made = end(stream, core, reference, result, names.aclrtStreamWaitEvent);
+        made = end(stream, core, reference, result, names.aclrtStreamWaitEvent, right);
     }
     Py_DECREF((PyObject *)version);
     Py_DECREF((PyObject *)core);
@@ -364,7 +380,6 @@ static PyMethodDef functions[] = {
     {"enqueue_fill", (PyCFunction)(void (*)(void))enqueue_fill, METH_FASTCALL, NULL},
     {"enqueue_record", (PyCFunction)(void (*)(void))enqueue_record, METH_FASTCALL, NULL},
     {"enqueue_wait_event", (PyCFunction)(void (*)(void))enqueue_wait_event, METH_FASTCALL, NULL},
-    {"record_version", record_version, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -16,14 +16,13 @@ from aioacl._base.ffi import (
     enqueue_fill,
     enqueue_record,
     enqueue_wait_event,
-    ffi,
     lib,
-    pointer,
-    record_version,
     refused,
+    state_of,
 )
 from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._base.origin import warn_of_drop
+from aioacl._base.states import State
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle
 from aioacl._handles.in_flight import deferred, free_deferred
@@ -170,6 +169,16 @@ class Stream(Handle, Awaitable):
         return answer == 1
 
     # --- enqueueing ------------------------------------------------------------------------------------------
+    #
+    # Each enqueue is a call of C, which returns None in an unusual case (`_binding/enqueue.c`). Then the method raises
+    # the error, or calls C again with operands that it has checked. C returns None once more only if another thread has
+    # closed an operand or reset the device meanwhile; the next check raises that error.
+
+    def _right(self) -> bool | None:
+        """Whether the caller may enqueue while the device drains; None if it does not drain. Then no lock is taken."""
+        if state_of(self._manager.index) != State.DRAINING:
+            return None
+        return self._manager.admission.may_enqueue_while_draining()
 
     def _enqueue(self, core: StreamCore, call: str, function: Callable[..., int], *arguments: object) -> int:
         """Calls the C function that enqueues, and returns the position.
@@ -246,17 +255,18 @@ class Stream(Handle, Awaitable):
             AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         ticket: Ticket | None = enqueue_copy(self, target, source, nbytes)
-        if ticket is not None:
-            return ticket
-        self._check()
-        to, of = operand_of(target, self._manager, writable=True), operand_of(source, self._manager)
-        core, size, kind = self._live(), copy_size(to, of, nbytes), copy_kind(to, of)
-        must_not_overlap(to, of, size)
-        if size == 0:
-            return self._at_tail(core)
-        if to.pageable or of.pageable:
-            return self._copy_staged(core, to, of, size, (to.owner if of.pageable else of.owner,))
-        return self._copy_directly(core, to, of, size, kind, (to.owner, of.owner))
+        while ticket is None:
+            self._check()
+            to, of = operand_of(target, self._manager, writable=True), operand_of(source, self._manager)
+            core, size = self._live(), copy_size(to, of, nbytes)
+            copy_kind(to, of)
+            must_not_overlap(to, of, size)
+            if size == 0:
+                return self._at_tail(core)
+            if to.pageable or of.pageable:
+                return self._copy_staged(core, to, of, size, (to.owner if of.pageable else of.owner,))
+            ticket = enqueue_copy(self, to.owner, of.owner, size, self._right())
+        return ticket
 
     def _at_tail(self, core: StreamCore) -> Ticket:
         """Returns the ticket of a copy or fill of 0 bytes, for which no ACL function is called.
@@ -265,17 +275,10 @@ class Stream(Handle, Awaitable):
         """
         return Ticket(core, lib.aio_stream_tail(core.handle), twin=True)
 
-    def _copy_directly(
-        self,
-        core: StreamCore,
-        to: CopyOperand,
-        of: CopyOperand,
-        size: int,
-        kind: int,
-        uses: tuple[Buffer, ...],
-    ) -> Ticket:
+    def _copy_part(self, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, kind: int) -> Ticket:
+        """Copies a part of two buffers, to which another InFlight refers."""
         arguments = (to.address, to.size, of.address, size, kind)
-        return self._ticket(core, uses, None, "aclrtMemcpyAsync", lib.aio_copy, *arguments)
+        return self._ticket(core, (), None, "aclrtMemcpyAsync", lib.aio_copy, *arguments)
 
     def _copy_staged(
         self, core: StreamCore, to: CopyOperand, of: CopyOperand, size: int, uses: tuple[Buffer, ...]
@@ -312,20 +315,20 @@ class Stream(Handle, Awaitable):
             AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         ticket: Ticket | None = enqueue_fill(self, target, byte, nbytes)
-        if ticket is not None:
-            return ticket
-        self._check()
-        to = fill_target(target, self._manager)
-        value = whole_of(byte)
-        if value is None or not 0 <= value <= 255:
-            raise ParameterError(
-                f"byte must be an int from 0 to 255, got {repr_of(byte)}", hint="Pass an int in this range."
-            )
-        core, size = self._live(), fill_size(to, nbytes)
-        if size == 0:
-            return self._at_tail(core)
-        arguments = (to.address, to.size, value, size)
-        return self._ticket(core, (to.owner,), None, "aclrtMemsetAsync", lib.aio_fill, *arguments)
+        while ticket is None:
+            self._check()
+            to = fill_target(target, self._manager)
+            value = whole_of(byte)
+            if value is None or not 0 <= value <= 255:
+                raise ParameterError(
+                    f"byte must be an int from 0 to 255, got {repr_of(byte)}",
+                    hint="Pass an int in this range.",
+                )
+            core, size = self._live(), fill_size(to, nbytes)
+            if size == 0:
+                return self._at_tail(core)
+            ticket = enqueue_fill(self, target, value, size, self._right())
+        return ticket
 
     def record(self, event: Event | None = None) -> Event:
         """Records an event at the current end of the queue (aclrtRecordEvent). Never waits.
@@ -341,11 +344,14 @@ class Stream(Handle, Awaitable):
             AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         recorded: Event | None = enqueue_record(self, event)
-        if recorded is not None:
-            return recorded
-        self._check()
-        if event is None:
-            event = Event._make(self._manager, self._generation, timing=False)
+        while recorded is None:
+            self._live()
+            if event is not None:
+                self._must_be_recordable(event)
+            recorded = enqueue_record(self, event, self._right())
+        return recorded
+
+    def _must_be_recordable(self, event: object) -> None:
         if not isinstance(event, Event):
             raise ParameterError(
                 f"expected an Event, got {repr_of(event)}",
@@ -357,11 +363,6 @@ class Stream(Handle, Awaitable):
                 f"expected an event of device {self._manager.index}, got one of device {event._manager.index}",
                 hint="Make the event from the stream's device.",
             )
-        native = ffi.new("aio_event **")
-        core = self._live()
-        position = self._enqueue(core, "aclrtRecordEvent", lib.aio_record, event.timing, native)
-        record_version(event, core, pointer(native[0]), position)
-        return event
 
     def wait_event(self, event: Event) -> Ticket:
         """Makes later work of this stream wait on the device for the event's newest record (aclrtStreamWaitEvent).
@@ -381,31 +382,16 @@ class Stream(Handle, Awaitable):
             AclError: one of the errors that each enqueue can raise; see `Stream`.
         """
         ticket: Ticket | None = enqueue_wait_event(self, event)
-        if ticket is not None:
-            return ticket
-        self._check()
-        if not isinstance(event, Event):
-            raise ParameterError(
-                f"expected an Event, got {repr_of(event)}",
-                hint="Pass an Event that stream.record() returned.",
-            )
-        version = event._recorded_version()
-        native = ffi.cast("aio_event *", version.native)
-        arguments = (native, version.core.handle, version.position)
-        try:
-            return self._ticket(
-                self._live(), (), version, "aclrtStreamWaitEvent", lib.aio_wait_event, *arguments
-            )
-        except AclError as error:
-            failed = version.core.error_at(version.position) if error.code == lib.AIO_EVENT_FAILED else None
-            if failed is None:
-                raise
-        refusal = version.core.raised(failed, "aclrtStreamWaitEvent")
-        refusal.hint = (
-            "Repeat the work that the event covers, on a stream that has not failed. "
-            "The waiting stream stays usable."
-        )
-        raise refusal
+        while ticket is None:
+            self._live()
+            if not isinstance(event, Event):
+                raise ParameterError(
+                    f"expected an Event, got {repr_of(event)}",
+                    hint="Pass an Event that stream.record() returned.",
+                )
+            event._recorded_version()
+            ticket = enqueue_wait_event(self, event, self._right())
+        return ticket
 
     # --- large copies of pageable memory ---------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ from aioacl._wait.port import TIMED_OUT
 
 if TYPE_CHECKING:
     from aioacl._base.codes import Action
-    from aioacl._base.ffi import CData
+    from aioacl._base.ffi import CData, Recorded
     from aioacl._base.options import OnFailure
     from aioacl._base.origin import Site
     from aioacl._lifecycle.manager import Manager
@@ -346,8 +346,21 @@ class StreamCore(Core):
             **where,
         )
 
-    def refused(self, code: int, call: str, stream: Handle) -> AclError:
-        """The error for an enqueue that was refused or that failed."""
+    def refused(self, code: int, call: str, stream: Handle, version: Recorded | None = None) -> AclError:
+        """The error for an enqueue that was refused or that failed.
+
+        `version`: the record that a `wait_event` waits for.
+        """
+        if code == lib.AIO_EVENT_FAILED and version is not None:
+            earlier: StreamCore = version.core
+            failed = earlier.error_at(version.position)
+            if failed is not None:
+                error = earlier.raised(failed, call)
+                error.hint = (
+                    "Repeat the work that the event covers, on a stream that has not failed. "
+                    "The waiting stream stays usable."
+                )
+                return error
         if code == lib.AIO_STAGE_FULL and self.stale:  # a close frees the staging memory
             code = lib.AIO_STALE
         failed = self.error_at(LAST) if code in (lib.AIO_STREAM_FAILED, lib.AIO_STALE) else None

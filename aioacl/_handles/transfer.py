@@ -89,7 +89,7 @@ async def _chunk(
         try:
             if to.pageable or of.pageable:
                 return stream._copy_staged(core, to, of, size, ())
-            return stream._copy_directly(core, to, of, size, kind, ())
+            return stream._copy_part(core, to, of, size, kind)
         except QueueFull as full:
             if full.code is not None and waited:
                 raise  # the runtime reports that an empty queue is full: another attempt does not help

@@ -83,7 +83,7 @@ class ReadOnlyBuffer(WrappedBuffer):
 
     __slots__ = ()
     _readonly = True
-    _memory = 0  # the enqueue in one call of C refuses this kind, so the Python code checks the buffer
+    _memory = 3
 
 
 # --- the owners that a reset releases -------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import lib
 from aioacl._handles import stream as _stream
 from aioacl._wait.workers import call_on
 from tests.kit import Waiting, enqueue_in_python, hanging, in_thread, streams, until
@@ -19,22 +18,7 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-    Act = Callable[[], object]
-
 pytestmark = pytest.mark.anyio
-
-
-class Meanwhile:
-    """Replaces the engine's functions: another thread runs `act` just before `function` is called."""
-
-    def __init__(self, function: str, act: Act) -> None:
-        self._function = function
-        self._act = act
-
-    def __getattr__(self, name: str) -> Any:
-        if name == self._function:
-            in_thread(self._act)
-        return getattr(lib, name)
 
 
 class Things:
@@ -45,14 +29,14 @@ class Things:
     event: aioacl.Event
 
 
-ENQUEUES: dict[str, tuple[str, Callable[[Things], object]]] = {
-    "fill": ("aio_fill", lambda t: t.stream.fill(t.memory, 1)),
-    "copy of pinned memory": ("aio_copy", lambda t: t.stream.copy(t.memory, t.pinned)),
-    "copy to the device": ("aio_upload", lambda t: t.stream.copy(t.memory, bytes(64))),
-    "copy from the device": ("aio_download", lambda t: t.stream.copy(bytearray(64), t.memory)),
-    "upload": ("aio_upload", lambda t: t.stream.upload(t.memory, bytes(64))),
-    "record": ("aio_record", lambda t: t.stream.record()),
-    "wait for an event": ("aio_wait_event", lambda t: t.stream.wait_event(t.event)),
+ENQUEUES: dict[str, Callable[[Things], object]] = {
+    "fill": lambda t: t.stream.fill(t.memory, 1),
+    "copy of pinned memory": lambda t: t.stream.copy(t.memory, t.pinned),
+    "copy to the device": lambda t: t.stream.copy(t.memory, bytes(64)),
+    "copy from the device": lambda t: t.stream.copy(bytearray(64), t.memory),
+    "upload": lambda t: t.stream.upload(t.memory, bytes(64)),
+    "record": lambda t: t.stream.record(),
+    "wait for an event": lambda t: t.stream.wait_event(t.event),
 }
 
 
@@ -63,7 +47,7 @@ async def enqueue(
     act: Callable[[Things], object],
 ) -> None:
     """Enqueues while another thread runs `act`."""
-    things, (function, call) = Things(), ENQUEUES[how]
+    things = Things()
     async with (
         open_device() as things.device,
         things.device.allocate(64) as things.memory,
@@ -73,9 +57,8 @@ async def enqueue(
         things.event = other.record()
         await things.event
         with monkeypatch.context() as patch:
-            enqueue_in_python(patch)
-            patch.setattr(_stream, "lib", Meanwhile(function, lambda: act(things)))
-            enqueued: Any = call(things)
+            enqueue_in_python(patch, lambda: in_thread(lambda: act(things)))
+            enqueued: Any = ENQUEUES[how](things)
             if how == "upload":
                 await enqueued
 
@@ -110,16 +93,15 @@ async def test_enqueue_on_a_device_that_another_thread_closes_raises_that_it_is_
         await enqueue(open_device, monkeypatch, how, lambda things: things.device.close().result())
 
 
-async def test_record_of_an_event_that_another_thread_closes_leaves_it_closed(
-    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["record", "wait_event"])
+async def test_enqueue_with_an_event_that_another_thread_closes_raises_that_it_is_closed(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.create_event() as event:
-        with monkeypatch.context() as patch:
-            enqueue_in_python(patch)
-            patch.setattr(_stream, "lib", Meanwhile("aio_record", lambda: event.close().result()))
-            assert stream.record(event) is event
+    async with open_device() as device, device.create_stream() as stream:
+        event = stream.record()
+        enqueue_in_python(monkeypatch, lambda: in_thread(lambda: event.close().result()))
         with pytest.raises(aioacl.ParameterError, match="the event is closed"):
-            await event
+            getattr(stream, how)(event)
 
 
 async def test_abort_of_a_stream_that_another_thread_closes_raises_that_it_is_closed(

@@ -106,18 +106,15 @@ async def test_upload_that_is_cancelled_keeps_its_buffer_until_its_last_chunk_is
 # --- close() during an enqueue ---------------------------------------------------------------------------------------
 
 
-C_FUNCTIONS = ("aio_copy", "aio_fill", "aio_upload", "aio_download", "aio_record", "aio_wait_event")
-
-
 class Between:
-    """Replaces the engine's functions: calls `act` just before a function enqueues."""
+    """Replaces the engine's functions: calls `act` just before a copy of pageable memory is enqueued."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(lib, name)
-        if name not in C_FUNCTIONS:
+        if name not in ("aio_upload", "aio_download"):
             return real
 
         def enqueue(*arguments: object) -> int:
@@ -132,38 +129,33 @@ ENQUEUES: dict[str, Callable[[aioacl.Stream, Any, Any], object]] = {
     "copy": lambda stream, buffer, other: stream.copy(other, buffer),
     "copy back": lambda stream, buffer, other: stream.copy(buffer, other),
     "fill": lambda stream, buffer, _other: stream.fill(buffer, 1),
-    "upload": lambda stream, buffer, _other: stream.copy(buffer, bytes(64)),
-    "download": lambda stream, buffer, _other: stream.copy(bytearray(64), buffer),
 }
-STAGED = ("upload", "download")
+STAGED: dict[str, Callable[[aioacl.Stream, Any], object]] = {
+    "upload": lambda stream, buffer: stream.copy(buffer, bytes(64)),
+    "download": lambda stream, buffer: stream.copy(bytearray(64), buffer),
+}
 
 
-@BOTH
-@pytest.mark.parametrize("what", ENQUEUES)
+@pytest.mark.parametrize("what", STAGED)
 def test_buffer_closed_by_another_thread_before_the_call_to_c_is_freed_after_the_work(
-    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, what: str, kind: str
+    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    if what in STAGED and kind == "pinned":
-        return  # a copy between pageable and pinned memory is not a device copy
-    with_other = device.allocate(64).result()
-    buffer = getattr(device, kind)(64).result()
+    buffer = device.allocate(64).result()
     before, seen = blocks(), list[int]()
 
     def close() -> None:
         in_thread(lambda: buffer.close().result())
         seen.append(blocks())
 
-    enqueue_in_python(monkeypatch)
     monkeypatch.setattr(_stream, "lib", Between(close))
-    ENQUEUES[what](stream, buffer, with_other)
+    STAGED[what](stream, buffer)
     assert seen == [before]
     stream.result()
     assert until_now(lambda: blocks() == before - 1)
-    with_other.close().result()
 
 
 @BOTH
-@pytest.mark.parametrize("what", ["copy", "copy back", "fill"])
+@pytest.mark.parametrize("what", ENQUEUES)
 def test_buffer_closed_by_another_thread_during_the_call_to_c_is_freed_after_the_work(
     device: aioacl.Device, stream: aioacl.Stream, what: str, kind: str
 ) -> None:
@@ -204,10 +196,9 @@ OF_EVENTS: dict[str, tuple[str, Callable[[aioacl.Stream, aioacl.Event], object]]
 }
 
 
-@pytest.mark.parametrize("when", ["before", "during"])
 @pytest.mark.parametrize("what", OF_EVENTS)
-def test_event_closed_by_another_thread_at_the_call_to_c_is_in_the_pool_again_after_the_work(
-    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, what: str, when: str
+def test_event_closed_by_another_thread_during_the_call_to_c_is_in_the_pool_again_after_the_work(
+    device: aioacl.Device, stream: aioacl.Stream, what: str
 ) -> None:
     call, enqueue = OF_EVENTS[what]
     with device.create_stream() as recorder, device.create_stream() as spare, device.allocate(64) as memory:
@@ -217,18 +208,12 @@ def test_event_closed_by_another_thread_at_the_call_to_c_is_in_the_pool_again_af
         recorder.fill(memory, 1)
         event = recorder.record(device.create_event().result())
         native = native_of(event)
-        if when == "before":
-            with monkeypatch.context() as patch:
-                enqueue_in_python(patch)
-                patch.setattr(_stream, "lib", Between(lambda: in_thread(lambda: event.close().result())))
-                enqueue(stream, event)
-        else:
-            simulator.hang_call(call)
-            enqueueing = Raised(lambda: enqueue(stream, event))
-            assert until_now(hanging(call))
-            event.close().result()
-            simulator.release_call(call)
-            enqueueing.join()
+        simulator.hang_call(call)
+        enqueueing = Raised(lambda: enqueue(stream, event))
+        assert until_now(hanging(call))
+        event.close().result()
+        simulator.release_call(call)
+        enqueueing.join()
         assert event._version is None
         for user in users:
             assert not takes(spare, native)
@@ -237,17 +222,16 @@ def test_event_closed_by_another_thread_at_the_call_to_c_is_in_the_pool_again_af
         assert until_now(lambda: takes(spare, native))
 
 
-@BOTH
+@pytest.mark.parametrize("what", STAGED)
 def test_buffer_closed_before_a_refused_enqueue_is_freed(
-    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, kind: str
+    device: aioacl.Device, stream: aioacl.Stream, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    buffer = getattr(device, kind)(64).result()
+    buffer = device.allocate(64).result()
     before = blocks()
-    enqueue_in_python(monkeypatch)
     monkeypatch.setattr(_stream, "lib", Between(lambda: in_thread(lambda: buffer.close().result())))
-    simulator.fail_call("aclrtMemsetAsync", 107000)
+    simulator.fail_call("aclrtMemcpyAsync", 107000)
     with pytest.raises(aioacl.AclError):
-        stream.fill(buffer, 1)
+        STAGED[what](stream, buffer)
     assert until_now(lambda: blocks() == before - 1)
     assert not in_flight.deferred
 
