@@ -92,6 +92,17 @@ class Keeper(Buffer):
     @property
     def address(self) -> int: ...
 
+class Dataset:
+    """A dataset of the buffers that a tuple of (address, size) names (aclmdlCreateDataset).
+
+    The end of the last reference destroys it.
+    """
+
+    def __init__(self, parts: tuple[tuple[int, int], ...], /) -> None: ...
+    @property
+    def address(self) -> int:
+        """The address of the aclmdlDataset."""
+
 class Cache:
     """The closed memory and streams of a device that later requests use again. Kinds: 0 streams, 1 device, 2 pinned."""
 

@@ -177,6 +177,7 @@ int add_enqueue(PyObject *module);
 int add_awaits(PyObject *module);
 int add_dlpack(PyObject *module);
 int add_keeper(PyObject *module);
+int add_dataset(PyObject *module);
 int add_cache(PyObject *module);
 int add_site(PyObject *module);
 /* Returns a new reference to the site of the caller's code that called aioacl; see site.c. */

@@ -12,11 +12,11 @@ from aioacl._base.ffi import ffi, lib
 from aioacl._handles.handle import error_on
 from aioacl._lifecycle.failures import LAST
 from aioacl._models.arguments import clear_memory, copy_memory
-from aioacl._models.instance import is_closed
+from aioacl._models.instance import is_closed, native_dataset
 from aioacl._wait.current import run_blocking
 
 if TYPE_CHECKING:
-    from aioacl._base.ffi import CData
+    from aioacl._base.ffi import Dataset
     from aioacl._handles.event import Ticket
     from aioacl._handles.memory import DeviceBuffer
     from aioacl._handles.stream import Stream
@@ -89,13 +89,12 @@ def _enqueue(
     stream: Stream,
     instance: Instance,
     buffers: tuple[Any, ...],
-    inputs: CData,
-    outputs: CData,
+    inputs: Dataset,
+    outputs: Dataset,
     held: object,
 ) -> Ticket:
-    return stream._ticket(
-        stream._live(), buffers, held, EXECUTE, lib.aio_execute, instance.model, inputs, outputs
-    )
+    data = native_dataset(inputs), native_dataset(outputs)
+    return stream._ticket(stream._live(), buffers, held, EXECUTE, lib.aio_execute, instance.model, *data)
 
 
 def _download(load: Load, slot: Slot, call: Call) -> Ticket | None:
@@ -109,7 +108,7 @@ def _download(load: Load, slot: Slot, call: Call) -> Ticket | None:
     return ticket
 
 
-def enqueue(load: Load, buffers: tuple[DeviceBuffer, ...], inputs: CData, outputs: CData) -> Ticket:
+def enqueue(load: Load, buffers: tuple[DeviceBuffer, ...], inputs: Dataset, outputs: Dataset) -> Ticket:
     """Enqueues an execution on `stream`, with memory of the caller.
 
     Raises:

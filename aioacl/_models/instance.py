@@ -9,7 +9,7 @@ from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib
 
 if TYPE_CHECKING:
-    from aioacl._base.ffi import CData
+    from aioacl._base.ffi import CData, Dataset
     from aioacl._handles.event import Ticket
     from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._models.description import Gear, GearKind
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 def is_closed(device: int) -> ParameterError:
     """Returns the error of a call of a closed model."""
     return ParameterError("the model is closed", device=device, hint="Load it again with load_model().")
+
+
+def native_dataset(data: Dataset) -> CData:
+    """The aclmdlDataset of a Dataset, which the caller keeps."""
+    return ffi.cast("aclmdlDataset *", data.address)
 
 
 class Instance:
@@ -42,24 +47,27 @@ class Instance:
         with self.lock:
             self.ended = True
 
-    def set_gear(self, shown: int, slot_data: CData, kind: GearKind | None, gear: Gear) -> tuple[str, int]:
+    def set_gear(self, shown: int, slot_data: Dataset, kind: GearKind | None, gear: Gear) -> tuple[str, int]:
         """Selects the gear of the next execution. Returns the ACL function that was called, and its code.
 
         Without gears, it calls nothing.
         """
-        value: Any = gear.value
-        selector = len(gear.inputs)  # the input that selects the gear comes after the others
         if kind is None:
             return "", 0
+        value: Any = gear.value
+        where = (
+            shown,
+            self.model,
+            native_dataset(slot_data),
+            len(gear.inputs),
+        )  # its input comes after the others
         if kind == "batch":
             call = "aclmdlSetDynamicBatchSize"
-            return call, lib.aio_g_aclmdlSetDynamicBatchSize(shown, self.model, slot_data, selector, value)
+            return call, lib.aio_g_aclmdlSetDynamicBatchSize(*where, value)
         if kind == "image":
             call = "aclmdlSetDynamicHWSize"
-            return call, lib.aio_g_aclmdlSetDynamicHWSize(shown, self.model, slot_data, selector, *value)
+            return call, lib.aio_g_aclmdlSetDynamicHWSize(*where, *value)
         dims: Any = ffi.new("aclmdlIODims *")
         dims.dimCount = len(value)
         dims.dims[0 : len(value)] = list(value)
-        return "aclmdlSetInputDynamicDims", lib.aio_g_aclmdlSetInputDynamicDims(
-            shown, self.model, slot_data, selector, dims
-        )
+        return "aclmdlSetInputDynamicDims", lib.aio_g_aclmdlSetInputDynamicDims(*where, dims)

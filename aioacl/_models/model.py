@@ -8,7 +8,7 @@ from aioacl._base import origin
 from aioacl._base.errors import (
     ParameterError,
 )
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import Dataset, lib
 from aioacl._base.options import deadline_of, is_one_of, repr_of, whole_of
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
@@ -28,7 +28,6 @@ from aioacl._models.executing import enqueue
 from aioacl._models.lent import Lent
 from aioacl._models.lifetime import Lifetime
 from aioacl._models.results import ModelResults
-from aioacl._models.slots import new_dataset
 from aioacl._models.source import Source
 from aioacl._wait.current import current_port
 
@@ -271,7 +270,7 @@ class Model(Made):
             )
         taken = self._buffers(self._described.inputs, inputs, "input")
         given = self._buffers(self._described.outputs, outputs, "output")
-        into, of = (new_dataset([(each.address, each.size) for each in side]) for side in (given, taken))
+        into, of = (Dataset(tuple((each.address, each.size) for each in side)) for side in (given, taken))
         return enqueue(load, (*taken, *given), of, into)
 
     def _buffers(self, tensors: Sequence[TensorInfo], given: Any, noun: str) -> Sequence[DeviceBuffer]:

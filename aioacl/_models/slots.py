@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioacl._base import sync
 from aioacl._base.errors import DeviceTimeout, QueueFull
-from aioacl._base.ffi import ffi, lib, owner
+from aioacl._base.ffi import Dataset
 from aioacl._base.states import State
 from aioacl._wait.current import current_port
 from aioacl._wait.port import TIMED_OUT
@@ -37,31 +37,6 @@ def room_for(tensors: Sequence[TensorInfo], selector_bytes: int = 0) -> tuple[li
         offsets.append(end)
         end += -(-nbytes // ALIGNMENT) * ALIGNMENT
     return offsets, max(end, ALIGNMENT)
-
-
-def _destroy(dataset: Any) -> None:
-    for index in range(lib.aio_u_aclmdlGetDatasetNumBuffers(dataset)):
-        lib.aio_u_aclDestroyDataBuffer(lib.aio_u_aclmdlGetDatasetBuffer(dataset, index))
-    lib.aio_u_aclmdlDestroyDataset(dataset)
-
-
-_owned = owner(_destroy)
-
-
-def new_dataset(parts: Sequence[tuple[int, int]]) -> CData:
-    """Makes a dataset of (address, size) pairs. Python's garbage collector ends it (aclmdlCreateDataset)."""
-    made = lib.aio_u_aclmdlCreateDataset()
-    if not made:
-        raise MemoryError
-    dataset = _owned(made)
-    for address, size in parts:
-        buffer = lib.aio_u_aclCreateDataBuffer(ffi.cast("void *", address), size)
-        if not buffer:
-            raise MemoryError
-        if lib.aio_u_aclmdlAddDatasetBuffer(dataset, buffer):
-            lib.aio_u_aclDestroyDataBuffer(buffer)
-            raise MemoryError
-    return dataset
 
 
 class Slot:
@@ -99,8 +74,8 @@ class Slot:
         taken = [(memory.address, memory.size) for memory, _ in self.inputs]
         if selector_bytes:
             taken.append((device.address + offsets[-1], selector_bytes))
-        self.input_data: Any = new_dataset(taken)
-        self.output_data: Any = new_dataset([(memory.address, memory.size) for memory, _ in self.outputs])
+        self.input_data: Any = Dataset(tuple(taken))
+        self.output_data: Any = Dataset(tuple((memory.address, memory.size) for memory, _ in self.outputs))
 
     def drop_data(self) -> None:
         """Destroys the datasets, because a program may keep a closed model for long."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl import _digits
 from aioacl._base.codes import lookup
-from aioacl._base.ffi import ffi
+from aioacl._base.ffi import Dataset, ffi, pointer
 from aioacl._models.description import Desc, read_gears, read_tensors, split_inputs
-from aioacl._models.slots import new_dataset
+from aioacl._models.instance import native_dataset
 from aioacl._selftest._bench import call, download, expect, require, require_code
 from aioacl._selftest._outcomes import Broken, NotTestable
 
@@ -103,10 +103,8 @@ class Execution:
         self.inputs = [_memory(bench, each.nbytes) for each in everything]
         self._model = model
         self._selector = len(inputs)  # the input that selects the gear comes after the others
-        self.input_data, self.output_data = (
-            new_dataset(_places(self.inputs)),
-            new_dataset(_places(self.outputs)),
-        )
+        self._data = Dataset(_places(self.inputs)), Dataset(_places(self.outputs))
+        self.input_data, self.output_data = map(native_dataset, self._data)
         for memory in self.inputs:
             set_memory(memory, 0)
         if self.gears:
@@ -143,8 +141,8 @@ def _memory(bench: Bench, nbytes: int) -> Memory:
     return room(bench, nbytes), nbytes
 
 
-def _places(memories: Sequence[Memory]) -> list[tuple[int, int]]:
-    return [(int(ffi.cast("uintptr_t", address)), size) for address, size in memories]
+def _places(memories: Sequence[Memory]) -> tuple[tuple[int, int], ...]:
+    return tuple((pointer(address), size) for address, size in memories)
 
 
 def set_memory(memory: Memory, byte: int) -> None:

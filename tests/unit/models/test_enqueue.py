@@ -13,6 +13,7 @@ import aioacl
 from aioacl import simulator
 from tests.kit import Raised, no_call, until_now
 from tests.support import offline
+from tests.support.interrupts import walk
 from tests.support.offline import WEIGHTS, rows
 
 if TYPE_CHECKING:
@@ -342,3 +343,15 @@ def test_list_that_changes_during_enqueue_is_read_once(model: aioacl.Model, memo
     inputs = Changing([memory.x])
     model.enqueue(inputs, memory.y).result()
     assert inputs.reads == 1
+
+
+def test_enqueue_that_is_interrupted_loses_no_dataset(model: aioacl.Model, memory: Memory) -> None:
+    def check() -> None:
+        model.stream.result()
+        model.stream.record().result()  # releases what the execution used
+        assert until_now(lambda: simulator.stats().descriptions == before)
+
+    model.enqueue(memory.x, memory.y)
+    model.stream.result()
+    before = simulator.stats().descriptions
+    assert walk(lambda: model.enqueue(memory.x, memory.y), check) > 20
