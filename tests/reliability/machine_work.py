@@ -120,10 +120,11 @@ class Work(Base):
     @precondition(lambda self: any(stream.usable and stream.held for stream in self.streams))
     @step(pick=PICK)
     def release(self, pick: int) -> None:
-        self._release(self.of([stream for stream in self.streams if stream.usable and stream.held], pick))
+        stream = self.of([stream for stream in self.streams if stream.usable and stream.held], pick)
+        self._release(stream, stream.made)
 
-    def _release(self, stream: Stream) -> None:
-        simulator.release(stream.made)
+    def _release(self, stream: Stream, made: Any) -> None:
+        simulator.release(made)
         stream.unblock()
         for other in self.streams:
             if stream in other.waits_for:
@@ -301,10 +302,13 @@ class Work(Base):
         """Closes a handle. This succeeds for stale and for closed handles too. Work that was enqueued goes on."""
         things = getattr(self, of) or self.things
         thing: Thing = self.of(things, pick)
-        fresh = thing.refusal is None
+        held = isinstance(thing, Stream) and thing.usable and thing.held and thing.unfinished
+        native: Any = thing.made._core.native if held else None
         expect(lambda: thing.made.close().result(), None)
-        if isinstance(thing, Stream) and fresh and thing.held and thing.unfinished and thing.usable:
-            self._release(thing)
+        if (
+            isinstance(thing, Stream) and held
+        ):  # after a fault, the close leaves the native stream to the next reset
+            self._release(thing, native)
         thing.closed = True
         if isinstance(thing, Event):
             thing.point = None
