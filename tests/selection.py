@@ -6,10 +6,11 @@
     ./test simulator    the quick tests of the simulator, of which ./test runs a sample
 
 `-m` overrides all three. A test is not `quick` if it has one of the markers in `NOT_QUICK`, or is in one of the
-`PROCESS_FOLDERS`. Of the variants of a test for several event loops, only asyncio's is quick, unless the test has the
-marker `every_loop`. The other variants have the marker `other_loop`, and run in .ci/slow, because event loops differ
-only in the way in which they are woken. The markers `quick` and `other_loop` are added when the tests are collected. A
-quick test that starts a process fails.
+`PROCESS_FOLDERS` or in `REPOSITORY`. Of the variants of a test for several event loops, only asyncio's is quick, unless
+the test has the marker `every_loop`. The other variants run with --all if the test has the marker `every_loop_in_ci`.
+Otherwise, they have the marker `other_loop` and run in .ci/slow, because event loops differ only in the way in which
+they are woken. The markers `quick`, `repository` and `other_loop` are added when the tests are collected. A quick test
+that starts a process fails.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import re
 import subprocess
 import zlib
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +37,28 @@ HERE: Final = Path(__file__).resolve().parent
 PROCESS_FOLDERS: Final = frozenset(
     HERE / name for name in ("contract", "examples", "process", "sweep", "testing")
 )
-NOT_QUICK: Final = ("process", "thorough", "packaging", "slow", "sweep", "torch")
+REPOSITORY: Final = frozenset(  # tests of pages, scripts and the tests' own tools
+    HERE / name
+    for name in (
+        "benchmarks",
+        "reliability",
+        "test_architecture.py",
+        "test_awaitables.py",
+        "test_build.py",
+        "test_ci.py",
+        "test_environment.py",
+        "test_instructions.py",
+        "test_language.py",
+        "test_packaging.py",
+        "test_pages.py",
+        "test_readme.py",
+        "test_reference.py",
+        "test_services.py",
+        "test_site.py",
+        "test_typing.py",
+    )
+)
+NOT_QUICK: Final = ("process", "thorough", "packaging", "repository", "slow", "sweep", "torch")
 SIMULATOR: Final = HERE / "simulator"
 SAMPLED: Final = 4  # ./test runs about one of so many test functions of the simulator
 QUICK: Final = "quick"
@@ -81,7 +104,8 @@ def choose(config: pytest.Config) -> None:
         option.markexpr = ALL
     elif not named:
         option.markexpr = QUICK
-        option.ignore = [*(option.ignore or ()), *map(str, sorted(PROCESS_FOLDERS))]  # without a quick test
+        without = sorted(PROCESS_FOLDERS | REPOSITORY)  # places without a quick test
+        option.ignore = [*(option.ignore or ()), *map(str, without)]
 
 
 def check_paths(folder: Path, names: Iterable[str]) -> None:
@@ -113,26 +137,35 @@ def header(config: pytest.Config) -> str:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Adds `process`, `quick` and `other_loop`; raises UsageError if a folder of tests is missing."""
-    for folder in PROCESS_FOLDERS:
-        if not folder.is_dir():
-            raise pytest.UsageError(
-                f"expected a folder {folder}; correct PROCESS_FOLDERS in tests/selection.py"
-            )
+    """Adds `process`, `repository`, `quick` and `other_loop`.
+
+    Raises UsageError if a place of tests that is named above is missing.
+    """
+    for path in PROCESS_FOLDERS | REPOSITORY:
+        if not path.exists():
+            raise pytest.UsageError(f"expected tests in {path}; correct the names in tests/selection.py")
     for item in items:
-        if not PROCESS_FOLDERS.isdisjoint(item.path.parents):
-            item.add_marker("process")
+        for marker in of_place(item.path):
+            item.add_marker(marker)
         if is_quick(item):
             item.add_marker(QUICK if is_sampled(item) else OF_SIMULATOR)
         if is_of_other_loop(item):
             item.add_marker(OTHER_LOOP)
 
 
+@cache
+def of_place(path: Path) -> tuple[str, ...]:
+    """The markers that all tests in a file have because of its place."""
+    places = {path, *path.parents}
+    found = (("process", PROCESS_FOLDERS), ("repository", REPOSITORY))
+    return tuple(marker for marker, named in found if not named.isdisjoint(places))
+
+
 def is_quick(item: pytest.Item) -> bool:
     """Whether ./test selects the test."""
     if any(marker.name in NOT_QUICK for marker in item.iter_markers()):
         return False
-    return not is_of_other_loop(item)
+    return loop_of(item) in ("asyncio", "") or item.get_closest_marker("every_loop") is not None
 
 
 def is_sampled(item: pytest.Item) -> bool:
@@ -143,7 +176,9 @@ def is_sampled(item: pytest.Item) -> bool:
 
 def is_of_other_loop(item: pytest.Item) -> bool:
     """Whether the test is a variant for uvloop or trio that only .ci/slow runs."""
-    return loop_of(item) not in ("asyncio", "") and item.get_closest_marker("every_loop") is None
+    if loop_of(item) in ("asyncio", ""):
+        return False
+    return not any(item.get_closest_marker(name) for name in ("every_loop", "every_loop_in_ci"))
 
 
 def loop_of(item: pytest.Item) -> str:

@@ -46,11 +46,13 @@ def test_run_without_a_path_selects_the_quick_tests(source: Source) -> None:
     assert chosen(source) == "quick"
 
 
-def test_run_without_a_path_does_not_read_folders_without_a_quick_test() -> None:
+def test_run_without_a_path_does_not_read_places_without_a_quick_test() -> None:
     config: Any = SimpleNamespace(option=SimpleNamespace(every_test=False, ignore=None))
     config.args_source, config.invocation_params = Source.TESTPATHS, SimpleNamespace(args=())
     selection.choose(config)
-    assert set(config.option.ignore) == {str(folder) for folder in selection.PROCESS_FOLDERS}
+    assert set(config.option.ignore) == {
+        str(place) for place in selection.PROCESS_FOLDERS | selection.REPOSITORY
+    }
 
 
 def test_run_with_all_selects_all_tests_of_ci() -> None:
@@ -108,6 +110,8 @@ def item(*markers: str, loop: str | None = None) -> Any:
         ((), "uvloop", False),
         (("every_loop",), "trio", True),
         (("every_loop", "process"), "trio", False),
+        (("every_loop_in_ci",), "asyncio", True),
+        (("every_loop_in_ci",), "trio", False),
         *(((name,), None, False) for name in selection.NOT_QUICK),
     ],
 )
@@ -137,6 +141,7 @@ def test_sample_of_the_tests_of_the_simulator_has_whole_functions() -> None:
         ((), "trio", True),
         (("process",), "uvloop", True),
         (("every_loop",), "trio", False),
+        (("every_loop_in_ci",), "trio", False),
     ],
 )
 def test_variant_for_uvloop_or_trio_runs_in_the_slow_checks_unless_the_test_is_about_loops(
@@ -150,10 +155,25 @@ def test_collected_tests_are_hidden_from_the_garbage_collector(request: pytest.F
     assert not [each.name for each in request.session.items if id(each) in examined]
 
 
-def test_folder_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "PROCESS_FOLDERS", (selection.HERE / "nowhere",))
-    with pytest.raises(pytest.UsageError, match=r"expected a folder .*nowhere; correct PROCESS_FOLDERS"):
+@pytest.mark.parametrize("places", ["PROCESS_FOLDERS", "REPOSITORY"])
+def test_place_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch, places: str) -> None:
+    monkeypatch.setattr(selection, places, frozenset({selection.HERE / "nowhere"}))
+    with pytest.raises(pytest.UsageError, match=r"expected tests in .*nowhere; correct the names"):
         selection.mark([])
+
+
+@pytest.mark.parametrize(
+    ("path", "markers"),
+    [
+        ("process/test_exit.py", ("process",)),
+        ("benchmarks/test_rows.py", ("repository",)),
+        ("test_ci.py", ("repository",)),
+        ("unit/test_device.py", ()),
+        ("test_selection.py", ()),
+    ],
+)
+def test_place_of_a_test_adds_its_markers(path: str, markers: tuple[str, ...]) -> None:
+    assert selection.of_place(selection.HERE / path) == markers
 
 
 @pytest.mark.parametrize(
