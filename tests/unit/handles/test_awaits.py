@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 # Without a cache, each request and each close is a call that can be stalled.
-pytestmark = [pytest.mark.every_loop, pytest.mark.uncached]
+pytestmark = pytest.mark.uncached
 
 MEGABYTE = 1 << 20
 
@@ -332,9 +332,31 @@ AWAITS = {
 }
 STALLING = {name: entry for name, entry in AWAITS.items() if entry.stalled}
 FAILING = {name: entry for name, entry in AWAITS.items() if entry.code}
-every_await = pytest.mark.parametrize("entry", AWAITS.values(), ids=AWAITS)
-every_stalling = pytest.mark.parametrize("entry", STALLING.values(), ids=STALLING)
-every_failing = pytest.mark.parametrize("entry", FAILING.values(), ids=FAILING)
+# For each way in which an await is woken, one await. ./test runs them on each loop, and the others on asyncio.
+WAYS_TO_WAKE = {
+    "open_device",  # the control thread
+    "create_stream",  # the maintenance thread
+    "await stream",  # the watcher, for a stream
+    "await ticket",  # the watcher, for a task
+    "await event",  # the watcher, for an event
+    "upload",  # the watcher, for each chunk
+    "run",  # a thread of the executor
+    "model()",  # the call that had the slot before
+    "lease",  # the end of a reset
+}
+
+
+def on_loops(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.every_loop if name in WAYS_TO_WAKE else pytest.mark.every_loop_in_ci
+
+
+def each(entries: dict[str, Await]) -> pytest.MarkDecorator:
+    """Runs a test with each of the awaits."""
+    rows = [pytest.param(entry, id=name, marks=on_loops(name)) for name, entry in entries.items()]
+    return pytest.mark.parametrize("entry", rows)
+
+
+every_await, every_stalling, every_failing = each(AWAITS), each(STALLING), each(FAILING)
 
 
 # Awaitables of other shapes, and where they are tested.
@@ -405,6 +427,10 @@ def public_awaits() -> set[str]:
             if waits_by or (not name.startswith("_") and returned(member) in AWAITABLE):
                 found.add(f"{each.__name__}.{name}")
     return found
+
+
+def test_every_way_to_wake_has_an_await() -> None:
+    assert set(STALLING) >= WAYS_TO_WAKE
 
 
 def test_every_public_await_has_an_entry() -> None:
@@ -556,11 +582,11 @@ OWN_TIMEOUTS = {
         lambda s, t: s.device.synchronize(timeout=t),
     ),
 }
-every_timeout = pytest.mark.parametrize(("stall", "begin"), OWN_TIMEOUTS.values(), ids=OWN_TIMEOUTS)
 
 
 @pytest.mark.anyio
-@every_timeout
+@pytest.mark.every_loop_in_ci
+@pytest.mark.parametrize(("stall", "begin"), OWN_TIMEOUTS.values(), ids=OWN_TIMEOUTS)
 async def test_await_with_a_timeout_argument_raises_device_timeout(
     open_device: OpenDevice, stall: Callable[[Setup], None], begin: Callable[[Setup, float], Any]
 ) -> None:
@@ -575,10 +601,12 @@ async def test_await_with_a_timeout_argument_raises_device_timeout(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("begin", [begin for _, begin in OWN_TIMEOUTS.values()], ids=OWN_TIMEOUTS)
-@pytest.mark.parametrize("timeout", [-1, -0.5, float("nan"), "1", True, b"1"])
 async def test_await_with_an_invalid_timeout_is_refused_with_the_valid_values(
-    open_device: OpenDevice, begin: Callable[[Setup, Any], Any], timeout: Any
+    open_device: OpenDevice, begin: Callable[[Setup, Any], Any]
 ) -> None:
     async with setup_on(open_device) as prepared:
-        with pytest.raises(aioacl.ParameterError, match="must be a number of seconds, at least 0, or None"):
-            await begin(prepared, timeout)
+        for timeout in (-1, -0.5, float("nan"), "1", True, b"1"):
+            with pytest.raises(
+                aioacl.ParameterError, match="must be a number of seconds, at least 0, or None"
+            ):
+                await begin(prepared, timeout)

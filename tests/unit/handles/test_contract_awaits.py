@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 anyio_test = pytest.mark.anyio
-pytestmark = pytest.mark.every_loop
+pytestmark = pytest.mark.every_loop_in_ci
 CHUNK = 1 << 20
 
 

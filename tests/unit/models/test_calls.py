@@ -51,7 +51,7 @@ async def outcomes(model: aioacl.Model, count: int) -> list[Any]:
 
 
 @pytest.mark.anyio
-@pytest.mark.every_loop
+@pytest.mark.every_loop_in_ci
 class TestOnALoop:
     async def test_call_returns_the_values_of_the_model(self, open_device: OpenDevice, path: Path) -> None:
         async with open_device() as device, device.load_model(path) as model:

@@ -340,7 +340,7 @@ def test_instances_share_the_weights(device: aioacl.Device) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.every_loop
+@pytest.mark.every_loop_in_ci
 class TestOnALoop:
     async def test_cancelled_load_unloads_what_it_loads(self, open_device: OpenDevice) -> None:
         async with open_device() as device, anyio.create_task_group() as group:

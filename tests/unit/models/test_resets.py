@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.kit import OpenDevice
 
-pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
+pytestmark = [pytest.mark.anyio, pytest.mark.every_loop_in_ci]
 
 FAILED = 507011
 LOAD_FROM_MEMORY = "aclmdlLoadFromMemWithMem"
