@@ -57,11 +57,13 @@ def test_every_step_has_a_median_or_an_error_and_the_device_is_closed() -> None:
     assert simulator.calls("aclrtSetDevice") == simulator.calls("aclrtResetDevice") == 2
 
 
+@pytest.mark.thorough
 def test_waits_of_a_runtime_that_sleeps_are_not_taken_for_spins() -> None:
     rows = by_step(measure(1).rows)
     assert {rows[WAIT_STREAM].behaviour, rows[WAIT_EVENT].behaviour} <= {"sleeps", None}
 
 
+@pytest.mark.thorough
 def test_failure_of_one_call_is_the_error_of_its_row() -> None:
     simulator.fail_call("aclrtSynchronizeEventWithTimeout", FAULT)
     found = errors(measure(0).rows)
@@ -81,6 +83,7 @@ def test_device_that_cannot_be_opened_is_the_error_of_every_row() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_failed_preparation_is_the_error_of_the_steps_of_its_strategy_only() -> None:
     simulator.fail_call("aclrtMalloc", 207001)
     found = errors(measure(0).rows)

@@ -239,7 +239,7 @@ class ForeignStream:
 
 
 @pytest.mark.parametrize("runner", ["asyncio", "uvloop", "trio"])
-def test_50_runs_without_garbage_collection_leak_no_descriptors_and_no_threads(
+def test_10_runs_without_garbage_collection_leak_no_descriptors_and_no_threads(
     open_device: OpenDevice, runner: str
 ) -> None:
     options = {"use_uvloop": True} if runner == "uvloop" else {}
@@ -263,7 +263,7 @@ def test_50_runs_without_garbage_collection_leak_no_descriptors_and_no_threads(
         run()
         assert until_now(lambda: lib.aio_threads() == 0)
         descriptors_before, threads_before = descriptors(), threads()
-        for _ in range(50):
+        for _ in range(10):
             run()
         assert until_now(lambda: lib.aio_threads() == 0)
         assert descriptors() <= descriptors_before
