@@ -219,8 +219,7 @@ static void test_a_full_queue_holds_an_event(void) {
     aclrtStream made = new_stream();
     void *block = new_block(64);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, made), 0);
-    CHECK_RC(aclrtDestroyStream(made), 0);
-    CHECK_RC(aclrtFree(block), 0);
+    END({aclrtDestroyStream, made}, {aclrtFree, block});
     go_on(&setup);
     CHECK(call_join(&calls[0]) == 0 && call_join(&calls[1]) == 0 && call_join(&setup.waiter) == 0);
     end(&setup, false);

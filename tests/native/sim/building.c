@@ -69,8 +69,7 @@ static void test_a_model_that_switches(void) {
     for (int i = 0; i < STREAMS; i++) {
         CHECK_RC(aclrtDestroyStream(streams[i]), 0);
     }
-    CHECK_RC(aclrtDestroyStream(runs), 0);
-    CHECK_RC(aclrtFree(words), 0);
+    END({aclrtDestroyStream, runs}, {aclrtFree, words});
 }
 
 /* A copy of pageable memory is done at once. The copy is not part of the model, so executing the model does not
@@ -94,8 +93,7 @@ static void test_copies_are_not_part_of_the_model(void) {
         CHECK_RC(aclmdlRIExecute(model, 5000), 0);
         CHECK(get(words) == 0);
         CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
-        CHECK_RC(aclmdlRIDestroy(model), 0);
-        CHECK_RC(aclrtDestroyStream(stream), 0);
+        END({aclmdlRIDestroy, model}, {aclrtDestroyStream, stream});
     }
     CHECK_RC(aclrtFree(words), 0);
 }

@@ -181,8 +181,7 @@ static void test_nested(void) {
         CHECK(*words == i && *once.value == 0 && *loop.value == 0);
     }
     choice_end(&loop);
-    CHECK_RC(aclrtDestroyStream(once.inner), 0);
-    CHECK_RC(aclrtFree(words), 0);
+    END({aclrtDestroyStream, once.inner}, {aclrtFree, words});
 }
 
 /* When an inner graph records an event with the external flag, streams outside can wait for it. */
@@ -201,8 +200,7 @@ static void test_an_external_record_inside(void) {
         CHECK(*words == value);
     }
     choice_end(&choice);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtFree(words), 0);
+    END({aclrtDestroyEvent, event}, {aclrtFree, words});
 }
 
 static void test_a_failing_graph(void) {
@@ -235,8 +233,7 @@ static void test_a_capture_that_ends_too_early(void) {
         CHECK_RC(aclmdlRICaptureEnd(choice.stream, &model), 107029);
         CHECK_RC(aclmdlRICaptureEnd(choice.inner, &model), 107029);
         CHECK_RC(aclmdlRICondHandleGetCondPtr(choice.handle, &choice.value), 107017);
-        CHECK_RC(aclrtDestroyStream(choice.inner), 0);
-        CHECK_RC(aclrtDestroyStream(choice.stream), 0);
+        END({aclrtDestroyStream, choice.inner}, {aclrtDestroyStream, choice.stream});
     }
 }
 
@@ -324,8 +321,7 @@ static void test_tasks_that_are_refused(void) {
     CHECK_RC(aclmdlRIExecute(choice.model, 1000), 0);
     graph_of_add(&other, 0, other.value, 1);
     end_choice(&other);
-    CHECK_RC(aclmdlRIDestroy(choice.model), 0);
-    CHECK_RC(aclrtDestroyStream(choice.stream), 0);
+    END({aclmdlRIDestroy, choice.model}, {aclrtDestroyStream, choice.stream});
     choice_end(&other);
 }
 

@@ -50,8 +50,7 @@ static setup_t setup_new(void) {
 
 static void setup_end(const setup_t *setup) {
     for (int i = 0; i < 2; i++) {
-        CHECK_RC(aclrtFree(setup->device[i]), 0);
-        CHECK_RC(aclrtFreeHost(setup->host[i]), 0);
+        END({aclrtFree, setup->device[i]}, {aclrtFreeHost, setup->host[i]});
     }
     CHECK_RC(aclrtDestroyEvent(setup->event), 0);
     END_STREAMS(setup->stream, setup->other);
@@ -78,8 +77,7 @@ static void test_an_external_wait_for_an_ordinary_record(void) {
         CHECK(numbered(setup.host[1], turn * 10000));
     }
     CHECK_RC(aclrtSynchronizeStream(setup.other), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyStream(runs), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyStream, runs});
     setup_end(&setup);
 }
 
@@ -108,8 +106,7 @@ static void test_an_ordinary_wait_for_an_external_record(void) {
         CHECK_RC(aclrtSynchronizeEvent(setup.event), 0);
     }
     CHECK_RC(aclrtSynchronizeStream(runs), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyStream(runs), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyStream, runs});
     setup_end(&setup);
 }
 
@@ -134,9 +131,7 @@ static void test_two_graphs_in_order(void) {
     CHECK_RC(aclrtSynchronizeStream(setup.other), 0);
     CHECK(numbered(setup.host[1], 5));
     CHECK_RC(aclrtSynchronizeStream(runs), 0);
-    CHECK_RC(aclmdlRIDestroy(first), 0);
-    CHECK_RC(aclmdlRIDestroy(second), 0);
-    CHECK_RC(aclrtDestroyStream(runs), 0);
+    END({aclmdlRIDestroy, first}, {aclmdlRIDestroy, second}, {aclrtDestroyStream, runs});
     setup_end(&setup);
 }
 
@@ -159,8 +154,7 @@ static void test_a_graph_inside_a_graph(void) {
         CHECK_RC(aclrtSynchronizeEvent(setup.event), 0);
         CHECK(numbered(setup.host[1], turn));
     }
-    CHECK_RC(aclmdlRIDestroy(outer), 0);
-    CHECK_RC(aclmdlRIDestroy(inner), 0);
+    END({aclmdlRIDestroy, outer}, {aclmdlRIDestroy, inner});
     setup_end(&setup);
 }
 
@@ -222,8 +216,7 @@ static void test_events_for_one_side(void) {
     }
     aclrtEvent old = old_event(1);
     CHECK_RC(aclrtRecordEventWithFlag(old, stream, EXTERNAL), 207000);
-    CHECK_RC(aclrtDestroyEvent(old), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtDestroyEvent, old}, {aclrtDestroyStream, stream});
 }
 
 static void test_a_model_built_by_hand(void) {
@@ -235,9 +228,7 @@ static void test_a_model_built_by_hand(void) {
     CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 207000);
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, EXTERNAL), 207000);
     CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyEvent, event}, {aclrtDestroyStream, stream});
 }
 
 int main(void) {

@@ -137,8 +137,7 @@ static void test_ids(void) {
         }
     }
     CHECK(aclsim_set_next_task(NULL, 0) == -1);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtFree(block), 0);
+    END({aclrtDestroyStream, stream}, {aclrtFree, block});
 }
 
 static void copy(aclrtStream stream, char *to, char *from, size_t count) {
@@ -164,8 +163,7 @@ static void test_windows(void) {
         CHECK(parts[i] == 1 || last_reported().task != last_task());
         first += parts[i];
     }
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtFree(block), 0);
+    END({aclrtDestroyStream, stream}, {aclrtFree, block});
 }
 
 /* Calls that enqueue no task do not change the id of the thread's last task, which may be on another stream. */
@@ -199,8 +197,7 @@ static void fail_one(aclError code) {
     char *block = new_block(64);
     fill(stream, block, code);
     CHECK_RC(aclrtSynchronizeStream(stream), code);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtFree(block), 0);
+    END({aclrtDestroyStream, stream}, {aclrtFree, block});
 }
 
 static void test_registrations(void) {

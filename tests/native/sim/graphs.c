@@ -45,10 +45,8 @@ static void test_everything_runs_again_in_order(void) {
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclmdlRIDestroy(model), 107017);
     CHECK_RC(aclmdlRIExecuteAsync(model, stream), 107017);
-    CHECK_RC(aclrtDestroyNotify(notify), 0);
-    CHECK_RC(aclrtFreeHost(pinned), 0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtDestroyNotify, notify}, {aclrtFreeHost, pinned}, {aclrtFree, words},
+        {aclrtDestroyStream, stream});
 }
 
 /* A graph with more nodes than a queue has entries. */
@@ -65,9 +63,7 @@ static void test_long_graphs(void) {
     }
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     CHECK(words[0] == 10000);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclmdlRIDestroy, model}, {aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 /* Two streams execute the same graph. The executions run one after the other, and no addition is lost. */
@@ -83,8 +79,7 @@ static void test_two_streams_execute_one_graph(void) {
     CHECK_RC(aclrtSynchronizeStream(streams[0]), 0);
     CHECK_RC(aclrtSynchronizeStream(streams[1]), 0);
     CHECK(words[0] == 50);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtFree(words), 0);
+    END({aclmdlRIDestroy, model}, {aclrtFree, words});
     END_STREAMS(streams[0], streams[1]);
 }
 
@@ -121,8 +116,7 @@ static void test_fork_and_join(void) {
     CHECK_RC(aclmdlRIGetStreams(model, streams, &count), 0);
     CHECK_RC(aclrtDestroyStream(streams[0]), 107005);
     CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, streams[1]), 107005);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtFree(words), 0);
+    END({aclmdlRIDestroy, model}, {aclrtFree, words});
     END_EVENTS(forked, joined);
     END_STREAMS(main_stream, side);
 }
@@ -178,8 +172,7 @@ static void test_external_events(void) {
     CHECK_RC(aclmdlRIExecuteAsync(model, other), 0);
     CHECK_RC(aclrtSynchronizeStream(other), 0);
     CHECK_RC(aclrtSynchronizeEvent(event), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyEvent, event});
     END_STREAMS(stream, other);
 }
 
@@ -223,8 +216,7 @@ static void test_modes(void) {
         CHECK_RC(body_copy(words), 0);
     }
     CHECK_RC(aclmdlRICaptureBegin(stream, (aclmdlRICaptureMode)3), 107000);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 static void test_a_captured_stream(void) {
@@ -255,9 +247,7 @@ static void test_a_captured_stream(void) {
     model = end_capture(stream);
     CHECK(model == found);
     CHECK_RC(aclmdlRIExecute(model, 1000), 0); /* the model is empty */
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclmdlRIDestroy, model}, {aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 static void test_a_failing_task_ends_the_execution(void) {
@@ -273,9 +263,7 @@ static void test_a_failing_task_ends_the_execution(void) {
     CHECK(words[0] == 1);
     CHECK_RC(aclmdlRIExecute(model, 5000), 507014);
     CHECK(words[0] == 2);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclmdlRIDestroy, model}, {aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 static aclmdlRI waiting_model(aclrtStream stream, uint64_t *word) {
@@ -298,8 +286,7 @@ static void test_abort(void) {
     CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
     UNTIL(aclmdlRIDestroy(model) != 107037);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 static void test_reset_ends_graphs(void) {
@@ -370,8 +357,7 @@ static void test_tasks(void) {
     CHECK(words[0] == 21 && words[1] == 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclmdlRITaskGetType(tasks[0], &type), 107017);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 static void test_groups(void) {
@@ -435,8 +421,7 @@ static void test_names_and_prints(void) {
     CHECK_RC(aclmdlRIDebugPrint(NULL), 100000);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclmdlRIDebugPrint(model), 107017);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 static void test_build(void) {
@@ -471,8 +456,7 @@ static void test_build(void) {
     CHECK_RC(aclmdlRIUnbindStream(model, head), 0);
     CHECK_RC(aclmdlRIUnbindStream(model, head), 107005);
     CHECK_RC(aclmdlRIUnbindStream(model, later), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtFree(words), 0);
+    END({aclmdlRIDestroy, model}, {aclrtFree, words});
     END_STREAMS(head, later);
 }
 
@@ -508,12 +492,9 @@ static void test_labels(void) {
     CHECK_RC(aclrtDestroyLabelList(list), 0);
     CHECK_RC(aclrtDestroyLabelList(list), 107017);
     CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyLabel(labels[0]), 0);
-    CHECK_RC(aclrtDestroyLabel(labels[1]), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyLabel, labels[0]}, {aclrtDestroyLabel, labels[1]});
     CHECK_RC(aclrtDestroyLabel(labels[1]), 107017);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 int main(void) {

@@ -244,9 +244,7 @@ static void test_host_args(void) {
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, &cfg, &all, sizeof all, &holder, 1), 107000);
     cfg.numAttrs = (size_t)1 << 40; /* refused without reading a terabyte */
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, &cfg, &all, sizeof all, &holder, 1), 107000);
-    CHECK_RC(aclrtBinaryUnLoad(binary), 0);
-    CHECK_RC(aclrtFree(out), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtBinaryUnLoad, binary}, {aclrtFree, out}, {aclrtDestroyStream, stream});
 }
 
 static void build(aclrtArgsHandle args, int64_t *out, int64_t left, aclrtParamHandle *last) {
@@ -295,8 +293,7 @@ static void test_argument_lists(void) {
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
     CHECK_RC(aclrtKernelArgsFinalize(own), 107017);
     CHECK_RC(aclrtKernelArgsFinalize(args), 107017);
-    CHECK_RC(aclrtFree(outs), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, outs}, {aclrtDestroyStream, stream});
 }
 
 static void test_arrays_and_grids(void) {
@@ -324,8 +321,7 @@ static void test_arrays_and_grids(void) {
     CHECK_RC(aclrtLaunchKernelWithArgsArray(&add, 1, stream, NULL, array), 107044);
     grid.y = 0;
     CHECK_RC(aclrtLaunchSIMTKernelWithArgsArray(symbol, grid, block, 0, stream, NULL, array), 107000);
-    CHECK_RC(aclrtFree(out), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, out}, {aclrtDestroyStream, stream});
 }
 
 static void expect(aclrtFuncHandle function, aclrtStream stream, aclError code) {
@@ -352,8 +348,7 @@ static void test_failures(void) {
     CHECK(aclsim_register_kernel("answer", NULL, NULL) == 0);
     CHECK(aclsim_release(stream) == 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507015);
-    CHECK_RC(aclrtBinaryUnLoad(binary), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtBinaryUnLoad, binary}, {aclrtDestroyStream, stream});
 }
 
 typedef struct {

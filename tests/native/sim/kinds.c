@@ -176,8 +176,7 @@ static void test_models(void) {
         CHECK_RC(aclmdlRIDestroy(model), 0);
         model = captured();
     }
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(behind), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyEvent, behind});
 }
 
 static atomic_int inside;

@@ -108,9 +108,7 @@ static void test_abort_with_work_behind_the_graph(aclError (*body)(void *)) {
         CHECK(call_join(&call) == 0);
         CHECK(aclsim_pending(stream) == 0);
         CHECK_RC(aclrtSynchronizeStream(stream), 0);
-        CHECK_RC(aclrtDestroyStream(stream), 0);
-        CHECK_RC(aclmdlRIDestroy(model), 0);
-        CHECK_RC(aclrtDestroyStream(captured), 0);
+        END({aclrtDestroyStream, stream}, {aclmdlRIDestroy, model}, {aclrtDestroyStream, captured});
     }
 }
 

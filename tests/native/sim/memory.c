@@ -137,9 +137,7 @@ static void test_planes(void) {
              107000);
     CHECK_RC(aclrtMemcpy2d(device, 8, host, 16, 9, 2, ACL_MEMCPY_HOST_TO_DEVICE), 100000);
     CHECK_RC(aclrtMemcpy2d(NULL, 8, NULL, 8, 0, 2, ACL_MEMCPY_HOST_TO_DEVICE), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtFree(device), 0);
-    CHECK_RC(aclrtFreeHost(host), 0);
+    END({aclrtDestroyStream, stream}, {aclrtFree, device}, {aclrtFreeHost, host});
 }
 
 static void test_words(void) {
@@ -198,8 +196,7 @@ static void test_batches(void) {
     CHECK_RC(aclrtMemcpyBatch(dsts, none, srcs, sizes, 3, attrs, indexes, 1, &failed), 100000);
     CHECK_RC(aclrtMemcpyBatchV2(dsts, sizes, srcs, sizes, SIZE_MAX / 2, attrs, indexes, 1), 100000);
     CHECK_RC(aclrtSynchronizeStream(NULL), 0);
-    CHECK_RC(aclrtFree(device), 0);
-    CHECK_RC(aclrtFreeHost(host), 0);
+    END({aclrtFree, device}, {aclrtFreeHost, host});
 }
 
 static void test_indirect(void) {
@@ -265,8 +262,7 @@ static void test_queries(void) {
     CHECK_RC(aclrtMemUceRepair(0, &fault, 129), 100000);
     CHECK_RC(aclrtMemFlush(device, 100), 0);
     CHECK_RC(aclrtMemInvalidate(device, 0), 100000);
-    CHECK_RC(aclrtFree(device), 0);
-    CHECK_RC(aclrtFreeHost(host), 0);
+    END({aclrtFree, device}, {aclrtFreeHost, host});
     CHECK_RC(aclrtMemFlush(device, 100), 507899);
 }
 

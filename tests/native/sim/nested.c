@@ -52,8 +52,7 @@ static void check_works(void) {
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, NULL), 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
-    CHECK_RC(aclrtFree(block), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, block}, {aclrtDestroyStream, stream});
 }
 
 /* While a reset tears down the primary context, its callbacks can neither set the device nor create a context.

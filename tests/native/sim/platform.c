@@ -206,8 +206,7 @@ static void test_attributes(void) {
     void *address = NULL;
     CHECK_RC(aclrtCtxGetFloatOverflowAddr(&address), 0);
     CHECK(address != NULL);
-    CHECK_RC(aclrtFree(device), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, device}, {aclrtDestroyStream, stream});
 }
 
 static atomic_int reported;
@@ -237,8 +236,7 @@ static void fail_one(aclError code) {
     CHECK(aclsim_fail_next(stream, code) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), code);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtFree(block), 0);
+    END({aclrtDestroyStream, stream}, {aclrtFree, block});
 }
 
 static void test_exceptions(void) {
@@ -293,8 +291,7 @@ static void test_task_abort(void) {
     aclsim_set_abort_supported(0);
     CHECK_RC(aclrtDeviceTaskAbort(0, 0), 207000);
     aclsim_set_abort_supported(1);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtDestroyStream(stuck), 0);
+    END({aclrtDestroyEvent, event}, {aclrtDestroyStream, stuck});
 }
 
 /* An abort also clears a failure in STOP mode. */
@@ -310,8 +307,7 @@ static void test_abort_clears_a_failure(void) {
     CHECK_RC(aclrtSynchronizeStream(NULL), 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtFree(block), 0);
+    END({aclrtDestroyStream, stream}, {aclrtFree, block});
 }
 
 static aclError body_create(void *unused) {

@@ -82,9 +82,7 @@ static void test_alignment(void) {
         CHECK_RC(aclrtHostRegisterV2(block, sizes[i], MAPPED), 507910);
         CHECK_RC(aclrtHostUnregister(block), 0);
         CHECK_RC(aclrtHostRegisterV2(block, sizes[i] + 1, MAPPED), 507899); /* ends after the block */
-        CHECK_RC(aclrtFreeHost(block), 0);
-        CHECK_RC(aclrtFreeHost(again), 0);
-        CHECK_RC(aclrtFreeHost(small), 0);
+        END({aclrtFreeHost, block}, {aclrtFreeHost, again}, {aclrtFreeHost, small});
     }
 }
 
@@ -144,10 +142,7 @@ static void test_copies_with_both_addresses(void) {
     device = device_address(host);
     host[5] = 70;
     CHECK(device[5] == 70 && device[6] == 9);
-    CHECK_RC(aclrtHostUnregister(host), 0);
-    CHECK_RC(aclrtFree(block), 0);
-    CHECK_RC(aclrtFreeHost(host), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtHostUnregister, host}, {aclrtFree, block}, {aclrtFreeHost, host}, {aclrtDestroyStream, stream});
 }
 
 /* Registers the client's own pages: private pages, shared pages, both in one range, and a part of a page. */
@@ -231,8 +226,7 @@ static void test_parts_of_a_block(void) {
     CHECK(*device == 9);
     CHECK_RC(aclrtHostUnregister(host + PAGE + 1), 507911);
     CHECK_RC(aclrtHostUnregister(host + PAGE), 0);
-    CHECK_RC(aclrtHostUnregister(host), 0);
-    CHECK_RC(aclrtFreeHost(host), 0);
+    END({aclrtHostUnregister, host}, {aclrtFreeHost, host});
 }
 
 /* A registration of memory ends when the memory is freed or the device is reset. */
@@ -249,8 +243,7 @@ static void test_registrations_end_with_the_memory(void) {
     CHECK(stats().registrations == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtHostRegisterV2(host, PAGE, MAPPED), 0);
-    CHECK_RC(aclrtHostUnregister(host), 0);
-    CHECK_RC(aclrtFreeHost(host), 0);
+    END({aclrtHostUnregister, host}, {aclrtFreeHost, host});
 }
 
 int main(void) {

@@ -69,8 +69,7 @@ static void test_wait_sees_copies_and_writes_of_the_host(void) {
     uint64_t four = 4;
     CHECK_RC(aclrtMemcpy(word, 8, &four, 8, ACL_MEMCPY_HOST_TO_DEVICE), 0);
     CHECK_RC(aclrtSynchronizeStream(waiting), 0);
-    CHECK_RC(aclrtFreeHost(pinned), 0);
-    CHECK_RC(aclrtFree(word), 0);
+    END({aclrtFreeHost, pinned}, {aclrtFree, word});
     END_STREAMS(waiting, copying);
 }
 
@@ -86,8 +85,7 @@ static void test_wait_sees_the_host_while_the_clock_is_stopped(void) {
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 1000), 0);
     CHECK(aclsim_clock_now() == start);
     aclsim_clock_virtual(0);
-    CHECK_RC(aclrtFree(words), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 static void test_wait_is_aborted(void) {
@@ -97,8 +95,7 @@ static void test_wait_is_aborted(void) {
     CHECK_RC(aclrtValueWrite(word, 9, 0, stream), 0);
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK(idle(stream) && word_at(word) == 0);
-    CHECK_RC(aclrtFree(word), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, word}, {aclrtDestroyStream, stream});
 }
 
 static void test_trap(void) {
@@ -114,8 +111,7 @@ static void test_trap(void) {
     CHECK(aclsim_fail_next(stream, 507014) == 0);
     CHECK_RC(aclrtValueWrite(word, 9, 0, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507014);
-    CHECK_RC(aclrtFree(word), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtFree, word}, {aclrtDestroyStream, stream});
 }
 
 static void test_notify_ids(void) {
@@ -159,8 +155,7 @@ static void test_batch_reset(void) {
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK_RC(aclrtDestroyNotify(notifies[1]), 0);
     CHECK_RC(aclrtNotifyBatchReset(notifies, 2), 107017);
-    CHECK_RC(aclrtDestroyNotify(notifies[0]), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
+    END({aclrtDestroyNotify, notifies[0]}, {aclrtDestroyStream, stream});
 }
 
 static void test_notify_by_key(void) {

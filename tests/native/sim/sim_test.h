@@ -48,6 +48,15 @@
         }                                                                                                      \
     } while (0)
 
+/* Ends objects in this order: `END({aclrtFree, block}, {aclrtDestroyStream, stream})`. */
+#define END(...)                                                                                               \
+    do {                                                                                                       \
+        const end_t ends_[] = {__VA_ARGS__};                                                                   \
+        for (size_t i_ = 0; i_ < sizeof ends_ / sizeof *ends_; i_++) {                                         \
+            CHECK_RC(ends_[i_].end(ends_[i_].object), 0);                                                      \
+        }                                                                                                      \
+    } while (0)
+
 #define EACH(end, ...)                                                                                         \
     do {                                                                                                       \
         void *ended_[] = {__VA_ARGS__};                                                                        \
@@ -58,6 +67,11 @@
 #define END_STREAMS(...) EACH(aclrtDestroyStream, __VA_ARGS__)
 #define END_EVENTS(...) EACH(aclrtDestroyEvent, __VA_ARGS__)
 #define END_BLOCKS(...) EACH(aclrtFree, __VA_ARGS__)
+
+typedef struct {
+    aclError (*end)(void *);
+    void *object;
+} end_t;
 
 static inline aclrtStream new_stream(void) {
     aclrtStream stream = NULL;

@@ -30,9 +30,7 @@ static void test_an_event_from_outside(void) {
     CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* this wait is not captured */
     CHECK_RC(aclmdlRIExecute(model, 5000), 0);
     CHECK_RC(aclrtSynchronizeStream(other), 0);
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtFree(words), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyEvent, event}, {aclrtFree, words});
     END_STREAMS(stream, other);
 }
 
@@ -106,9 +104,7 @@ static void test_an_update_while_the_graph_runs(void) {
         CHECK_RC(aclrtSynchronizeStream(stream), 0);
         CHECK(words[0] == round * 10 && words[2] == 0 && words[3] == 3);
     }
-    CHECK_RC(aclmdlRIDestroy(model), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtFree(words), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyEvent, event}, {aclrtFree, words});
     END_STREAMS(stream, updater);
 }
 

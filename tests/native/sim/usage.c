@@ -46,11 +46,9 @@ static void test_a_stream_is_used_in_its_own_context_only(void) {
     CHECK_RC(aclrtDestroyStream(stream), 107003);
     check_reported("aclrtDestroyStream: thread", what, owner);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK_RC(aclrtDestroyEvent(event), 0);
-    CHECK_RC(aclrtDestroyContext(other), 0);
+    END({aclrtDestroyEvent, event}, {aclrtDestroyContext, other});
     CHECK_RC(aclrtSetCurrentContext(owner), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtDestroyContext(owner), 0);
+    END({aclrtDestroyStream, stream}, {aclrtDestroyContext, owner});
     CHECK_RC(aclrtSetDevice(0), 0);
     check_quiet();
 }

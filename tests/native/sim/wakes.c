@@ -88,8 +88,7 @@ static void test_synchronizing(void) {
         CHECK(aclsim_wakes(0) > wakes_before);
         until_reported(reported_before + 1);
         aclrtSynchronizeStream(failing); /* the device's synchronizing call may have returned the error code */
-        CHECK_RC(aclrtDestroyStream(failing), 0);
-        CHECK_RC(aclrtDestroyStream(fresh), 0);
+        END({aclrtDestroyStream, failing}, {aclrtDestroyStream, fresh});
     }
 }
 
