@@ -41,7 +41,6 @@ PHRASES: Final = {
 # Files that use a phrase in an ordinary sense, each with the reason.
 ALLOWED: Final[dict[str, dict[str, str]]] = {
     "tests/test_language.py": dict.fromkeys(PHRASES, "the list itself"),
-    "tests/native/sim/faults.c": {"nobody": "a function name that does not exist"},
     "tests/native/sim/kernels.c": {"nobody": "a kernel name that does not exist"},
     "tests/simulator/test_faults_env.py": {"nobody": "a function name that does not exist"},
 }

@@ -93,6 +93,18 @@ def test_newer_registration_replaces_an_older_one() -> None:
         assert execute(model, inputs, outputs) == 207000
 
 
+def test_execution_of_a_queue_fails_if_its_function_is_no_longer_registered() -> None:
+    with device(), loaded(named("half")) as model, data(BYTES) as inputs, data(BYTES) as outputs:
+        stream = new_stream()
+        simulator.hold(stream)
+        with simulator.register_model("half", halve):
+            assert execute_on(stream, model, inputs, outputs) == 0
+        simulator.release(stream)
+        assert rc("aclrtSynchronizeStream", stream) == FAILED
+        assert "no longer registered" in error_text()
+        good("aclrtDestroyStream", stream)
+
+
 @pytest.mark.parametrize("name", ["", "n" * 33, "a\0b"])
 def test_name_of_a_model_must_fit_the_header(name: str) -> None:
     with pytest.raises(ParameterError):

@@ -305,22 +305,6 @@ static void test_callbacks_are_dropped(bool host) {
     CHECK_RC(aclrtDestroyEvent(missing), 0);
 }
 
-/* A queue can use callbacks or host functions, but not both. */
-static void test_callbacks_and_host_functions_do_not_mix(void) {
-    aclrtStream stream = new_stream();
-    atomic_int called = 0;
-    CHECK_RC(aclrtLaunchHostFunc(stream, on_host, &called), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK_RC(aclrtSubscribeReport((uint64_t)pthread_self(), stream), 107011);
-    CHECK_RC(aclrtLaunchCallback(on_host, &called, ACL_CALLBACK_BLOCK, stream), 107011);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK_RC(aclrtSubscribeReport((uint64_t)pthread_self(), stream), 0);
-    CHECK_RC(aclrtLaunchHostFunc(stream, on_host, &called), 107011);
-    CHECK_RC(aclrtUnSubscribeReport((uint64_t)pthread_self(), stream), 0);
-    CHECK_RC(aclrtDestroyStream(stream), 0);
-}
-
 int main(void) {
     CHECK_RC(aclInit(NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -338,7 +322,6 @@ int main(void) {
     RUN(test_device_wait_blocks_creation, test_a_full_queue_holds_an_event);
     test_callbacks_are_dropped(true);
     test_callbacks_are_dropped(false);
-    test_callbacks_and_host_functions_do_not_mix();
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclFinalize(), 0);
 }

@@ -11,7 +11,10 @@ static aclrtStream idle_stream;
 static aclrtEvent nudge_event;
 
 static void on_exception(aclrtExceptionInfo *info) {
+    void *arguments = NULL;
+    uint32_t length = 0;
     CHECK(aclrtGetErrorCodeFromExceptionInfo(info) != 0);
+    CHECK_RC(aclrtGetArgsFromExceptionInfo(info, &arguments, &length), -1); /* the failed task is no kernel */
     atomic_fetch_add(&reported, 1);
 }
 
@@ -216,6 +219,8 @@ static void test_registrations(void) {
     fail_one(507015);
     CHECK(atomic_load(&reported) == before + 6); /* both callbacks are still registered after the reset */
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
+    CHECK_RC(aclrtExceptionInfoCallbackRegister(NULL), 107000);
+    CHECK(aclrtGetErrorCodeFromExceptionInfo((aclrtExceptionInfo *)(void *)&before) == UINT32_MAX);
 }
 
 /* The whole device has failed, so the callback gets no task id. */

@@ -370,19 +370,6 @@ static void test_usage_checker_checks_after_the_callbacks(void) {
     CHECK(call_join(&call) == 107002 && stats().violations >= 1);
 }
 
-static void test_forked(void) {
-    CHECK_RC(aclrtSetDevice(0), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        uint64_t noted = stats().violations;
-        int wrong = aclrtSetDevice(0) != 507000 || aclCreateDataBuffer(NULL, 0) != NULL;
-        _exit(wrong || stats().violations != noted + 2);
-    }
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
-}
-
 static void run(void (*test)(void), const char *name, const char *value) {
     pid_t child = fork();
     if (child == 0) {
@@ -415,5 +402,4 @@ int main(void) {
     run(test_dumps, NULL, NULL);
     run(test_profiles, NULL, NULL);
     run(test_usage_checker_checks_after_the_callbacks, NULL, NULL);
-    run(test_forked, NULL, NULL);
 }

@@ -154,6 +154,8 @@ static void test_a_forked_child_is_reported_by_its_own_thread(void) {
         CHECK_RC(aclrtSetDevice(0), 507000);
         snprintf(call, sizeof call, "aclrtSetDevice: thread %d ", (int)getpid());
         check_reported(call, "calls ACL in a forked child", NULL);
+        CHECK(aclCreateDataBuffer(NULL, 0) == NULL);
+        check_reported("aclCreateDataBuffer", "calls ACL in a forked child", NULL);
         _exit(0);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
