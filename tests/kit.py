@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     import pytest
     from anyio.abc import TaskGroup
 
-    from aioacl import Device, DeviceBuffer, Opening, ResetReport, Stream
+    from aioacl import Device, DeviceBuffer, Opening, ResetReport, Stream, Ticket
 
 T = TypeVar("T")
+Raises = TypeVar("Raises", bound=BaseException)
 
 PATIENCE_SECONDS = 20.0
 NAP_SECONDS = 0.0005
@@ -156,6 +157,23 @@ class Waiting:
         if self.error is not None:
             raise self.error
         return self.value
+
+
+async def hung_in(call: str, group: TaskGroup, begin: Callable[[], Awaitable[object]]) -> Waiting:
+    """Begins an await in a separate task. Returns when a thread hangs in this ACL function."""
+    simulator.hang_call(call)
+    waiting = Waiting(group, begin)
+    await until(hanging(call))
+    return waiting
+
+
+async def raises(kind: type[Raises], awaitable: Awaitable[object]) -> Raises:
+    """Asserts that the await raises an error of this kind, and returns the error."""
+    try:
+        await awaitable
+    except kind as error:
+        return error
+    raise AssertionError(f"expected {kind.__name__}, the await raised no error")
 
 
 class Raised:
@@ -285,6 +303,12 @@ def fill_queue(stream: Stream, memory: DeviceBuffer) -> int:
         except QueueFull:
             return count
     raise AssertionError("expected the queue to become full, it did not")
+
+
+def held_fill(stream: Stream, memory: DeviceBuffer, value: int = 1) -> Ticket:
+    """Holds the stream, and enqueues a fill."""
+    simulator.hold(stream)
+    return stream.fill(memory, value)
 
 
 async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> None:

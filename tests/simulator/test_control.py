@@ -15,7 +15,7 @@ from aioacl._base.ffi import ffi
 from aioacl._library import runtime
 from aioacl.simulator import _releases
 from aioacl.simulator._releases import RELEASES
-from tests.kit import FAULT, Raised, until, until_now
+from tests.kit import FAULT, Raised, held_fill, raises, until, until_now
 from tests.simulator.rawacl import device, fill, good, new_memory, new_stream, rc
 from tests.support import forkserver
 
@@ -135,8 +135,7 @@ async def test_stream_closed_while_held_needs_no_release(open_device: OpenDevice
                 await device.create_stream() for _ in range(MANY)
             ]  # one of them may have the same address
             for other in others:
-                simulator.hold(other)
-                other.fill(memory, 1)
+                held_fill(other, memory)
         assert [simulator.pending(other) for other in others] == [1] * MANY
         simulator.release_all()
         for other in others:
@@ -243,13 +242,11 @@ async def test_fail_call_with_times_fails_that_many_calls(open_device: OpenDevic
     async with open_device() as device:
         simulator.fail_call("aclrtGetMemInfo", 507000, times)
         for _ in range(times):
-            with pytest.raises(aioacl.AclError):
-                await device.memory_info()
+            await raises(aioacl.AclError, device.memory_info())
         await device.memory_info()
         simulator.fail_call("aclrtGetMemInfo", 507000, -1)
         for _ in range(3):
-            with pytest.raises(aioacl.AclError):
-                await device.memory_info()
+            await raises(aioacl.AclError, device.memory_info())
         simulator.clear()
         await device.memory_info()
 
@@ -271,8 +268,7 @@ async def test_journal_after_calls_has_them_in_order_with_arguments_and_codes(
 ) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtMalloc", 207001)
-        with pytest.raises(aioacl.OutOfMemoryError):
-            await device.allocate(64)
+        await raises(aioacl.OutOfMemoryError, device.allocate(64))
         entries = simulator.journal()
     assert [entry["seq"] for entry in entries] == sorted(entry["seq"] for entry in entries)
     (malloc,) = [entry for entry in entries if entry["call"] == "aclrtMalloc"]

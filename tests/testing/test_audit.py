@@ -21,6 +21,7 @@ from aioacl._base.ffi import ffi, lib
 from aioacl._base.paths import DATA
 from aioacl.testing import AuditFailed, audit, origin_of, snapshot
 from tests import kit
+from tests.kit import held_fill, raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,8 +173,7 @@ def test_model_that_a_reset_has_abandoned_is_no_leak(open_device: OpenDevice) ->
                 assert device.health.abandoned_models > 0
 
     async def raises_device_reset(model: aioacl.Model) -> None:
-        with pytest.raises(aioacl.DeviceReset):
-            await model(np.zeros((1, 64), np.float32))
+        await raises(aioacl.DeviceReset, model(np.zeros((1, 64), np.float32)))
 
     assert found(lambda: asyncio.run(main())) == {}
     kit.drop_abandoned()
@@ -281,8 +281,7 @@ def test_audit_waits_for_a_closed_stream_whose_work_runs(open_device: OpenDevice
 
     def body() -> None:
         stream = device.create_stream().result()
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         stream.close().result()  # the stream is destroyed when its work is done
         released.start()
 

@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl.testing import force_close, recover_device, release_everything, wait_until, wait_until_blocking
-from tests.kit import FAULT, Raised, hanging
+from tests.kit import FAULT, Raised, hanging, held_fill
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -60,8 +60,7 @@ def test_wait_until_blocking_returns_or_times_out() -> None:
 def test_release_everything_ends_all_holds_and_hangs_and_injected_faults(open_device: OpenDevice) -> None:
     device = open_device().result()
     stream, memory = device.create_stream().result(), device.allocate(64).result()
-    simulator.hold(stream)
-    ticket = stream.fill(memory, 1)
+    ticket = held_fill(stream, memory)
     simulator.hang_call("aclrtMemsetAsync")
     hung = Raised(lambda: stream.fill(memory, 2))
     wait_until_blocking(hanging("aclrtMemsetAsync"))

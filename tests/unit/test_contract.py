@@ -20,8 +20,11 @@ from tests.kit import (
     elsewhere,
     equipped,
     hanging,
+    held_fill,
+    hung_in,
     live_streams,
     no_call_of_mine,
+    raises,
     reset_by_other_code,
     runs_out_of_time,
     turns,
@@ -58,9 +61,7 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
 @anyio_test
 async def test_01_reset_waits_until_no_call_is_inside(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
-        simulator.hang_call("aclrtMalloc")
-        making = Waiting(group, lambda: device.allocate(64))
-        await until(hanging("aclrtMalloc"))
+        making = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
         resetting = Waiting(group, lambda: device.force_reset(grace=0))
         await until(lambda: device.state is aioacl.State.RESETTING)
         assert force_resets() == 0
@@ -91,9 +92,7 @@ async def test_02_concurrent_callers_share_a_reset_and_a_later_caller_gets_a_new
 async def test_03_reset_whose_caller_is_cancelled_goes_on(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         generation = device.generation
-        simulator.hang_call("aclrtResetDeviceForce")
-        caller = Waiting(group, device.force_reset)
-        await until(hanging("aclrtResetDeviceForce"))
+        caller = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
         caller.cancel()
         await until(lambda: caller.ended)
         simulator.release_call("aclrtResetDeviceForce")
@@ -113,8 +112,7 @@ async def test_04_reset_waits_for_a_lease_then_revokes_it_and_opens_stay_valid(
         assert not lease.held
         with pytest.raises(aioacl.DeviceResetting, match="revoked"):
             await device.allocate(64)
-        with pytest.raises(aioacl.StaleHandleError):
-            await stream
+        await raises(aioacl.StaleHandleError, stream)
     async with open_device() as device:
         async with device.lease(), anyio.create_task_group() as group:
             resetting = Waiting(group, lambda: device.force_reset(grace=100, timeout=200))
@@ -166,8 +164,7 @@ async def test_05_drain_lets_lease_holders_and_jobs_go_on_and_others_wait_or_are
                 stream.fill(memory, 2)
 
             for refused in (hasty, Waiting(group, enqueue)):
-                with pytest.raises(aioacl.DeviceResetting):
-                    await refused.outcome()
+                await raises(aioacl.DeviceResetting, refused.outcome())
             assert not patient.ended
             assert not resetting.ended
         assert (await resetting.outcome()).ok
@@ -180,17 +177,14 @@ async def test_06_reset_by_a_lease_holder_or_a_job_raises_lease_held_error(open_
         async with device.lease():
             with pytest.raises(aioacl.LeaseHeldError, match=r"got one that holds a lease on .*Leave the"):
                 await device.force_reset()
-        with pytest.raises(aioacl.LeaseHeldError):
-            await device.run(lambda: device.force_reset().result())
+        await raises(aioacl.LeaseHeldError, device.run(lambda: device.force_reset().result()))
         assert force_resets() == 0
 
 
 @anyio_test
 async def test_07_resets_and_waiting_operations_alternate(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
-        simulator.hang_call("aclrtResetDeviceForce")
-        first = Waiting(group, device.force_reset)
-        await until(hanging("aclrtResetDeviceForce"))
+        first = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
         waiter = Waiting(group, device.create_stream)
         await until(lambda: bool(device._manager.admission.turns._waiting))
         second = Waiting(group, lambda: reset_again(device, first))
@@ -224,14 +218,11 @@ async def test_08_reset_that_fails_or_times_out_quarantines_the_device(open_devi
         assert (await device.force_reset()).ok
         assert await works(device)
         memory = await device.allocate(64)
-        simulator.hang_call("aclrtMalloc")
         async with anyio.create_task_group() as group:
-            making = Waiting(group, lambda: device.allocate(64))
-            await until(hanging("aclrtMalloc"))
+            making = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
             await runs_out_of_time(device)
             await memory.close()
-            with pytest.raises(aioacl.DeviceQuarantined):
-                await making.outcome()
+            await raises(aioacl.DeviceQuarantined, making.outcome())
         simulator.release_all()
         assert (await device.force_reset()).ok
 
@@ -240,9 +231,7 @@ async def test_08_reset_that_fails_or_times_out_quarantines_the_device(open_devi
 async def test_09_reset_while_a_call_is_stuck_is_not_attempted(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         generation = device.generation
-        simulator.hang_call("aclrtMalloc")
-        making = Waiting(group, lambda: device.allocate(64))
-        await until(hanging("aclrtMalloc"))
+        making = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
         report = await runs_out_of_time(device)
         assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
         assert (report.generation, device.generation, force_resets()) == (generation, generation, 0)
@@ -273,8 +262,7 @@ async def test_11_handles_closed_after_a_device_fault_are_left_to_the_reset(open
         await idle[0].record()
         with simulator.fault("aclrtMemsetAsync", sticky=507013):
             ticket = stream.fill(memory, 1)
-            with pytest.raises(aioacl.DeviceFault):
-                await ticket
+            await raises(aioacl.DeviceFault, ticket)
         assert device.health.status == "poisoned"
         for handle in idle:
             await handle.close()
@@ -339,15 +327,13 @@ async def test_14_wait_during_a_reset_raises_device_reset(open_device: OpenDevic
                 device.allocate(64) as memory,
                 anyio.create_task_group() as group,
             ):
-                simulator.hold(stream)
-                ticket = stream.fill(memory, 1)
+                ticket = held_fill(stream, memory)
                 waits = (partial(wait_for, ticket), stream.synchronize, device.synchronize)
                 waiting = [Waiting(group, wait) for wait in waits]
                 await until(lambda: lib.aio_device_waits(0) >= 3)
                 await reset(device)
                 for one in waiting:
-                    with pytest.raises(aioacl.DeviceReset):
-                        await one.outcome()
+                    await raises(aioacl.DeviceReset, one.outcome())
                 for _ in range(2):
                     with no_call_of_mine(), pytest.raises(aioacl.DeviceReset):
                         await ticket
@@ -370,8 +356,7 @@ async def test_14_close_of_the_device_ends_waits_and_close_of_a_stream_does_not(
         if closed == "device":
             await device.close()
             for one in waiting:
-                with pytest.raises(aioacl.DeviceReset):
-                    await one.outcome()
+                await raises(aioacl.DeviceReset, one.outcome())
         else:
             await stream.close()
             assert not any(one.ended for one in waiting)
@@ -410,9 +395,7 @@ async def test_15_cancelled_copy_ends_its_await_and_still_copies_its_bytes(open_
 @anyio_test
 async def test_16_allocation_whose_await_was_cancelled_is_freed(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
-        simulator.hang_call("aclrtMalloc")
-        making = Waiting(group, lambda: device.allocate(64))
-        await until(hanging("aclrtMalloc"))
+        making = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
         making.cancel()
         await until(lambda: making.ended)
         blocks = simulator.stats().device_blocks
@@ -457,8 +440,7 @@ async def test_18_handle_closed_twice_is_released_once(open_device: OpenDevice) 
         assert simulator.calls("aclrtDestroyStream") == 1
         assert simulator.calls("aclrtFree") == 1
         async with device.create_stream() as stream, device.allocate(64) as memory:
-            simulator.hold(stream)
-            stream.fill(memory, 1)
+            held_fill(stream, memory)
             await memory.close()
             with pytest.raises(aioacl.ParameterError, match="closed"):
                 stream.fill(memory, 2)
@@ -555,8 +537,7 @@ def test_22_process_ends_while_a_call_is_stuck() -> None:
 @anyio_test
 async def test_23_event_loop_keeps_running_while_a_call_is_inside(open_device: OpenDevice) -> None:
     async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         simulator.hang_call("aclrtMalloc")
         slow = [Waiting(group, lambda: device.allocate(64)), Waiting(group, stream.synchronize)]
         await until(hanging("aclrtMalloc"))

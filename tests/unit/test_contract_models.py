@@ -17,7 +17,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.paths import DATA
-from tests.kit import TASK_FAULT, Waiting, until
+from tests.kit import TASK_FAULT, Waiting, raises, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -119,8 +119,7 @@ async def test_36_call_in_progress_raises_device_reset_and_waiting_calls_run_aft
                 waiting = [Waiting(group, lambda: model(numbers(5))) for _ in range(3)]
                 await until(lambda: len(model._loaded().slots._waiters) == 3)
                 assert (await device.force_reset(grace=0)).ok
-                with pytest.raises(aioacl.DeviceReset):
-                    await running.outcome()
+                await raises(aioacl.DeviceReset, running.outcome())
                 for call in waiting:
                     assert is_result(await call.outcome(), numbers(5))
         assert simulator.calls("aclmdlLoadFromFileWithMem") == loads + 1
@@ -153,8 +152,7 @@ async def test_37_memory_of_a_call_that_ended_early_is_not_used_before_its_work_
         with slow_executions() as go_on:
             async with anyio.create_task_group() as group:
                 await (cancelled(model, group) if ends_by == "cancellation" else timed_out(model))
-                with pytest.raises(aioacl.QueueFull):
-                    await model(numbers(5), wait=False)
+                await raises(aioacl.QueueFull, model(numbers(5), wait=False))
                 later = Waiting(group, lambda: model(numbers(5)))
                 go_on.set()
                 assert is_result(await later.outcome(), numbers(5))
@@ -172,5 +170,4 @@ async def cancelled(model: aioacl.Model, group: TaskGroup) -> None:
 async def timed_out(model: aioacl.Model) -> None:
     """Lets a call time out whose execution does not end."""
     while not simulator.calls(EXECUTE):  # a call may time out before its execution is enqueued
-        with pytest.raises(aioacl.DeviceTimeout):
-            await model(numbers(0), timeout=0.01)
+        await raises(aioacl.DeviceTimeout, model(numbers(0), timeout=0.01))

@@ -19,7 +19,7 @@ import pytest
 import aioacl
 from aioacl import simulator, testing
 from aioacl.testing._snapshot import open_devices
-from tests.kit import TASK_FAULT, Waiting, hanging, settle_maintenance, turns, until, until_now
+from tests.kit import TASK_FAULT, Waiting, hanging, held_fill, settle_maintenance, turns, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -240,8 +240,7 @@ async def fail(world: World, case: Case) -> None:
 
 def stop(world: World, case: Case) -> None:
     if case.stops == STREAM:
-        simulator.hold(world.stream)
-        world.stream.fill(world.memory, 0)
+        held_fill(world.stream, world.memory, 0)
     else:
         simulator.hang_call(case.stops)
 

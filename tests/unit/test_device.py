@@ -11,7 +11,7 @@ import aioacl
 from aioacl import simulator, testing
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FAULT, Waiting, hanging, no_call, no_call_of_mine, turns, until
+from tests.kit import FAULT, Waiting, hanging, hung_in, no_call, no_call_of_mine, raises, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +41,8 @@ async def test_first_open_sets_the_device_and_the_last_close_resets_it(open_devi
 async def test_open_during_the_last_close_waits_and_sets_the_device_again(open_device: OpenDevice) -> None:
     device = await open_device()
     generation = device.generation
-    simulator.hang_call("aclrtResetDevice")
     async with anyio.create_task_group() as group:
-        closing = Waiting(group, device.close)
-        await until(hanging("aclrtResetDevice"))
+        closing = await hung_in("aclrtResetDevice", group, device.close)
         opening = Waiting(group, open_device)
         await turns()
         assert not opening.ended
@@ -56,10 +54,8 @@ async def test_open_during_the_last_close_waits_and_sets_the_device_again(open_d
 
 
 async def test_open_whose_caller_was_cancelled_is_closed_again(open_device: OpenDevice) -> None:
-    simulator.hang_call("aclrtSetDevice")
     async with anyio.create_task_group() as group:
-        opening = Waiting(group, open_device)
-        await until(hanging("aclrtSetDevice"))
+        opening = await hung_in("aclrtSetDevice", group, open_device)
         opening.cancel()
         await until(lambda: opening.ended)
     simulator.release_all()
@@ -69,10 +65,9 @@ async def test_open_whose_caller_was_cancelled_is_closed_again(open_device: Open
 
 async def test_failed_open_leaves_the_device_unset_and_the_next_open_works(open_device: OpenDevice) -> None:
     simulator.fail_call("aclrtSetDevice", 507033)
-    with pytest.raises(aioacl.AclError) as caught:
-        await open_device()
-    assert (caught.value.code, caught.value.call, caught.value.device) == (507033, "aclrtSetDevice", 0)
-    assert caught.value.generation == manager_of(0).generation
+    error = await raises(aioacl.AclError, open_device())
+    assert (error.code, error.call, error.device) == (507033, "aclrtSetDevice", 0)
+    assert error.generation == manager_of(0).generation
     assert simulator.retain_count() == 0
     async with open_device() as device:
         assert device.health.status == "ok"
@@ -80,9 +75,8 @@ async def test_failed_open_leaves_the_device_unset_and_the_next_open_works(open_
 
 async def test_failed_init_is_raised_and_tried_again_by_the_next_open(open_device: OpenDevice) -> None:
     simulator.fail_call("aclInit", 500000)
-    with pytest.raises(aioacl.AclError) as caught:
-        await open_device()
-    assert caught.value.call == "aclInit"
+    error = await raises(aioacl.AclError, open_device())
+    assert error.call == "aclInit"
     async with open_device():
         pass
 
@@ -94,8 +88,7 @@ async def test_open_that_fails_releases_everything(open_device: OpenDevice, call
     before = testing.snapshot()
     simulator.forget()
     simulator.fail_call(call, FAULT)
-    with pytest.raises(aioacl.DeviceFault):
-        await open_device()
+    await raises(aioacl.DeviceFault, open_device())
     assert simulator.retain_count() == 0
     assert (simulator.calls("aclInit"), simulator.calls("aclFinalizeReference")) == (1, 1)
     await until(lambda: not testing.snapshot().more_than(before))
@@ -152,10 +145,9 @@ async def test_acl_is_finalized_after_the_last_pinned_memory_is_freed(
 async def test_open_of_a_device_that_does_not_exist_is_refused_by_the_runtime(
     open_device: OpenDevice,
 ) -> None:
-    with pytest.raises(aioacl.ParameterError) as caught:
-        await open_device(len(aioacl.list_devices()))
-    assert caught.value.code == 107001
-    assert caught.value.message.startswith(
+    error = await raises(aioacl.ParameterError, open_device(len(aioacl.list_devices())))
+    assert error.code == 107001
+    assert error.message.startswith(
         "expected a device index from 0 to 1, got 2: the process sees 2 devices. The runtime reports: EE1003"
     )
 
@@ -164,12 +156,9 @@ async def test_open_of_a_hidden_device_names_the_variable_that_hides_it(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "4,5")  # the simulator has read its environment before
-    with pytest.raises(aioacl.ParameterError) as caught:
-        await open_device(7)
-    assert "got 7: the process sees 2 devices, because ASCEND_RT_VISIBLE_DEVICES is '4,5'. " in str(
-        caught.value
-    )
-    assert caught.value.hint == (
+    error = await raises(aioacl.ParameterError, open_device(7))
+    assert "got 7: the process sees 2 devices, because ASCEND_RT_VISIBLE_DEVICES is '4,5'. " in str(error)
+    assert error.hint == (
         "Use an index from list_devices(); ASCEND_RT_VISIBLE_DEVICES hides devices, and renumbers the rest."
     )
 
@@ -198,8 +187,7 @@ async def test_strategy_of_an_open_that_timed_out_does_not_bind_a_later_open(
 ) -> None:
     other: Any = "thread" if waits == "watch" else "watch"
     simulator.hang_call("aclrtSetDevice")
-    with pytest.raises(aioacl.DeviceTimeout):
-        await open_device(timeout=0)
+    await raises(aioacl.DeviceTimeout, open_device(timeout=0))
     await until(hanging("aclrtSetDevice"))
     async with anyio.create_task_group() as group:
         opening = Waiting(group, lambda: aioacl.open_device(0, other))
@@ -344,8 +332,7 @@ async def test_last_close_with_a_cleanup_that_fails_raises_and_closes_the_device
 ) -> None:
     device = await open_device()
     device._manager.deferred.leftovers.append(lambda: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        await device.close()
+    await raises(ZeroDivisionError, device.close())
     assert (device.state, simulator.retain_count()) == (aioacl.State.CLOSED, 0)
     async with open_device() as again, again.create_stream() as stream:
         await stream

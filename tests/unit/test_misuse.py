@@ -17,7 +17,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Waiting, hanging, in_thread, no_call, until
+from tests.kit import Waiting, hung_in, in_thread, no_call, raises, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -107,9 +107,7 @@ async def test_lease_that_two_tasks_wait_for_is_granted_to_one_of_them(open_devi
             async with lease:
                 pass
 
-        simulator.hang_call("aclrtResetDeviceForce")
-        resetting = Waiting(group, device.force_reset)
-        await until(hanging("aclrtResetDeviceForce"))
+        resetting = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
         entering = [Waiting(group, enter) for _ in range(2)]
         await until(lambda: len(device._manager.admission.turns._waiting) == 2)
         simulator.release_all()
@@ -155,11 +153,8 @@ async def test_shared_lease_whose_entry_was_refused_may_be_entered_later(open_de
 async def test_lease_whose_entry_was_refused_may_be_entered_later(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         lease = device.lease(wait=False)
-        simulator.hang_call("aclrtResetDeviceForce")
-        resetting = Waiting(group, device.force_reset)
-        await until(hanging("aclrtResetDeviceForce"))
-        with pytest.raises(aioacl.DeviceResetting):
-            await lease.__aenter__()
+        resetting = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
+        await raises(aioacl.DeviceResetting, lease.__aenter__())
         simulator.release_all()
         assert (await resetting.outcome()).ok
         async with lease:

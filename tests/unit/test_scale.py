@@ -15,7 +15,17 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import Blocker, Waiting, descriptors, equipped, native_threads, streams, until, until_now
+from tests.kit import (
+    Blocker,
+    Waiting,
+    descriptors,
+    equipped,
+    held_fill,
+    native_threads,
+    streams,
+    until,
+    until_now,
+)
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -61,8 +71,7 @@ async def test_1000_coroutines_on_16_streams_use_one_native_thread_and_no_cpu_wh
         streams = [await stack.enter_async_context(device.create_stream()) for _ in range(STREAMS)]
         memory = await stack.enter_async_context(device.allocate(64))
         for stream in streams:
-            simulator.hold(stream)
-            stream.fill(memory, 1)
+            held_fill(stream, memory)
         async with anyio.create_task_group() as group:
             waiting = [Waiting(group, streams[i % STREAMS].record().synchronize) for i in range(COROUTINES)]
             await until(lambda: lib.aio_device_waits(0) == COROUTINES)
@@ -87,8 +96,7 @@ async def test_awaits_of_two_streams_use_the_watcher_only_or_one_more_thread_eac
         anyio.create_task_group() as group,
     ):
         for stream in (one, other):
-            simulator.hold(stream)
-            stream.fill(memory, 1)
+            held_fill(stream, memory)
         waiting = [Waiting(group, stream.synchronize) for stream in (one, other)]
         await until(lambda: lib.aio_device_waits(0) == len(waiting))
         await until(lambda: lib.aio_threads() == threads)  # a thread of an earlier test may still be ending
@@ -114,8 +122,7 @@ async def test_await_of_an_idle_stream_returns_while_40_others_are_held(open_dev
         others = [await stack.enter_async_context(device.create_stream()) for _ in range(40)]
         async with anyio.create_task_group() as group:
             for stream in others:
-                simulator.hold(stream)
-                stream.fill(memory, 1)
+                held_fill(stream, memory)
             waiting = [Waiting(group, stream.synchronize) for stream in others]
             await until(lambda: lib.aio_device_waits(0) == 40)
             await idle
@@ -141,8 +148,7 @@ async def test_ticket_on_a_stream_that_is_never_idle_completes_when_its_own_work
         anyio.create_task_group() as group,
     ):
         blocker = Blocker(other, memory)
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket = held_fill(stream, memory)
         early = Waiting(group, lambda: ticket) if awaited.startswith("before") else None
         if early:
             await until(lambda: lib.aio_device_waits(0) == 1)

@@ -15,7 +15,18 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FAULT, TASK_FAULT, Raised, Waiting, fill_queue, in_thread, until, until_now
+from tests.kit import (
+    FAULT,
+    TASK_FAULT,
+    Raised,
+    Waiting,
+    fill_queue,
+    held_fill,
+    in_thread,
+    raises,
+    until,
+    until_now,
+)
 from tests.support import offline
 
 if TYPE_CHECKING:
@@ -94,8 +105,7 @@ def nothing(_: Setup) -> None:
 
 
 def hold(prepared: Setup) -> None:
-    simulator.hold(prepared.stream)
-    prepared.stream.fill(prepared.memory, 1)
+    held_fill(prepared.stream, prepared.memory)
 
 
 def hold_a_full_queue(prepared: Setup) -> None:
@@ -455,10 +465,9 @@ class TestOnALoop:
     async def test_await_raises_the_device_error(self, open_device: OpenDevice, entry: Await) -> None:
         async with setup_on(open_device, entry) as prepared:
             entry.fail(prepared)
-            with pytest.raises(aioacl.AclError) as caught:
-                await entry.begin(prepared)
-            assert caught.value.code == entry.code
-            assert caught.value.device in (0, 1)
+            error = await raises(aioacl.AclError, entry.begin(prepared))
+            assert error.code == entry.code
+            assert error.device in (0, 1)
             await prepared.stream.renew()
             await close_if_handle(await entry.begin(prepared))
 
@@ -592,8 +601,7 @@ async def test_await_with_a_timeout_argument_raises_device_timeout(
 ) -> None:
     async with setup_on(open_device) as prepared:
         stall(prepared)
-        with pytest.raises(aioacl.DeviceTimeout):
-            await begin(prepared, 0.02)
+        await raises(aioacl.DeviceTimeout, begin(prepared, 0.02))
         prepared.release()
         await prepared.stream
         await close_if_handle(await begin(prepared, 20.0))

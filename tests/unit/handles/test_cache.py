@@ -20,7 +20,7 @@ from aioacl._handles.stream_core import EndedCore
 from aioacl._lifecycle import cache as limits
 from aioacl._lifecycle.manager import manager_of
 from aioacl.testing import snapshot
-from tests.kit import FAULT, TASK_FAULT, in_thread, live_streams, no_call, simulated, turns, until
+from tests.kit import FAULT, TASK_FAULT, in_thread, live_streams, no_call, raises, simulated, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -408,8 +408,7 @@ async def test_nothing_is_taken_or_given_after_a_device_fault(open_device: OpenD
         await fill_cache(device)
         async with device.create_stream() as stream, device.allocate(128) as memory:
             simulator.fail_next(stream._core.native, FAULT)
-            with pytest.raises(aioacl.DeviceFault):
-                await stream.fill(memory, 1)
+            await raises(aioacl.DeviceFault, stream.fill(memory, 1))
             with simulator.fault("aclrtMallocHost", rc=FAULT), pytest.raises(aioacl.DeviceFault):
                 await device.pinned(64)
         assert counts(device) == (0, 0, 1)

@@ -14,7 +14,7 @@ from aioacl._handles import in_flight
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.stream_core import StreamCore
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FAULT, in_thread, live_streams, reset_by_other_code, until, until_now
+from tests.kit import FAULT, held_fill, in_thread, live_streams, reset_by_other_code, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -80,8 +80,7 @@ async def test_memory_whose_wait_has_failed_is_not_checked_again_before_the_rese
     monkeypatch.setattr(DeviceBuffer, "_free_when_unused", counted)
     async with open_device() as device, device.create_stream() as stream:
         memory = await device.allocate(64)
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         with simulator.fault("query|sync", rc=FAULT) as fault:
             await memory.close()
             await until(lambda: fault.hits and not lib.aio_device_waits(device.index))

@@ -11,7 +11,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._handles import stream as _stream
 from aioacl._wait.workers import call_on
-from tests.kit import Waiting, enqueue_in_python, hanging, in_thread, streams, until
+from tests.kit import Waiting, enqueue_in_python, hanging, hung_in, in_thread, streams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,9 +125,7 @@ async def test_enqueue_while_the_last_close_drains_or_resets_raises_that_the_dev
     stream, memory = await device.create_stream(), await device.allocate(64)
     async with anyio.create_task_group() as group:
         # The close first stops the maintenance thread, which hangs in this call.
-        simulator.hang_call("aclrtMalloc")
-        allocating = Waiting(group, lambda: device.allocate(64))
-        await until(hanging("aclrtMalloc"))
+        allocating = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
         closing = Waiting(group, device.close)
         await until(lambda: device.state is aioacl.State.DRAINING)
         with pytest.raises(aioacl.StaleHandleError, match="got one of a closed device"):

@@ -18,7 +18,9 @@ from tests.kit import (
     TASK_FAULT,
     Blocker,
     Raised,
+    held_fill,
     no_call,
+    raises,
     streams,
     turns,
     until,
@@ -179,8 +181,7 @@ async def test_exported_memory_after_a_device_fault_is_left_to_the_reset(open_de
         consumer = Consumer(memory.__dlpack__())
         await memory.close()
         simulator.fail_call("aclrtMalloc", FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await device.allocate(SIZE)
+        await raises(aioacl.DeviceFault, device.allocate(SIZE))
         consumer.end()
         assert simulator.calls("aclrtFree") == 0
         assert (await device.force_reset(grace=0)).ok
@@ -256,8 +257,7 @@ async def test_native_stream_waits_for_all_work_that_uses_the_buffer(open_device
     ):
         outside = Outside(device)
         for stream in (first, second):
-            simulator.hold(stream)
-            stream.fill(memory, 1)
+            held_fill(stream, memory)
         consumer = Consumer(memory.__dlpack__(stream=outside.address))
         assert simulator.calls("aclrtStreamWaitEvent") == 2
         simulator.release(first)

@@ -10,13 +10,7 @@ import pytest
 import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._base.ffi import pointer
-from tests.kit import (
-    PATIENCE_SECONDS,
-    Raised,
-    enqueue_in_python,
-    no_call,
-    until,
-)
+from tests.kit import PATIENCE_SECONDS, Raised, enqueue_in_python, held_fill, no_call, until
 from tests.process.child import run
 from tests.support.dlpack import ASCEND, EXTENSION, READ_ONLY, Consumer, Producer
 
@@ -208,8 +202,7 @@ async def test_tensor_is_deleted_once_by_a_reset(open_device: OpenDevice) -> Non
         memory = await device.allocate(SIZE)
         tensor = Producer(memory.address, (SIZE,))
         buffer = device.from_dlpack(tensor)
-        simulator.hold(stream)
-        stream.fill(buffer, 1)
+        held_fill(stream, buffer)
         assert (await device.force_reset(grace=0)).ok
         await until(lambda: len(tensor.deletes) == 1)
         assert buffer.stale

@@ -15,7 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from tests.conftest import GUARD_SECONDS
-from tests.kit import until, wait_for
+from tests.kit import raises, until, wait_for
 from tests.unit.handles.test_awaits import (
     AWAITS,
     Await,
@@ -97,9 +97,8 @@ def test_eager_await_raises_the_device_error(open_device: OpenDevice, entry: Awa
     async def main() -> None:
         async with setup_on(open_device, entry) as prepared:
             entry.fail(prepared)
-            with pytest.raises(aioacl.AclError) as caught:
-                await eager_task(begun(entry, prepared))
-            assert caught.value.code == entry.code
+            error = await raises(aioacl.AclError, eager_task(begun(entry, prepared)))
+            assert error.code == entry.code
             await prepared.stream.renew()
             await close_if_handle(await eager_task(begun(entry, prepared)))
 
@@ -114,8 +113,7 @@ def test_stalled_eager_await_ends_at_the_timeout_around_it(
     async def main() -> None:
         async with setup_on(open_device, entry) as prepared:
             entry.stall(prepared)
-            with pytest.raises(TimeoutError):
-                await eager_task(timed(entry, prepared))
+            await raises(TimeoutError, eager_task(timed(entry, prepared)))
             prepared.release()
             await prepared.stream
             await close_if_handle(await eager_task(begun(entry, prepared)))
@@ -134,8 +132,7 @@ def test_cancelled_eager_await_returns_at_once_and_later_awaits_succeed(
             waiting = eager_task(begun(entry, prepared))
             await until(lambda: entry.is_stalled(prepared))
             waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
+            await raises(asyncio.CancelledError, waiting)
             assert entry.is_stalled(prepared)
             prepared.release()
             await prepared.stream

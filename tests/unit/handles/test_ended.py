@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.failures import CALL
-from tests.kit import Waiting, hanging, no_call_of_mine, reset_by_other_code, until, wait_for
+from tests.kit import Waiting, hung_in, no_call_of_mine, raises, reset_by_other_code, until, wait_for
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -72,10 +72,8 @@ async def test_cause_that_drops_work_is_named_before_the_generation_ends(open_de
     device = await open_device()
     manager, generation = device._manager, device.generation
     assert str(manager.admission.was_ended(generation, CALL)) == text(generation, "reset", AGAIN)
-    simulator.hang_call("aclrtResetDevice")
     async with anyio.create_task_group() as group:
-        closing = Waiting(group, device.close)
-        await until(hanging("aclrtResetDevice"))
+        closing = await hung_in("aclrtResetDevice", group, device.close)
         assert manager.generation == generation
         assert str(manager.admission.was_ended(generation, CALL)) == text(generation, "closed", OPEN_AGAIN)
         simulator.release_call("aclrtResetDevice")
@@ -88,9 +86,8 @@ async def test_ticket_whose_work_a_close_drops_names_the_close(open_device: Open
             ticket, generation, _kept = await held_fill(device)
             waiting = Waiting(group, partial(wait_for, ticket))
             await until(lambda: lib.aio_device_waits(0))
-        with pytest.raises(aioacl.DeviceReset) as caught:
-            await waiting.outcome()
-        assert str(caught.value) == text(generation, "closed", OPEN_AGAIN)
+        error = await raises(aioacl.DeviceReset, waiting.outcome())
+        assert str(error) == text(generation, "closed", OPEN_AGAIN)
         assert str(await error_of_await(ticket)) == text(generation, "closed", OPEN_AGAIN)
         async with open_device():
             assert str(await error_of_await(ticket)) == text(generation, "closed", OPEN_AGAIN)

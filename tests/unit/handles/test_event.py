@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import Blocker, Waiting, no_call, streams, until
+from tests.kit import Blocker, Waiting, held_fill, no_call, streams, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,8 +208,7 @@ async def test_elapsed_since_while_an_event_is_not_done_raises(open_device: Open
         device.allocate(64) as memory,
     ):
         start.record(stream)
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         end.record(stream)
         with pytest.raises(aioacl.AclError):
             end.elapsed_since(start)

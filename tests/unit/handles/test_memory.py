@@ -18,9 +18,11 @@ from aioacl._base.ffi import lib
 from tests.kit import (
     FAULT,
     Raised,
-    Waiting,
     enqueue_in_python,
     hanging,
+    held_fill,
+    hung_in,
+    raises,
     streams,
     turns,
     until,
@@ -53,10 +55,9 @@ async def test_allocation_of_too_much_memory_raises_out_of_memory_error(
     open_device: OpenDevice, kind: str
 ) -> None:
     async with open_device() as device:
-        with pytest.raises(MemoryError) as caught:
-            await getattr(device, kind)(1 << 50)
-        assert isinstance(caught.value, aioacl.OutOfMemoryError)
-        assert caught.value.action == "retry"
+        error = await raises(MemoryError, getattr(device, kind)(1 << 50))
+        assert isinstance(error, aioacl.OutOfMemoryError)
+        assert error.action == "retry"
 
 
 async def test_closed_pinned_memory_is_freed_although_its_buffer_is_referenced(
@@ -188,9 +189,7 @@ async def test_pinned_memory_released_while_the_device_closes_is_freed_by_the_cl
         buffer = await device.pinned(16)
         views = [buffer.view]
         await buffer.close()
-        simulator.hang_call("aclrtResetDevice")
-        closing = Waiting(group, device.close)
-        await until(hanging("aclrtResetDevice"))
+        closing = await hung_in("aclrtResetDevice", group, device.close)
         views.clear()
         assert blocks("pinned") > before
         simulator.release_call("aclrtResetDevice")
@@ -230,8 +229,7 @@ async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_
     async with open_device() as device, device.create_stream() as stream:
         memory = await device.allocate(64)
         before = simulator.stats().device_blocks
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         with simulator.fault("query|sync", rc=FAULT) as fault:
             await memory.close()
             await until(lambda: fault.hits and not lib.aio_device_waits(device.index))
@@ -251,8 +249,7 @@ def test_close_waits_for_the_later_of_two_uses_registered_in_reverse_order(
 
     def enqueue_later_work(*_: object) -> None:
         stream.result()  # the engine now has a record that the first use is done
-        simulator.hold(stream)
-        stream.fill(memory, 2)
+        held_fill(stream, memory, 2)
 
     def interrupt() -> None:
         assert until_now(hanging("aclrtMemsetAsync"))

@@ -10,7 +10,19 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import FAULT, TASK_FAULT, Stop, Waiting, equipped, hanging, in_thread, no_call_of_mine, until
+from tests.kit import (
+    FAULT,
+    TASK_FAULT,
+    Stop,
+    Waiting,
+    equipped,
+    held_fill,
+    hung_in,
+    in_thread,
+    no_call_of_mine,
+    raises,
+    until,
+)
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -107,8 +119,7 @@ async def test_work_that_a_reset_or_a_close_drops_shows_that_it_was_dropped(open
         async with device.create_stream() as another, device.allocate(64) as more:
             known = another.fill(more, 1)
             await known
-            simulator.hold(another)
-            dropped = another.fill(more, 2)
+            dropped = held_fill(another, more, 2)
     assert shown(dropped).endswith(", stale, dropped>")
     assert dropped.done
     assert shown(known).endswith(", stale, done>")
@@ -116,15 +127,13 @@ async def test_work_that_a_reset_or_a_close_drops_shows_that_it_was_dropped(open
 
 async def test_operation_shows_its_call_its_handle_and_its_progress(open_device: OpenDevice) -> None:
     async with equipped(open_device) as (_, stream, memory), anyio.create_task_group() as group:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         operation, late = stream.synchronize(), stream.synchronize(timeout=0)
         of = f"stream.synchronize() of {stream!r}"
         assert shown(operation) == f"<Operation {of}, not started>"
         waiting = Waiting(group, lambda: operation)
         await until(lambda: shown(operation) == f"<Operation {of}, started>")
-        with pytest.raises(aioacl.DeviceTimeout):
-            await late
+        await raises(aioacl.DeviceTimeout, late)
         assert shown(late) == f"<Operation {of}, raised DeviceTimeout>"
         simulator.release(stream)
         await waiting.outcome()
@@ -219,8 +228,7 @@ async def test_device_shows_its_state_and_its_fault(open_device: OpenDevice) -> 
         assert shown(again) == f"<Device 0, OPEN, generation {generation}, closed>"
         async with device.create_stream() as stream, device.allocate(64) as memory:
             simulator.fail_next(stream, FAULT)
-            with pytest.raises(aioacl.DeviceFault):
-                await stream.fill(memory, 1)
+            await raises(aioacl.DeviceFault, stream.fill(memory, 1))
             fault = f"fault: {FAULT} ACL_ERROR_RT_"
             assert shown(device).startswith(f"<Device 0, OPEN, generation {generation}, {fault}")
         assert (await device.force_reset()).ok
@@ -252,9 +260,7 @@ async def test_reprs_while_a_reset_runs_do_not_raise(open_device: OpenDevice) ->
     ):
         things = setup.things()
         await things["ticket"]
-        simulator.hang_call("aclrtResetDeviceForce")
-        resetting = Waiting(group, setup.device.force_reset)
-        await until(hanging("aclrtResetDeviceForce"))
+        resetting = await hung_in("aclrtResetDeviceForce", group, setup.device.force_reset)
         assert "RESETTING" in repr(setup.device)
         for name, thing in things.items():
             assert repr(thing).startswith("<"), name

@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Raised, no_call, no_call_of_mine, reset_by_other_code, streams, until
+from tests.kit import Raised, held_fill, no_call, no_call_of_mine, raises, reset_by_other_code, streams, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -152,8 +152,7 @@ async def test_handles_of_a_closed_device_are_stale(open_device: OpenDevice) -> 
     for _ in range(2):
         with pytest.raises(aioacl.StaleHandleError):
             stream.fill(memory, 1)
-        with pytest.raises(aioacl.StaleHandleError):
-            await stream
+        await raises(aioacl.StaleHandleError, stream)
         await stream.close()
         await memory.close()
         async with open_device():
@@ -167,8 +166,7 @@ async def test_ticket_whose_await_succeeded_succeeds_after_a_reset(
     open_device: OpenDevice, reset: str
 ) -> None:
     async with open_device() as device, streams(device, 2) as (stream, held), device.allocate(64) as memory:
-        simulator.hold(held)
-        held.fill(memory, 1)
+        held_fill(held, memory)
         event = held.record()
         ended = stream.fill(memory, 2)
         stream.wait_event(event)  # keeps the stream busy, so a mark ends the await of `ended`

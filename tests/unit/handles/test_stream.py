@@ -21,7 +21,9 @@ from tests.kit import (
     Waiting,
     fill_queue,
     fill_staging,
+    held_fill,
     live_streams,
+    raises,
     turns,
     until,
     wait_for,
@@ -219,8 +221,7 @@ async def test_upload_to_a_full_queue_waits_for_room_but_not_forever(
             if times == 1:
                 await stream.upload(memory, bytes(2 << 20))
             else:
-                with pytest.raises(aioacl.QueueFull):
-                    await stream.upload(memory, bytes(2 << 20))
+                await raises(aioacl.QueueFull, stream.upload(memory, bytes(2 << 20)))
         assert full.hits > 0
 
 
@@ -263,8 +264,7 @@ async def test_stream_that_waits_for_an_event_of_another_device_runs_after_it(
         device.allocate(64) as here,
         other.allocate(64) as there,
     ):
-        simulator.hold(first)
-        first.fill(here, 5)
+        held_fill(first, here, 5)
         event = first.record()
         second.wait_event(event)
         ticket = second.fill(there, 1)
@@ -281,8 +281,7 @@ async def test_busy_stream_closes_at_once_and_is_destroyed_when_its_work_is_done
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         stream = await device.create_stream()
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 5)
+        ticket = held_fill(stream, memory, 5)
         await stream.close()
         assert simulator.calls("aclrtDestroyStream") == simulator.calls("aclrtStreamAbort") == 0
         with pytest.raises(aioacl.ParameterError, match="Make a new stream"):
@@ -310,11 +309,9 @@ async def test_abort_ends_all_tickets_and_the_stream_stays_usable(
             await until(lambda: lib.aio_device_waits(0) == 3)
             await stream.abort()
             for one in waiting:
-                with pytest.raises(aioacl.StreamAborted):
-                    await one.outcome()
+                await raises(aioacl.StreamAborted, one.outcome())
         for ended in (*tickets, event, stream):
-            with pytest.raises(aioacl.StreamAborted):
-                await wait_for(ended)
+            await raises(aioacl.StreamAborted, wait_for(ended))
         await done
         simulator.release(stream)
         await stream.fill(memory, 1)
@@ -325,26 +322,22 @@ async def test_abort_that_fails_after_it_dropped_work_does_not_let_that_work_suc
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket = held_fill(stream, memory)
         with (
             simulator.fault("aclrtStreamAbort", rc_after=507000),
             pytest.raises(aioacl.AclError, match="507000"),
         ):
             await stream.abort()
         simulator.release(stream)
-        with pytest.raises(aioacl.StreamAborted):
-            await ticket
+        await raises(aioacl.StreamAborted, ticket)
         await stream.fill(memory, 2)
 
 
 async def test_abort_with_firmware_that_lacks_it_raises_not_supported(open_device: OpenDevice) -> None:
     simulator.set_abort_supported(supported=False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
-        with pytest.raises(aioacl.NotSupported):
-            await stream.abort()
+        ticket = held_fill(stream, memory)
+        await raises(aioacl.NotSupported, stream.abort())
         simulator.release(stream)
         await ticket
 
@@ -355,8 +348,7 @@ async def test_unclosed_stream_warns_and_is_destroyed(open_device: OpenDevice, b
     async with open_device() as device, device.allocate(64) as memory:
         stream = await device.create_stream()
         if busy:
-            simulator.hold(stream)
-            stream.fill(memory, 1)
+            held_fill(stream, memory)
         with pytest.warns(ResourceWarning, match="close it, or make it with `async with`"):
             del stream
         if busy:

@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import TASK_FAULT, equipped, no_call
+from tests.kit import TASK_FAULT, equipped, no_call, raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,8 +101,7 @@ async def test_work_of_no_bytes_calls_no_acl_and_its_ticket_has_the_position_of_
         simulator.fail_next(stream, TASK_FAULT)
         stream.fill(memory, 1)
         ticket = enqueue(stream, memory, pinned)
-        with pytest.raises(aioacl.DeviceFault):
-            await ticket
+        await raises(aioacl.DeviceFault, ticket)
         await stream.renew()
 
 

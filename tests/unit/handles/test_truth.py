@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import PENDING, lib
 from aioacl.lowlevel import on
-from tests.kit import TASK_FAULT, in_thread, live_streams, streams, until, until_now
+from tests.kit import TASK_FAULT, held_fill, in_thread, live_streams, raises, streams, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -50,8 +50,7 @@ async def test_stream_whose_code_a_wait_for_the_device_consumed_is_not_confirmed
         assert lib.aio_stream_poll(stream._core.handle, position) == PENDING
         lib.aio_device_fail(0, TASK_FAULT, b"")
         lib.aio_device_sync_end(0)
-        with pytest.raises(aioacl.DeviceFault):
-            await event
+        await raises(aioacl.DeviceFault, event)
 
 
 @pytest.mark.anyio
@@ -65,8 +64,7 @@ async def test_wait_that_submits_nothing_covers_a_task_enqueued_by_hand_before_i
         on(device).aclrtMemsetAsync(memory, 8, 2, 8, stream)
         ticket = stream.wait_event(event)
         simulator.release(stream)
-        with pytest.raises(aioacl.DeviceFault):
-            await ticket
+        await raises(aioacl.DeviceFault, ticket)
 
 
 @pytest.mark.anyio
@@ -93,8 +91,7 @@ async def test_wait_for_the_device_collects_the_failure_that_it_raises_and_no_ot
         for stream in streams:
             simulator.fail_next(stream, TASK_FAULT)
             stream.fill(memory, 1)
-        with pytest.raises(aioacl.DeviceFault):
-            await device.synchronize()
+        await raises(aioacl.DeviceFault, device.synchronize())
         with pytest.warns(aioacl.AclWarning, match="no await raised the error") as warned:  # noqa: PT031 - either close may warn
             for stream in streams:
                 await stream.close()
@@ -105,8 +102,7 @@ async def test_wait_for_the_device_collects_the_failure_that_it_raises_and_no_ot
 async def test_lost_device_ends_waits_for_work_that_never_ends(open_device: OpenDevice) -> None:
     lost = 507010
     async with open_device() as device, streams(device, 2) as (first, other), device.allocate(64) as memory:
-        simulator.hold(other)
-        hanging = other.fill(memory, 1)
+        hanging = held_fill(other, memory)
         simulator.fail_next(first, lost)
         for ticket in (first.fill(memory, 2), hanging):
             with anyio.fail_after(10), pytest.raises(aioacl.DeviceFault) as caught:
@@ -222,8 +218,7 @@ async def test_await_on_streams_that_wait_for_each_other_thousands_of_times_ends
         await until(first.query)
         with anyio.fail_after(20):
             await good
-            with pytest.raises(aioacl.DeviceFault):
-                await failed
+            await raises(aioacl.DeviceFault, failed)
 
 
 @pytest.mark.anyio
@@ -233,6 +228,5 @@ async def test_failed_task_is_raised_although_the_nudge_fails(open_device: OpenD
         await stream.fill(memory, 1)
         simulator.fail_call(function, 207005, -1)
         simulator.fail_next(stream, TASK_FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory, 2)
+        await raises(aioacl.DeviceFault, stream.fill(memory, 2))
         simulator.clear()

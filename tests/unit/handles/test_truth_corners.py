@@ -19,7 +19,9 @@ from tests.kit import (
     Waiting,
     fill_queue,
     hanging,
+    held_fill,
     in_thread,
+    raises,
     reset_by_other_code,
     streams,
     until,
@@ -42,8 +44,7 @@ async def test_failure_after_an_abort_is_raised_also_2_to_the_31_tasks_later(ope
             await stream.abort()
         simulator.set_next_task(stream, (1 << 31) + 256)
         simulator.fail_next(stream, TASK_FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory, 3)
+        await raises(aioacl.DeviceFault, stream.fill(memory, 3))
 
 
 async def test_failure_of_an_aborted_task_does_not_fail_later_work(open_device: OpenDevice) -> None:
@@ -92,8 +93,7 @@ async def test_wait_event_that_timed_out_on_the_device_raises_after_an_abort(ope
         await stream.abort()
         simulator.release_all()
         for ticket in (wait, behind):
-            with pytest.raises(aioacl.AclError):
-                await ticket
+            await raises(aioacl.AclError, ticket)
         assert stream.error is None
 
 
@@ -111,8 +111,7 @@ async def test_wait_for_work_that_is_dropped_after_a_failure_ends(open_device: O
         first = failed.fill(memory, 1)
         failed.wait_event(gate.record())
         waiting = stream.wait_event(failed.record())
-        with pytest.raises(aioacl.DeviceFault):
-            await first
+        await raises(aioacl.DeviceFault, first)
         if how == "abort":
             await failed.abort()
         elif how == "renew":
@@ -120,8 +119,7 @@ async def test_wait_for_work_that_is_dropped_after_a_failure_ends(open_device: O
         else:
             assert (await other.force_reset(grace=0)).ok
         with anyio.fail_after(LIMIT_SECONDS):
-            with pytest.raises(aioacl.DeviceFault):
-                await waiting
+            await raises(aioacl.DeviceFault, waiting)
             await stream.renew()
             await stream
         for made in (stream, gate, failed, memory):
@@ -139,18 +137,15 @@ async def test_work_after_an_aborted_wait_depends_on_nothing(open_device: OpenDe
         with anyio.fail_after(LIMIT_SECONDS):
             await behind
         simulator.release(source)
-        with pytest.raises(aioacl.DeviceFault):
-            await failed
+        await raises(aioacl.DeviceFault, failed)
         await behind
-        with pytest.raises(aioacl.StreamAborted):
-            await aborted
+        await raises(aioacl.StreamAborted, aborted)
         assert stream.error is None
 
 
 async def test_ready_of_a_full_stream_whose_work_never_ends_raises(open_device: OpenDevice) -> None:
     async with open_device() as device, streams(device, 2) as (stream, source), device.allocate(64) as memory:
-        simulator.hold(source)
-        source.fill(memory, 1)
+        held_fill(source, memory)
         stream.wait_event(source.record())
         fill_queue(stream, memory)
         await source.abort()
@@ -230,8 +225,7 @@ async def test_enqueue_refused_by_a_failed_stream_raises_stale_handle_error_afte
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, TASK_FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory, 1)
+        await raises(aioacl.DeviceFault, stream.fill(memory, 1))
         assert (await device.force_reset(grace=0)).ok
         refusal = stream._core.refused(lib.AIO_STREAM_FAILED, "aclrtMemsetAsync", stream)
         assert isinstance(refusal, aioacl.StaleHandleError)
@@ -253,8 +247,7 @@ async def test_stream_closed_during_an_await_of_its_failed_task_does_not_warn(
             await until(lambda: lib.aio_device_waits(0))
             await stream.close()
             simulator.release(stream)
-            with pytest.raises(aioacl.DeviceFault):
-                await waiting.outcome()
+            await raises(aioacl.DeviceFault, waiting.outcome())
 
 
 async def test_renew_of_a_stream_with_an_uncollected_failure_warns(
@@ -293,8 +286,7 @@ async def test_close_whose_warning_is_an_error_raises_it_and_closes_the_stream(
         async for event in events:
             if event.kind == "fault":
                 break
-        with pytest.raises(aioacl.AclWarning):
-            await stream.close()
+        await raises(aioacl.AclWarning, stream.close())
         with pytest.raises(aioacl.ParameterError, match="closed"):
             stream.fill(memory, 2)
         assert simulator.calls("aclrtDestroyStream") == 1
@@ -310,9 +302,8 @@ async def test_stream_created_later_with_stop_does_not_change_an_earlier_failure
         simulator.fail_next(stream, TASK_FAULT)
         ticket = stream.fill(memory, 1)
         for _ in range(2):
-            with pytest.raises(aioacl.DeviceFault) as caught:
-                await ticket
-            assert caught.value.action == "new_stream"
+            error = await raises(aioacl.DeviceFault, ticket)
+            assert error.action == "new_stream"
             async with device.create_stream(on_failure="stop"):
                 assert device.health.ready
 
@@ -350,7 +341,6 @@ async def test_error_of_a_failure_does_not_contain_the_text_of_an_earlier_one(
         assert (await device.force_reset(grace=0)).ok
         async with device.create_stream() as stream, device.allocate(64) as again:
             simulator.fail_next(stream, TASK_FAULT)
-            with pytest.raises(aioacl.DeviceFault) as caught:
-                await stream.fill(again, 1)
-            assert "507899" not in str(caught.value)
-            assert "the task at position 1" in str(caught.value)
+            error = await raises(aioacl.DeviceFault, stream.fill(again, 1))
+            assert "507899" not in str(error)
+            assert "the task at position 1" in str(error)

@@ -18,7 +18,8 @@ from tests.kit import (
     TASK_FAULT,
     Waiting,
     elsewhere,
-    hanging,
+    held_fill,
+    hung_in,
     live_streams,
     no_call_of_mine,
     reset_by_other_code,
@@ -91,10 +92,8 @@ async def test_memory_that_work_of_a_quarantined_device_uses_is_freed_after_the_
         simulator.hold(stream)
         stream.copy(memory, pinned)
         simulator.fail_call("aclrtStreamAbort", 207000, -1)
-        simulator.hang_call("aclrtMalloc")
         async with anyio.create_task_group() as group:
-            allocating = Waiting(group, lambda: device.allocate(1 << 20))
-            await until(hanging("aclrtMalloc"))
+            allocating = await hung_in("aclrtMalloc", group, lambda: device.allocate(1 << 20))
             assert not (await runs_out_of_time(device)).ok
             await until(lambda: allocating.ended)
             simulator.clear()
@@ -203,8 +202,7 @@ def test_stream_that_is_closed_after_a_fault_keeps_its_references_until_the_rese
 ) -> None:
     busy = device.create_stream().result()
     core = busy._core
-    simulator.hold(busy)
-    busy.fill(memory, 1)
+    held_fill(busy, memory)
     simulator.fail_next(stream, FAULT)
     with pytest.raises(aioacl.DeviceFault):
         stream.fill(memory, 1).result()
@@ -235,8 +233,7 @@ def test_record_of_a_stream_owns_it_until_the_cache_does(
 def test_references_of_work_are_kept_until_a_foreign_reset_has_ended_it(
     device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
-    simulator.hold(stream)
-    stream.fill(memory, 1)
+    held_fill(stream, memory)
     with manager_of(device.index).admission.changed:  # the foreign reset is handled when this lock is free
         reset_by_other_code()
         stream._core.release_done()

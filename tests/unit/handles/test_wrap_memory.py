@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import lowlevel, simulator, testing
-from tests.kit import FAULT, Raised, no_call, reset_by_other_code, turns, until
+from tests.kit import FAULT, Raised, held_fill, no_call, reset_by_other_code, turns, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -166,8 +166,7 @@ async def test_reset_makes_the_buffer_stale_and_releases_its_owner(open_device: 
     async with open_device() as device, device.create_stream() as stream:
         memory = await device.allocate(SIZE)
         wrapped, owner = owned(device, memory)
-        simulator.hold(stream)
-        stream.fill(wrapped, 1)
+        held_fill(stream, wrapped)
         if how == "force_reset":
             assert (await device.force_reset(grace=0)).ok
         else:

@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import ffi, lib, pointer
 from aioacl._lifecycle.procedures import limits
-from tests.kit import Stop, Waiting, hanging, in_thread, runs_out_of_time, until, works
+from tests.kit import Stop, hung_in, in_thread, raises, runs_out_of_time, until, works
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -56,8 +56,7 @@ async def test_reset_during_a_timed_out_wait_for_a_foreign_stream_works_if_the_s
         await device.run(foreign.make)
         waiting = device.executor.submit(foreign.wait)
         await until(lambda: simulator.calls("aclrtSynchronizeStream"))
-        with pytest.raises(TimeoutError):
-            await anyio.to_thread.run_sync(lambda: waiting.result(timeout=0.01))
+        await raises(TimeoutError, anyio.to_thread.run_sync(lambda: waiting.result(timeout=0.01)))
         if not named:
             report = await runs_out_of_time(device)
             assert [stuck.function for stuck in report.stuck] == ["a job on device.executor"]
@@ -128,9 +127,7 @@ async def test_block_that_is_left_during_an_abort_waits_for_the_end_of_the_abort
         thread.start()
         await until(begun.is_set)
         monkeypatch.setattr(limits, "ABORT_SECONDS", 20.0)
-        simulator.hang_call("aclrtStreamAbort")
-        resetting = Waiting(group, lambda: device.force_reset(grace=0))
-        await until(hanging("aclrtStreamAbort"))
+        resetting = await hung_in("aclrtStreamAbort", group, lambda: device.force_reset(grace=0))
         leave.set()
         await until(lambda: not device._manager.jobs.named._all)
         assert thread.is_alive()
@@ -163,11 +160,8 @@ async def test_abortable_during_a_reset_is_refused(open_device: OpenDevice) -> N
             raise AssertionError
 
     async with open_device() as device, anyio.create_task_group() as group:
-        simulator.hang_call("aclrtResetDeviceForce")
-        resetting = Waiting(group, device.force_reset)
-        await until(hanging("aclrtResetDeviceForce"))
-        with pytest.raises(aioacl.DeviceResetting):
-            await anyio.to_thread.run_sync(enter)
+        resetting = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
+        await raises(aioacl.DeviceResetting, anyio.to_thread.run_sync(enter))
         simulator.release_all()
         assert (await resetting.outcome()).ok
         assert not device._manager.jobs.named._all

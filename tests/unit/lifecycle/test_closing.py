@@ -21,8 +21,10 @@ from tests.kit import (
     FewThreads,
     Waiting,
     hanging,
+    hung_in,
     in_thread,
     no_call_of_mine,
+    raises,
     runs_out_of_time,
     turns,
     until,
@@ -47,10 +49,8 @@ each_kind = pytest.mark.parametrize("function", MAKE)
 @asynccontextmanager
 async def stuck_maintenance(device: aioacl.Device) -> AsyncGenerator[Waiting]:
     """In the block, the maintenance thread hangs in an allocation. At the end, the new buffer is closed."""
-    simulator.hang_call("aclrtMalloc")
     async with anyio.create_task_group() as group:
-        making = Waiting(group, lambda: device.allocate(64))
-        await until(hanging("aclrtMalloc"))
+        making = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
         yield making
         simulator.release_call("aclrtMalloc")
         await until(lambda: making.ended)
@@ -165,8 +165,7 @@ async def test_open_that_waits_for_the_stuck_thread_is_not_refused_by_another_ch
             await runs_out_of_time(device)
             with pytest.warns(aioacl.AclWarning, match="aclrtMalloc on thread"):
                 await device.close()
-            with pytest.raises(aioacl.DeviceQuarantined):
-                await making.outcome()
+            await raises(aioacl.DeviceQuarantined, making.outcome())
             opening = Waiting(group, open_device)
             await until(lambda: device._manager.procedure is not None)
             with admission.changed:
@@ -195,8 +194,7 @@ async def test_reset_ends_early_if_the_last_close_waits_for_it(
             await device.close()
         assert not (await resetting.outcome()).ok
         monkeypatch.undo()  # the next open and its close need the normal limits
-        with pytest.raises(aioacl.DeviceQuarantined):
-            await making.outcome()
+        await raises(aioacl.DeviceQuarantined, making.outcome())
     async with open_device() as device:
         assert await works(device)
 
@@ -205,8 +203,7 @@ async def test_abort_of_a_stream_of_a_quarantined_device_fails_at_once(open_devi
     async with open_device() as device, device.create_stream() as stream:
         async with stuck_maintenance(device):
             await runs_out_of_time(device)
-            with pytest.raises(aioacl.DeviceQuarantined):
-                await stream.abort()
+            await raises(aioacl.DeviceQuarantined, stream.abort())
         assert (await device.force_reset()).ok
 
 
@@ -223,8 +220,7 @@ async def test_calls_that_wait_for_the_maintenance_thread_end_when_the_last_clos
             with pytest.warns(aioacl.AclWarning, match="aclrtMalloc"):
                 await device.close()
         await closing.outcome()
-        with pytest.raises(aioacl.DeviceQuarantined):
-            await making.outcome()
+        await raises(aioacl.DeviceQuarantined, making.outcome())
     async with open_device() as device:  # the open first completes the close
         assert await works(device)
 
@@ -348,8 +344,7 @@ async def test_wait_that_a_close_interrupts_ends_only_after_its_work_was_dropped
             assert not waiting.ended
             simulator.release_call("aclrtResetDevice")
             await closing.outcome()
-            with pytest.raises(aioacl.DeviceReset):
-                await waiting.outcome()
+            await raises(aioacl.DeviceReset, waiting.outcome())
         await pinned.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import Raised, Waiting, clock_in_place, hanging, reset_by_other_code, turns, until
+from tests.kit import Raised, Waiting, clock_in_place, hanging, raises, reset_by_other_code, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,10 +101,8 @@ async def test_open_during_a_lowlevel_set_waits_without_blocking_its_loop(
     simulator.hang_call("aclrtSetDevice")
     setting = Raised(lambda: lowlevel.set_device(0))
     await until(hanging("aclrtSetDevice"))
-    with pytest.raises(aioacl.DeviceTimeout):
-        await open_device(timeout=0.01)
-    with pytest.raises(aioacl.DeviceResetting):
-        await open_device(wait=False)
+    await raises(aioacl.DeviceTimeout, open_device(timeout=0.01))
+    await raises(aioacl.DeviceResetting, open_device(wait=False))
     another = Raised(lambda: lowlevel.set_device(0))
     async with anyio.create_task_group() as group:
         opening = Waiting(group, open_device)

@@ -18,7 +18,7 @@ from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib
 from aioacl._lifecycle import executor as _executor
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FewThreads, Raised, Stop, Waiting, in_thread, until
+from tests.kit import FewThreads, Raised, Stop, Waiting, in_thread, raises, until
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -48,8 +48,7 @@ async def test_a_job_runs_with_the_device_bound_and_its_result_is_returned(open_
 @pytest.mark.anyio
 async def test_exception_of_a_job_is_raised_by_its_await(open_device: OpenDevice) -> None:
     async with open_device() as device:
-        with pytest.raises(ZeroDivisionError):
-            await device.run(divide, 1, 0)
+        await raises(ZeroDivisionError, device.run(divide, 1, 0))
         with pytest.raises(TypeError):
             await device.run(divide)  # type: ignore[call-arg]  # an argument is missing on purpose
 
@@ -218,9 +217,8 @@ async def test_job_whose_thread_cannot_be_bound_fails_and_is_no_longer_inside(
 ) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtSetCurrentContext", 507000)
-        with pytest.raises(aioacl.DeviceFault) as caught:
-            await device.run(int)
-        assert (caught.value.call, caught.value.code) == ("aclrtSetCurrentContext", 507000)
+        error = await raises(aioacl.DeviceFault, device.run(int))
+        assert (error.call, error.code) == ("aclrtSetCurrentContext", 507000)
         assert device.health.in_flight == 0
         assert await device.run(current_device) == 0
 

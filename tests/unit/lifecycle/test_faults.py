@@ -18,8 +18,10 @@ from tests.kit import (
     Blocker,
     Waiting,
     equipped,
-    hanging,
+    held_fill,
+    hung_in,
     live_streams,
+    raises,
     streams,
     turns,
     until,
@@ -50,9 +52,8 @@ def failing_with_event(
 
 
 async def raises_fault(awaitable: Any) -> None:
-    with pytest.raises(aioacl.DeviceFault) as caught:
-        await awaitable
-    assert (caught.value.code, caught.value.action) == (FAULT, "reset")
+    error = await raises(aioacl.DeviceFault, awaitable)
+    assert (error.code, error.action) == (FAULT, "reset")
 
 
 AWAITABLES: dict[str, Callable[[aioacl.Device, aioacl.Stream, aioacl.Ticket, aioacl.Event], Any]] = {
@@ -172,8 +173,7 @@ async def test_close_after_a_task_failure_frees_each_handle(open_device: OpenDev
         memory, pinned = await device.allocate(64), await device.pinned(64)
         stream, idle = await device.create_stream(), await device.create_stream()
         simulator.fail_next(stream, TASK_FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await stream.copy(memory, pinned)
+        await raises(aioacl.DeviceFault, stream.copy(memory, pinned))
         before = [simulator.calls(function) for function in freed]
         for handle in (memory, pinned, stream, idle):
             await handle.close()
@@ -187,10 +187,9 @@ async def test_close_after_a_task_failure_frees_each_handle(open_device: OpenDev
 async def test_task_that_timed_out_raises_task_timeout(open_device: OpenDevice, code: int) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, code)
-        with pytest.raises(aioacl.TaskTimeout) as caught:
-            await stream.fill(memory, 1)
-        assert (caught.value.code, caught.value.action) == (code, "new_stream")
-        assert not isinstance(caught.value, TimeoutError)
+        error = await raises(aioacl.TaskTimeout, stream.fill(memory, 1))
+        assert (error.code, error.action) == (code, "new_stream")
+        assert not isinstance(error, TimeoutError)
         assert device.health.ready
 
 
@@ -209,9 +208,8 @@ async def test_clean_up_that_finds_a_task_failure_leaves_the_device_ready(open_d
 async def test_task_code_from_a_call_that_runs_no_task_poisons_the_device(open_device: OpenDevice) -> None:
     async with open_device() as device:
         simulator.fail_call("aclrtMalloc", TASK_FAULT)
-        with pytest.raises(aioacl.DeviceFault) as caught:
-            await device.allocate(64)
-        assert caught.value.action == "reset"
+        error = await raises(aioacl.DeviceFault, device.allocate(64))
+        assert error.action == "reset"
         assert device.health.status == "poisoned"
         assert (await device.force_reset()).ok
 
@@ -301,9 +299,7 @@ async def device_wait_before_c(device: aioacl.Device) -> AsyncGenerator[Waiting]
     It has already waited for the positions of all streams. Only its call to C waits for work enqueued in the block.
     """
     async with anyio.create_task_group() as group:
-        simulator.hang_call("aclrtGetMemInfo")
-        Waiting(group, device.memory_info)
-        await until(hanging("aclrtGetMemInfo"))
+        await hung_in("aclrtGetMemInfo", group, device.memory_info)
         waiting = Waiting(group, device.synchronize)
         await turns()
         yield waiting
@@ -313,12 +309,10 @@ async def test_abort_code_of_a_device_wait_does_not_fail_the_work_of_streams(
     open_device: OpenDevice,
 ) -> None:
     async with equipped(open_device) as (device, stream, memory), device_wait_before_c(device) as waiting:
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket = held_fill(stream, memory)
         simulator.fail_call(DEVICE_WAIT, ABORTED)
         simulator.release_call("aclrtGetMemInfo")
-        with pytest.raises(aioacl.StreamAborted):
-            await waiting.outcome()
+        await raises(aioacl.StreamAborted, waiting.outcome())
         simulator.release(stream)
         await ticket
         await stream
@@ -328,11 +322,9 @@ async def test_a_wait_for_the_device_whose_work_a_reset_aborts_ends_in_device_re
     open_device: OpenDevice,
 ) -> None:
     async with equipped(open_device) as (device, stream, memory), device_wait_before_c(device) as waiting:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         simulator.release_call("aclrtGetMemInfo")
         await until(lambda: simulator.calls(DEVICE_WAIT) > 1)
         report = await device.force_reset(grace=0)
-        with pytest.raises(aioacl.DeviceReset) as caught:
-            await waiting.outcome()
-        assert caught.value.report == report
+        error = await raises(aioacl.DeviceReset, waiting.outcome())
+        assert error.report == report

@@ -21,6 +21,8 @@ from tests.kit import (
     Waiting,
     elsewhere,
     hanging,
+    hung_in,
+    raises,
     reset_by_other_code,
     turns,
     until,
@@ -91,8 +93,7 @@ async def test_foreign_reset_clears_a_fault_and_later_closes_free_memory(open_de
         generation = device.generation
         async with device.allocate(64) as memory, device.create_stream() as stream:
             simulator.fail_next(stream, FAULT)
-            with pytest.raises(aioacl.DeviceFault):
-                await stream.fill(memory, 1)
+            await raises(aioacl.DeviceFault, stream.fill(memory, 1))
             assert device.health.status == "poisoned"
             reset_by_other_code()
             await until(lambda: handled(device, generation))
@@ -191,10 +192,8 @@ async def test_foreign_reset_of_a_quarantined_device_only_raises_the_generation(
 
 async def test_foreign_reset_during_the_last_close_changes_nothing(open_device: OpenDevice) -> None:
     device = await open_device()
-    simulator.hang_call("aclrtResetDevice")
     async with anyio.create_task_group() as group:
-        closing = Waiting(group, device.close)
-        await until(hanging("aclrtResetDevice"))
+        closing = await hung_in("aclrtResetDevice", group, device.close)
         reset_by_other_code()
         assert lib.aio_gate_foreign(0)
         simulator.release_all()
@@ -253,8 +252,7 @@ async def test_create_without_waiting_is_refused_if_a_foreign_reset_comes_before
         reset_by_other_code()
         busy.go_on.set()
         await until(hanging("aclrtSetDevice"))
-        with pytest.raises(aioacl.DeviceResetting):
-            await hasty.outcome()
+        await raises(aioacl.DeviceResetting, hasty.outcome())
         assert not patient.ended
         simulator.release_all()
         await (await patient.outcome()).close()

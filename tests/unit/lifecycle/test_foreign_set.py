@@ -15,7 +15,7 @@ from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits, procedure
 from aioacl._wait.internal_call import InternalCall
-from tests.kit import Waiting, elsewhere, hanging, reset_by_other_code, turns, until, works
+from tests.kit import Waiting, elsewhere, hanging, hung_in, reset_by_other_code, turns, until, works
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -92,9 +92,7 @@ async def test_foreign_reset_during_the_first_open_is_followed_by_another_set(
 
 async def test_set_that_comes_after_a_foreign_reset_is_kept(open_device: OpenDevice) -> None:
     async with anyio.create_task_group() as group:
-        simulator.hang_call("aclrtSetDevice")
-        opening = Waiting(group, open_device().__aenter__)
-        await until(hanging("aclrtSetDevice"))
+        opening = await hung_in("aclrtSetDevice", group, open_device().__aenter__)
         elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
         simulator.release_call("aclrtSetDevice")
         device: aioacl.Device = await opening.outcome()
@@ -198,21 +196,18 @@ async def test_foreign_reset_between_set_and_probe_is_found_before_the_probe_mak
 async def test_probe_is_counted_in_the_gate_and_makes_no_call_if_the_count_is_full(
     open_device: OpenDevice,
 ) -> None:
-    async with open_device() as device:
-        simulator.hang_call("aclrtMalloc")
-        async with anyio.create_task_group() as group:
-            resetting = Waiting(group, device.force_reset)
-            await until(hanging("aclrtMalloc"))
-            assert counts(0) == [0, 0, 1]
-            while lib.aio_helper_count(0) == 0:
-                pass
-            streams = simulator.calls("aclrtCreateStream")
-            assert probe(0, lib.aio_device_foreign(0)) == ("aclrtCreateStream", lib.AIO_CROWDED)
-            assert simulator.calls("aclrtCreateStream") == streams
-            while counts(0) != [0, 0, 1]:
-                lib.aio_leave(make_pass(0, 0), lib.AIO_LIFETIME)
-            simulator.release_call("aclrtMalloc")
-            assert (await resetting.outcome()).ok
+    async with open_device() as device, anyio.create_task_group() as group:
+        resetting = await hung_in("aclrtMalloc", group, device.force_reset)
+        assert counts(0) == [0, 0, 1]
+        while lib.aio_helper_count(0) == 0:
+            pass
+        streams = simulator.calls("aclrtCreateStream")
+        assert probe(0, lib.aio_device_foreign(0)) == ("aclrtCreateStream", lib.AIO_CROWDED)
+        assert simulator.calls("aclrtCreateStream") == streams
+        while counts(0) != [0, 0, 1]:
+            lib.aio_leave(make_pass(0, 0), lib.AIO_LIFETIME)
+        simulator.release_call("aclrtMalloc")
+        assert (await resetting.outcome()).ok
 
 
 async def test_foreign_procedure_with_a_reset_after_each_set_leaves_the_last_reset_to_another_procedure(

@@ -17,7 +17,9 @@ from tests.kit import (
     FewThreads,
     Stop,
     Waiting,
-    hanging,
+    held_fill,
+    hung_in,
+    raises,
     reset_by_other_code,
     runs_out_of_time,
     until,
@@ -92,8 +94,7 @@ async def test_job_whose_work_does_not_end_gets_device_reset_and_is_inside_again
     simulator.set_abort_supported(False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         generation = device.generation
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         job = WaitsTwice(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
@@ -112,8 +113,7 @@ async def test_job_whose_work_does_not_end_gets_device_reset_and_is_inside_again
 async def test_waiting_job_gets_device_reset_on_a_foreign_reset(open_device: OpenDevice, busy: bool) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         blocker = Stop()
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         job = WaitsTwice(lambda: stream.synchronize().result())
         async with anyio.create_task_group() as group:
             running = Waiting(group, lambda: device.run(job))
@@ -137,8 +137,7 @@ async def test_waiting_job_does_not_delay_the_last_close_and_gets_device_reset(
 ) -> None:
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
-    simulator.hold(stream)
-    stream.fill(memory, 1)
+    held_fill(stream, memory)
     job = WaitsTwice(lambda: stream.synchronize().result())
     future = device.executor.submit(job)
     await until(lambda: device._manager.jobs.outside)
@@ -160,10 +159,8 @@ async def test_waiting_job_gets_device_quarantined_when_its_device_is_quarantine
             job()
             return other.memory_info().result().free  # the job continues, but is not inside the device
 
-        simulator.hang_call("aclrtMalloc")
         async with anyio.create_task_group() as group:
-            running = Waiting(group, lambda: device.run(job_and_more))
-            await until(hanging("aclrtMalloc"))
+            running = await hung_in("aclrtMalloc", group, lambda: device.run(job_and_more))
             await until(lambda: device._manager.jobs.outside)
             await runs_out_of_time(device)
             assert await running.outcome()
@@ -252,8 +249,7 @@ async def test_reset_during_nested_jobs_ends_all_their_waits(open_device: OpenDe
     simulator.set_abort_supported(False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         device.executor._limit = 1
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
 
         def wait() -> int:
             stream.synchronize().result()
@@ -301,8 +297,7 @@ async def test_job_future_result_after_its_timeout_raises_timeout_error(open_dev
         assert future.running()
         assert not future.cancel()
         for ask in (future.result, future.exception):
-            with pytest.raises(TimeoutError):
-                await anyio.to_thread.run_sync(ask, 0.01)
+            await raises(TimeoutError, anyio.to_thread.run_sync(ask, 0.01))
             with pytest.raises(TimeoutError):
                 ask(0)
         assert not future._listeners

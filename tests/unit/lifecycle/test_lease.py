@@ -17,9 +17,10 @@ from tests.kit import (
     Waiting,
     equipped,
     fill_staging,
-    hanging,
+    hung_in,
     in_thread,
     no_call,
+    raises,
     turns,
     until,
     until_now,
@@ -51,8 +52,7 @@ async def test_renew_that_waits_for_the_end_of_a_drain_raises_device_reset(open_
             await turns()
             assert not renewing.ended
         assert (await resetting.outcome()).ok
-        with pytest.raises(aioacl.DeviceReset):
-            await renewing.outcome()
+        await raises(aioacl.DeviceReset, renewing.outcome())
 
 
 class Sweeping:
@@ -166,9 +166,7 @@ async def test_task_that_waited_for_a_lease_holds_it_before_the_next_reset(open_
             async with device.lease():
                 held.append(device.generation)
 
-        simulator.hang_call("aclrtResetDeviceForce")
-        first = Waiting(group, device.force_reset)
-        await until(hanging("aclrtResetDeviceForce"))
+        first = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
         holding = Waiting(group, hold)
         await until(lambda: len(device._manager.admission.turns._waiting) == 1)
         simulator.release_call("aclrtResetDeviceForce")
@@ -187,8 +185,7 @@ async def test_a_holder_may_open_the_device_once_more_while_it_drains(open_devic
             async with open_device(wait=False) as again:
                 assert again.generation == device.generation
             other = Waiting(group, lambda: open_device(wait=False))
-            with pytest.raises(aioacl.DeviceResetting):
-                await other.outcome()
+            await raises(aioacl.DeviceResetting, other.outcome())
         assert (await resetting.outcome()).ok
 
 
@@ -205,8 +202,7 @@ async def test_a_child_task_does_not_inherit_a_lease(open_device: OpenDevice) ->
             assert not await Waiting(group, child).outcome()
             resetting = Waiting(group, lambda: device.force_reset(grace=20))
             await until(lambda: draining(device))
-            with pytest.raises(aioacl.DeviceResetting):
-                await Waiting(group, enqueue).outcome()
+            await raises(aioacl.DeviceResetting, Waiting(group, enqueue).outcome())
             stream.fill(memory, 1)
         assert (await resetting.outcome()).ok
 
@@ -304,11 +300,9 @@ async def test_call_that_makes_a_handle_waits_for_the_reset_or_is_refused_or_tim
             resetting = Waiting(group, device.force_reset)
             await until(lambda: simulator.hung("aclrtResetDeviceForce"))
             with no_call():
-                with pytest.raises(aioacl.DeviceResetting) as caught:
-                    await enter(wait=False)
-                assert (caught.value.device, caught.value.generation) == (0, device.generation)
-                with pytest.raises(aioacl.DeviceTimeout):
-                    await enter(timeout=0.01)
+                error = await raises(aioacl.DeviceResetting, enter(wait=False))
+                assert (error.device, error.generation) == (0, device.generation)
+                await raises(aioacl.DeviceTimeout, enter(timeout=0.01))
             waiting = Waiting(group, enter)
             await turns()
             assert not waiting.ended

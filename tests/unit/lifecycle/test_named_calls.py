@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._lifecycle.gate import inside
-from tests.kit import Raised, Waiting, hanging, in_thread, runs_out_of_time, until
+from tests.kit import Raised, hanging, held_fill, hung_in, in_thread, raises, runs_out_of_time, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,7 @@ async def test_call_whose_context_cannot_be_set_fails_with_that_call_named(
     open_device: OpenDevice, use: str
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
 
         def fails() -> aioacl.AclError:
             simulator.fail_call("aclrtSetCurrentContext", FAULT)
@@ -48,8 +47,7 @@ async def test_call_whose_context_cannot_be_set_fails_with_that_call_named(
 @pytest.mark.parametrize("failing", ["aclrtQueryEventStatus", "aclrtStreamQuery"])
 async def test_query_that_fails_names_the_function_that_failed(open_device: OpenDevice, failing: str) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         if failing == "aclrtQueryEventStatus":
             event = stream.record()
             assert not event.query()
@@ -82,14 +80,11 @@ async def test_thread_blocked_while_it_reads_an_error_text_is_reported_with_that
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.fail_call("aclrtMalloc", 507000)
-        simulator.hang_call("aclGetRecentErrMsg")
-        making = Waiting(group, lambda: device.allocate(64))
-        await until(hanging("aclGetRecentErrMsg"))
+        making = await hung_in("aclGetRecentErrMsg", group, lambda: device.allocate(64))
         report = await runs_out_of_time(device)
         assert [stuck.function for stuck in report.stuck] == ["aclGetRecentErrMsg"]
         simulator.release_all()
-        with pytest.raises(aioacl.AclError):
-            await making.outcome()
+        await raises(aioacl.AclError, making.outcome())
         assert (await device.force_reset()).ok
 
 
@@ -98,9 +93,7 @@ async def test_control_thread_blocked_while_it_reads_an_error_text_is_named(
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         simulator.fail_call("aclrtResetDeviceForce", 507000)
-        simulator.hang_call("aclGetRecentErrMsg")
-        resetting = Waiting(group, device.force_reset)
-        await until(hanging("aclGetRecentErrMsg"))
+        resetting = await hung_in("aclGetRecentErrMsg", group, device.force_reset)
         assert [call.function for call in inside(0)] == ["aclGetRecentErrMsg"]
         simulator.release_all()
         assert (await resetting.outcome()).ok
@@ -110,8 +103,7 @@ async def test_control_thread_blocked_while_it_reads_an_error_text_is_named(
 @pytest.mark.parametrize("call", ["aclrtStreamQuery", "aclrtSetCurrentContext"])
 async def test_abort_helper_blocked_before_its_abort_is_named(open_device: OpenDevice, call: str) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         simulator.hang_call(call)
         report = await runs_out_of_time(device, hanging(call))
         assert [stuck.function for stuck in report.stuck] == [call]

@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.notifications import KEPT
-from tests.kit import FAULT, Raised, Waiting, no_call, turns, until, until_now
+from tests.kit import FAULT, Raised, Waiting, no_call, raises, turns, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -125,8 +125,7 @@ async def test_events_end_with_their_own_handle_although_the_device_stays_open(
     async with open_device():
         async with open_device() as second:
             events = second.events()
-        with pytest.raises(StopAsyncIteration):
-            await anext(events)
+        await raises(StopAsyncIteration, anext(events))
 
 
 async def test_slow_listener_loses_the_oldest_events_and_receives_their_number(

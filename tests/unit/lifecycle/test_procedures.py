@@ -25,7 +25,10 @@ from tests.kit import (
     Stop,
     Waiting,
     hanging,
+    held_fill,
+    hung_in,
     in_thread,
+    raises,
     reset_by_other_code,
     turns,
     until,
@@ -147,9 +150,7 @@ async def test_task_that_waits_for_a_force_reset_sleeps_until_it_ends(
 ) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         looks = Looks(monkeypatch)
-        simulator.hang_call("aclrtResetDeviceForce")
-        resetting = Waiting(group, device.force_reset)
-        await until(hanging("aclrtResetDeviceForce"))
+        resetting = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
         assert await looks.sleep(1)
         simulator.release_all()
         assert (await resetting.outcome()).ok
@@ -160,10 +161,8 @@ async def test_task_that_waits_for_a_close_sleeps_until_it_has_ended(
 ) -> None:
     device = await open_device()
     looks = Looks(monkeypatch)
-    simulator.hang_call("aclrtResetDevice")
     async with anyio.create_task_group() as group:
-        closing = Waiting(group, device.close)
-        await until(hanging("aclrtResetDevice"))
+        closing = await hung_in("aclrtResetDevice", group, device.close)
         opening = Waiting(group, open_device)
         assert await looks.sleep(2)
         simulator.release_all()
@@ -216,8 +215,7 @@ async def test_last_close_during_a_job_gives_up_and_the_next_open_completes_it(
         await device._manager.admission.until_open()
 
     async def open_is_refused() -> None:
-        with pytest.raises(aioacl.DeviceQuarantined):
-            await open_device()
+        await raises(aioacl.DeviceQuarantined, open_device())
         await until(lambda: device._manager.procedure is None)
 
     with given_up("stays set"):
@@ -298,8 +296,7 @@ async def test_last_close_gives_the_reset_time_for_busy_streams_only(
     for stream in streams:
         await stream.fill(memory, 1)
     for stream in streams[:busy]:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
     monkeypatch.setattr(control, "call", noted)
     await device.close()
     monkeypatch.undo()
@@ -310,8 +307,7 @@ async def test_last_close_gives_the_reset_time_for_busy_streams_only(
 async def test_last_close_during_a_query_that_hangs_gives_up_and_names_it(open_device: OpenDevice) -> None:
     device = await open_device()
     stream, memory = await device.create_stream(), await device.allocate(64)
-    simulator.hold(stream)
-    stream.fill(memory, 1)
+    held_fill(stream, memory)
     simulator.hang_call("aclrtStreamQuery")
     with given_up(r"device 0 stays set: .*aclrtStreamQuery on thread [1-9]\d* did not return in time"):
         await device.close()
@@ -375,8 +371,7 @@ async def test_procedure_that_fails_before_its_first_change_changes_nothing(
         procedure = FailingProcedure(manager)
         with manager.admission.changed:
             manager.start_procedure(procedure)
-        with pytest.raises(ZeroDivisionError):
-            await procedure.wait(None)
+        await raises(ZeroDivisionError, procedure.wait(None))
         assert (device.state, device.generation) == (aioacl.State.OPEN, generation)
         assert manager.procedure is None
 
@@ -384,10 +379,8 @@ async def test_procedure_that_fails_before_its_first_change_changes_nothing(
 async def test_wait_for_a_procedure_that_times_out_leaves_it_running(
     open_device: OpenDevice,
 ) -> None:
-    simulator.hang_call("aclrtSetDevice")
     async with anyio.create_task_group() as group:
-        patient = Waiting(group, open_device)
-        await until(hanging("aclrtSetDevice"))
+        patient = await hung_in("aclrtSetDevice", group, open_device)
         with pytest.raises(
             aioacl.DeviceTimeout, match=r"was still CLOSED at the deadline\. The open continues\. If"
         ):

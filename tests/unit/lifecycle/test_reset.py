@@ -21,8 +21,10 @@ from tests.kit import (
     Waiting,
     clock_in_place,
     equipped,
+    held_fill,
     in_thread,
     no_call_of_mine,
+    raises,
     turns,
     until,
     wait_for,
@@ -75,8 +77,7 @@ async def test_idle_streams_are_neither_drained_nor_aborted(open_device: OpenDev
 
 async def test_work_that_ends_within_the_grace_time_is_drained(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket = held_fill(stream, memory)
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, lambda: device.force_reset(grace=20))
             await until(lambda: device.state is aioacl.State.DRAINING)
@@ -100,8 +101,7 @@ async def test_work_that_does_not_end_is_aborted_if_the_runtime_supports_it(
     async with open_device() as device, device.allocate(64) as memory:
         streams = [await device.create_stream() for _ in range(3)]
         for stream in streams:
-            simulator.hold(stream)
-            stream.fill(memory, 1)
+            held_fill(stream, memory)
         report = await device.force_reset(grace=0)
         assert report.ok
         assert (report.aborted, report.not_aborted) == ((3, 0) if supported else (0, 3))
@@ -123,17 +123,15 @@ async def test_a_wait_in_flight_raises_device_reset_with_the_report(
 ) -> None:
     simulator.set_abort_supported(supported)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket = held_fill(stream, memory)
         event = stream.record()
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, lambda: wait(device, stream, ticket, event))
             await until(lambda: lib.aio_device_waits(0) == 1)
             report = await device.force_reset(grace=0)
-            with pytest.raises(aioacl.DeviceReset) as caught:
-                await waiting.outcome()
-            assert caught.value.report == report
-            assert caught.value.action == "retry"
+            error = await raises(aioacl.DeviceReset, waiting.outcome())
+            assert error.report == report
+            assert error.action == "retry"
 
 
 async def test_reset_that_is_requested_after_another_has_ended_does_not_join_it(
@@ -272,8 +270,7 @@ async def test_reset_has_more_time_for_each_stream_that_cannot_be_aborted(
     monkeypatch.setattr(limits, "DROP_SECONDS", LONG_SECONDS)
     simulator.set_abort_supported(False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         report = await device.force_reset(grace=0)
         monkeypatch.undo()  # the close needs the normal limits
         assert (report.ok, report.not_aborted, report.problem) == (True, 1, "")

@@ -8,6 +8,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
+from tests.kit import held_fill
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -48,8 +49,7 @@ async def test_reset_after_a_failed_one_does_not_query_or_abort_streams_that_no_
     open_device: OpenDevice, function: str
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         simulator.fail_call(function, 507000, -1)
         assert not (await device.force_reset(grace=0)).ok
         simulator.clear()
@@ -64,8 +64,7 @@ async def test_attempt_that_fails_after_a_successful_call_does_not_restore_the_s
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         with simulator.fault("aclrtResetDeviceForce", after=1, rc=507000):
             simulator.fail_call("aclrtMemcpy", 507000, 1)
             report = await device.force_reset(grace=0)
@@ -81,8 +80,7 @@ async def test_reset_that_fails_in_each_attempt_leaves_streams_that_can_be_abort
 ) -> None:
     simulator.set_abort_supported(False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         with simulator.fault("aclrtResetDeviceForce", reset_fail=3):
             report = await device.force_reset(grace=0)
         assert (report.ok, report.not_aborted) == (False, 1)

@@ -22,7 +22,10 @@ from tests.kit import (
     equipped,
     gives_up_in,
     hanging,
+    held_fill,
+    hung_in,
     live_streams,
+    raises,
     runs_out_of_time,
     until,
 )
@@ -43,17 +46,14 @@ async def test_waits_that_a_failed_reset_has_ended_raise_device_quarantined(
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         simulator.hold(stream)
         ticket, event = stream.fill(memory, 1), stream.record()
-        simulator.hang_call("aclrtMalloc")
         async with anyio.create_task_group() as group:
-            allocating = Waiting(group, lambda: device.allocate(64))
-            await until(hanging("aclrtMalloc"))
+            allocating = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
             waiting = [Waiting(group, lambda: ticket), Waiting(group, event.synchronize)]
             await until(lambda: lib.aio_device_waits(0) == 2)
             report = await runs_out_of_time(device)
             for one in (*waiting, allocating):
-                with pytest.raises(aioacl.DeviceQuarantined) as caught:
-                    await one.outcome()
-                assert (caught.value.report, caught.value.action) == (report, "reset")
+                error = await raises(aioacl.DeviceQuarantined, one.outcome())
+                assert (error.report, error.action) == (report, "reset")
         simulator.release_all()
         assert (await device.force_reset()).ok
 
@@ -90,8 +90,7 @@ async def test_abort_hung_in_c_means_quarantine_without_a_reset(
     gives_up: Callable[[aioacl.Device, pytest.MonkeyPatch], Awaitable[aioacl.ResetReport]],
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         simulator.hang_call(ABORT)
         report = await gives_up(device, monkeypatch)
         assert ABORT in [stuck.function for stuck in report.stuck]
@@ -103,8 +102,7 @@ async def test_abort_hung_in_c_means_quarantine_without_a_reset(
 
 async def test_a_query_hung_in_c_while_the_device_drains_means_quarantine(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         simulator.hang_call("aclrtStreamQuery")
         try:
             report = await runs_out_of_time(device, hanging("aclrtStreamQuery"), grace=LONG_SECONDS)
@@ -152,8 +150,7 @@ async def test_reset_that_returns_late_has_ended_the_streams(
 ) -> None:
     simulator.set_abort_supported(False)
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         await gives_up_in(device, "aclrtResetDeviceForce")
         simulator.release_call("aclrtResetDeviceForce")
         await until(lambda: live_streams() == 0)
@@ -221,9 +218,7 @@ async def test_slow_set_is_not_reported_as_stuck_while_a_reset_waits_for_it(
 ) -> None:
     monkeypatch.setattr(_stuck, "STUCK_SECONDS", 0.1)
     async with open_device() as device, anyio.create_task_group() as group:
-        simulator.hang_call("aclrtSetDevice")
-        resetting = Waiting(group, device.force_reset)
-        await until(hanging("aclrtSetDevice"))
+        resetting = await hung_in("aclrtSetDevice", group, device.force_reset)
         await until(lambda: inside(0)[0].seconds > 0.1)
         assert device.health.status == "ok"
         simulator.release_all()
@@ -234,8 +229,7 @@ async def test_enqueue_stuck_in_c_means_quarantine_without_a_reset(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         simulator.hang_call("aclrtMemsetAsync")
         enqueuing = Raised(lambda: stream.fill(memory, 2))
         await until(hanging("aclrtMemsetAsync"))

@@ -11,7 +11,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.cache import STREAMS
-from tests.kit import PATIENCE_SECONDS, TASK_FAULT, Waiting, until, works
+from tests.kit import PATIENCE_SECONDS, TASK_FAULT, Waiting, raises, until, works
 from tests.support.spinning import blocked, spin, spinning, synchronizing
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ async def one_round(device: aioacl.Device) -> None:
     with anyio.fail_after(PATIENCE_SECONDS):
         stream, memory = await device.create_stream(), await device.allocate(64)
         thread = spin(device, stream, memory, TASK_FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await stream
+        await raises(aioacl.DeviceFault, stream)
         await stream.close()
         await returned(thread)
         await memory.close()
@@ -130,9 +129,8 @@ async def test_maintenance_goes_on_while_a_create_waits_for_a_synchronize_of_ano
                 for _ in range(3):
                     memory = await device.allocate(1 << 26)  # too large for the cache
                     await memory.close()
-                with pytest.raises(aioacl.DeviceTimeout) as caught:
-                    await device.create_stream(timeout=0.01)
-                hint = caught.value.hint or ""
+                error = await raises(aioacl.DeviceTimeout, device.create_stream(timeout=0.01))
+                hint = error.hint or ""
                 assert ("aclrtSynchronizeDevice" in hint, "force_reset" in hint) == (True, False)
                 assert not any(one.ended for one in waiting)
                 group.cancel_scope.cancel()

@@ -14,7 +14,7 @@ from aioacl._base import sync
 from aioacl._lifecycle import stuck
 from aioacl._lifecycle.gate import inside
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FewThreads, Raised, hanging, until
+from tests.kit import FewThreads, Raised, hanging, held_fill, until
 from tests.support import offline
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ async def test_query_of_the_watcher_that_hangs_sends_stuck_and_then_recovered(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.hold(stream)
-        stream.fill(memory, 1)
+        held_fill(stream, memory)
         await stuck_and_recovered(device, "aclrtStreamQuery", lambda: None)  # only the watcher queries
         simulator.release(stream)
         await stream

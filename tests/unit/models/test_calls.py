@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._models.lent import FAILED_HINT, TIMED_OUT_HINT
-from tests.kit import Raised, Waiting, in_thread, until, until_now
+from tests.kit import Raised, Waiting, in_thread, raises, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -98,12 +98,10 @@ class TestOnALoop:
             out = np.full((2, 4), -1, np.float32)
             hints: list[str] = []
             for limit in offline.short_limits():
-                with pytest.raises(aioacl.DeviceTimeout) as caught:
-                    await model(rows(), out=out, timeout=limit)
-                hints.append(caught.value.hint)
+                error = await raises(aioacl.DeviceTimeout, model(rows(), out=out, timeout=limit))
+                hints.append(error.hint)
             assert TIMED_OUT_HINT in hints
-            with pytest.raises(aioacl.QueueFull):
-                await model(rows(), wait=False)
+            await raises(aioacl.QueueFull, model(rows(), wait=False))
             offline.release(model)
             await until(lambda: offline.all_free(model))
             assert np.all(out == -1)

@@ -12,7 +12,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._models import source as source_module
-from tests.kit import Raised, Waiting, drop_abandoned, hanging, no_call, until, until_now
+from tests.kit import Raised, Waiting, drop_abandoned, hanging, hung_in, no_call, raises, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -378,12 +378,9 @@ class TestOnALoop:
 
     async def test_load_during_a_reset_waits_or_is_refused(self, open_device: OpenDevice) -> None:
         async with open_device() as device, anyio.create_task_group() as group:
-            simulator.hang_call("aclrtResetDeviceForce")
-            reset = Waiting(group, device.force_reset)
-            await until(hanging("aclrtResetDeviceForce"))
+            reset = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
             loading = Waiting(group, lambda: device.load_model(offline.product()))
-            with pytest.raises(aioacl.DeviceResetting):
-                await device.load_model(offline.product(), wait=False)
+            await raises(aioacl.DeviceResetting, device.load_model(offline.product(), wait=False))
             simulator.release_call("aclrtResetDeviceForce")
             assert (await reset.outcome()).ok
             await (await loading.outcome()).close()

@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Waiting, turns, until
+from tests.kit import Waiting, raises, turns, until
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -170,8 +170,7 @@ async def test_error_of_the_arguments_is_raised_after_the_results_before_it(
         for xs in (failing_after(3), slowly(3, Broken("xs"))):
             async with model.map(xs, errors=errors, ordered=ordered) as results:
                 found = [product_of(await anext(results)) for _ in range(3)]
-                with pytest.raises(Broken):
-                    await anext(results)
+                await raises(Broken, anext(results))
                 assert [y async for y in results] == []
             assert sorted(found) == [0, 1, 2]
 
@@ -188,8 +187,7 @@ async def test_error_of_the_arguments_leaves_errors_of_items_to_be_returned(open
     ):
         await turns()
         assert type(await anext(results)) is aioacl.ParameterError
-        with pytest.raises(Broken):
-            await anext(results)
+        await raises(Broken, anext(results))
 
 
 async def test_argument_that_is_not_iterable_raises_in_the_iteration(open_device: OpenDevice) -> None:

@@ -27,7 +27,7 @@ from onnx import helper
 
 from aioacl._models.executing import enqueue
 from aioacl.simulator._atc import Options, convert
-from tests.kit import Raised, Waiting, hanging, in_thread, until, until_now
+from tests.kit import Raised, Waiting, hanging, hung_in, in_thread, until, until_now
 from tests.support.onnx_models import model as onnx_model
 from tests.support.onnx_models import value
 
@@ -107,10 +107,8 @@ class TestReload:
         async with open_device() as device, device.load_model(negation()) as model:
             await device.force_reset()
             load = None
-            simulator.hang_call("aclrtResetDeviceForce")
             async with anyio.create_task_group() as group:
-                reset = Waiting(group, device.force_reset)
-                await until(hanging("aclrtResetDeviceForce"))
+                reset = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
                 late = Waiting(group, lambda: model(X))
                 await until(lambda: len(device._manager.admission._subscribers) == 2)
                 simulator.release_call("aclrtResetDeviceForce")

@@ -15,7 +15,7 @@ from aioacl._base.paths import DATA
 from aioacl._models.arguments import check_call
 from aioacl._models.lent import Lent
 from aioacl._wait.workers import WorkerThread
-from tests.kit import Waiting, hanging, in_thread, until, until_now
+from tests.kit import Waiting, hanging, held_fill, in_thread, raises, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -55,8 +55,7 @@ async def test_call_that_waits_for_another_execution_in_a_reset_is_ended_and_the
             simulator.release_call(COPY)
             assert (await reset.outcome()).ok
             for call in (first, second):
-                with pytest.raises(aioacl.DeviceReset):
-                    await call.outcome()
+                await raises(aioacl.DeviceReset, call.outcome())
         assert (await model(X)).shape == (1, 10)
 
 
@@ -74,8 +73,7 @@ async def test_call_that_begins_to_wait_for_its_results_in_a_reset_raises_device
                 await until(lambda: device.state.name == "RESETTING")
                 simulator.release_call("download")
                 assert (await reset.outcome()).ok
-                with pytest.raises(aioacl.DeviceReset):
-                    await call.outcome()
+                await raises(aioacl.DeviceReset, call.outcome())
         assert (await model(X)).shape == (1, 10)
 
 
@@ -94,10 +92,8 @@ async def test_call_that_waits_for_a_slot_when_a_reset_fails_raises_device_quara
             report = await device.force_reset(grace=0)
             assert not report.ok
             for call in calls:
-                with pytest.raises(aioacl.DeviceQuarantined):
-                    await call.outcome()
-            with pytest.raises(aioacl.DeviceQuarantined):
-                await model(X)
+                await raises(aioacl.DeviceQuarantined, call.outcome())
+            await raises(aioacl.DeviceQuarantined, model(X))
         simulator.fail_call("aclrtResetDeviceForce", 0, 0)
         assert (await device.force_reset(grace=0)).ok
         assert (await model(X)).shape == (1, 10)
@@ -137,8 +133,7 @@ async def test_slot_whose_work_ends_while_the_wait_for_it_is_refused_is_free_at_
         await model._loaded().slots.take(lent, wait=False, deadline=None)
         stream = lent.taken[0].stream
         memory = await device.allocate(64)
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket = held_fill(stream, memory)
 
         def refused(*_: object) -> int:
             simulator.release(stream)

@@ -10,7 +10,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import FAULT, Waiting, drop_abandoned, hanging, reset_by_other_code, until
+from tests.kit import FAULT, Waiting, drop_abandoned, hanging, hung_in, raises, reset_by_other_code, until
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -87,20 +87,19 @@ async def test_events_of_a_load_have_its_name_duration_and_memory(
 
 
 async def test_call_during_a_reset_waits_and_then_loads_the_model(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.load_model(offline.product()) as model:
-        simulator.hang_call("aclrtResetDeviceForce")
-        async with anyio.create_task_group() as group:
-            reset = Waiting(group, device.force_reset)
-            await until(hanging("aclrtResetDeviceForce"))
-            call = Waiting(group, lambda: works(model))
-            with pytest.raises(aioacl.DeviceResetting):
-                await model(rows(), wait=False)
-            with pytest.raises(aioacl.DeviceTimeout):
-                await model(rows(), timeout=0.02)
-            assert not call.ended
-            simulator.release_call("aclrtResetDeviceForce")
-            assert (await reset.outcome()).ok
-            assert await call.outcome()
+    async with (
+        open_device() as device,
+        device.load_model(offline.product()) as model,
+        anyio.create_task_group() as group,
+    ):
+        reset = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
+        call = Waiting(group, lambda: works(model))
+        await raises(aioacl.DeviceResetting, model(rows(), wait=False))
+        await raises(aioacl.DeviceTimeout, model(rows(), timeout=0.02))
+        assert not call.ended
+        simulator.release_call("aclrtResetDeviceForce")
+        assert (await reset.outcome()).ok
+        assert await call.outcome()
 
 
 async def test_call_that_a_reset_interrupts_raises_device_reset_and_is_not_repeated(
@@ -114,8 +113,7 @@ async def test_call_that_a_reset_interrupts_raises_device_reset_and_is_not_repea
             call = Waiting(group, lambda: model(rows(), out=out))
             await until(lambda: offline.load_of(model).instances[0].last is not None)
             assert (await device.force_reset(grace=0)).ok
-            with pytest.raises(aioacl.DeviceReset):
-                await call.outcome()
+            await raises(aioacl.DeviceReset, call.outcome())
         assert np.all(out == -1)
         assert await works(model, 1)
         assert offline.executions() == 1
@@ -168,9 +166,8 @@ async def test_model_that_must_not_be_loaded_again_is_stale_after_a_reset(open_d
         loads = simulator.calls(LOAD_FROM_MEMORY)
         assert (await device.force_reset()).ok
         for wait in (True, False):
-            with pytest.raises(aioacl.StaleHandleError) as caught:
-                await model(rows(), wait=wait)
-            assert caught.value.message == "the device was reset after the model was loaded"
+            error = await raises(aioacl.StaleHandleError, model(rows(), wait=wait))
+            assert error.message == "the device was reset after the model was loaded"
         assert simulator.calls(LOAD_FROM_MEMORY) == loads
 
 
@@ -204,8 +201,7 @@ async def reset_elsewhere(device: aioacl.Device) -> None:
 async def fault_and_reset(device: aioacl.Device) -> None:
     async with device.create_stream() as stream, device.allocate(64) as memory:
         simulator.fail_next(stream, FAULT)
-        with pytest.raises(aioacl.DeviceFault):
-            await stream.fill(memory, 1)
+        await raises(aioacl.DeviceFault, stream.fill(memory, 1))
     assert (await device.force_reset(grace=0)).ok
 
 
@@ -256,8 +252,7 @@ async def test_last_close_ends_a_running_call(open_device: OpenDevice) -> None:
             offline.hold(model)
             call = Waiting(group, lambda: model(rows()))
             await until(lambda: offline.load_of(model).instances[0].last is not None)
-        with pytest.raises(aioacl.AclError):
-            await call.outcome()
+        await raises(aioacl.AclError, call.outcome())
         await model.close()
     drop_abandoned()
 
@@ -269,10 +264,9 @@ async def test_model_from_before_the_last_close_is_refused_on_the_reopened_devic
         model = await device.load_model(offline.product())
     async with open_device() as device:
         for wait in (True, False):
-            with pytest.raises(aioacl.StaleHandleError) as caught:
-                await model(rows(), wait=wait)
-            assert caught.value.message == "the device was closed after the model was loaded"
-            assert caught.value.hint == "Load it again with load_model()."
+            error = await raises(aioacl.StaleHandleError, model(rows(), wait=wait))
+            assert error.message == "the device was closed after the model was loaded"
+            assert error.hint == "Load it again with load_model()."
         with pytest.raises(aioacl.StaleHandleError, match="the device was closed after"):
             model.enqueue(None, None)
         await model.close()

@@ -15,7 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import Awaitable, lib
 from aioacl._wait.current import current_port
-from tests.kit import TASK_FAULT, equipped, in_thread, until, until_now, wait_for
+from tests.kit import TASK_FAULT, equipped, held_fill, in_thread, raises, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -67,8 +67,7 @@ async def test_step_before_the_completion_is_refused_and_leaves_the_await_usable
 
 
 async def test_await_that_is_closed_or_dropped_leaves_its_stream_usable(setting: Setting) -> None:
-    simulator.hold(setting.stream)
-    ticket = setting.stream.fill(setting.memory, 1)
+    ticket = held_fill(setting.stream, setting.memory)
     closed, dropped = begun(ticket), begun(ticket)
     assert setting.stream._core.awaits == 2
     closed.close()
@@ -114,8 +113,7 @@ async def test_await_that_is_driven_within_its_own_step_is_refused(setting: Sett
 
 
 async def test_exception_thrown_into_an_await_is_raised_and_ends_it(setting: Setting) -> None:
-    simulator.hold(setting.stream)
-    ticket = setting.stream.fill(setting.memory, 1)
+    ticket = held_fill(setting.stream, setting.memory)
     steps = begun(ticket)
     with pytest.raises(KeyError, match="it"):
         steps.throw(KeyError("it"))
@@ -137,8 +135,7 @@ async def test_task_that_is_cancelled_as_its_completion_comes_raises_only_the_ca
     while lib.aio_device_waits(0):  # blocks the loop until the watcher has published the completion
         pass
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await raises(asyncio.CancelledError, task)
     await until(lambda: current_port().outstanding == 0)
 
 
@@ -169,8 +166,7 @@ async def test_wait_that_fails_within_its_usual_time_raises_the_failure(setting:
         for _ in range(5):
             await setting.stream.fill(setting.memory, 1)
     simulator.fail_next(setting.stream, TASK_FAULT)
-    with pytest.raises(aioacl.DeviceFault):
-        await setting.stream.fill(setting.memory, 1)
+    await raises(aioacl.DeviceFault, setting.stream.fill(setting.memory, 1))
 
 
 @pytest.mark.watch_only

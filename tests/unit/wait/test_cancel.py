@@ -16,7 +16,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._wait.current import current_port
-from tests.kit import Waiting, hanging, live_streams, turns, until
+from tests.kit import Waiting, hung_in, live_streams, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,10 +205,8 @@ async def test_wait_for_a_device_change_that_is_cancelled_or_times_out_removes_i
 ) -> None:
     async with open_device() as device:
         manager, waits = device._manager, current_port()._waits
-        simulator.hang_call("aclrtResetDeviceForce")
         async with anyio.create_task_group() as group:
-            resetting = Waiting(group, device.force_reset)
-            await until(hanging("aclrtResetDeviceForce"))
+            resetting = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
             # Only the task that called force_reset waits.
             await until(lambda: len(manager.admission._subscribers) == len(waits) == 1)
             timeout = None if kind == "cancelled" else 0.01
@@ -228,10 +226,8 @@ async def test_wait_for_a_device_change_that_is_cancelled_or_times_out_removes_i
 async def test_queued_job_that_is_cancelled_removes_its_wait(open_device: OpenDevice) -> None:
     async with open_device() as device:
         waits = current_port()._waits
-        simulator.hang_call("aclrtMalloc")
         async with anyio.create_task_group() as group:
-            first = Waiting(group, lambda: device.allocate(64))
-            await until(hanging("aclrtMalloc"))
+            first = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
             queued = [Waiting(group, lambda: device.allocate(64)) for _ in range(5)]
             await until(lambda: len(device._manager.maintenance._calls) == 5)
             for one in queued:

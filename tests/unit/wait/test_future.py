@@ -16,7 +16,7 @@ import uvloop
 import aioacl
 from aioacl import simulator
 from aioacl._wait.current import current_port
-from tests.kit import BACKENDS, TASK_FAULT, instances, turns, until, until_now, wait_for
+from tests.kit import BACKENDS, TASK_FAULT, held_fill, instances, raises, turns, until, until_now, wait_for
 from tests.unit.wait.test_await_object import Setting, begun, setting_on
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ async def test_both_kinds_of_tasks_raise_the_failure(
     task = kind_of_task(wait_for(held(setting)))
     await turns()
     simulator.release(setting.stream)
-    with pytest.raises(aioacl.DeviceFault):
-        await task
+    await raises(aioacl.DeviceFault, task)
 
 
 async def test_both_kinds_of_tasks_are_cancelled_with_their_message(
@@ -107,8 +106,7 @@ async def test_task_cancelled_before_its_first_step_begins_no_wait(setting: Sett
     ticket = held(setting)
     task = asyncio.ensure_future(wait_for(ticket))
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await raises(asyncio.CancelledError, task)
     assert current_port().outstanding == 0
     simulator.release(setting.stream)
     await ticket
@@ -123,8 +121,7 @@ async def test_task_cancelled_during_the_step_that_suspends_it_is_cancelled_at_o
         current.cancel()
         await ticket
 
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.ensure_future(cancel_and_wait())
+    await raises(asyncio.CancelledError, asyncio.ensure_future(cancel_and_wait()))
     simulator.release(setting.stream)
     await until(lambda: current_port().outstanding == 0)
 
@@ -135,8 +132,7 @@ async def test_cancellation_after_the_completion_is_raised_and_the_work_stays_do
     await turns()
     arrive(setting)
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await raises(asyncio.CancelledError, task)
     await ticket
 
 
@@ -220,8 +216,7 @@ def test_exit_of_a_task_leaves_the_other_tasks_of_its_batch_to_the_next_run_of_t
 
     async def main() -> None:
         async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-            simulator.hold(stream)
-            ticket = stream.fill(memory, 1)
+            ticket = held_fill(stream, memory)
             setting = Setting()
             setting.stream = stream
             running = [asyncio.ensure_future(work(ticket, number)) for number in range(2)]  # one batch
@@ -506,8 +501,7 @@ async def test_cancellation_wakes_a_task_whose_wake_up_was_lost(setting: Setting
     arrive(setting)
     loop._ready.clear()  # as an exception of a signal handler does, if it is raised before the handle runs
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await raises(asyncio.CancelledError, task)
 
 
 async def test_finalizer_that_ends_the_await_during_its_cancellation_is_safe(setting: Setting) -> None:

@@ -23,7 +23,7 @@ from aioacl._wait.asyncio import AsyncioPort
 from aioacl._wait.current import current_holder, current_port, run_blocking, thread_ports
 from aioacl._wait.port import TIMED_OUT, Port
 from aioacl._wait.thread import ThreadPort
-from tests.kit import PATIENCE_SECONDS, Raised, descriptors, in_thread, turns, until_now
+from tests.kit import PATIENCE_SECONDS, Raised, descriptors, held_fill, in_thread, raises, turns, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -172,8 +172,7 @@ def test_wait_in_a_signal_handler_leaves_the_completion_of_the_interrupted_wait(
 
     before = signal.signal(signal.SIGUSR1, handle)
     try:
-        simulator.hold(stream)
-        ticket = stream.fill(memory, 1)
+        ticket = held_fill(stream, memory)
 
         def interrupt() -> None:
             assert until_now(lambda: lib.aio_device_waits(device.index))
@@ -238,8 +237,7 @@ def test_await_of_another_loop_is_refused_and_leaves_the_ports_of_both_loops(
     one, other = asyncio.new_event_loop(), asyncio.new_event_loop()
     with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         for await_of in (one, other):
-            simulator.hold(stream)
-            ticket = stream.fill(memory, 1)
+            ticket = held_fill(stream, memory)
             steps = await_of.run_until_complete(run(ticket.__await__))
             elsewhere = other if await_of is one else one
             message = elsewhere.run_until_complete(run(partial(refusal, steps)))
@@ -573,8 +571,7 @@ def test_wait_cancelled_by_a_signal_as_its_result_comes_raises_only_the_cancella
         loop.set_exception_handler(lambda _, context: reported.append(context))
         port = current_port()
         monkeypatch.setattr(loop, "create_future", lambda: CancelledMeanwhile(loop=loop))
-        with pytest.raises(asyncio.CancelledError):
-            await port.wait(posted)
+        await raises(asyncio.CancelledError, port.wait(posted))
 
     asyncio.run(main())
     assert reported == []

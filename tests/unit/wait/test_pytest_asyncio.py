@@ -11,7 +11,7 @@ import pytest_asyncio
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import FAULT, until
+from tests.kit import FAULT, held_fill, raises, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,8 +55,7 @@ async def test_asyncio_timeout_ends_the_await_and_the_stream_stays_usable(bench:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await ticket
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(job(bench, 2), 0.01)
+        await raises(TimeoutError, asyncio.wait_for(job(bench, 2), 0.01))
         assert not ticket.done
     await ticket
     assert await job(bench, 3) == b"\x03" * 64
@@ -68,8 +67,7 @@ async def test_shielded_job_goes_on_after_a_cancellation(bench: Bench) -> None:
         outer = asyncio.create_task(shielded(inner))
         await until(lambda: lib.aio_device_waits(0) == 1)
         outer.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await outer
+        await raises(asyncio.CancelledError, outer)
         assert not inner.done()
     assert await inner == b"\x05" * 64
 
@@ -80,8 +78,7 @@ async def shielded(inner: asyncio.Future[bytes]) -> bytes:
 
 async def test_failing_job_cancels_its_task_group(bench: Bench) -> None:
     async with bench.device.create_stream() as other:
-        simulator.hold(other)
-        stuck = other.fill(bench.memory, 1)
+        stuck = held_fill(other, bench.memory)
 
         async def failing() -> None:
             await until(lambda: lib.aio_device_waits(0) == 1)
@@ -95,9 +92,8 @@ async def test_failing_job_cancels_its_task_group(bench: Bench) -> None:
                 group.create_task(failing())
                 waiting.append(group.create_task(waiter(stuck)))
 
-        with pytest.raises(ExceptionGroup) as caught:
-            await both()
-        assert caught.value.subgroup(aioacl.DeviceFault)
+        error = await raises(ExceptionGroup, both())
+        assert error.subgroup(aioacl.DeviceFault)
         assert waiting[0].cancelled()
         simulator.release(other)
         await stuck
