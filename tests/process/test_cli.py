@@ -407,15 +407,6 @@ class TestDevices:
         assert {each["status"] for each in result["devices"]} == {"normal"}
         assert all(each["soc"] for each in result["devices"])
 
-    def test_devices_makes_no_context(self) -> None:
-        program = """
-from aioacl import simulator
-from aioacl.__main__ import main
-main(["devices", "--library", "simulator", "--json"])
-assert simulator.stats().contexts == 0
-"""
-        found(run("-c", program))
-
     def test_runtime_that_fails_to_count_devices_gives_one_line(self) -> None:
         program = """
 import sys

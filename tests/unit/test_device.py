@@ -212,18 +212,6 @@ async def test_open_with_another_strategy_than_the_first_open_is_refused(
         await stream.record()
 
 
-async def test_device_reports_its_index_state_and_health(open_device: OpenDevice) -> None:
-    async with open_device(1) as device:
-        assert device.index == 1
-        assert repr(device) == f"<Device 1, OPEN, generation {device.generation}>"
-        health = device.health
-        assert (health.status, health.state, health.stuck_for) == ("ok", aioacl.State.OPEN, 0.0)
-        assert (health.leases, health.in_flight, health.generation) == (0, 0, device.generation)
-        with pytest.raises(AttributeError):
-            health.status = "stuck"  # type: ignore[misc]  # the record is frozen
-    assert repr(device).startswith("<Device 1, CLOSED")
-
-
 async def test_health_counts_waits_and_jobs_and_calls_no_acl_function(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.held(stream):

@@ -119,16 +119,6 @@ async def test_buffer_closed_in_flight_is_freed_when_the_last_of_its_streams_is_
 
 
 @BOTH
-async def test_unclosed_buffer_warns_and_is_freed(open_device: OpenDevice, kind: str) -> None:
-    async with open_device() as device:
-        before = blocks(kind)
-        buffer = await getattr(device, kind)(64)
-        with pytest.warns(ResourceWarning, match="64 bytes was not closed: close it, or make it with"):
-            del buffer
-        await until(lambda: blocks(kind) == before)
-
-
-@BOTH
 async def test_unclosed_buffer_in_flight_is_freed_when_the_copy_is_done(
     open_device: OpenDevice, kind: str
 ) -> None:
@@ -152,29 +142,6 @@ async def test_copy_or_pickle_of_a_buffer_raises(open_device: OpenDevice, kind: 
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="refers to a device"):
                 attempt(buffer)
-
-
-async def test_pinned_memory_has_the_buffer_protocol(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.pinned(16) as pinned:
-        pinned.view[:5] = b"hello"
-        array = np.frombuffer(pinned, np.uint8)  # type: ignore[call-overload]  # ctypes gives it the protocol
-        assert bytes(array[:5]) == b"hello"
-        array[0] = ord("j")
-        assert bytes(pinned.view[:5]) == b"jello"
-        assert len(pinned.view) == 16
-        assert not pinned.view.readonly
-        del array
-
-
-async def test_pinned_memory_outlives_its_device(open_device: OpenDevice) -> None:
-    before = simulator.stats().host_blocks
-    async with open_device() as device:
-        pinned = await device.pinned(16)
-    pinned.view[:2] = b"ok"
-    assert bytes(pinned.view[:2]) == b"ok"
-    await pinned.close()
-    del pinned
-    await until(lambda: simulator.stats().host_blocks == before)
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -215,14 +182,6 @@ async def test_memory_info_returns_free_and_total_bytes(open_device: OpenDevice)
         assert 0 < before.free <= before.total
         async with device.allocate(64 << 20):
             assert (await device.memory_info()).free <= before.free - (64 << 20)
-
-
-async def test_device_memory_that_cannot_be_freed_warns(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        buffer = await device.allocate(64)
-        simulator.fail_call("aclrtFree", 507000)
-        with pytest.raises(aioacl.AclWarning, match="aclrtFree returned 507000"):
-            await buffer.close()
 
 
 async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_device: OpenDevice) -> None:

@@ -342,22 +342,6 @@ async def test_abort_with_firmware_that_lacks_it_raises_not_supported(open_devic
         await ticket
 
 
-@pytest.mark.uncached
-@pytest.mark.parametrize("busy", [True, False])
-async def test_unclosed_stream_warns_and_is_destroyed(open_device: OpenDevice, busy: bool) -> None:
-    async with open_device() as device, device.allocate(64) as memory:
-        stream = await device.create_stream()
-        if busy:
-            held_fill(stream, memory)
-        with pytest.warns(ResourceWarning, match="close it, or make it with `async with`"):
-            del stream
-        if busy:
-            await turns()
-            assert live_streams() == 1
-            simulator.release_all()
-        await until(lambda: live_streams() == 0)
-
-
 @pytest.mark.parametrize("staged", [False, True])
 async def test_buffer_of_a_refused_copy_is_not_referenced(open_device: OpenDevice, staged: bool) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as source:

@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import PENDING, lib
 from aioacl.lowlevel import on
-from tests.kit import TASK_FAULT, held_fill, in_thread, live_streams, raises, streams, until, until_now
+from tests.kit import TASK_FAULT, in_thread, live_streams, raises, streams, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -96,20 +96,6 @@ async def test_wait_for_the_device_collects_the_failure_that_it_raises_and_no_ot
             for stream in streams:
                 await stream.close()
         assert len(warned) == 1
-
-
-@pytest.mark.anyio
-async def test_lost_device_ends_waits_for_work_that_never_ends(open_device: OpenDevice) -> None:
-    lost = 507010
-    async with open_device() as device, streams(device, 2) as (first, other), device.allocate(64) as memory:
-        hanging = held_fill(other, memory)
-        simulator.fail_next(first, lost)
-        for ticket in (first.fill(memory, 2), hanging):
-            with anyio.fail_after(10), pytest.raises(aioacl.DeviceFault) as caught:
-                await ticket
-            assert caught.value.code == lost
-        assert memory._uses  # the device may still use the memory
-        assert (await device.force_reset(grace=0)).ok
 
 
 @pytest.mark.anyio

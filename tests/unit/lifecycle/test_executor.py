@@ -74,23 +74,6 @@ async def test_jobs_that_wait_for_each_other_do_not_block_the_creation_of_a_stre
         assert sorted([await one.outcome() for one in waiting])
 
 
-@pytest.mark.anyio
-async def test_a_job_begun_during_a_reset_waits_for_it(open_device: OpenDevice) -> None:
-    async with open_device() as device, anyio.create_task_group() as group:
-        generation = device.generation
-        simulator.hang_call("aclrtResetDeviceForce")
-        resetting = Waiting(group, device.force_reset)
-        await until(lambda: simulator.hung("aclrtResetDeviceForce"))
-        running = Waiting(group, lambda: device.run(lambda: device.generation))
-        submitted = device.executor.submit(lambda: device.generation)
-        assert not running.ended
-        simulator.release_all()
-        assert await running.outcome() == generation + 1
-        await until(submitted.done)
-        assert submitted.result() == generation + 1
-        assert (await resetting.outcome()).ok
-
-
 def test_a_threads_deadline_ends_its_wait_for_a_job(open_device: OpenDevice) -> None:
     go_on = threading.Event()
 

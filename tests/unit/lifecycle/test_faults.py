@@ -11,7 +11,6 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.codes import _CODES, Family
 from tests.kit import (
     FAULT,
     TASK_FAULT,
@@ -42,54 +41,9 @@ def failing(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> aioacl.Ticket
     return stream.copy(memory, bytes(64))
 
 
-def failing_with_event(
-    stream: aioacl.Stream, memory: aioacl.DeviceBuffer
-) -> tuple[aioacl.Ticket, aioacl.Event]:
-    """A copy that will fail, and an event recorded after it."""
-    with simulator.held(stream):  # the stream refuses the record if the copy has failed before
-        ticket, event = failing(stream, memory), stream.record()
-    return ticket, event
-
-
 async def raises_fault(awaitable: Any) -> None:
     error = await raises(aioacl.DeviceFault, awaitable)
     assert (error.code, error.action) == (FAULT, "reset")
-
-
-AWAITABLES: dict[str, Callable[[aioacl.Device, aioacl.Stream, aioacl.Ticket, aioacl.Event], Any]] = {
-    "ticket": lambda _, __, ticket, ___: ticket,
-    "stream": lambda _, stream, __, ___: stream,
-    "stream.synchronize": lambda _, stream, __, ___: stream.synchronize(),
-    "event after it": lambda _, __, ___, event: event,
-    "device": lambda device, _, __, ___: device.synchronize(),
-}
-every_awaitable = pytest.mark.parametrize("awaited", AWAITABLES.values(), ids=AWAITABLES)
-
-
-@every_awaitable
-async def test_failure_is_raised_after_the_stream_has_become_idle(
-    open_device: OpenDevice, awaited: Callable[..., Any]
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        ticket, event = failing_with_event(stream, memory)
-        await until(lambda: simulator.faulted(stream))
-        simulator.wake()
-        await until(lambda: simulator.pending(stream) == 0)
-        assert stream.query()
-        assert ticket.done
-        await raises_fault(awaited(device, stream, ticket, event))
-
-
-@pytest.mark.parametrize("first", AWAITABLES.values(), ids=AWAITABLES)
-async def test_ticket_raises_the_failure_after_another_await_has_raised_it(
-    open_device: OpenDevice, first: Callable[..., Any]
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        ticket, event = failing_with_event(stream, memory)
-        async with anyio.create_task_group() as group:
-            await raises_fault(Waiting(group, lambda: first(device, stream, ticket, event)).outcome())
-        await raises_fault(ticket)
-        await raises_fault(ticket)
 
 
 async def test_failure_with_held_work_after_it_is_raised_before_the_release(
@@ -116,19 +70,6 @@ async def test_the_error_contains_the_runtimes_text(open_device: OpenDevice) -> 
             with pytest.raises(aioacl.DeviceFault, match="A task of the stream failed") as caught:
                 await ticket
             assert (caught.value.call, caught.value.device) == ("aclrtSynchronizeStream", 0)
-
-
-async def test_health_is_poisoned_by_a_fault_until_a_reset(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        assert (device.health.status, device.health.last_fault) == ("ok", "")
-        async with device.create_stream() as stream, device.allocate(64) as memory:
-            await raises_fault(failing(stream, memory))
-        assert device.health.status == "poisoned"
-        assert str(FAULT) in device.health.last_fault
-        report = await device.force_reset()
-        assert report.ok
-        assert (device.health.status, device.health.last_fault) == ("ok", "")
-        assert device.health.generation == report.generation
 
 
 async def test_number_of_native_events_is_unchanged_after_faults_that_are_each_followed_by_a_reset(
@@ -179,18 +120,6 @@ async def test_close_after_a_task_failure_frees_each_handle(open_device: OpenDev
             await handle.close()
         assert [simulator.calls(function) for function in freed] == [count + 1 for count in before]
         assert live_streams() == 0
-
-
-@pytest.mark.parametrize(
-    "code", [code for code, known in _CODES.items() if known.family is Family.TASK_TIMEOUT]
-)
-async def test_task_that_timed_out_raises_task_timeout(open_device: OpenDevice, code: int) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, code)
-        error = await raises(aioacl.TaskTimeout, stream.fill(memory, 1))
-        assert (error.code, error.action) == (code, "new_stream")
-        assert not isinstance(error, TimeoutError)
-        assert device.health.ready
 
 
 @pytest.mark.uncached

@@ -48,22 +48,6 @@ def handled(device: aioacl.Device, generation: int) -> bool:
     return met and device.state is aioacl.State.OPEN and device.generation > generation
 
 
-async def test_old_handles_are_stale_at_once_after_a_foreign_reset_and_new_ones_work(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, device.allocate(64) as memory, device.create_stream() as stream:
-        generation = device.generation
-        reset_by_other_code()
-        with pytest.raises((aioacl.StaleHandleError, aioacl.DeviceResetting)):
-            stream.fill(memory, 1)
-        await until(lambda: handled(device, generation))
-        assert stream.stale
-        async with device.allocate(64) as fresh, device.create_stream() as another:
-            await another.fill(fresh, 1)
-        assert simulator.retain_count() == 1
-    assert simulator.retain_count() == 0
-
-
 async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,6 @@ from tests.kit import (
     Waiting,
     equipped,
     fill_staging,
-    hung_in,
     in_thread,
     no_call,
     raises,
@@ -130,51 +129,11 @@ async def test_other_tasks_are_refused_during_a_drain_but_may_wait_query_and_clo
         await made.close()
 
 
-async def test_lease_is_revoked_after_the_grace_time_and_the_next_call_of_its_holder_raises_device_resetting(
-    open_device: OpenDevice,
-) -> None:
-    async with (
-        equipped(open_device) as (device, stream, memory),
-        anyio.create_task_group() as group,
-        device.lease(),
-    ):
-        simulator.hang_call("aclrtResetDeviceForce")
-        resetting = Waiting(group, lambda: device.force_reset(grace=0.02))
-        await until(lambda: simulator.hung("aclrtResetDeviceForce"))
-        assert device.state is aioacl.State.RESETTING
-        assert device.health.leases == 0
-        with pytest.raises(aioacl.DeviceResetting):
-            stream.fill(memory, 1)
-        simulator.release_all()
-        assert (await resetting.outcome()).ok
-        with pytest.raises(aioacl.StaleHandleError):
-            stream.fill(memory, 1)
-
-
 async def test_revoked_lease_does_not_delay_a_later_reset(open_device: OpenDevice) -> None:
     async with open_device() as device, device.lease(), anyio.create_task_group() as group:
         assert (await Waiting(group, lambda: device.force_reset(grace=0)).outcome()).ok
         report = await Waiting(group, lambda: device.force_reset(grace=20)).outcome()
         assert report.ok
-
-
-async def test_task_that_waited_for_a_lease_holds_it_before_the_next_reset(open_device: OpenDevice) -> None:
-    async with open_device() as device, anyio.create_task_group() as group:
-        held: list[int] = []
-
-        async def hold() -> None:
-            async with device.lease():
-                held.append(device.generation)
-
-        first = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
-        holding = Waiting(group, hold)
-        await until(lambda: len(device._manager.admission.turns._waiting) == 1)
-        simulator.release_call("aclrtResetDeviceForce")
-        while not first.ended:
-            await anyio.lowlevel.checkpoint()
-        again = await device.force_reset(grace=0)
-        await holding.outcome()
-        assert held == [again.generation - 1]
 
 
 async def test_a_holder_may_open_the_device_once_more_while_it_drains(open_device: OpenDevice) -> None:

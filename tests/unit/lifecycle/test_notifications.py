@@ -28,25 +28,6 @@ async def taken(events: aioacl.DeviceEvents, count: int) -> list[aioacl.DeviceEv
         return [await anext(events) for _ in range(count)]
 
 
-async def test_reset_sends_an_event_for_each_step_and_its_report(open_device: OpenDevice) -> None:
-    async with open_device() as device:
-        generation = device.generation
-        events = device.events()
-        report = await device.force_reset()
-        received = await taken(events, 3)
-        assert [event.kind for event in received] == ["draining", "resetting", "reopened"]
-        assert [event.state for event in received] == [
-            aioacl.State.DRAINING,
-            aioacl.State.RESETTING,
-            aioacl.State.OPEN,
-        ]
-        assert [event.generation for event in received] == [generation, generation, generation + 1]
-        assert [event.report for event in received] == [None, None, report]
-        assert {event.device for event in received} == {0}
-        assert [event.at for event in received] == sorted(event.at for event in received)
-        assert {(event.missed, event.text) for event in received} == {(0, "")}
-
-
 async def test_a_thread_without_a_loop_iterates_too_until_the_device_is_closed(
     open_device: OpenDevice,
 ) -> None:

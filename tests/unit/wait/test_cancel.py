@@ -54,49 +54,6 @@ async def test_task_cancelled_during_a_copy_returns_at_once_and_its_target_lives
         assert simulator.pending(stream) == 0
 
 
-@pytest.mark.uncached
-async def test_buffer_of_a_cancelled_copy_is_freed_when_the_copy_is_done(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, device.create_stream() as stream:
-        blocks = simulator.stats().device_blocks
-        with simulator.held(stream):
-            async with anyio.create_task_group() as group:
-
-                async def job() -> None:
-                    async with device.allocate(64) as memory, device.pinned(64) as source:
-                        await stream.copy(memory, source)
-
-                waiting = Waiting(group, job)
-                await until(lambda: lib.aio_device_waits(0) == 1)
-                waiting.cancel()
-                await until(lambda: waiting.ended)
-                assert waiting.cancelled
-            assert simulator.pending(stream) > 0
-            assert simulator.stats().device_blocks == blocks + 1
-            assert simulator.calls("aclrtFree") == simulator.calls("aclrtFreeHost") == 0
-        await until(lambda: simulator.calls("aclrtFree") == simulator.calls("aclrtFreeHost") == 1)
-        assert simulator.stats().device_blocks == blocks
-
-
-async def test_cancelled_wait_does_not_affect_other_waits_for_the_same_ticket(
-    open_device: OpenDevice,
-) -> None:
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        with simulator.held(stream):
-            ticket = stream.fill(memory, 1)
-            async with anyio.create_task_group() as group:
-                waiting = [Waiting(group, lambda: ticket) for _ in range(10)]
-                await until(lambda: lib.aio_device_waits(0) == 10)
-                for one in waiting[::2]:
-                    one.cancel()
-                await until(lambda: all(one.ended for one in waiting[::2]))
-                assert not any(one.ended for one in waiting[1::2])
-                simulator.release(stream)
-                for one in waiting[1::2]:
-                    await one.outcome()
-
-
 async def enter(make: Callable[[], Any]) -> None:
     async with make():
         await anyio.sleep_forever()
@@ -179,19 +136,6 @@ async def test_references_of_many_cancelled_copies_are_dropped_while_the_queue_i
             del target, ticket
         await stream
         assert [ref for ref in seen if ref() is not None] == []
-
-
-async def test_cancelled_close_of_a_device_still_closes_it(open_device: OpenDevice) -> None:
-    device = await open_device()
-    simulator.hang_call("aclrtResetDevice")
-    async with anyio.create_task_group() as group:
-        waiting = Waiting(group, device.close)
-        await until(lambda: simulator.hung("aclrtResetDevice"))
-        waiting.cancel()
-        await until(lambda: waiting.ended)
-        assert waiting.cancelled
-    simulator.release_all()
-    await until(lambda: simulator.retain_count(0) == 0)
 
 
 async def next_event(device: aioacl.Device) -> None:
