@@ -24,6 +24,7 @@ import build_ninja
 import build_stubs
 from aioacl._base.ffi import HandleBase
 from tests import elf
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,13 +66,7 @@ def test_command_of_a_free_threaded_python_ends_with_one_message(
         "NOTICE",
     ):
         (tmp_path / name).symlink_to(ROOT / name)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, "--quiet", *command],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = finished([sys.executable, "-W", "ignore", "-c", program, "--quiet", *command], cwd=tmp_path)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("aioacl needs a Python with the GIL, got the free-threaded build")

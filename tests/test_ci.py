@@ -16,6 +16,7 @@ import pytest
 
 from tests.reliability.part import PARTS
 from tests.support import cost as cost_plugin
+from tests.support.command import finished
 
 CI = Path(__file__).parents[1] / ".ci"
 
@@ -154,9 +155,7 @@ def again(folder: Path, *options: str, before: str = "") -> tuple[int, list[str]
         folder / "test_it.py",
     ]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        command, cwd=CI.parent, env=environment, capture_output=True, text=True, check=False
-    )
+    done = finished(command, cwd=CI.parent, env=environment)
     tests = unstable.read_text().splitlines() if unstable.exists() else []
     return done.returncode, tests, done.stdout + done.stderr
 

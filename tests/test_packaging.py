@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -17,6 +16,7 @@ from packaging.utils import parse_wheel_filename
 import build_ffi
 import build_stubs
 from tests import elf
+from tests.support.command import finished
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,9 +52,7 @@ print(_digits.ONNX, _digits.MODEL, _digits.BATCH_MODEL, sep="\\n")
 def _run(*command: str | Path, cwd: Path) -> str:
     """Returns the output of the command."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL", "PYTHON"))}
-    ran = subprocess.run(
-        command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=300, check=False
-    )
+    ran = finished(command, cwd=cwd, env=clean, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

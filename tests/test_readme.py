@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ import pytest
 
 from scripts.pages import ROOT, blocks, name_of, one, pages, wrong_blocks, wrong_links
 from tests.support import forkserver
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,9 +60,7 @@ def test_program_of_a_page_runs_and_prints_the_output_on_the_page(block: Block, 
         (tmp_path / "pyproject.toml").write_text(SETTINGS + LOOP)
         (tmp_path / "test_page.py").write_text(block.text)
         command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        tested = subprocess.run(
-            command, cwd=tmp_path, env=_environ(), capture_output=True, text=True, timeout=60, check=False
-        )
+        tested = finished(command, cwd=tmp_path, env=_environ(), timeout=60)
         assert tested.returncode == 0, tested.stdout
         return
     if "load_model" in block.text and find_spec("onnxruntime") is None:
@@ -114,9 +112,7 @@ def test_example_of_the_readme_is_short_and_runs(tmp_path: Path) -> None:
     assert len(example.splitlines()) <= 15
     program = tmp_path / "example.py"
     program.write_text(example)
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60, check=False
-    )
+    ran = finished([sys.executable, "-W", "error", program], timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert re.fullmatch(r"hello True\ndevice 0: open at generation 2; .*\n", ran.stdout)
 

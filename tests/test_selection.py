@@ -14,6 +14,7 @@ import pytest
 
 from tests import selection
 from tests.support import forkserver
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,13 +206,6 @@ def test_workers_of_xdist_select_what_the_controller_selects(
     """Uses the longest test. The workers only collect this test, they do not run it."""
     path = str(selection.HERE / "sweep" / "test_sweep.py")  # of all tests, the collection takes half a minute
     options = ["-n", "1", "--setup-plan", "-k", "whole_sweep", *arguments]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", path, *options],
-        cwd=selection.HERE.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    done = finished([sys.executable, "-m", "pytest", path, *options], cwd=selection.HERE.parent, timeout=100)
     assert ("1 worker [1 item]" in done.stdout) == bool(selected), done.stdout
     assert done.returncode == (0 if selected else 5), done.stdout

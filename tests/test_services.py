@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +17,10 @@ from aioacl._library.locate import candidates
 from aioacl._lifecycle.procedures import limits
 from scripts.pages import one
 from tests.kit import FAULT, TASK_FAULT, hanging, until
+from tests.support.command import finished
+
+if TYPE_CHECKING:
+    import subprocess
 
 
 def program_of(page: str) -> str:
@@ -35,9 +38,7 @@ def program(tmp_path: Path) -> Path:
 def run(program: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     command, dropped = [sys.executable, "-W", "error", str(program)], ("AIOACL_LIBRARY", "ASCEND_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    return subprocess.run(
-        command, env=kept | environ, capture_output=True, text=True, timeout=60, check=False
-    )
+    return finished(command, env=kept | environ, timeout=60)
 
 
 @pytest.mark.process

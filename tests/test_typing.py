@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from scripts.pages import ROOT, blocks, one
+from tests.support.command import finished
 
 PYTHONS = ("3.11", "3.12")  # before 3.12 the stubs of numpy do not declare `__buffer__`
 REFUSED = "# refused"
@@ -300,9 +301,7 @@ def test_type_checkers_can_find_the_installation_by_its_path() -> None:
 @pytest.mark.packaging
 def test_installation_command_of_the_page_installs_the_type_checkers() -> None:
     (command, editable) = [command for command in commands() if command[1:3] == ["-m", "pip"]]
-    ran = subprocess.run(
-        [*command, "--dry-run", "--ignore-installed"], capture_output=True, text=True, check=False
-    )
+    ran = finished([*command, "--dry-run", "--ignore-installed"])
     assert ran.returncode == 0, ran.stderr
     assert re.search(r"^Would install .*\bmypy-.*\bpyright-", ran.stdout, flags=re.MULTILINE), ran.stdout
     options = (ROOT / "scripts" / "environment.sh").read_text()

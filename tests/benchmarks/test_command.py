@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from benchmarks import __main__ as command
 from benchmarks import child
 from benchmarks.gates import GATES
 from benchmarks.suites import SUITES
+from tests.support.command import finished
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,13 +57,7 @@ def test_pin_to_more_cores_than_there_are_raises_system_exit() -> None:
 @pytest.mark.process
 def test_quick_run_of_a_suite_judges_its_gates(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "enqueue", "--quick", "--json", str(file)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = finished([sys.executable, "-m", "benchmarks", "enqueue", "--quick", "--json", str(file)], cwd=ROOT)
     found = json.loads(file.read_text())
     verdicts = {
         (row["suite"], row["name"], row["peer"]): row["verdict"] for row in found["rows"] if row["must"]

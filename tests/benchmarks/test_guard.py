@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import guard
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,12 +68,7 @@ def test_machine_without_a_baseline_is_compared_with_the_commit_of_the_last_chan
         subprocess.run(["git", "-C", str(baselines.parent), *command.split()], check=True)
     asked = measured(monkeypatch, old=BASE, new={"enqueue": 5000.0, "await": 9000.0})
     assert guard.main([]) == 1
-    head = subprocess.run(
-        ["git", "-C", str(baselines.parent), "rev-parse", "HEAD~1"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    head = finished(["git", "-C", str(baselines.parent), "rev-parse", "HEAD~1"], check=True)
     assert asked == [str(guard.ROOT), head.stdout.strip()]
     assert f"commit {head.stdout[:8]}, measured now" in capsys.readouterr().out
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from benchmarks import raw
 from benchmarks.suites import lag
 from benchmarks.suites.await_ import WAYS
 from benchmarks.suites.copy import TimedSelector
+from tests.support.command import finished
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,9 +66,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def found() -> Any:
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    ran = finished([sys.executable, "-W", "error", "-c", PROGRAM], cwd=ROOT)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 

@@ -20,6 +20,7 @@ from scripts.pages import one
 from tests.contract import vendor
 from tests.contract.test_programs import HERE, LANGUAGES, PAGE_NAME, RUN_SECONDS, WARNINGS
 from tests.simulator.modelfiles import needs_onnxruntime
+from tests.support.command import finished
 
 THIS: Final = "tests/contract/test_model_programs.py"
 OUTPUT: Final = "x: 256 bytes, y: 40 bytes\nclass 7\n"
@@ -51,15 +52,7 @@ def _environ(folder: Path, **more: str) -> dict[str, str]:
 
 
 def _ran(command: list[str], folder: Path, **more: str) -> str:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=_environ(folder, **more),
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
+    done = finished(command, cwd=folder, env=_environ(folder, **more), timeout=RUN_SECONDS)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout
 
@@ -130,9 +123,7 @@ def test_command_models_runs_the_program_and_prints_the_table_of_the_page(
         "digits.om",
         "7",
     ]
-    done = subprocess.run(
-        command, cwd=home, env=_environ(home), capture_output=True, text=True, timeout=RUN_SECONDS, check=True
-    )
+    done = finished(command, cwd=home, env=_environ(home), timeout=RUN_SECONDS, check=True)
     assert done.stderr == OUTPUT
     found = json.loads(done.stdout)
     (model,) = found["models"]

@@ -21,6 +21,7 @@ import pytest
 from aioacl.simulator._releases import NEWEST, RELEASES
 from scripts.pages import one
 from tests.contract import vendor
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,9 +92,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 def _run(program: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL")}
     environ["LD_LIBRARY_PATH"] = str(folder)
-    return subprocess.run(
-        [program], env=environ, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
-    )
+    return finished([program], env=environ, timeout=RUN_SECONDS)
 
 
 def _ways() -> list[tuple[str, str, str, str]]:

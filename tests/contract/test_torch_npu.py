@@ -21,6 +21,7 @@ import pytest
 
 from scripts.pages import one
 from tests.contract import vendor
+from tests.support.command import finished
 
 pytestmark = pytest.mark.torch
 
@@ -158,15 +159,7 @@ def _run(python: Path, folder: str, tmp_path: Path, program: str) -> str:
     ours = ("AIOACL", "ASCEND", "PYTHON", "TORCH")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environ |= {"LD_LIBRARY_PATH": folder, "AIOACL_SIM_TRACE": str(tmp_path / "trace.jsonl")}
-    ran = subprocess.run(
-        [python, "-c", program],
-        env=environ,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
+    ran = finished([python, "-c", program], cwd=tmp_path, env=environ, timeout=RUN_SECONDS)
     assert ran.returncode == 0, ran.stdout[-TAIL:] + ran.stderr[-TAIL:]
     return ran.stdout.splitlines()[-1]
 

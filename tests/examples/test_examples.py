@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from aioacl._base.paths import DATA
 from aioacl._library.locate import candidates
 from tests.support import forkserver
+from tests.support.command import finished
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -85,9 +85,7 @@ def test_example_prints_the_expected_output(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
     environ = _environment(AIOACL_LIBRARY="simulator")
     if name == "hello_device":  # one example runs in a process that is not forked from the fork server
-        ran = subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
-        )
+        ran = finished(command, cwd=tmp_path, env=environ, timeout=60)
     else:
         ran = forkserver.run(command, cwd=tmp_path, env=environ)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from aioacl._base.paths import DATA
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +30,11 @@ OLD_PROCESSOR = {"OPENBLAS_CORETYPE": "Prescott"}
 def test_training_writes_the_bytes_of_the_package_and_prints_the_text_of_the_page(
     more: dict[str, str], tmp_path: Path
 ) -> None:
-    ran = subprocess.run(
+    ran = finished(
         [sys.executable, "-W", "error", SCRIPT],
         cwd=tmp_path,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **more},
-        capture_output=True,
-        text=True,
         timeout=300,
-        check=False,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert {path.name for path in tmp_path.iterdir()} == {"digits.onnx", "digits_weights.npz"}

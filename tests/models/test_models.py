@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from onnx import TensorProto, helper
 from tests.models.check import judge
 from tests.models.corpus import Case, is_random
 from tests.support import onnx_models as made
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,14 +38,7 @@ def converted(model: onnx.ModelProto, inputs: Sequence[onnx.TensorProto], folder
 
 @pytest.mark.process
 def test_sample_of_the_models_gives_the_bits_of_onnxruntime() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.models", "--every", "80"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = finished([sys.executable, "-m", "tests.models", "--every", "80"], cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     counts = [int(number) for number in re.findall(r"(\d+) equal", done.stdout)]
     assert len(counts) == 5

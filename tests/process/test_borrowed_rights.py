@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aioacl.simulator import library_path
+from tests.support.command import finished
 
 SOURCE = """
 #include <dlfcn.h>
@@ -81,14 +82,7 @@ def give_group_rights(program: Path) -> None:
 
 def run(program: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
-    return subprocess.run(
-        [str(program), *arguments],
-        env={**clean, **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return finished([str(program), *arguments], env={**clean, **environ}, timeout=60)
 
 
 def test_simulator_in_a_set_group_id_process_ignores_its_variables(program: Path, tmp_path: Path) -> None:

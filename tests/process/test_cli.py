@@ -24,6 +24,7 @@ from aioacl.simulator import library_path
 from aioacl.simulator._releases import RELEASES
 from tests import elf
 from tests.support import forkserver
+from tests.support.command import finished
 
 WARNINGS_ARE_ERRORS = [sys.executable, "-X", "dev", "-W", "error"]
 CANN_LIBRARIES_ARE_MISSING = """
@@ -49,14 +50,7 @@ def run(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
 
 def run_in_new_process(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     """Runs a new Python, for variables that Python reads at its start. Each command has at least one such test."""
-    return subprocess.run(
-        [*WARNINGS_ARE_ERRORS, *command],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=_environment(environ),
-    )
+    return finished([*WARNINGS_ARE_ERRORS, *command], env=_environment(environ), timeout=60)
 
 
 def aioacl(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":

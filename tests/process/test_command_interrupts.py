@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import finished
+
 # Python imports this module when it starts. The variable IMPORTED names another module. When Python looks up that
 # other module, this module sends SIGINT.
 SITE = """
@@ -26,13 +28,7 @@ SCRIPT = str(Path(sysconfig.get_path("scripts"), "aioacl"))
 
 def interrupted(folder: Path, imported: str, *command: str) -> "subprocess.CompletedProcess[str]":
     (folder / "sitecustomize.py").write_text(SITE)
-    return subprocess.run(
-        [*command, "doctor"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(folder), "IMPORTED": imported},
-    )
+    return finished([*command, "doctor"], env={**os.environ, "PYTHONPATH": str(folder), "IMPORTED": imported})
 
 
 @pytest.mark.parametrize("imported", ["aioacl._base.errors", "aioacl._device", "aioacl._cli.selftest"])

@@ -5,16 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioacl._conformance._specs import Output, spec_of
 from aioacl.simulator import library_path
 from tests.support import forkserver
+from tests.support.command import finished
+
+if TYPE_CHECKING:
+    import subprocess
 
 VECTORS = Path(__file__).parents[1] / "conformance"
 SET = {"t": 0, "call": "aclrtSetDevice", "args": [0], "rc": 0}
@@ -45,14 +48,7 @@ def conformance(*arguments: str | Path, **settings: str) -> subprocess.Completed
 
 def conformance_in_new_process(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
     """Runs the command in a process that Python starts, not the fork server."""
-    return subprocess.run(
-        _command(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=_environment(settings),
-    )
+    return finished(_command(*arguments), env=_environment(settings), timeout=300)
 
 
 def _command(*arguments: str | Path) -> list[str]:

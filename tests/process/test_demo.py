@@ -15,6 +15,7 @@ import pytest
 
 from aioacl._cli._demo_lag import RUNS
 from tests.support import forkserver
+from tests.support.command import finished
 
 KEYS = {
     "backend",
@@ -62,14 +63,7 @@ def process(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]"
 
 def real_process(*command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     """Runs Python in a new process."""
-    return subprocess.run(
-        [*WARNINGS_ARE_ERRORS, *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=_environment(environ),
-    )
+    return finished([*WARNINGS_ARE_ERRORS, *command], env=_environment(environ), timeout=120)
 
 
 def _environment(environ: dict[str, str]) -> dict[str, str]:

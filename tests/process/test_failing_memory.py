@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import finished
+
 HERE = Path(__file__).parent
 SECONDS = 240
 COMPILED_WITH = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC")
@@ -31,13 +33,10 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("waits", ["watch", "thread"])
 def test_operation_without_memory_raises_and_the_next_one_succeeds(failing: Path, waits: str) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AIOACL_")}
-    done = subprocess.run(
+    done = finished(
         [sys.executable, "-W", "error", str(HERE / "failing_steps.py"), str(failing), waits, MODEL],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
         env={**clean, "LD_PRELOAD": str(failing)},
+        timeout=SECONDS,
     )
     assert (done.returncode, done.stderr) == (0, "")
     counts = {name: int(raised) for name, _, raised in map(str.split, done.stdout.splitlines())}

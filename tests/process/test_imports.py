@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.support.command import finished
+
 # `import trio` comes last, because a program may import it after aioacl.
 PROGRAM = """
 import sys, threading
@@ -50,13 +52,10 @@ print(found)
 @pytest.mark.parametrize(("backend", "argument"), [("asyncio", "main()"), ("trio", "main")])
 def test_program_imports_nothing_on_the_thread_of_the_loop(backend: str, argument: str) -> None:
     program = PROGRAM.format(backend=backend, argument=argument)
-    ran = subprocess.run(
+    ran = finished(
         [sys.executable, "-W", "error", "-c", program],
         env=os.environ | {"AIOACL_LIBRARY": "simulator"},
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
 
@@ -91,25 +90,13 @@ print(failed)
 
 def test_first_imports_of_public_modules_by_concurrent_threads_succeed() -> None:
     for _ in range(3):
-        ran = subprocess.run(
-            [sys.executable, "-c", CONCURRENT_IMPORTS],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        ran = finished([sys.executable, "-c", CONCURRENT_IMPORTS], timeout=60)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
 
 
 def test_import_on_a_free_threaded_python_raises_import_error_that_names_the_build() -> None:
     program = "import sys; sys.abiflags = 't'; import aioacl"
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = finished([sys.executable, "-W", "error", "-c", program], timeout=60)
     assert ran.returncode == 1
     error = ran.stderr.splitlines()[-1]
     assert error.startswith("ImportError: aioacl needs a Python with the GIL, got the free-threaded build")

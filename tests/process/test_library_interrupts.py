@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from aioacl.simulator import library_path
 from tests.support import forkserver
+from tests.support.command import finished
 from tests.support.libraries import compiled
 
 if TYPE_CHECKING:
@@ -177,9 +177,7 @@ import aioacl
 before = set(sys.modules)
 print(aioacl.use_library("simulator").backend, *set(sys.modules) - before)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = finished([sys.executable, "-c", program], timeout=60, check=True)
     assert done.stdout.split() == ["simulator"]
 
 
@@ -310,7 +308,5 @@ if child == 0:
     os._exit(aioacl.library_info().backend != "simulator")
 print(os.waitpid(child, 0)[1], flush=True)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = finished([sys.executable, "-c", program], timeout=60, check=True)
     assert done.stdout.split() == ["simulator", "0"]

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from tests.simulator import modelfiles
+from tests.support.command import finished
 
 ROOT: Final = Path(__file__).parents[2]
 PROGRAM: Final = """
@@ -64,14 +65,11 @@ def _environ(cache: Path) -> dict[str, str]:
 
 
 def command(*arguments: str, cache: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return finished(
         [sys.executable, "-m", "aioacl", "simulator", "models", *arguments],
-        env=_environ(cache),
         cwd=cache,
-        capture_output=True,
-        text=True,
+        env=_environ(cache),
         timeout=120,
-        check=False,
     )
 
 

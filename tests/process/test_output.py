@@ -9,6 +9,8 @@ from typing import IO
 
 import pytest
 
+from tests.support.command import finished
+
 COMMAND = [sys.executable, "-W", "error", "-m", "aioacl"]  # without -X dev: asyncio would log slow steps
 WITH_CLOSED = """
 import os, sys
@@ -78,13 +80,7 @@ def test_closed_pipe_as_stdout_gives_no_error(command: tuple[str, ...], tmp_path
 
 def with_closed(descriptor: int, command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
     """Runs a command in a process that starts without a descriptor."""
-    return subprocess.run(
-        [sys.executable, "-c", WITH_CLOSED, str(descriptor), *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(folder),
-    )
+    return finished([sys.executable, "-c", WITH_CLOSED, str(descriptor), *command], env=environment(folder))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -20,6 +20,7 @@ from aioacl._selftest._records import Needs
 from aioacl._selftest._table import ASSUMPTIONS, FAMILIES
 from aioacl.simulator import library_path
 from tests.support import forkserver
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,13 +44,10 @@ sys.exit(main())
 
 def selftest_in_new_process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Runs the command in a new Python process, whose children are new Python processes too."""
-    return subprocess.run(
+    return finished(
         [sys.executable, "-W", "error", "-m", "aioacl", "selftest", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
         env=_environment(environ),
+        timeout=300,
     )
 
 
@@ -140,9 +138,7 @@ class TestTheTable:
 
     def test_python_without_docstrings_says_why_the_sentence_is_missing(self) -> None:
         program = "from aioacl._selftest._table import ASSUMPTIONS as a; print(a['waits.zero'].says)"
-        done = subprocess.run(
-            [sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True
-        )
+        done = finished([sys.executable, "-OO", "-c", program], check=True)
         assert done.stdout == "The sentence is missing, because `python -OO` removes docstrings.\n"
 
     def test_assumption_that_calls_a_reset_needs_permission(self) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support import forkserver
+from tests.support.command import finished
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 pytestmark = pytest.mark.process
@@ -34,13 +35,7 @@ def child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 def real_child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs the code in a new Python process with these variables."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=_environment(variables),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return finished([sys.executable, "-c", code], env=_environment(variables))
 
 
 def _environment(variables: dict[str, str]) -> dict[str, str]:

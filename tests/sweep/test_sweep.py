@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.command import finished
 
 ROOT = Path(__file__).parents[2]
 
 
 def sweep(*words: str, seconds: float) -> str:
     """Runs the sweep and returns its table. The sweep must find nothing."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sweep", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    done = finished([sys.executable, "-m", "tests.sweep", *words], cwd=ROOT, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

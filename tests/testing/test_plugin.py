@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from aioacl import simulator
 from tests.support import forkserver
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +54,7 @@ def run(project: Path, *arguments: str, new_interpreter: bool = False) -> Ran:
     }
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
     if new_interpreter:
-        ran = subprocess.run(
-            command, cwd=project, env=clean, capture_output=True, text=True, timeout=300, check=False
-        )
+        ran = finished(command, cwd=project, env=clean, timeout=300)
     else:
         ran = forkserver.run(command, cwd=project, env=clean, timeout=300)
     parts = list(_report(report)) if report.exists() else []
