@@ -80,28 +80,9 @@ def test_file_of_callgrind_is_summed_by_object_without_the_cost_of_callees(instr
     }
 
 
-def test_object_that_is_first_named_in_a_call_gets_its_own_cost(instructions: Any) -> None:
-    lines = [
-        "events: Ir",
-        "ob=(1) /a.so",
-        "fn=(1) f",
-        "1 1",
-        "cob=(2) /b.so",
-        "calls=1 1",
-        "1 5",
-        "ob=(2)",
-        "1 5",
-    ]
-    assert instructions.instructions_by_object(lines) == {"/a.so": 1, "/b.so": 5}
-
-
 def test_simulator_of_any_release_is_not_counted(instructions: Any) -> None:
     counts = {"/a/libascendcl.so": 1, SIMULATOR: 2, "/a/libascendcl.so.1": 4, "/a/_acl.abi3.so": 8, "": 16}
     assert instructions.ours(counts) == 24
-
-
-def test_empty_file_has_no_instructions(instructions: Any) -> None:
-    assert instructions.instructions_by_object(["events: Ir", "summary: 0"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -35,15 +35,6 @@ def test_write_without_a_full_run_is_refused(more: list[str], capsys: pytest.Cap
     assert "--write" in capsys.readouterr().err
 
 
-def test_help_names_each_suite_with_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.chosen(["--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    for suite in SUITES.values():
-        assert suite.name in said
-        assert " ".join(suite.summary.split()) in said
-
-
 def test_readme_describes_each_suite() -> None:
     text = (ROOT / "benchmarks" / "README.md").read_text()
     assert [name for name in SUITES if f"| `{name}` |" not in text] == []

@@ -35,29 +35,6 @@ GATES = [
 JUDGED = judge(ROWS, GATES)
 
 
-def test_json_has_the_machine_and_each_row_with_its_gate() -> None:
-    found = json.loads(json.dumps(report.as_json(JUDGED, FACTS, quick=True)))
-    assert found["machine"] == FACTS
-    assert found["quick"] is True
-    assert found["rows"][0] == {
-        "suite": "copy",
-        "name": "up",
-        "peer": "memcpy",
-        "unit": "x",
-        "median": 0.75,
-        "low": 0.5,
-        "high": 1.0,
-        "note": "",
-        "pinned": True,
-        "must": 0.6,
-        "aim": 0.8,
-        "at_least": True,
-        "verdict": "must",
-    }
-    assert [each["verdict"] for each in found["rows"]] == ["must", "reported", "noise", *["reported"] * 3]
-    assert found["rows"][2]["median"] is None
-
-
 @pytest.mark.parametrize("row", ROWS)
 def test_row_is_the_same_after_conversion_to_json_and_back(row: Row) -> None:
     assert row_of(json.loads(json.dumps(asdict(row)))) == row

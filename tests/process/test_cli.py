@@ -18,7 +18,7 @@ from aioacl._cli._doctor_facts import Facts, look_at_library
 from aioacl._cli._doctor_visible import meaning, mistakes
 from aioacl._cli._screen import GREEN, Bar, Screen
 from aioacl._cli.doctor import measure_waits, show_library
-from aioacl._library.features import cost_of, is_needed
+from aioacl._library.features import cost_of
 from aioacl._library.load import LibraryInfo, MissingSymbol
 from aioacl.simulator import library_path
 from aioacl.simulator._releases import RELEASES
@@ -208,13 +208,6 @@ def interrupt():
 threading.Thread(target=interrupt, daemon=True).start()
 sys.exit(main(["doctor", "--timing", "--library", "simulator"]))
 """
-CLOSED_AFTER_TIMING = """
-from aioacl import simulator
-from aioacl.__main__ import main
-main(["doctor", "--timing", "--library", "simulator", "--json"])
-assert simulator.calls("aclrtSetDevice") == simulator.calls("aclrtResetDevice") > 0
-assert simulator.violations() == []
-"""
 
 
 class TestDoctorTiming:
@@ -232,9 +225,6 @@ class TestDoctorTiming:
             assert (row["error"] is None) == (row["median"] is not None) == (row["samples"] > 0)
             assert row["median"] is None or row["low"] <= row["median"] <= row["high"]
         assert "the figures are those of the simulator, not of a card" in result["warnings"]
-
-    def test_json_without_timing_has_null(self) -> None:
-        assert found(aioacl("doctor", "--library", "simulator", "--json"))["timing"] is None
 
     @pytest.mark.parametrize(("waits", "behaviour"), [("spin", "spins"), ("sleep", "sleeps")])
     def test_blocking_waits_are_not_reported_to_do_the_opposite(self, waits: str, behaviour: str) -> None:
@@ -293,10 +283,6 @@ class TestDoctorTiming:
         assert facts.timing is None
         assert facts.problems == ["nothing was measured, because no device is visible"]
 
-    def test_timing_closes_the_device(self) -> None:
-        done = run("-c", CLOSED_AFTER_TIMING)
-        assert (done.returncode, done.stderr) == (0, "")
-
     def test_ctrl_c_ends_the_command_although_a_call_hangs_in_c(self) -> None:
         done = run("-c", INTERRUPTED_IN_C)
         assert done.returncode == 130
@@ -335,20 +321,6 @@ class TestVisibleDevices:
         assert len(mistakes(environ, 1)) == 1
 
 
-class TestCosts:
-    @pytest.mark.parametrize(
-        "name",
-        ["aclrtRegDeviceStateCallback", "aclFinalizeReference", "aclrtStreamAbort", "aclsysGetVersionStr"],
-    )
-    def test_cost_of_a_function_that_older_releases_lack_is_named(self, name: str) -> None:
-        assert not is_needed(name)
-        assert "nothing" not in cost_of(name)
-
-    def test_functions_that_every_device_needs_are_distinguished(self) -> None:
-        assert is_needed("aclrtSetDevice")
-        assert cost_of("aclrtSetDevice") == "no device can be used"
-
-
 class Terminal(io.StringIO):
     encoding = "utf-8"
 
@@ -370,26 +342,11 @@ class TestScreen:
         monkeypatch.setenv("NO_COLOR", "1")
         assert Screen(Terminal()).paint("well", GREEN) == "well"
 
-    def test_bar_on_a_terminal_is_drawn_and_erased(self) -> None:
-        terminal = Terminal()
-        with Bar(terminal) as bar:
-            bar.draw("moving", 1, 2, "note")
-        assert f"{'█' * 15}{'░' * 15} 1/2  note" in terminal.getvalue()
-        assert terminal.getvalue().endswith("\r\033[J")
-
     def test_bar_without_a_terminal_is_not_drawn(self) -> None:
         nowhere = io.StringIO()
         with Bar(nowhere) as bar:
             bar.draw("moving", 1, 2)
         assert nowhere.getvalue() == ""
-
-    def test_wrapped_lines_of_a_long_text_are_indented(self) -> None:
-        paper = io.StringIO()
-        Screen(paper).wrapped("note: ", "word " * 40)
-        lines = paper.getvalue().splitlines()
-        assert len(lines) == 3
-        assert max(map(len, lines)) <= 100
-        assert all(line.startswith("      word") for line in lines[1:])
 
 
 class TestDevices:

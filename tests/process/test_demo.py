@@ -2,12 +2,9 @@
 
 import json
 import os
-import pty
-import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -196,31 +193,6 @@ def test_output_without_a_terminal_is_plain_lines_and_a_summary_of_seven_rows(fo
         *["reset 2 of 2"] * 2,
         *["reset"] * 2,
     ]
-
-
-def test_output_on_a_terminal_has_a_bar_for_each_stream_and_the_resets(folder: Path) -> None:
-    arguments = ("-c", FEW + MAIN, "demo", "--json", "--input", str(folder), "--tasks", "2", "--streams", "2")
-    terminal, end = pty.openpty()
-    with subprocess.Popen(
-        [*WARNINGS_ARE_ERRORS, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=end,
-        env=_environment({**QUICK, "TERM": "xterm", "COLUMNS": "100", "LINES": "30", "PYTHONUTF8": "1"}),
-    ) as process:
-        os.close(end)
-        drawn = b""
-        with suppress(OSError):  # on Linux, read raises OSError when the other end is closed
-            while piece := os.read(terminal, 1 << 16):
-                drawn += piece
-        assert process.stdout is not None
-        result = json.loads(process.stdout.read())
-    os.close(terminal)
-    assert (process.returncode, result["mismatches"]) == (0, 0)
-    text = drawn.decode()
-    assert re.search(r"  stream      1 [█░]{16} +\d+\r\n\S*  stream      2 [█░]{16}", text)
-    assert "reset 2 of 2: done after" in text
-    assert re.search(r"  blocking [█░]{40} 99% at most", text)
-    assert re.search(r"classifying all digits at the same time.*\r\n.*  digits   █{40} 60 of 60", text)
 
 
 def run_after(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":

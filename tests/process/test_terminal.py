@@ -210,6 +210,7 @@ def test_view_and_summary_of_the_demo_fit_in_the_width(
     assert process.returncode == 0
     assert widest(shown) <= columns
     assert re.search(r"stream +1 [█░]+ +\d+", shown)
+    assert "reset 2 of 2: done after" in shown
     assert "came back" in shown
     assert re.search(r"digits +[█░]+ 3 of 3", shown)
 

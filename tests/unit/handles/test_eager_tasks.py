@@ -76,11 +76,6 @@ async def begun(entry: Await, prepared: Setup) -> Any:
     return await entry.begin(prepared)
 
 
-async def timed(entry: Await, prepared: Setup) -> Any:
-    async with asyncio.timeout(0.02):
-        return await entry.begin(prepared)
-
-
 @every_loop
 @every_await
 def test_eager_await_succeeds(open_device: OpenDevice, entry: Await, new_loop: Any) -> None:
@@ -100,22 +95,6 @@ def test_eager_await_raises_the_device_error(open_device: OpenDevice, entry: Awa
             error = await raises(aioacl.AclError, eager_task(begun(entry, prepared)))
             assert error.code == entry.code
             await prepared.stream.renew()
-            await close_if_handle(await eager_task(begun(entry, prepared)))
-
-    run_on(new_loop, main)
-
-
-@every_loop
-@every_stalling
-def test_stalled_eager_await_ends_at_the_timeout_around_it(
-    open_device: OpenDevice, entry: Await, new_loop: Any
-) -> None:
-    async def main() -> None:
-        async with setup_on(open_device, entry) as prepared:
-            entry.stall(prepared)
-            await raises(TimeoutError, eager_task(timed(entry, prepared)))
-            prepared.release()
-            await prepared.stream
             await close_if_handle(await eager_task(begun(entry, prepared)))
 
     run_on(new_loop, main)
