@@ -36,7 +36,7 @@ HANG_SECONDS = 120
 GUARD_SECONDS = 60
 FREEZE_EVERY = 100  # tests
 GARBAGE_SECONDS = 0.05  # most objects are released without the garbage collector, which is slow
-SLOW_FACTOR = 5  # for tests that are marked `slow`; they also run under sanitizers
+FACTORS = {"slow": 5, "sweep": 30}  # of the limits, by marker; slow tests also run under sanitizers
 STRATEGIES = ("watch", "thread")
 _stderr = pytest.StashKey[int]()
 _ended = itertools.count(1)
@@ -129,7 +129,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
 
 
 def _factor(item: pytest.Item) -> int:
-    return SLOW_FACTOR if item.get_closest_marker("slow") else 1
+    return max((factor for name, factor in FACTORS.items() if item.get_closest_marker(name)), default=1)
 
 
 def _guarded(test: Callable[..., Any], seconds: float) -> Callable[..., Any]:

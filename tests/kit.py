@@ -404,18 +404,6 @@ def hanging(function: str) -> Callable[[], bool]:
     return lambda: simulator.hung(function) > 0
 
 
-class _Then:
-    """The engine's functions. `then` runs before a copy of pageable memory is enqueued."""
-
-    def __init__(self, then: Callable[[], object]) -> None:
-        self._then = then
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("aio_upload", "aio_download"):
-            self._then()
-        return getattr(lib, name)
-
-
 def enqueue_in_python(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object] | None = None) -> None:
     """Makes Python check the operands of each enqueue, and call `then` between its check and the call of C.
 
@@ -434,7 +422,13 @@ def enqueue_in_python(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object
         replaced = functools.partial(unusual_at_first, enqueue, operands)
         monkeypatch.setattr(stream_module, f"enqueue_{name}", replaced)
     if then is not None:
-        monkeypatch.setattr(stream_module, "lib", _Then(then))
+        by_python = stream_module.Stream._ticket
+
+        def after_then(*arguments: Any) -> Any:
+            then()
+            return by_python(*arguments)
+
+        monkeypatch.setattr(stream_module.Stream, "_ticket", after_then)
 
 
 # --- the process's resources -----------------------------------------------------------------------------------------

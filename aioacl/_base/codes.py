@@ -504,7 +504,10 @@ def _table(
         )
     unproven = [record.code for record in records if (record.action == "new_stream") != bool(record.source)]
     if unproven:
-        raise ValueError(f"expected a source for each new_stream code and for no other code, got {unproven}")
+        raise ValueError(
+            f"expected a source for each new_stream code and for no other code, got {unproven}; correct _SOURCES in "
+            "aioacl/_base/codes.py"
+        )
     return {record.code: record for record in records}
 
 
