@@ -4,8 +4,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "sim_test.h"
 
@@ -65,8 +63,7 @@ static void test_private_memory_is_not_shared_with_children(void) {
     memset(device, 2, size); /* `device` is a second address of the same memory */
     CHECK(pages[0] == 2 && pages[size - 1] == 2);
     CHECK(mprotect(pages + PAGE, PAGE, PROT_READ) == 0);
-    CHECK_RC(aclrtHostUnregister(pages), 0);
-    CHECK(is_mapped_as(pages, "rw-p") && is_mapped_as(pages + PAGE, "r--p"));
+    CHECK_THEN(aclrtHostUnregister(pages), is_mapped_as(pages, "rw-p") && is_mapped_as(pages + PAGE, "r--p"));
     CHECK(is_mapped_as(pages + 40 * PAGE, "rw-p"));
     CHECK(pages[0] == 2 && pages[PAGE] == 2 && pages[size - 1] == 2 && pages[size] == 1);
     CHECK(mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
@@ -80,8 +77,7 @@ static void test_pinned_memory_is_private_after_the_registration(void) {
     char *host = new_host(2 * PAGE);
     memset(host, 3, 2 * PAGE);
     CHECK_RC(aclrtHostRegisterV2(host, 2 * PAGE, MAPPED), 0);
-    CHECK_RC(aclrtHostUnregister(host), 0);
-    CHECK(is_mapped_as(host, "rw-p"));
+    CHECK_THEN(aclrtHostUnregister(host), is_mapped_as(host, "rw-p"));
     write_in_child(host, 2 * PAGE, 3);
     CHECK(host[0] == 3);
     CHECK_RC(aclrtFreeHost(host), 0);
@@ -95,15 +91,13 @@ static void test_shared_and_unmapped_memory_is_not_changed(void) {
     CHECK_RC(aclrtHostRegisterV2(pages, 2 * PAGE, MAPPED), 0);
     write_in_child(pages, 2 * PAGE, 4);
     CHECK(pages[0] == 99);
-    CHECK_RC(aclrtHostUnregister(pages), 0);
-    CHECK(is_mapped_as(pages, "rw-s"));
+    CHECK_THEN(aclrtHostUnregister(pages), is_mapped_as(pages, "rw-s"));
     munmap(pages, 2 * PAGE);
     pages = client_pages(3 * PAGE, MAP_PRIVATE);
     CHECK_RC(aclrtHostRegisterV2(pages, 3 * PAGE, MAPPED), 0);
     munmap(pages, PAGE);
     CHECK(mmap(pages + PAGE, PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == pages + PAGE);
-    CHECK_RC(aclrtHostUnregister(pages), 0);
-    CHECK(!is_mapped_as(pages, "rw-p") && is_mapped_as(pages + PAGE, "r--s"));
+    CHECK_THEN(aclrtHostUnregister(pages), !is_mapped_as(pages, "rw-p") && is_mapped_as(pages + PAGE, "r--s"));
     CHECK(is_mapped_as(pages + 2 * PAGE, "rw-p"));
     munmap(pages + PAGE, 2 * PAGE);
 }
@@ -151,11 +145,9 @@ static void test_writes_of_another_thread_are_kept(void) {
 }
 
 int main(void) {
-    CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_private_memory_is_not_shared_with_children, test_pinned_memory_is_private_after_the_registration,
         test_shared_and_unmapped_memory_is_not_changed, test_writes_of_another_thread_are_kept);
     CHECK(stats().registrations == 0 && stats().violations == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
-    CHECK_RC(aclFinalize(), 0);
+    end_acl();
 }

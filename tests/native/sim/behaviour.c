@@ -33,15 +33,12 @@ static aclError body_wait(void *arg) {
 }
 
 static void begin(setup_t *setup, way_t way) {
-    *setup = (setup_t){.way = way};
-    CHECK_RC(aclrtCreateStream(&setup->stuck), 0);
-    CHECK_RC(aclrtCreateStream(&setup->other), 0);
-    CHECK_RC(aclrtCreateEventWithFlag(&setup->missing, 1), 0);
-    CHECK_RC(aclrtCreateEventExWithFlag(&setup->mark, 1), 0);
+    *setup = (setup_t){.way = way, .stuck = new_stream(), .other = new_stream()};
+    setup->missing = old_event(1);
+    setup->mark = new_event(1);
     CHECK_RC(aclrtStreamWaitEvent(setup->stuck, setup->missing), 0);
     CHECK_RC(aclrtRecordEvent(setup->mark, setup->stuck), 0);
-    call_start(&setup->waiter, body_wait, setup);
-    until_waiting(way_names[way]);
+    call_waiting(&setup->waiter, body_wait, setup, way_names[way]);
 }
 
 /* Completes the event, so the calls that are still inside return success. */
@@ -55,8 +52,7 @@ static bool still_waits(const setup_t *setup) {
 
 static void end(const setup_t *setup, bool destroyed) {
     if (!destroyed) {
-        CHECK_RC(aclrtSynchronizeStream(setup->stuck), 0);
-        CHECK_RC(aclrtDestroyStream(setup->stuck), 0);
+        finish_stream(setup->stuck, 0);
     }
     CHECK_RC(aclrtDestroyStream(setup->other), 0);
     END_EVENTS(setup->missing, setup->mark);
@@ -89,18 +85,6 @@ static aclError body_destroy_force(void *stream) {
     return aclrtDestroyStreamForce(stream);
 }
 
-static aclError body_destroy(void *stream) {
-    return aclrtDestroyStream(stream);
-}
-
-static aclError body_abort(void *stream) {
-    return aclrtStreamAbort(stream);
-}
-
-static aclError body_create(void *place) {
-    return aclrtCreateStream(place);
-}
-
 static void test_destroy(way_t way) {
     setup_t setup;
     call_t act;
@@ -108,31 +92,25 @@ static void test_destroy(way_t way) {
     if (way != BY_DEVICE) {
         CHECK_RC(aclrtDestroyStreamForce(setup.stuck), 0);
     } else {
-        call_start(&act, body_destroy_force, setup.stuck);
-        until_waiting("aclrtDestroyStreamForce");
+        call_waiting(&act, body_destroy_force, setup.stuck, "aclrtDestroyStreamForce");
         go_on(&setup);
         CHECK(call_join(&act) == 0);
     }
     CHECK(call_join(&setup.waiter) == 0);
     end(&setup, true);
     begin(&setup, way); /* without force, the destroying call waits for the stream's work */
-    call_start(&act, body_destroy, setup.stuck);
-    until_waiting("aclrtDestroyStream");
+    call_waiting(&act, body_destroy, setup.stuck, "aclrtDestroyStream");
     CHECK(still_waits(&setup));
     go_on(&setup);
     CHECK(call_join(&act) == 0 && call_join(&setup.waiter) == 0);
     end(&setup, true);
 }
 
-static aclError body_reset(void *force) {
-    return force != NULL ? aclrtResetDeviceForce(0) : aclrtResetDevice(0);
-}
-
 /* The work is dropped, and waiting calls return success. */
 static void test_reset(way_t way, bool force) {
     setup_t setup;
     begin(&setup, way);
-    CHECK_RC(body_reset(force ? &setup : NULL), 0);
+    CHECK_RC(force ? aclrtResetDeviceForce(0) : aclrtResetDevice(0), 0);
     CHECK(call_join(&setup.waiter) == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
@@ -176,8 +154,7 @@ static void test_wait_covers_earlier_work(way_t way) {
     CHECK_RC(aclrtRecordEvent(setup.mark, setup.stuck), 0);
     go_on(&setup);
     CHECK(call_join(&setup.waiter) == 0);
-    CHECK_RC(aclrtStreamQuery(setup.stuck, &status), 0);
-    CHECK(status == ACL_STREAM_STATUS_NOT_READY);
+    CHECK_THEN(aclrtStreamQuery(setup.stuck, &status), status == ACL_STREAM_STATUS_NOT_READY);
     CHECK_RC(aclrtSynchronizeEventWithTimeout(setup.mark, 1), 507047); /* waits for the newer record */
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(setup.stuck, 1), 507046);
     CHECK_RC(aclrtRecordEvent(later, setup.other), 0);
@@ -212,8 +189,7 @@ static void test_a_full_queue_holds_an_event(void) {
     CHECK_RC(aclrtRecordEvent(setup.mark, setup.stuck), 0); /* 2 + 3 * 681 + 1 */
     record_call_t full = {event, setup.stuck};
     record_call_t other = {event, setup.other};
-    call_start(&calls[0], body_record, &full);
-    until_waiting("aclrtRecordEvent");
+    call_waiting(&calls[0], body_record, &full, "aclrtRecordEvent");
     call_start(&calls[1], body_record, &other); /* this call waits for the event, not for the stream */
     UNTIL(aclsim_waiting("aclrtRecordEvent") >= 2);
     aclrtStream made = new_stream();
@@ -260,8 +236,7 @@ static void test_a_failed_task_stops_its_stream_until_a_wait(way_t way) {
     CHECK_RC(aclrtSynchronizeStream(setup.stuck), way == BY_EVENT ? 507001 : 0);
     CHECK_RC(aclrtSynchronizeStream(setup.stuck), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 0);
-    CHECK_RC(aclrtMemcpy(&byte, 1, block, 1, ACL_MEMCPY_DEVICE_TO_HOST), 0);
-    CHECK(byte == 2);
+    CHECK_THEN(aclrtMemcpy(&byte, 1, block, 1, ACL_MEMCPY_DEVICE_TO_HOST), byte == 2);
     CHECK_RC(aclrtDestroyEvent(setup.mark), 0);
     END_STREAMS(setup.stuck, idle);
     CHECK_RC(aclrtFree(block), 0);
@@ -291,8 +266,7 @@ static void test_callbacks_are_dropped(bool host) {
     CHECK(atomic_load(&called) == 0);
     if (host) { /* new host functions can run */
         CHECK_RC(aclrtLaunchHostFunc(stream, on_host, &called), 0);
-        CHECK_RC(aclrtSynchronizeStream(stream), 0);
-        CHECK(atomic_exchange(&called, 0) == 1);
+        CHECK_THEN(aclrtSynchronizeStream(stream), atomic_exchange(&called, 0) == 1);
     }
     CHECK_RC(aclrtDestroyStream(stream), 0);
     CHECK_RC(aclrtDestroyStreamForce(pending_calls(missing, host, &called)), 0);
@@ -306,8 +280,7 @@ static void test_callbacks_are_dropped(bool host) {
 }
 
 int main(void) {
-    CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     for (way_t way = 0; way < WAYS; way++) {
         test_a_completed_event_ends_the_waiting_calls(way);
         test_abort(way);
@@ -322,6 +295,5 @@ int main(void) {
     RUN(test_device_wait_blocks_creation, test_a_full_queue_holds_an_event);
     test_callbacks_are_dropped(true);
     test_callbacks_are_dropped(false);
-    CHECK_RC(aclrtResetDevice(0), 0);
-    CHECK_RC(aclFinalize(), 0);
+    end_acl();
 }

@@ -58,18 +58,15 @@ static void test_a_model_that_switches(void) {
     CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
     for (int32_t value = 1; value <= 2; value++) {
         put(&words[0], value, streams[0]); /* written at once, as during the build */
-        CHECK_RC(aclmdlRIExecuteAsync(model, runs), 0);
-        CHECK_RC(aclrtSynchronizeStream(runs), 0);
+        execute_on(runs, model, 0);
         CHECK(get(&words[6]) == value * 10);
     }
     for (int i = 0; i < STREAMS; i++) {
         CHECK_RC(aclmdlRIUnbindStream(model, streams[i]), 0);
     }
     CHECK_RC(aclmdlRIDestroy(model), 0);
-    for (int i = 0; i < STREAMS; i++) {
-        CHECK_RC(aclrtDestroyStream(streams[i]), 0);
-    }
-    END({aclrtDestroyStream, runs}, {aclrtFree, words});
+    END_STREAMS(streams[0], streams[1], streams[2], streams[3], runs);
+    CHECK_RC(aclrtFree(words), 0);
 }
 
 /* A copy of pageable memory is done at once. The copy is not part of the model, so executing the model does not
@@ -79,19 +76,15 @@ static void test_copies_are_not_part_of_the_model(void) {
     int32_t *words = (int32_t *)words_new(1);
     for (int i = 0; i < 2; i++) {
         aclrtStream stream = stream_with(flags[i]);
-        aclmdlRI model = NULL;
+        aclmdlRI model = new_model(stream);
         int32_t back = 0;
-        CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
-        CHECK_RC(aclmdlRIBindStream(model, stream, HEAD), 0);
         put(words, 5, stream);
-        CHECK_RC(aclrtMemcpyAsync(&back, 4, words, 4, ACL_MEMCPY_DEVICE_TO_HOST, stream), 0);
-        CHECK(back == 5);
+        CHECK_THEN(aclrtMemcpyAsync(&back, 4, words, 4, ACL_MEMCPY_DEVICE_TO_HOST, stream), back == 5);
         CHECK_RC(aclrtMemcpy2dAsync(words, 4, &back, 4, 4, 1, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
         CHECK_RC(aclmdlRIEndTask(model, stream), 0);
         CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
         CHECK_RC(aclrtMemset(words, 4, 0, 4), 0);
-        CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-        CHECK(get(words) == 0);
+        CHECK_THEN(aclmdlRIExecute(model, 5000), get(words) == 0);
         CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
         END({aclmdlRIDestroy, model}, {aclrtDestroyStream, stream});
     }
@@ -120,11 +113,8 @@ static void test_captures(void) {
 }
 
 int main(void) {
-    CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_a_model_that_switches, test_copies_are_not_part_of_the_model, test_captures);
-    aclsim_stats_t left = stats();
-    CHECK(left.streams == 0 && left.models == 0 && left.device_blocks == 0 && left.violations == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
-    CHECK_RC(aclFinalize(), 0);
+    CHECK(stats().violations == 0);
+    end_acl();
 }

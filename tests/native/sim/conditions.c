@@ -23,8 +23,7 @@ typedef struct {
 static aclmdlRI captured_into(aclrtStream stream) {
     aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
     aclmdlRI model = NULL;
-    CHECK_RC(aclmdlRICaptureGetInfo(stream, &status, &model), 0);
-    CHECK(status == ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE);
+    CHECK_THEN(aclmdlRICaptureGetInfo(stream, &status, &model), status == ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE);
     return model;
 }
 
@@ -79,8 +78,7 @@ static void choice_end(const choice_t *choice) {
 
 static void execute_with(const choice_t *choice, uint64_t value) {
     CHECK_RC(aclrtMemcpy(choice->value, 8, &value, 8, ACL_MEMCPY_HOST_TO_DEVICE), 0);
-    CHECK_RC(aclmdlRIExecuteAsync(choice->model, choice->stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(choice->stream), 0);
+    execute_on(choice->stream, choice->model, 0);
 }
 
 static void test_if(void) {
@@ -177,8 +175,7 @@ static void test_nested(void) {
     end_graph(&loop, 0);
     end_choice(&loop);
     for (uint64_t i = 1; i <= 2; i++) {
-        CHECK_RC(aclmdlRIExecute(loop.model, 5000), 0);
-        CHECK(*words == i && *once.value == 0 && *loop.value == 0);
+        CHECK_THEN(aclmdlRIExecute(loop.model, 5000), *words == i && *once.value == 0 && *loop.value == 0);
     }
     choice_end(&loop);
     END({aclrtDestroyStream, once.inner}, {aclrtFree, words});
@@ -196,8 +193,7 @@ static void test_an_external_record_inside(void) {
     end_choice(&choice);
     for (uint64_t value = 0; value < 2; value++) { /* the value 0 does not choose the graph */
         execute_with(&choice, value);
-        CHECK_RC(aclrtSynchronizeEvent(event), 0);
-        CHECK(*words == value);
+        CHECK_THEN(aclrtSynchronizeEvent(event), *words == value);
     }
     choice_end(&choice);
     END({aclrtDestroyEvent, event}, {aclrtFree, words});
@@ -211,8 +207,7 @@ static void test_a_failing_graph(void) {
     end_graph(&choice, 0);
     launch_add(choice.stream, words, 1);
     end_choice(&choice);
-    CHECK_RC(aclmdlRIExecuteAsync(choice.model, choice.stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(choice.stream), 507014);
+    execute_on(choice.stream, choice.model, 507014);
     CHECK(*words == 0);
     choice_end(&choice);
     CHECK_RC(aclrtFree(words), 0);
@@ -335,29 +330,19 @@ static void test_a_value_that_is_freed_from_outside(void) {
     CHECK_RC(aclrtFreeWithDevSync(choice.value), 507899);
     CHECK_RC(aclrtMemPoolFreeAsync(choice.value, choice.stream), 107000);
     CHECK(stats().violations == before.violations + 3 && stats().device_blocks == before.device_blocks);
-    CHECK_RC(aclmdlRIExecute(choice.model, 1000), 0);
-    CHECK(*choice.value == 2);
+    CHECK_THEN(aclmdlRIExecute(choice.model, 1000), *choice.value == 2);
     choice_end(&choice);
     CHECK(stats().device_blocks == before.device_blocks - 1);
 }
 
-static int kernel_fail(const aclsim_launch_t *launch) {
-    (void)launch;
-    return 507014;
-}
-
 int main(void) {
-    CHECK_RC(aclInit(NULL), 0);
+    start_acl();
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
     CHECK(aclsim_register_kernel("fail", kernel_fail, NULL) == 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
     RUN(test_if, test_if_without_else, test_while, test_switch, test_nested, test_an_external_record_inside,
         test_a_failing_graph, test_a_capture_that_ends_too_early, test_a_capture_that_fails_inside,
         test_a_context_that_ends);
     CHECK(stats().violations == 2); /* the two uses of destroyed condition handles */
     RUN(test_handles_that_are_refused, test_tasks_that_are_refused, test_a_value_that_is_freed_from_outside);
-    aclsim_stats_t left = stats();
-    CHECK(left.streams == 0 && left.events == 0 && left.models == 0 && left.device_blocks == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
-    CHECK_RC(aclFinalize(), 0);
+    end_acl();
 }

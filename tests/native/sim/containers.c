@@ -55,8 +55,7 @@ static void test_order_of_gears(void) {
     for (int ordered = 0; ordered < 2; ordered++) {
         int64_t dims[5];
         put_two_dims(&file, ordered != 0);
-        CHECK_RC(read_bytes(&file, &info, &container), 0);
-        CHECK(model_all_dims(info) == 5);
+        CHECK_THEN(read_bytes(&file, &info, &container), model_all_dims(info) == 5);
         model_gear_dims(info, 0, dims);
         CHECK(memcmp(dims, ordered != 0 ? other : plain, sizeof dims) == 0);
         model_info_release(info);

@@ -83,13 +83,11 @@ static void test_tensors(void) {
     CHECK(aclGetTensorDescFormat(desc) == ACL_FORMAT_NCHW && aclGetTensorDescNumDims(desc) == 4);
     CHECK(aclGetTensorDescElementCount(desc) == 210 && aclGetTensorDescSize(desc) == 840);
     CHECK(aclGetTensorDescDim(desc, 3) == 7 && aclGetTensorDescDim(desc, 4) == -1);
-    CHECK_RC(aclGetTensorDescDimV2(desc, 0, &read[0]), 0);
-    CHECK(read[0] == 2);
+    CHECK_THEN(aclGetTensorDescDimV2(desc, 0, &read[0]), read[0] == 2);
     CHECK_RC(aclGetTensorDescDimV2(desc, 4, &read[0]), 100000);
     CHECK_RC(aclGetTensorDescDimV2(desc, 0, NULL), 100000);
     CHECK_RC(aclSetTensorShapeRange(desc, 2, ranges), 0);
-    CHECK_RC(aclGetTensorDescDimRange(desc, 1, 2, read), 0);
-    CHECK(read[0] == 3 && read[1] == 4);
+    CHECK_THEN(aclGetTensorDescDimRange(desc, 1, 2, read), read[0] == 3 && read[1] == 4);
     CHECK_RC(aclGetTensorDescDimRange(desc, 2, 2, read), 100000);
     CHECK_RC(aclGetTensorDescDimRange(desc, 0, 1, read), 100000);
     CHECK_RC(aclSetTensorShapeRange(desc, 2, NULL), 100000);
@@ -117,8 +115,7 @@ static void test_tensor_settings(void) {
     CHECK_RC(aclSetTensorStorageShape(desc, -1, dims), 100000);
     CHECK(aclGetTensorDescFormat(desc) == ACL_FORMAT_ND); /* the original format */
     CHECK_RC(aclSetTensorOriginFormat(desc, ACL_FORMAT_NC), 0);
-    CHECK_RC(aclSetTensorOriginShape(desc, 1, unknown), 0);
-    CHECK(aclGetTensorDescFormat(desc) == ACL_FORMAT_NC);
+    CHECK_THEN(aclSetTensorOriginShape(desc, 1, unknown), aclGetTensorDescFormat(desc) == ACL_FORMAT_NC);
     CHECK(aclGetTensorDescNumDims(desc) == UINT64_C(0xFFFFFFFFFFFFFFFE));
     CHECK(strcmp(aclGetTensorDescName(desc), "") == 0);
     aclSetTensorDescName(desc, "x");
@@ -158,8 +155,7 @@ static void test_chained_buffers(void) {
     CHECK_RC(aclrtAllocBuf(&other, 1), 0);
     CHECK_RC(aclrtAllocBuf(NULL, 1), 100000);
     CHECK_RC(aclrtAllocBuf(&copy, 0), 100000);
-    CHECK_RC(aclrtGetBufData(head, &data, &size), 0);
-    CHECK(data != NULL && size == 100);
+    CHECK_THEN(aclrtGetBufData(head, &data, &size), data != NULL && size == 100);
     memset(data, 7, size);
     CHECK_RC(aclrtSetBufDataLen(head, 101), 107000);
     CHECK_RC(aclrtSetBufDataLen(head, 60), 0);
@@ -168,19 +164,15 @@ static void test_chained_buffers(void) {
     CHECK_RC(aclrtSetBufUserData(head, (void *)1, 8, 0), 107000);
     CHECK_RC(aclrtGetBufUserData(head, (void *)1, 8, 0), 107000);
     CHECK_RC(aclrtCopyBufRef(head, &copy), 0);
-    CHECK_RC(aclrtGetBufDataLen(copy, &size), 0);
-    CHECK(copy != head && size == 60);
-    CHECK_RC(aclrtGetBufUserData(copy, user + 50, 6, 0), 0);
-    CHECK(strcmp(user + 50, "hello") == 0);
+    CHECK_THEN(aclrtGetBufDataLen(copy, &size), copy != head && size == 60);
+    CHECK_THEN(aclrtGetBufUserData(copy, user + 50, 6, 0), strcmp(user + 50, "hello") == 0);
     CHECK_RC(aclrtAppendBufChain(head, other), 0);
     CHECK_RC(aclrtAppendBufChain(head, head), 107000);
     CHECK_RC(aclrtAppendBufChain(head, other), 107000); /* this buffer is in a chain already */
     CHECK_RC(aclrtAppendBufChain(head, copy), 0);
-    CHECK_RC(aclrtGetBufChainNum(head, &count), 0);
-    CHECK(count == 3);
+    CHECK_THEN(aclrtGetBufChainNum(head, &count), count == 3);
     aclrtMbuf found = NULL;
-    CHECK_RC(aclrtGetBufFromChain(head, 2, &found), 0);
-    CHECK(found == copy);
+    CHECK_THEN(aclrtGetBufFromChain(head, 2, &found), found == copy);
     CHECK_RC(aclrtGetBufFromChain(head, 3, &found), 107000);
     CHECK_RC(aclrtGetBufChainNum(other, &count), 107000);
     CHECK_RC(aclrtFreeBuf(other), 107000);
@@ -257,10 +249,8 @@ static void test_configured_streams(void) {
     CHECK_RC(aclrtSetStreamConfigOpt(config, ACL_RT_STREAM_WORK_ADDR_PTR, NULL, 8), 100000);
     CHECK_RC(aclrtCreateStreamV2(&stream, config), 0);
     uint32_t read = 0;
-    CHECK_RC(aclrtStreamGetPriority(stream, &read), 0);
-    CHECK(read == 3);
-    CHECK_RC(aclrtStreamGetFlags(stream, &read), 0);
-    CHECK(read == 1);
+    CHECK_THEN(aclrtStreamGetPriority(stream, &read), read == 3);
+    CHECK_THEN(aclrtStreamGetFlags(stream, &read), read == 1);
     CHECK_RC(aclrtCreateStreamV2(NULL, config), 100000);
     CHECK_RC(aclrtDestroyStream(stream), 0);
     CHECK_RC(aclrtDestroyStreamConfigHandle(config), 0);
@@ -270,10 +260,8 @@ static void test_configured_streams(void) {
 }
 
 int main(void) {
-    CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_half_reads, test_half_rounds, test_data_buffers, test_type_sizes, test_tensors,
         test_tensor_settings, test_chained_buffers, test_allocators, test_configured_streams);
-    CHECK(stats().descriptions == 0 && stats().streams == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
+    end_acl();
 }

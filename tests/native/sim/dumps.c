@@ -1,8 +1,6 @@
 /* The paths of dumps: the path in a configuration, and the functions that return the path. Each case runs in
  * its own process, because only the first configuration of a process counts. */
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "sim_test.h"
 
@@ -32,8 +30,7 @@ static void check_paths(const char *want) {
         CHECK(want == NULL ? found == NULL : found != NULL && strcmp(found, want) == 0);
     }
     CHECK(acldumpGetPath((acldumpType)0) == NULL && acldumpGetPath((acldumpType)6) == NULL);
-    CHECK_RC(acldumpGetExceptionInfoPath(path, sizeof path), 0);
-    CHECK(strcmp(path, want != NULL ? want : "") == 0);
+    CHECK_THEN(acldumpGetExceptionInfoPath(path, sizeof path), strcmp(path, want != NULL ? want : "") == 0);
 }
 
 static void test_path_of_a_configuration(const char *text) {
@@ -72,8 +69,7 @@ static void test_arguments_have_a_path_of_their_own(void) {
     CHECK_RC(aclopStartDumpArgs(AIC_ERR_BRIEF_DUMP, "/tmp/args"), 0);
     CHECK(strcmp(acldumpGetPath(AIC_ERR_BRIEF_DUMP), "/tmp/args") == 0);
     CHECK(strcmp(acldumpGetPath(DATA_DUMP), path_wanted) == 0);
-    CHECK_RC(acldumpGetExceptionInfoPath(path, sizeof path), 0);
-    CHECK(strcmp(path, "/tmp/args") == 0);
+    CHECK_THEN(acldumpGetExceptionInfoPath(path, sizeof path), strcmp(path, "/tmp/args") == 0);
     CHECK_RC(aclopStopDumpArgs(AIC_ERR_BRIEF_DUMP), 0);
     check_paths(path_wanted);
     CHECK_RC(aclFinalize(), 0);
@@ -91,21 +87,8 @@ static void test_configurations_without_a_path(void) {
     CHECK_RC(aclFinalize(), 0);
 }
 
-static void run(void (*test)(void)) {
-    pid_t child = fork();
-    if (child == 0) {
-        test();
-        exit(0);
-    }
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 /* This process never calls ACL itself, so its children do not count as forked. */
 int main(void) {
-    run(test_path_of_exceptions);
-    run(test_path_of_tensors);
-    run(test_path_of_a_later_configuration);
-    run(test_arguments_have_a_path_of_their_own);
-    run(test_configurations_without_a_path);
+    RUN_IN_CHILDREN(test_path_of_exceptions, test_path_of_tensors, test_path_of_a_later_configuration,
+                    test_arguments_have_a_path_of_their_own, test_configurations_without_a_path);
 }

@@ -73,8 +73,7 @@ static inline void until_faulted(aclrtStream stream) {
 
 /* Wakes the recycle thread without waiting, as aioacl does. */
 static inline void nudge(aclrtEvent event, aclrtStream idle) {
-    CHECK_RC(aclrtRecordEvent(event, idle), 0);
-    CHECK(!old_complete(event));
+    CHECK_THEN(aclrtRecordEvent(event, idle), !old_complete(event));
 }
 
 #endif

@@ -91,8 +91,7 @@ static void test_one_wake(void) {
     nudge(nudge_event, idle_stream);
     until_reported(before + 6);
     for (int i = 0; i < 3; i++) {
-        CHECK_RC(aclrtSynchronizeStream(streams[i]), 507015);
-        CHECK_RC(aclrtDestroyStream(streams[i]), 0);
+        finish_stream(streams[i], 507015);
     }
     CHECK_RC(aclrtFree(block), 0);
 }
@@ -183,8 +182,7 @@ static void test_no_task(void) {
     CHECK_RC(aclrtStreamWaitEvent(stream, event), 0); /* an event of the same stream */
     CHECK_RC(aclrtMemcpyAsync(block, 0, block + 8, 0, ACL_MEMCPY_DEVICE_TO_DEVICE, stream), 0);
     CHECK(last_task() == 200 && aclsim_pending(stream) == 1);
-    CHECK(aclsim_release(stream) == 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    release_and_wait(stream, 0);
     CHECK_RC(aclrtStreamWaitEvent(other, event), 0); /* the event is complete */
     CHECK(last_task() == 200);
     fill(stream, block, 0);
@@ -214,8 +212,7 @@ static void test_registrations(void) {
     CHECK(atomic_load(&reported) == before + 4);
     CHECK_RC(aclrtSetExceptionInfoCallback(NULL), 0);
     CHECK_RC(rtRegTaskFailCallbackByModule("again", NULL), 0);
-    CHECK_RC(aclrtResetDeviceForce(0), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    reset_and_set();
     fail_one(507015);
     CHECK(atomic_load(&reported) == before + 6); /* both callbacks are still registered after the reset */
     CHECK_RC(aclrtExceptionInfoCallbackUnregister(on_exception), 0);
@@ -239,14 +236,12 @@ static void test_unknown_task(void) {
     CHECK(last_reported().task == UINT32_MAX && last_reported().stream == UINT32_MAX &&
           last_reported().code == 507010);
     aclsim_fault_clear();
-    CHECK_RC(aclrtResetDeviceForce(0), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    reset_and_set();
 }
 
 int main(void) {
     CHECK_RC(rtRegTaskFailCallbackByModule("failures", on_failure), 0); /* before all other ACL calls */
-    CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     idle_stream = new_stream();
     nudge_event = old_event(SYNC_FLAG);
     RUN(test_order, test_one_wake, test_reset_during_callback, test_ids, test_windows, test_no_task,

@@ -1,7 +1,6 @@
 /* The fault engine with threads: rules that are added and removed, hangs, devices in a fault state, and the
  * clock. No test sleeps. */
 #include <string.h>
-#include <unistd.h>
 
 #include "sim_test.h"
 
@@ -74,8 +73,7 @@ static void test_fault_state_with_waiting_calls(void) {
     call_t call;
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
-    call_start(&call, body_sync, stream);
-    until_waiting("aclrtSynchronizeStream");
+    call_waiting(&call, body_sync, stream, "aclrtSynchronizeStream");
     add("copy:sticky=507018:once");
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
     CHECK(call_join(&call) == 507018);
@@ -86,7 +84,7 @@ static void test_fault_state_with_waiting_calls(void) {
     CHECK(stats().streams == 0 && stats().device_blocks == 0);
 }
 
-static aclError body_create(void *stream) {
+static aclError body_set_and_create(void *stream) {
     CHECK_RC(aclrtSetDevice(0), 0);
     return aclrtCreateStream(stream);
 }
@@ -96,8 +94,7 @@ static void test_a_snapshot_lock_ends(void) {
     aclrtStream stream = NULL;
     call_t call;
     CHECK_RC(aclrtSnapShotProcessLock(getpid(), NULL), 0);
-    call_start(&call, body_create, &stream);
-    until_waiting("aclrtCreateStream");
+    call_waiting(&call, body_set_and_create, &stream, "aclrtCreateStream");
     aclsim_release_all();
     CHECK(call_join(&call) == 0);
     CHECK_RC(aclrtSnapShotProcessLock(getpid(), NULL), 0);
@@ -139,8 +136,7 @@ static void test_clock(void) {
 }
 
 int main(void) {
-    CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_chance_with_several_threads, test_hangs, test_fault_state_with_waiting_calls,
         test_a_snapshot_lock_ends, test_clock);
     CHECK(stats().violations == 0);

@@ -16,6 +16,19 @@ static inline aclmdlRI end_capture(aclrtStream stream) {
     return model;
 }
 
+/* Begins to build a model, whose first stream is `head`. */
+static inline aclmdlRI new_model(aclrtStream head) {
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    CHECK_RC(aclmdlRIBindStream(model, head, 0), 0);
+    return model;
+}
+
+static inline void execute_on(aclrtStream stream, aclmdlRI model, aclError want) {
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), want);
+}
+
 static inline aclrtFuncHandle function_of(const char *name) {
     static aclrtBinHandle binary;
     aclrtFuncHandle function = NULL;
@@ -35,6 +48,11 @@ static inline int kernel_add(const aclsim_launch_t *launch) {
     const add_t *args = launch->args;
     *args->word += args->add;
     return 0;
+}
+
+static inline int kernel_fail(const aclsim_launch_t *launch) {
+    (void)launch;
+    return 507014;
 }
 
 static inline void launch_add(aclrtStream stream, uint64_t *word, uint64_t add) {

@@ -7,18 +7,12 @@
 
 static const aclmdlRICaptureMode GLOBAL = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
 
-static int kernel_fail(const aclsim_launch_t *launch) {
-    (void)launch;
-    return 507014;
-}
-
 static void test_everything_runs_again_in_order(void) {
     aclrtStream stream = new_stream();
     uint64_t *words = words_new(4);
     atomic_int called = 0;
-    aclrtNotify notify = NULL;
     uint64_t *pinned = new_host(8);
-    CHECK_RC(aclrtCreateNotify(&notify, 0), 0);
+    aclrtNotify notify = new_notify();
     CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
     CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, stream), 0);
     CHECK_RC(aclrtMemcpyAsync(words + 1, 8, pinned, 8, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
@@ -34,13 +28,11 @@ static void test_everything_runs_again_in_order(void) {
     for (uint64_t i = 1; i <= 3; i++) {
         *pinned = i * 10;
         words[2] = 0;
-        CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
-        CHECK_RC(aclrtSynchronizeStream(stream), 0);
+        execute_on(stream, model, 0);
         CHECK(words[0] == 5 && words[1] == i * 10 + 1 && words[2] == 9);
         CHECK(atomic_load(&called) == (int)i);
     }
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(atomic_load(&called) == 4);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), atomic_load(&called) == 4);
     CHECK_RC(aclmdlRIExecute(model, 0), 107000);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclmdlRIDestroy(model), 107017);
@@ -61,8 +53,7 @@ static void test_long_graphs(void) {
     for (int i = 0; i < 2; i++) {
         CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
     }
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(words[0] == 10000);
+    CHECK_THEN(aclrtSynchronizeStream(stream), words[0] == 10000);
     END({aclmdlRIDestroy, model}, {aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
@@ -77,8 +68,7 @@ static void test_two_streams_execute_one_graph(void) {
         CHECK_RC(aclmdlRIExecuteAsync(model, streams[i % 2]), 0);
     }
     CHECK_RC(aclrtSynchronizeStream(streams[0]), 0);
-    CHECK_RC(aclrtSynchronizeStream(streams[1]), 0);
-    CHECK(words[0] == 50);
+    CHECK_THEN(aclrtSynchronizeStream(streams[1]), words[0] == 50);
     END({aclmdlRIDestroy, model}, {aclrtFree, words});
     END_STREAMS(streams[0], streams[1]);
 }
@@ -105,12 +95,10 @@ static void test_fork_and_join(void) {
     aclmdlRI model = end_capture(main_stream);
     CHECK_RC(aclrtQueryEventStatus(joined, &status), 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_RC(aclmdlRIExecuteAsync(model, main_stream), 0);
-        CHECK_RC(aclrtSynchronizeStream(main_stream), 0);
+        execute_on(main_stream, model, 0);
         CHECK(words[0] == 17);
     }
-    CHECK_RC(aclmdlRIGetStreams(model, NULL, &count), 0);
-    CHECK(count == 2);
+    CHECK_THEN(aclmdlRIGetStreams(model, NULL, &count), count == 2);
     count = 1;
     CHECK_RC(aclmdlRIGetStreams(model, streams, &count), 107039);
     CHECK_RC(aclmdlRIGetStreams(model, streams, &count), 0);
@@ -169,8 +157,7 @@ static void test_external_events(void) {
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 5, 1), 100000);
     CHECK_RC(aclrtStreamWaitEventWithFlag(stream, event, 0, 1), 0);
     aclmdlRI model = end_capture(stream);
-    CHECK_RC(aclmdlRIExecuteAsync(model, other), 0);
-    CHECK_RC(aclrtSynchronizeStream(other), 0);
+    execute_on(other, model, 0);
     CHECK_RC(aclrtSynchronizeEvent(event), 0);
     END({aclmdlRIDestroy, model}, {aclrtDestroyEvent, event});
     END_STREAMS(stream, other);
@@ -183,20 +170,13 @@ static aclError body_copy(void *words) {
 
 static aclError body_copy_relaxed(void *words) {
     aclmdlRICaptureMode mode = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
-    CHECK_RC(aclmdlRICaptureThreadExchangeMode(&mode), 0);
-    CHECK(mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL);
+    CHECK_THEN(aclmdlRICaptureThreadExchangeMode(&mode), mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL);
     return body_copy(words);
 }
 
 static aclError body_end(void *stream) {
     aclmdlRI model = NULL;
     return aclmdlRICaptureEnd(stream, &model);
-}
-
-static aclError elsewhere(aclError (*body)(void *), void *arg) {
-    call_t call;
-    call_start(&call, body, arg);
-    return call_join(&call);
 }
 
 static void test_modes(void) {
@@ -258,8 +238,7 @@ static void test_a_failing_task_ends_the_execution(void) {
     CHECK_RC(aclrtLaunchKernel(function_of("fail"), 1, NULL, 0, stream), 0);
     launch_add(stream, words, 100);
     aclmdlRI model = end_capture(stream);
-    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 507014);
+    execute_on(stream, model, 507014);
     CHECK(words[0] == 1);
     CHECK_RC(aclmdlRIExecute(model, 5000), 507014);
     CHECK(words[0] == 2);
@@ -283,8 +262,7 @@ static void test_abort(void) {
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 5), 507046);
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK_RC(aclrtValueWrite(words, 1, 0, stream), 0);
-    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    execute_on(stream, model, 0);
     UNTIL(aclmdlRIDestroy(model) != 107037);
     END({aclrtFree, words}, {aclrtDestroyStream, stream});
 }
@@ -297,8 +275,7 @@ static void test_reset_ends_graphs(void) {
     CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
     CHECK_RC(aclmdlRICaptureBegin(captured, GLOBAL), 0);
     launch_add(captured, words, 1);
-    CHECK_RC(aclrtResetDeviceForce(0), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    reset_and_set();
     CHECK_RC(aclmdlRIDestroy(model), 107017);
     words = words_new(1); /* no capture forbids an allocation any longer */
     CHECK_RC(aclrtFree(words), 0);
@@ -334,13 +311,10 @@ static void test_tasks(void) {
     aclmdlRI model = end_capture(stream);
     CHECK_RC(aclmdlRIGetStreams(model, &own, &count), 0);
     count = 4;
-    CHECK_RC(aclmdlRIGetTasksByStream(own, tasks, &count), 0);
-    CHECK(count == 2);
+    CHECK_THEN(aclmdlRIGetTasksByStream(own, tasks, &count), count == 2);
     CHECK_RC(aclmdlRIGetTasksByStream(stream, tasks, &count), 107005);
-    CHECK_RC(aclmdlRITaskGetType(tasks[0], &type), 0);
-    CHECK(type == ACL_MODEL_RI_TASK_KERNEL);
-    CHECK_RC(aclmdlRITaskGetSeqId(tasks[1], &count), 0);
-    CHECK(count == 1);
+    CHECK_THEN(aclmdlRITaskGetType(tasks[0], &type), type == ACL_MODEL_RI_TASK_KERNEL);
+    CHECK_THEN(aclmdlRITaskGetSeqId(tasks[1], &count), count == 1);
     CHECK_RC(aclmdlRITaskGetParams(tasks[0], &params), 0);
     CHECK(params.type == ACL_MODEL_RI_TASK_KERNEL && params.kernelTaskParams.numBlocks == 1);
     CHECK(params.kernelTaskParams.funcHandle == function_of("add") && params.kernelTaskParams.isHostArgs == 1);
@@ -349,12 +323,10 @@ static void test_tasks(void) {
     CHECK_RC(aclmdlRITaskSetParams(tasks[0], &params), 0);
     CHECK_RC(aclmdlRITaskSetParams(tasks[1], &params), 107000);
     CHECK_RC(aclmdlRITaskDisable(tasks[1]), 0);
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(words[0] == 1 && words[1] == 5);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), words[0] == 1 && words[1] == 5);
     words[1] = 0;
     CHECK_RC(aclmdlRIUpdate(model), 0);
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(words[0] == 21 && words[1] == 0);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), words[0] == 21 && words[1] == 0);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclmdlRITaskGetType(tasks[0], &type), 107017);
     END({aclrtFree, words}, {aclrtDestroyStream, stream});
@@ -381,8 +353,7 @@ static void test_groups(void) {
     CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, updater), 107033);
     launch_add(updater, words, 3);
     CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(words[0] == 13);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), words[0] == 13);
     CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
     CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 107040);
     CHECK_RC(aclmdlRIDestroy(model), 0);
@@ -401,12 +372,10 @@ static void test_names_and_prints(void) {
     CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
     launch_add(stream, words, 1);
     aclmdlRI model = end_capture(stream);
-    CHECK_RC(aclmdlRIGetName(model, sizeof name, name), 0);
-    CHECK(name[0] == 0);
+    CHECK_THEN(aclmdlRIGetName(model, sizeof name, name), name[0] == 0);
     CHECK_RC(aclmdlRISetName(model, "sum\""), 0);
     CHECK_RC(aclmdlRIGetName(model, 4, name), 107000);
-    CHECK_RC(aclmdlRIGetName(model, 5, name), 0);
-    CHECK(strcmp(name, "sum\"") == 0);
+    CHECK_THEN(aclmdlRIGetName(model, 5, name), strcmp(name, "sum\"") == 0);
     CHECK_RC(aclmdlRIGetId(model, &id), 0);
     int file = mkstemp(path);
     CHECK(file >= 0);
@@ -428,10 +397,8 @@ static void test_build(void) {
     aclrtStream head = new_stream();
     aclrtStream later = new_stream();
     uint64_t *words = words_new(3);
-    aclmdlRI model = NULL;
     CHECK_RC(aclrtActiveStream(later, head), 107005);
-    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
-    CHECK_RC(aclmdlRIBindStream(model, head, 0), 0);
+    aclmdlRI model = new_model(head);
     CHECK_RC(aclmdlRIBindStream(model, head, 0), 107005);
     CHECK_RC(aclmdlRIBindStream(model, later, 0x7FFFFFFF), 0);
     CHECK_RC(aclmdlRIBindStream(model, later, 5), 107000);
@@ -448,10 +415,8 @@ static void test_build(void) {
     CHECK_RC(aclmdlRIBuildEnd(model, NULL), 107000);
     CHECK_RC(aclrtValueWrite(words, 1, 0, head), 107005);
     words[2] = 1; /* the first execution does not switch, the second does */
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(words[0] == 1 && words[1] == 1);
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(words[0] == 2 && words[1] == 101);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), words[0] == 1 && words[1] == 1);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), words[0] == 2 && words[1] == 101);
     CHECK_RC(aclrtDestroyStream(head), 107005);
     CHECK_RC(aclmdlRIUnbindStream(model, head), 0);
     CHECK_RC(aclmdlRIUnbindStream(model, head), 107005);
@@ -464,7 +429,6 @@ static void test_build(void) {
 static void test_labels(void) {
     aclrtStream stream = new_stream();
     uint64_t *words = words_new(2);
-    aclmdlRI model = NULL;
     aclrtLabel labels[2];
     aclrtLabelList list = NULL;
     CHECK_RC(aclrtCreateLabel(&labels[0]), 0);
@@ -472,8 +436,7 @@ static void test_labels(void) {
     CHECK_RC(aclrtSetLabel(labels[0], stream), 107005);
     CHECK_RC(aclrtCreateLabelList(labels, 0, &list), 107000);
     CHECK_RC(aclrtCreateLabelList(labels, 2, &list), 0);
-    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
-    CHECK_RC(aclmdlRIBindStream(model, stream, 0), 0);
+    aclmdlRI model = new_model(stream);
     CHECK_RC(aclrtSetLabel(labels[0], stream), 0);
     CHECK_RC(aclrtSetLabel(labels[0], stream), 107000);
     launch_add(stream, words, 1);     /* the index: -1, 0, 1 */
@@ -484,11 +447,9 @@ static void test_labels(void) {
     launch_add(stream, words + 1, 50);
     CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
     words[0] = (uint64_t)0;
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(words[1] == 51);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), words[1] == 51);
     words[0] = UINT64_MAX; /* the first pass sets the index to 0, so it jumps back to the beginning */
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(words[1] == 51 + 52);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), words[1] == 51 + 52);
     CHECK_RC(aclrtDestroyLabelList(list), 0);
     CHECK_RC(aclrtDestroyLabelList(list), 107017);
     CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
@@ -500,13 +461,10 @@ static void test_labels(void) {
 int main(void) {
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
     CHECK(aclsim_register_kernel("fail", kernel_fail, NULL) == 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_everything_runs_again_in_order, test_long_graphs, test_two_streams_execute_one_graph,
         test_fork_and_join, test_unjoined_streams_and_conflicts, test_external_events, test_modes,
         test_a_captured_stream, test_a_failing_task_ends_the_execution, test_abort, test_destroy_callbacks,
         test_tasks, test_groups, test_names_and_prints, test_build, test_labels, test_reset_ends_graphs);
-    aclsim_stats_t left = stats();
-    CHECK(left.streams == 0 && left.events == 0 && left.notifies == 0 && left.device_blocks == 0);
-    CHECK(left.labels == 0 && left.models == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
+    end_acl();
 }

@@ -1,8 +1,6 @@
 /* Known faults of the runtime, which the simulator reproduces on request: a query that lags, two livelocks, and
  * a crash in a reset. */
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "failure_test.h"
 
@@ -17,21 +15,18 @@ static void test_query_lag(void) {
     aclrtEvent old = old_event(SYNC_FLAG);
     aclsim_set_query_lag(1);
     CHECK_RC(aclrtRecordEvent(old, other), 0);
-    CHECK_RC(aclrtSynchronizeStream(other), 0);
-    CHECK(!old_complete(old));
+    CHECK_THEN(aclrtSynchronizeStream(other), !old_complete(old));
     CHECK(old_complete(old));
     aclsim_set_query_lag(0);
     CHECK_RC(aclrtRecordEvent(old, other), 0);
-    CHECK_RC(aclrtSynchronizeStream(other), 0);
-    CHECK(old_complete(old));
+    CHECK_THEN(aclrtSynchronizeStream(other), old_complete(old));
     CHECK_RC(aclrtDestroyEvent(old), 0);
 }
 
 static void feed(call_t *call, aclrtStream stream) {
     CHECK(aclsim_hold(stream) == 0);
     fill(stream, block, 0);
-    call_start(call, body_sync, stream);
-    until_waiting("aclrtSynchronizeStream");
+    call_waiting(call, body_sync, stream, "aclrtSynchronizeStream");
     fill(stream, block, 0);
     CHECK(aclsim_release(stream) == 0);
     UNTIL(is_idle(stream));
@@ -57,24 +52,10 @@ static void test_livelock(void) {
     CHECK_RC(aclrtDestroyStream(fed), 0);
 }
 
-static aclError body_sync_device(void *unused) {
-    (void)unused;
-    return aclrtSynchronizeDevice();
-}
-
-static aclError body_create(void *made) {
-    return aclrtCreateStream(made);
-}
-
-static aclError body_destroy(void *stream) {
-    return aclrtDestroyStream(stream);
-}
-
 static void feed_device(call_t *call, aclrtStream stream) {
     CHECK(aclsim_hold(stream) == 0);
     fill(stream, block, 0);
-    call_start(call, body_sync_device, NULL);
-    until_waiting("aclrtSynchronizeDevice");
+    call_waiting(call, body_sync_device, NULL, "aclrtSynchronizeDevice");
     fill(stream, block, 0);
     CHECK(aclsim_release(stream) == 0);
     UNTIL(is_idle(stream));
@@ -88,10 +69,8 @@ static void test_device_livelock(void) {
     CHECK(call_join(&call) == 0);
     aclsim_set_device_livelock(1);
     feed_device(&call, fed);
-    call_start(&create, body_create, &made);
-    until_waiting("aclrtCreateStream");
-    call_start(&destroy, body_destroy, unused);
-    until_waiting("aclrtDestroyStream");
+    call_waiting(&create, body_create, &made, "aclrtCreateStream");
+    call_waiting(&destroy, body_destroy, unused, "aclrtDestroyStream");
     CHECK_RC(aclrtSynchronizeStream(fed), 0);
     CHECK_RC(aclrtRecordEvent(event, other), 0); /* on another stream: ends nothing */
     CHECK(aclsim_waiting("aclrtSynchronizeDevice") == 1 && atomic_load(&call.rc) == -1);
@@ -113,8 +92,7 @@ static int reset_child(bool limited) {
     call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);
     block = new_block(64);
-    aclrtStream held = new_stream();
-    CHECK(aclsim_hold(held) == 0);
+    aclrtStream held = held_stream();
     fill(held, block, 0);
     call_start(&call, limited ? body_sync_limited : body_sync, held);
     until_waiting(limited ? "aclrtSynchronizeStreamWithTimeout" : "aclrtSynchronizeStream");

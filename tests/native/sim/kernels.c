@@ -160,29 +160,22 @@ static void test_functions(void) {
     size_t number = 0;
     size_t offset = 0;
     CHECK(function == function_of(binary, "add"));
-    CHECK_RC(aclrtGetFunctionName(function, 4, name), 0);
-    CHECK(strcmp(name, "add") == 0);
+    CHECK_THEN(aclrtGetFunctionName(function, 4, name), strcmp(name, "add") == 0);
     CHECK_RC(aclrtGetFunctionName(function, 3, name), 107000);
-    CHECK_RC(aclrtFunctionGetBinary(function, &of), 0);
-    CHECK(of == binary);
-    CHECK_RC(aclrtGetFunctionAddr(function, &addresses[0], &addresses[1]), 0);
-    CHECK(addresses[0] != NULL);
+    CHECK_THEN(aclrtFunctionGetBinary(function, &of), of == binary);
+    CHECK_THEN(aclrtGetFunctionAddr(function, &addresses[0], &addresses[1]), addresses[0] != NULL);
     CHECK_RC(aclrtGetFunctionSize(function, &number, &offset), 207000);
     CHECK_RC(aclrtGetFunctionAttribute(function, ACL_FUNC_ATTR_KERNEL_TYPE, &value), 0);
     CHECK(value == ACL_KERNEL_TYPE_MIX);
     CHECK_RC(aclrtRegisterCpuFunc(binary, "op", "sum", &of), 0);
     CHECK_RC(aclrtGetFunctionAttribute(of, ACL_FUNC_ATTR_KERNEL_TYPE, &value), 0);
     CHECK(value == ACL_KERNEL_TYPE_AICPU);
-    CHECK_RC(aclrtFunctionGetParamCount(function, &number), 0);
-    CHECK(number == 3);
-    CHECK_RC(aclrtFunctionGetParamInfo(function, 2, &offset, &number), 0);
-    CHECK(offset == 12 && number == 4);
+    CHECK_THEN(aclrtFunctionGetParamCount(function, &number), number == 3);
+    CHECK_THEN(aclrtFunctionGetParamInfo(function, 2, &offset, &number), offset == 12 && number == 4);
     CHECK_RC(aclrtFunctionGetParamInfo(function, 3, &offset, &number), 107000);
-    CHECK_RC(aclrtFunctionGetAvailDynUbufPerBlock(function, 0, &number), 0);
-    CHECK(number > 0);
+    CHECK_THEN(aclrtFunctionGetAvailDynUbufPerBlock(function, 0, &number), number > 0);
     CHECK_RC(aclrtBinarySetExceptionCallback(binary, NULL, NULL), 0);
-    CHECK_RC(aclrtGetFuncBySymbol(&symbol_of_add, &by_symbol), 0);
-    CHECK(by_symbol != function);
+    CHECK_THEN(aclrtGetFuncBySymbol(&symbol_of_add, &by_symbol), by_symbol != function);
     CHECK_RC(aclrtFunctionGetBinary(by_symbol, &of), 107044);
     CHECK_RC(aclrtGetFuncBySymbol(&number, &by_symbol), 107042);
     CHECK_RC(aclrtGetSymbolSize(&number, &number), 107042);
@@ -202,8 +195,7 @@ static void test_args_on_device(void) {
     CHECK_RC(aclrtMemcpy(device_args, sizeof args, &args, sizeof args, ACL_MEMCPY_HOST_TO_DEVICE), 0);
     CHECK_RC(aclrtLaunchKernel(function, 8, device_args, sizeof args, stream), 0);
     CHECK_RC(aclrtLaunchKernelV2(function, 9, device_args, sizeof args, NULL, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(out[0] == 6 && out[3] == 6);
+    CHECK_THEN(aclrtSynchronizeStream(stream), out[0] == 6 && out[3] == 6);
     CHECK(last_launch.num_blocks == 9 && last_launch.grid[0] == 9 && last_launch.device == 0 &&
           last_launch.stream == stream);
     CHECK(last_launch.args_size == sizeof args && strcmp(last_launch.name, "add") == 0);
@@ -230,8 +222,7 @@ static void test_host_args(void) {
     aclrtPlaceHolderInfo holder = {0, sizeof(sum_args_t)};
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &all, sizeof all, &holder, 1), 0);
     all.values[0] = 0; /* the launch has its own copy */
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(*out == 42);
+    CHECK_THEN(aclrtSynchronizeStream(stream), *out == 42);
     holder.addrOffset = sizeof all;
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &all, sizeof all, &holder, 1), 107000);
     CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, NULL, 8, NULL, 0), 100000);
@@ -277,19 +268,16 @@ static void test_argument_lists(void) {
     CHECK_RC(aclrtKernelArgsParaUpdate(args, last, &second, 4), 107000);
     CHECK_RC(aclrtKernelArgsParaUpdate(args, last, &second, sizeof second), 0);
     CHECK_RC(aclrtLaunchKernelWithConfig(function, 1, stream, NULL, args, NULL), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(outs[0] == 42 && outs[1] == 42);
+    CHECK_THEN(aclrtSynchronizeStream(stream), outs[0] == 42 && outs[1] == 42);
     CHECK_RC(aclrtKernelArgsGetHandleMemSize(function, &size), 0);
     char own[256];
     CHECK(size <= sizeof own);
-    CHECK_RC(aclrtKernelArgsGetMemSize(function, 13, &size), 0);
-    CHECK(size >= 13);
+    CHECK_THEN(aclrtKernelArgsGetMemSize(function, 13, &size), size >= 13);
     CHECK_RC(aclrtKernelArgsInitByUserMem(function, own, &size, size), 0);
     build(own, outs, 5, &last);
     CHECK_RC(aclrtKernelArgsFinalize(own), 0);
     CHECK_RC(aclrtLaunchKernelWithConfig(function, 1, stream, NULL, own, NULL), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(outs[0] == 7);
+    CHECK_THEN(aclrtSynchronizeStream(stream), outs[0] == 7);
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
     CHECK_RC(aclrtKernelArgsFinalize(own), 107017);
     CHECK_RC(aclrtKernelArgsFinalize(args), 107017);
@@ -314,8 +302,7 @@ static void test_arrays_and_grids(void) {
     CHECK_RC(
         aclrtLaunchSIMTKernelWithHostArgs(symbol, grid, block, 0, stream, NULL, &args, sizeof args, NULL, 0),
         0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(out[0] == 15 && out[3] == 15);
+    CHECK_THEN(aclrtSynchronizeStream(stream), out[0] == 15 && out[3] == 15);
     array[1] = NULL;
     CHECK_RC(aclrtLaunchKernelWithArgsArray(symbol, 1, stream, NULL, array), 107000);
     CHECK_RC(aclrtLaunchKernelWithArgsArray(&add, 1, stream, NULL, array), 107044);
@@ -346,8 +333,7 @@ static void test_failures(void) {
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtLaunchKernel(function, 1, NULL, 0, stream), 0);
     CHECK(aclsim_register_kernel("answer", NULL, NULL) == 0);
-    CHECK(aclsim_release(stream) == 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 507015);
+    release_and_wait(stream, 507015);
     END({aclrtBinaryUnLoad, binary}, {aclrtDestroyStream, stream});
 }
 

@@ -48,7 +48,6 @@ static void on_kernel(aclrtExceptionInfo *info, void *count) {
 }
 
 static void test_with_callback(void) {
-    aclrtNotify notify = NULL;
     aclrtBinHandle binary = NULL;
     uint64_t args = 0;
     int before = atomic_load(&reported);
@@ -58,7 +57,7 @@ static void test_with_callback(void) {
     fail_next_call("aclrtMemsetAsync", 507012);
     CHECK_RC(aclrtMemsetAsync(block, 64, 1, 64, stream), 0);
     check_callback(before + 1, 507012);
-    CHECK_RC(aclrtCreateNotify(&notify, 0), 0);
+    aclrtNotify notify = new_notify();
     fail_next_call("aclrtWaitAndResetNotify", 507013);
     CHECK_RC(aclrtWaitAndResetNotify(notify, stream, 0), 0);
     check_callback(before + 2, 507013);
@@ -83,9 +82,8 @@ static void check_silent(int before, aclError code) {
 }
 
 static void test_without_callback(void) {
-    aclrtNotify notify = NULL;
     int before = atomic_load(&reported);
-    CHECK_RC(aclrtCreateNotify(&notify, 0), 0);
+    aclrtNotify notify = new_notify();
     fail_next_call("aclrtValueWrite", 507001);
     CHECK_RC(aclrtValueWrite(block, 1, 0, stream), 0);
     check_silent(before, 507001);
@@ -114,8 +112,7 @@ static void check_wait(aclrtEvent event, const char *rule) {
 static void test_waits(void) {
     aclrtEvent flagged = old_event(SYNC_FLAG);
     aclrtEvent mark = new_event(SYNC_FLAG);
-    aclrtStream held = new_stream();
-    CHECK(aclsim_hold(held) == 0);
+    aclrtStream held = held_stream();
     CHECK_RC(aclrtRecordEvent(mark, held), 0);
     aclsim_clock_virtual(1);
     CHECK_RC(aclrtSetOpWaitTimeout(1), 0);
@@ -128,8 +125,7 @@ static void test_waits(void) {
     double began = now_s();
     fail_next_call("aclrtStreamWaitEvent", 507001);
     CHECK_RC(aclrtStreamWaitEvent(stream, mark), 0);
-    CHECK(aclsim_release(held) == 0);
-    CHECK_RC(aclrtSynchronizeStream(held), 0);
+    release_and_wait(held, 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507001);
     CHECK(now_s() - began >= 1.0);
     /* Without the fault, the wait ends as soon as the event is recorded. */
@@ -158,10 +154,8 @@ static void test_models(void) {
     aclrtEvent behind = new_event(SYNC_FLAG);
     for (int i = 0; i < 100; i++) {
         int before = atomic_load(&reported);
-        call_t call;
         CHECK(aclsim_hold(stream) == 0);
-        call_start(&call, body_execute, model);
-        uint32_t enqueuer = (uint32_t)call_join(&call);
+        uint32_t enqueuer = (uint32_t)elsewhere(body_execute, model);
         CHECK_RC(aclrtRecordEvent(behind, stream), 0);
         CHECK_RC(aclrtFree(block), 0); /* the fill fails because its memory is freed */
         CHECK(aclsim_release(stream) == 0);

@@ -18,15 +18,13 @@ static void test_a_described_copy_runs_again(void) {
     char *from = filled(0);
     char *to = filled(0);
     char *desc = filled(0);
-    aclmdlRI model = NULL;
     CHECK_RC(aclrtSetMemcpyDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, from, to, 64, NULL), 0);
     CHECK_RC(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED), 0);
     CHECK_RC(aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, stream), 0);
-    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 0);
+    aclmdlRI model = end_capture(stream);
     for (char round = 1; round <= 3; round++) {
         CHECK_RC(aclrtMemset(from, 64, round, 64), 0);
-        CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-        CHECK(to[0] == round && to[63] == round);
+        CHECK_THEN(aclmdlRIExecute(model, 5000), to[0] == round && to[63] == round);
     }
     CHECK_RC(aclmdlRIDestroy(model), 0);
     END_BLOCKS(desc, to, from);
@@ -41,10 +39,6 @@ static int kernel_blocking(const aclsim_launch_t *launch) {
     atomic_fetch_add(&inside, 1);
     UNTIL(atomic_load(&open));
     return 0;
-}
-
-static void until_inside(void) {
-    UNTIL(atomic_load(&inside) != 0);
 }
 
 static aclrtFuncHandle blocking(void) {
@@ -62,19 +56,14 @@ static void launch(aclrtFuncHandle function, aclrtStream stream) {
 
 /* Returns a graph that the stream is executing, with its kernel blocked. */
 static aclmdlRI execute_blocked(aclrtFuncHandle function, aclrtStream captured, aclrtStream stream) {
-    aclmdlRI model = NULL;
     atomic_store(&inside, 0);
     atomic_store(&open, false);
     CHECK_RC(aclmdlRICaptureBegin(captured, ACL_MODEL_RI_CAPTURE_MODE_RELAXED), 0);
     launch(function, captured);
-    CHECK_RC(aclmdlRICaptureEnd(captured, &model), 0);
+    aclmdlRI model = end_capture(captured);
     CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
-    until_inside();
+    UNTIL(atomic_load(&inside) != 0);
     return model;
-}
-
-static aclError body_abort_stream(void *stream) {
-    return aclrtStreamAbort(stream);
 }
 
 static aclError body_abort_device(void *stream) {
@@ -84,11 +73,6 @@ static aclError body_abort_device(void *stream) {
 
 static aclError body_abort_model(void *model) {
     return aclmdlRIAbort(model);
-}
-
-static aclError body_reset(void *none) {
-    (void)none;
-    return aclrtResetDeviceForce(0);
 }
 
 /* If the executor reaches the tasks behind the graph before the abort begins, these tasks run. */
@@ -165,8 +149,7 @@ static void test_memory_outlives_the_last_context(void) {
     CHECK(stats().device_blocks == 2 && stats().pools == 1);
     CHECK_RC(aclrtMemcpy(host, 64, kept, 64, ACL_MEMCPY_DEVICE_TO_HOST), 107002);
     CHECK_RC(aclrtSetDevice(0), 0);
-    CHECK_RC(aclrtMemcpy(host, 64, kept, 64, ACL_MEMCPY_DEVICE_TO_HOST), 0);
-    CHECK(host[0] == 7 && host[63] == 7);
+    CHECK_THEN(aclrtMemcpy(host, 64, kept, 64, ACL_MEMCPY_DEVICE_TO_HOST), host[0] == 7 && host[63] == 7);
     CHECK_RC(aclrtFree(kept), 0);
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK(stats().device_blocks == 0 && stats().pools == 0);
@@ -178,13 +161,11 @@ static void test_memory_outlives_the_last_context(void) {
 int main(void) {
     test_memory_outlives_the_last_context();
     CHECK(aclsim_register_kernel("blocking", kernel_blocking, NULL) == 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_a_described_copy_runs_again, test_an_endless_loop_with_an_empty_body);
-    test_abort_with_work_behind_the_graph(body_abort_stream);
+    test_abort_with_work_behind_the_graph(body_abort);
     test_abort_with_work_behind_the_graph(body_abort_device);
     CHECK(stats().violations == 0);
     test_abort_against_reset(); /* this test causes violations */
-    aclsim_stats_t left = stats();
-    CHECK(left.streams == 0 && left.device_blocks == 0 && left.models == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
+    end_acl();
 }

@@ -19,8 +19,7 @@ static void test_registration(void) {
     void *window = NULL;
     CHECK_RC(aclrtHostRegister(pages, 2 * PAGE, ACL_HOST_REGISTER_MAPPED, &window), 0);
     CHECK(window != NULL && window != pages && stats().registrations == 1);
-    CHECK_RC(aclrtHostGetDevicePointer(pages + 10, &seen, 0), 0);
-    CHECK(seen == (char *)window + 10);
+    CHECK_THEN(aclrtHostGetDevicePointer(pages + 10, &seen, 0), seen == (char *)window + 10);
     CHECK_RC(aclrtHostRegister(pages + PAGE, 2 * PAGE, ACL_HOST_REGISTER_MAPPED, &seen), 507910);
     CHECK_RC(aclrtHostRegister(pages + 1, PAGE, ACL_HOST_REGISTER_MAPPED, &seen), 107000);
     CHECK_RC(aclrtHostRegister(pages, PAGE, (aclrtHostRegisterType)2, &seen), 207000);
@@ -32,8 +31,7 @@ static void test_registration(void) {
     pages[0] = 7;
     CHECK_RC(aclrtMemcpyAsync(device, 64, pages, 1, ACL_MEMCPY_HOST_TO_DEVICE, NULL), 0);
     CHECK_RC(aclrtMemcpyAsync(pages + 2 * PAGE, 64, device, 1, ACL_MEMCPY_DEVICE_TO_HOST, NULL), 0);
-    CHECK_RC(aclrtSynchronizeStream(NULL), 0);
-    CHECK(pages[2 * PAGE] == 7);
+    CHECK_THEN(aclrtSynchronizeStream(NULL), pages[2 * PAGE] == 7);
     CHECK_RC(aclrtMemcpyAsync(device, 64, window, 1, ACL_MEMCPY_HOST_TO_DEVICE, NULL), 507899);
     CHECK_RC(aclrtHostUnregister(pages), 0);
     CHECK_RC(aclrtHostUnregister(pages), 507911);
@@ -147,8 +145,7 @@ static void test_pool_order(void) {
     CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 107000); /* the block is being freed already */
     CHECK(stats().pool_blocks == 1);
     uint64_t before = stats().violations;
-    CHECK(aclsim_release(stream) == 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    release_and_wait(stream, 0);
     CHECK(stats().pool_blocks == 0 && stats().violations == before);
     CHECK(of_pool(pool, ACL_RT_MEM_POOL_ATTR_USED_MEM_HIGH) == 1024);
     CHECK_RC(aclrtMemsetAsync(block, 1000, 1, 1000, stream), 0); /* the block is no longer allocated */
@@ -178,8 +175,7 @@ static void test_pool_keeps(void) {
     CHECK_RC(aclrtMemPoolSetAttr(pool, ACL_RT_MEM_POOL_REUSE_ALLOW_OPPORTUNISTIC, &reuse), 0);
     CHECK_RC(aclrtMemPoolSetAttr(pool, (aclrtMemPoolAttr)99, &reuse), 107000);
     reuse = 5;
-    CHECK_RC(aclrtMemPoolGetAttr(pool, ACL_RT_MEM_POOL_REUSE_ALLOW_OPPORTUNISTIC, &reuse), 0);
-    CHECK(reuse == 0);
+    CHECK_THEN(aclrtMemPoolGetAttr(pool, ACL_RT_MEM_POOL_REUSE_ALLOW_OPPORTUNISTIC, &reuse), reuse == 0);
     CHECK_RC(aclrtMemPoolMallocAsync(&block, 20 << 20, pool, stream), 0);
     CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
@@ -189,16 +185,14 @@ static void test_pool_keeps(void) {
     CHECK(of_pool(pool, ACL_RT_MEM_POOL_ATTR_RESERVED_MEM_CURRENT) == 4 << 20);
     CHECK_RC(aclrtMalloc(&block, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     CHECK_RC(aclrtMemPoolFreeAsync(block, stream), 0); /* memory that is not from a pool is also accepted */
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(stats().device_blocks == 0);
+    CHECK_THEN(aclrtSynchronizeStream(stream), stats().device_blocks == 0);
     CHECK_RC(aclrtMemPoolMallocAsync(&block, 64, pool, stream), 0);
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK(stats().pools == 0 && stats().pool_blocks == 0);
     CHECK_RC(aclrtSetDevice(0), 0);
     size_t unused = 0;
     size_t total = 0;
-    CHECK_RC(aclrtGetMemInfo(ACL_HBM_MEM, &unused, &total), 0);
-    CHECK(unused == total);
+    CHECK_THEN(aclrtGetMemInfo(ACL_HBM_MEM, &unused, &total), unused == total);
 }
 
 static const aclrtPhysicalMemProp on_device = {.memAttr = ACL_HBM_MEM_HUGE,
@@ -226,10 +220,8 @@ static void test_mapping(void) {
     CHECK_RC(aclrtMemcpy(back, 4, base + grain, 4, ACL_MEMCPY_DEVICE_TO_HOST), 0);
     CHECK(strcmp(back, "abc") == 0 && stats().mappings == 2);
     CHECK_RC(aclrtReleaseMemAddress(base), 507899);
-    CHECK_RC(aclrtMemRetainAllocationHandle(base, &again), 0);
-    CHECK(again == handle);
-    CHECK_RC(aclrtMemGetAllocationPropertiesFromHandle(handle, &prop), 0);
-    CHECK(prop.memAttr == ACL_HBM_MEM_HUGE);
+    CHECK_THEN(aclrtMemRetainAllocationHandle(base, &again), again == handle);
+    CHECK_THEN(aclrtMemGetAllocationPropertiesFromHandle(handle, &prop), prop.memAttr == ACL_HBM_MEM_HUGE);
     CHECK_RC(aclrtFreePhysical(handle), 0);
     CHECK_RC(aclrtFreePhysical(handle), 0);
     CHECK_RC(aclrtFreePhysical(handle), 507899);
@@ -253,8 +245,7 @@ static void test_access(void) {
     CHECK_RC(aclrtReserveMemAddress((void **)&base, GRAIN, 0, NULL, 0), 0);
     CHECK_RC(aclrtMallocPhysical(&handle, GRAIN, &on_device, 0), 0);
     CHECK_RC(aclrtMemMapNoAccess(base, GRAIN, 0, handle, 0), 0);
-    CHECK_RC(aclrtMemGetAccess(base, &place, &flags), 0);
-    CHECK(flags == ACL_RT_MEM_ACCESS_FLAGS_NONE);
+    CHECK_THEN(aclrtMemGetAccess(base, &place, &flags), flags == ACL_RT_MEM_ACCESS_FLAGS_NONE);
     uint64_t before = stats().violations;
     CHECK_RC(aclrtMemset(base, 4, 0, 4), 507899);
     CHECK(stats().violations == before + 1);
@@ -306,8 +297,7 @@ static void test_wanted_addresses(void) {
     void *base = NULL;
     void *taken = NULL;
     void *wanted = (void *)((uintptr_t)17 << 40);
-    CHECK_RC(aclrtReserveMemAddress(&base, GRAIN, 0, wanted, 0), 0);
-    CHECK(base == wanted);
+    CHECK_THEN(aclrtReserveMemAddress(&base, GRAIN, 0, wanted, 0), base == wanted);
     CHECK_RC(aclrtReserveMemAddress(&taken, GRAIN, 0, wanted, 0), 507899);
     CHECK_RC(aclrtReleaseMemAddress(base), 0);
 #endif
@@ -325,14 +315,12 @@ static void test_sharing(void) {
     CHECK_RC(aclrtMemImportFromShareableHandle(share, 0, &twin), 507899); /* this process is not on the list */
     CHECK_RC(aclrtMemSetPidToShareableHandle(share, &self, 1), 0);
     CHECK_RC(aclrtMemImportFromShareableHandle(share, 9, &twin), 107001);
-    CHECK_RC(aclrtMemImportFromShareableHandle(share, 0, &twin), 0);
-    CHECK(twin != handle && stats().physical == 2);
+    CHECK_THEN(aclrtMemImportFromShareableHandle(share, 0, &twin), twin != handle && stats().physical == 2);
     CHECK_RC(aclrtReserveMemAddress((void **)&base, 2 * GRAIN, 0, NULL, 0), 0);
     CHECK_RC(aclrtMapMem(base, GRAIN, 0, handle, 0), 0);
     CHECK_RC(aclrtMapMem(base + GRAIN, GRAIN, 0, twin, 0), 0);
     CHECK_RC(aclrtMemcpy(base, 4, "abc", 4, ACL_MEMCPY_HOST_TO_DEVICE), 0);
-    CHECK_RC(aclrtMemcpy(back, 4, base + GRAIN, 4, ACL_MEMCPY_DEVICE_TO_HOST), 0);
-    CHECK(strcmp(back, "abc") == 0);
+    CHECK_THEN(aclrtMemcpy(back, 4, base + GRAIN, 4, ACL_MEMCPY_DEVICE_TO_HOST), strcmp(back, "abc") == 0);
     CHECK_RC(aclrtUnmapMem(base), 0);
     CHECK_RC(aclrtUnmapMem(base + GRAIN), 0);
     CHECK_RC(aclrtReleaseMemAddress(base), 0);
@@ -357,8 +345,7 @@ static void test_keys(void) {
     CHECK_RC(aclrtIpcMemGetExportKey(block, 64, key, KEY, 0), 0);
     CHECK_RC(aclrtIpcMemImportByKey(&seen, key, 0), 507899);
     CHECK_RC(aclrtIpcMemSetImportPid(key, &self, 1), 0);
-    CHECK_RC(aclrtIpcMemImportByKey(&seen, key, 0), 0);
-    CHECK(seen == block && stats().exports == 1);
+    CHECK_THEN(aclrtIpcMemImportByKey(&seen, key, 0), seen == block && stats().exports == 1);
     CHECK_RC(aclrtIpcMemClose(key), 0);
     CHECK_RC(aclrtIpcMemClose(key), 0);
     CHECK_RC(aclrtIpcMemClose(key), 507899);
@@ -372,8 +359,7 @@ static void test_keys(void) {
 }
 
 int main(void) {
-    CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_registration, test_registered_and_unmapped, test_managed, test_pool_order, test_pool_keeps,
         test_mapping, test_access, test_refused_properties, test_wanted_addresses, test_sharing, test_keys);
     CHECK(aclsim_check_memory() == 0);

@@ -88,8 +88,7 @@ static bool noted(const char *part) {
 static void test_execute(void) {
     uint32_t model = load();
     slot_t slot = slot_new(1);
-    CHECK_RC(aclmdlExecute(model, slot.input, slot.output), 0);
-    CHECK(doubled(&slot));
+    CHECK_THEN(aclmdlExecute(model, slot.input, slot.output), doubled(&slot));
     CHECK_RC(aclmdlExecuteAsync(model, slot.input, slot.output, NULL), 500002);
     CHECK(noted("mixes aclmdlExecute and aclmdlExecuteAsync"));
     CHECK(stats().offline_models == 1);
@@ -112,8 +111,7 @@ static void test_stream_order(void) {
         CHECK_RC(aclmdlExecuteAsync(model, next.input, next.output, stream), 0);
         CHECK_RC(aclrtMemsetAsync(slot.y, BYTES, 0, BYTES, stream), 0);
     }
-    CHECK(aclsim_release(stream) == 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    release_and_wait(stream, 0);
     CHECK(next.y[1] == 4 * slot.x[1] && slot.y[1] == 0);
     CHECK_RC(aclmdlUnload(model), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
@@ -133,15 +131,12 @@ static void test_long_run_delays_no_other_stream(void) {
     standin.until_held(1);
     CHECK_RC(aclmdlExecuteAsync(models[1], quick.input, quick.output, fast), 0);
     CHECK_RC(aclrtMemsetAsync(quick.x, BYTES, 0, BYTES, fast), 0);
-    CHECK_RC(aclrtSynchronizeStream(fast), 0);
-    CHECK(quick.y[0] == 2 && quick.x[0] == 0 && aclsim_pending(slow) == 1);
+    CHECK_THEN(aclrtSynchronizeStream(fast), quick.y[0] == 2 && quick.x[0] == 0 && aclsim_pending(slow) == 1);
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(slow, 5), 507046);
     standin.release();
-    CHECK_RC(aclrtSynchronizeStream(slow), 0);
-    CHECK(doubled(&held));
-    for (int i = 0; i < 2; i++) {
-        CHECK_RC(aclmdlUnload(models[i]), 0);
-    }
+    CHECK_THEN(aclrtSynchronizeStream(slow), doubled(&held));
+    CHECK_RC(aclmdlUnload(models[0]), 0);
+    CHECK_RC(aclmdlUnload(models[1]), 0);
     END_STREAMS(slow, fast);
     slot_free(&held);
     slot_free(&quick);
@@ -167,8 +162,7 @@ static void test_abort_stops_a_run(void) {
     CHECK(aclsim_pending(stream) == 0 && held.y[0] == 0);
     standin.release();
     CHECK_RC(aclmdlExecuteAsync(model, held.input, held.output, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(doubled(&held));
+    CHECK_THEN(aclrtSynchronizeStream(stream), doubled(&held));
     CHECK_RC(aclmdlUnload(model), 0);
     END_STREAMS(stream, other);
     slot_free(&held);
@@ -199,8 +193,7 @@ static void test_failed_run(void) {
     CHECK_RC(aclrtSetExceptionInfoCallback(NULL), 0);
     slot.x[0] = 1;
     CHECK_RC(aclmdlExecuteAsync(model, slot.input, slot.output, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(doubled(&slot));
+    CHECK_THEN(aclrtSynchronizeStream(stream), doubled(&slot));
     CHECK_RC(aclmdlUnload(model), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
     slot_free(&slot);
@@ -222,11 +215,9 @@ static void test_injected_failures(void) {
     CHECK_RC(aclmdlExecuteAsync(models[0], slot.input, slot.output, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507015);
     aclsim_clear();
-    CHECK_RC(aclmdlExecute(models[1], slot.input, slot.output), 0);
-    CHECK(doubled(&slot));
-    for (int i = 0; i < 2; i++) {
-        CHECK_RC(aclmdlUnload(models[i]), 0);
-    }
+    CHECK_THEN(aclmdlExecute(models[1], slot.input, slot.output), doubled(&slot));
+    CHECK_RC(aclmdlUnload(models[0]), 0);
+    CHECK_RC(aclmdlUnload(models[1]), 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
     slot_free(&slot);
 }
@@ -314,8 +305,7 @@ static void test_cost(void) {
     CHECK_RC(aclmdlExecuteAsync(model, slot.input, slot.output, stream), 0);
     standin.until_held(1);
     standin.release();
-    call_start(&call, body_sync, stream);
-    until_waiting("aclrtSynchronizeStream");
+    call_waiting(&call, body_sync, stream, "aclrtSynchronizeStream");
     CHECK(aclsim_clock_advance(1043) == 0);
     CHECK(aclsim_pending(stream) == 1);
     CHECK(aclsim_clock_advance(1) == 0);
@@ -330,11 +320,10 @@ static void test_cost(void) {
 
 int main(void) {
     find_standin();
-    CHECK_RC(aclInit(NULL), 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_execute, test_stream_order, test_long_run_delays_no_other_stream, test_abort_stops_a_run,
         test_failed_run, test_injected_failures, test_unload_and_free_during_a_run, test_contexts_and_threads,
         test_cost, test_reset);
-    CHECK(stats().violations == 0 && stats().device_blocks == 0 && stats().descriptions == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK(stats().violations == 0);
+    end_acl();
 }

@@ -96,16 +96,6 @@ static void on_gate(int32_t device, aclrtDeviceState state, void *arg) {
     }
 }
 
-static aclError body_reset(void *unused) {
-    (void)unused;
-    return aclrtResetDeviceForce(0);
-}
-
-static aclError body_set(void *unused) {
-    (void)unused;
-    return aclrtSetDevice(0);
-}
-
 static void test_a_failing_reset_is_waited_for(void) {
     call_t failing;
     call_t real;
@@ -115,11 +105,9 @@ static void test_a_failing_reset_is_waited_for(void) {
     CHECK(aclsim_fault_add("aclrtResetDeviceForce:reset-fail=1:nth=1", NULL) == 0);
     call_start(&failing, body_reset, NULL);
     UNTIL(atomic_load(&reached) != 0);
-    call_start(&real, body_reset, NULL);
-    until_waiting("aclrtResetDeviceForce");
+    call_waiting(&real, body_reset, NULL, "aclrtResetDeviceForce");
     CHECK(atomic_load(&reached) == 1);
-    call_start(&set, body_set, NULL);
-    until_waiting("aclrtSetDevice");
+    call_waiting(&set, body_set, NULL, "aclrtSetDevice");
     atomic_store(&open, true);
     CHECK(call_join(&failing) != 0);
     CHECK_RC(call_join(&real), 0);

@@ -19,7 +19,6 @@ typedef struct {
 
 /* Each export is the first of its kind in its process. */
 static void export_all(exports_t *made) {
-    aclrtNotify notify = NULL;
     aclrtDrvMemHandle physical = NULL;
     aclrtPhysicalMemProp prop;
     memset(made, 0, sizeof *made);
@@ -29,7 +28,7 @@ static void export_all(exports_t *made) {
     aclsim_set_ipc_event_supported(1);
     void *block = new_block(64);
     CHECK_RC(aclrtIpcMemGetExportKey(block, 64, made->memory, KEY, OPEN_FOR_ALL), 0);
-    CHECK_RC(aclrtCreateNotify(&notify, 0), 0);
+    aclrtNotify notify = new_notify();
     CHECK_RC(aclrtNotifyGetExportKey(notify, made->notify, KEY, 0), 0);
     aclrtEvent event = new_event(FOR_PROCESSES);
     CHECK_RC(aclrtIpcGetEventHandle(event, &made->event), 0);

@@ -34,8 +34,7 @@ static void *client_pages(size_t size, int shared) {
 
 static void *device_address(void *host) {
     void *device = NULL;
-    CHECK_RC(aclrtHostGetDevicePointer(host, &device, 0), 0);
-    CHECK(device != NULL && device != host);
+    CHECK_THEN(aclrtHostGetDevicePointer(host, &device, 0), device != NULL && device != host);
     return device;
 }
 
@@ -110,8 +109,7 @@ static void test_zero_copy(void) {
     check_sum(host[2], 7100);
     CHECK_RC(aclrtBinaryUnLoad(binary), 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_RC(aclrtHostUnregister(host[i]), 0);
-        CHECK(aclsim_reach(0, device[i], 1) == 0);
+        CHECK_THEN(aclrtHostUnregister(host[i]), aclsim_reach(0, device[i], 1) == 0);
         CHECK_RC(aclrtFreeHost(host[i]), 0);
     }
     CHECK_RC(aclrtDestroyStream(stream), 0);
@@ -127,11 +125,9 @@ static void test_copies_with_both_addresses(void) {
     number(host, 3);
     CHECK_RC(aclrtMemcpyAsync(block, BYTES, host, BYTES, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
     CHECK_RC(aclrtMemsetAsync(host, BYTES, 0, BYTES, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(device[5] == 0);
+    CHECK_THEN(aclrtSynchronizeStream(stream), device[5] == 0);
     CHECK_RC(aclrtMemcpyAsync(host, BYTES, block, BYTES, ACL_MEMCPY_DEVICE_TO_HOST, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(device[5] == 8 && host[5] == 8);
+    CHECK_THEN(aclrtSynchronizeStream(stream), device[5] == 8 && host[5] == 8);
     CHECK_RC(aclrtMemcpy(host, BYTES, block, BYTES, ACL_MEMCPY_DEVICE_TO_HOST), 0);
     CHECK_RC(aclrtMemcpy(device, BYTES, block, BYTES, ACL_MEMCPY_DEVICE_TO_HOST), 507899);
     CHECK_RC(aclrtMemcpyAsync(block, BYTES, device, BYTES, ACL_MEMCPY_HOST_TO_DEVICE, stream), 507899);
@@ -204,8 +200,7 @@ static void test_read_only(void) {
     const int32_t *device = device_address(host);
     CHECK(aclsim_reach(0, device, BYTES) == 1 && aclsim_reach(0, host, BYTES) == 1);
     CHECK(device[3] == 4);
-    CHECK_RC(aclrtHostUnregister(host), 0);
-    CHECK(mprotect(host, BYTES, PROT_READ | PROT_WRITE) == 0);
+    CHECK_THEN(aclrtHostUnregister(host), mprotect(host, BYTES, PROT_READ | PROT_WRITE) == 0);
     host[3] = 5;
     munmap(host, BYTES);
 }
@@ -256,6 +251,5 @@ int main(void) {
     aclsim_stats_t left = stats();
     CHECK(left.host_blocks == 0 && left.registrations == 0 && left.device_blocks == 0);
     CHECK(aclsim_check_memory() == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
-    CHECK_RC(aclFinalize(), 0);
+    end_acl();
 }

@@ -9,7 +9,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "aclsim.h"
 #include "sim_types.h"
@@ -35,6 +37,13 @@
         }                                                                                                      \
     } while (0)
 
+/* Checks that the call succeeds, and that the condition holds afterwards. */
+#define CHECK_THEN(call, condition)                                                                            \
+    do {                                                                                                       \
+        CHECK_RC(call, 0);                                                                                     \
+        CHECK(condition);                                                                                      \
+    } while (0)
+
 #define UNTIL(condition)                                                                                       \
     while (!(condition))                                                                                       \
     sched_yield()
@@ -45,6 +54,15 @@
         void (*tests_[])(void) = {__VA_ARGS__};                                                                \
         for (size_t i_ = 0; i_ < sizeof tests_ / sizeof *tests_; i_++) {                                       \
             tests_[i_]();                                                                                      \
+        }                                                                                                      \
+    } while (0)
+
+/* Runs each test in a process of its own. */
+#define RUN_IN_CHILDREN(...)                                                                                   \
+    do {                                                                                                       \
+        void (*tests_[])(void) = {__VA_ARGS__};                                                                \
+        for (size_t i_ = 0; i_ < sizeof tests_ / sizeof *tests_; i_++) {                                       \
+            run_in_child(tests_[i_], NULL, NULL);                                                              \
         }                                                                                                      \
     } while (0)
 
@@ -77,6 +95,28 @@ static inline aclrtStream new_stream(void) {
     aclrtStream stream = NULL;
     CHECK_RC(aclrtCreateStream(&stream), 0);
     return stream;
+}
+
+static inline aclrtStream held_stream(void) {
+    aclrtStream stream = new_stream();
+    CHECK(aclsim_hold(stream) == 0);
+    return stream;
+}
+
+static inline void release_and_wait(aclrtStream stream, aclError want) {
+    CHECK(aclsim_release(stream) == 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), want);
+}
+
+static inline void finish_stream(aclrtStream stream, aclError want) {
+    CHECK_RC(aclrtSynchronizeStream(stream), want);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+static inline aclrtNotify new_notify(void) {
+    aclrtNotify notify = NULL;
+    CHECK_RC(aclrtCreateNotify(&notify, 0), 0);
+    return notify;
 }
 
 static inline aclrtEvent new_event(uint32_t flags) {
@@ -133,6 +173,41 @@ static inline aclsim_stats_t stats(void) {
     return now;
 }
 
+static inline void start_acl(void) {
+    CHECK_RC(aclInit(NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+}
+
+/* Checks that the tests have ended all their objects. */
+static inline void check_nothing_left(void) {
+    aclsim_stats_t left = stats();
+    CHECK(left.streams == 0 && left.events == 0 && left.notifies == 0 && left.labels == 0);
+    CHECK(left.models == 0 && left.device_blocks == 0 && left.host_blocks == 0 && left.descriptions == 0);
+}
+
+static inline void end_acl(void) {
+    check_nothing_left();
+    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK_RC(aclFinalize(), 0);
+}
+
+static inline void reset_and_set(void) {
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+}
+
+/* Runs the test in a process of its own, with the variable if there is one. */
+static inline void run_in_child(void (*test)(void), const char *variable, const char *value) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(variable == NULL || setenv(variable, value, 1) == 0);
+        test();
+        exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* A second thread that makes one call. */
 typedef struct {
     pthread_t thread;
@@ -165,12 +240,62 @@ static inline aclError call_join(call_t *call) {
     return atomic_load(&call->rc);
 }
 
+/* Makes the call on another thread, and returns its result. */
+static inline aclError elsewhere(aclError (*body)(void *), void *arg) {
+    call_t call;
+    call_start(&call, body, arg);
+    return call_join(&call);
+}
+
 static inline void until_waiting(const char *function) {
     UNTIL(aclsim_waiting(function) >= 1);
 }
 
+/* Makes the call on another thread, and returns when the call waits inside `function`. */
+static inline void call_waiting(call_t *call, aclError (*body)(void *), void *arg, const char *function) {
+    call_start(call, body, arg);
+    until_waiting(function);
+}
+
 static inline aclError body_sync(void *stream) {
     return aclrtSynchronizeStream(stream);
+}
+
+static inline aclError body_sync_device(void *unused) {
+    (void)unused;
+    return aclrtSynchronizeDevice();
+}
+
+static inline aclError body_create(void *place) {
+    return aclrtCreateStream(place);
+}
+
+static inline aclError body_destroy(void *stream) {
+    return aclrtDestroyStream(stream);
+}
+
+static inline aclError body_abort(void *stream) {
+    return aclrtStreamAbort(stream);
+}
+
+static inline aclError body_set(void *unused) {
+    (void)unused;
+    return aclrtSetDevice(0);
+}
+
+static inline aclError body_reset(void *unused) {
+    (void)unused;
+    return aclrtResetDeviceForce(0);
+}
+
+/* Enqueues tasks until a call fails. */
+static inline aclError body_fill_queue(void *stream) {
+    aclError rc = 0;
+    void *block = new_block(64);
+    while (rc == 0) {
+        rc = aclrtMemsetAsync(block, 64, 1, 64, stream);
+    }
+    return rc;
 }
 
 #endif

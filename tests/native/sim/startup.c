@@ -1,8 +1,6 @@
 /* Initialising and finalizing ACL: configurations, callbacks, default device, releases, dumps and profiles.
  * Each case runs in its own process. */
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "sim_test.h"
 #include "sim_types.h"
@@ -36,7 +34,6 @@ static void test_bad_files(void) {
     for (int i = 0; i < 11; i++) {
         strcat(deep, "]");
     }
-    CHECK_RC(aclInit("/tmp/there/is/no/such.json"), 100003);
     CHECK_RC(aclInit("/tmp"), 100003);
     CHECK_RC(init_with("{"), 100006);
     CHECK_RC(init_with("{\"a\": 01}"), 100006);
@@ -63,14 +60,11 @@ static void test_good_files(void) {
         "{\"x\": [1, -2.5e3, null, true, {\"y\": \"\\u00e9\\n\"}],\n \"err_msg_mode\": \"0\", \"dump\": {},"
         "\"StackSize\": {\"aicore_stack_size\": 49152, \"simt_stack_size\": 1}}";
     CHECK_RC(init_with(text), 0);
-    CHECK_RC(aclrtDeviceGetLimit(ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE, &stack), 0);
-    CHECK(stack == 49152);
+    CHECK_THEN(aclrtDeviceGetLimit(ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE, &stack), stack == 49152);
     CHECK_RC(aclInit(NULL), 100002);
-    CHECK_RC(aclFinalizeReference(&count), 0);
-    CHECK(count == 1);
+    CHECK_THEN(aclFinalizeReference(&count), count == 1);
     CHECK_RC(aclFinalize(), 0);
     CHECK_RC(aclFinalize(), 100037);
-    CHECK_RC(aclFinalizeReference(&count), 100037);
     CHECK_RC(init_with("{}"), 100000); /* differs from the first configuration */
     CHECK_RC(init_with(text), 0);
     CHECK_RC(aclFinalize(), 0);
@@ -89,8 +83,7 @@ static void test_default_device(void) {
     CHECK(device == 1 && aclsim_retain_count(1) == 0); /* the default device is selected, but not set */
     aclrtStream stream = new_stream();
     CHECK(aclsim_retain_count(1) == 1);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
-    CHECK(aclsim_retain_count(1) == 1);
+    CHECK_THEN(aclrtSynchronizeStream(stream), aclsim_retain_count(1) == 1);
     CHECK_RC(aclrtDestroyStream(stream), 0);
     CHECK_RC(aclrtResetDevice(1), 0);
     CHECK_RC(aclFinalize(), 0);
@@ -112,18 +105,14 @@ static aclError body_take_text(void *unused) {
 /* A call fails on one thread, and a second thread fetches the error text. The second thread gets the text only
  * if `together` is true. The main thread never gets the text. */
 static void test_error_texts(const char *mode, bool together) {
-    call_t call;
     char text[64];
     snprintf(text, sizeof text, "{\"err_msg_mode\": \"%s\"}", mode);
     CHECK_RC(init_with(text), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    call_start(&call, body_fail, NULL);
-    CHECK(call_join(&call) == 100000);
-    call_start(&call, body_take_text, NULL);
-    CHECK(call_join(&call) == (together ? 0 : 1));
+    CHECK_RC(elsewhere(body_fail, NULL), 100000);
+    CHECK_RC(elsewhere(body_take_text, NULL), together ? 0 : 1);
     CHECK(aclGetRecentErrMsg() == NULL); /* the text is another thread's, or has been fetched */
-    CHECK_RC(aclrtResetDevice(0), 0);
-    CHECK_RC(aclFinalize(), 0);
+    end_acl();
 }
 
 static void test_texts_apart(void) {
@@ -197,25 +186,12 @@ static void test_release_8_5(void) {
     CHECK_RC(aclrtResetDevice(0), 0);
 }
 
-static aclError body_reset(void *unused) {
-    (void)unused;
-    return aclrtResetDeviceForce(0);
-}
-
-static aclError body_set(void *unused) {
-    (void)unused;
-    return aclrtSetDevice(0);
-}
-
 /* A lookup without a context removes the thread's binding only on the release `master`. */
 static aclError query_and_bind_again(void) {
-    call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);
-    call_start(&call, body_reset, NULL);
-    CHECK(call_join(&call) == 0);
+    CHECK_RC(elsewhere(body_reset, NULL), 0);
     CHECK_RC(aclrtSynchronizeDevice(), 107002);
-    call_start(&call, body_set, NULL);
-    CHECK(call_join(&call) == 0);
+    CHECK_RC(elsewhere(body_set, NULL), 0);
     return aclrtSynchronizeDevice();
 }
 
@@ -238,8 +214,7 @@ static void test_visible(void) {
     uint32_t count = 0;
     int32_t id = -1;
     CHECK_RC(aclrtGetDeviceCount(&count), 0);
-    CHECK_RC(aclrtGetLogicDevIdByUserDevId(1, &id), 0);
-    CHECK(count == 2 && id == 3);
+    CHECK_THEN(aclrtGetLogicDevIdByUserDevId(1, &id), count == 2 && id == 3);
     CHECK_RC(aclrtSetDevice(1), 0);
     CHECK_RC(aclrtSetDevice(2), 107001);
     CHECK_RC(aclrtResetDevice(1), 0);
@@ -339,15 +314,6 @@ static void on_state(int32_t device, aclrtDeviceState state, void *stream) {
     }
 }
 
-static aclError body_fill(void *stream) {
-    aclError rc = 0;
-    void *block = new_block(64);
-    while (rc == 0) {
-        rc = aclrtMemsetAsync(block, 64, 1, 64, stream);
-    }
-    return rc;
-}
-
 static void test_usage_checker_checks_after_the_callbacks(void) {
     call_t call;
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -356,50 +322,27 @@ static void test_usage_checker_checks_after_the_callbacks(void) {
     void *block = new_block(64);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
-    call_start(&call, body_sync, stream);
-    until_waiting("aclrtSynchronizeStream");
+    call_waiting(&call, body_sync, stream, "aclrtSynchronizeStream");
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK(call_join(&call) == 107023 && stats().violations == 0);
     CHECK_RC(aclrtRegDeviceStateCallback("abort", NULL, NULL), 0);
     CHECK_RC(aclrtSetDevice(0), 0);
-    CHECK_RC(aclrtCreateStream(&stream), 0);
-    CHECK(aclsim_hold(stream) == 0);
-    call_start(&call, body_fill, stream);
-    until_waiting("aclrtMemsetAsync");
+    stream = held_stream();
+    call_waiting(&call, body_fill_queue, stream, "aclrtMemsetAsync");
     CHECK_RC(aclrtResetDeviceForce(0), 0);
     CHECK(call_join(&call) == 107002 && stats().violations >= 1);
 }
 
-static void run(void (*test)(void), const char *name, const char *value) {
-    pid_t child = fork();
-    if (child == 0) {
-        if (name != NULL) {
-            setenv(name, value, 1);
-        }
-        test();
-        exit(0);
-    }
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 /* This process never calls ACL itself, so its children do not count as forked. */
 int main(void) {
-    run(test_bad_files, NULL, NULL);
-    run(test_good_files, NULL, NULL);
-    run(test_default_device, NULL, NULL);
-    run(test_texts_apart, NULL, NULL);
-    run(test_texts_together, NULL, NULL);
-    run(test_callbacks, NULL, NULL);
-    run(test_release_8_5, "AIOACL_SIM_CANN", "8.5");
-    run(test_release_9_0, "AIOACL_SIM_CANN", "9.0");
-    run(test_release_9_1, "AIOACL_SIM_CANN", "9.1");
-    run(test_release_master, "AIOACL_SIM_CANN", "master");
+    RUN_IN_CHILDREN(test_bad_files, test_good_files, test_default_device, test_texts_apart, test_texts_together,
+                    test_callbacks, test_dumps, test_profiles, test_usage_checker_checks_after_the_callbacks);
+    run_in_child(test_release_8_5, "AIOACL_SIM_CANN", "8.5");
+    run_in_child(test_release_9_0, "AIOACL_SIM_CANN", "9.0");
+    run_in_child(test_release_9_1, "AIOACL_SIM_CANN", "9.1");
+    run_in_child(test_release_master, "AIOACL_SIM_CANN", "master");
     setenv("AIOACL_SIM_DEVICES", "4", 1);
-    run(test_visible, "ASCEND_RT_VISIBLE_DEVICES", "1,3,x");
-    run(test_visible_none, "ASCEND_RT_VISIBLE_DEVICES", "3,1");
+    run_in_child(test_visible, "ASCEND_RT_VISIBLE_DEVICES", "1,3,x");
+    run_in_child(test_visible_none, "ASCEND_RT_VISIBLE_DEVICES", "3,1");
     unsetenv("AIOACL_SIM_DEVICES");
-    run(test_dumps, NULL, NULL);
-    run(test_profiles, NULL, NULL);
-    run(test_usage_checker_checks_after_the_callbacks, NULL, NULL);
 }

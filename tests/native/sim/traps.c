@@ -2,38 +2,16 @@
  * test sleeps. */
 #include <string.h>
 
-#include "sim_test.h"
-
-static aclError body_sync_device(void *unused) {
-    (void)unused;
-    return aclrtSynchronizeDevice();
-}
-
-static aclError body_reset(void *unused) {
-    (void)unused;
-    return aclrtResetDeviceForce(0);
-}
-
-static aclError body_fill_queue(void *stream) {
-    aclError rc = 0;
-    void *block = new_block(64);
-    while (rc == 0) {
-        rc = aclrtMemsetAsync(block, 64, 1, 64, stream);
-    }
-    return rc;
-}
+#include "graph_test.h"
 
 static void test_full_queue(void) {
-    aclrtStream stream = new_stream();
-    CHECK(aclsim_hold(stream) == 0);
+    aclrtStream stream = held_stream();
     call_t call;
-    call_start(&call, body_fill_queue, stream);
-    until_waiting("aclrtMemsetAsync");
+    call_waiting(&call, body_fill_queue, stream, "aclrtMemsetAsync");
     CHECK(aclsim_pending(stream) == 2046);
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK(call_join(&call) == 107023);
-    CHECK(aclsim_release(stream) == 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    release_and_wait(stream, 0);
     CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
@@ -43,8 +21,7 @@ static void test_device_sync_blocks(void) {
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 7, 64, stream), 0);
     call_t device;
-    call_start(&device, body_sync_device, NULL);
-    until_waiting("aclrtSynchronizeDevice");
+    call_waiting(&device, body_sync_device, NULL, "aclrtSynchronizeDevice");
     call_t reset;
     call_start(&reset, body_reset, NULL);
     UNTIL(aclsim_retain_count(0) == 0);
@@ -61,10 +38,8 @@ static void test_device_sync_blocks(void) {
 /* Neither failure mode can be set for a stream of a model. */
 static void test_failure_mode_of_a_bound_stream(void) {
     aclrtStream stream = new_stream();
-    aclmdlRI model = NULL;
     aclrtStreamAttrValue value = {.failureMode = 1};
-    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
-    CHECK_RC(aclmdlRIBindStream(model, stream, 0), 0);
+    aclmdlRI model = new_model(stream);
     CHECK_RC(aclrtSetStreamFailureMode(stream, 0), 207000);
     CHECK_RC(aclrtSetStreamFailureMode(stream, 1), 207000);
     CHECK_RC(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 0);
@@ -82,12 +57,6 @@ typedef struct {
     char trace[64];
 } watch_t;
 
-static aclError body_create(void *unused) {
-    aclrtStream stream;
-    (void)unused;
-    return aclrtCreateStream(&stream);
-}
-
 static void on_state(int32_t device, aclrtDeviceState state, void *arg) {
     watch_t *watch = arg;
     size_t used = strlen(watch->trace);
@@ -96,27 +65,21 @@ static void on_state(int32_t device, aclrtDeviceState state, void *arg) {
         return;
     }
     int32_t active = 1;
-    aclrtContext context = current_context();
-    CHECK(context == watch->context);
-    CHECK_RC(aclrtGetPrimaryCtxState(0, NULL, &active), 0);
-    CHECK(active == 0);
-    call_t other;
-    call_start(&other, body_create, NULL);
-    CHECK(call_join(&other) == 107002);
+    CHECK(current_context() == watch->context);
+    CHECK_THEN(aclrtGetPrimaryCtxState(0, NULL, &active), active == 0);
+    aclrtStream made = NULL;
+    CHECK_RC(elsewhere(body_create, &made), 107002);
     CHECK_RC(aclrtStreamAbort(watch->stuck), 0);
 }
 
 static void test_state_callbacks(void) {
-    watch_t watch = {.trace = ""};
-    CHECK_RC(aclrtGetCurrentContext(&watch.context), 0);
-    CHECK_RC(aclrtCreateStream(&watch.stuck), 0);
+    watch_t watch = {.stuck = new_stream(), .context = current_context(), .trace = ""};
     aclrtEvent event = old_event(1);
     CHECK_RC(aclrtStreamWaitEvent(watch.stuck, event), 0);
     CHECK_RC(aclrtRegDeviceStateCallback("smoke", on_state, &watch), 0);
     CHECK_RC(aclrtRegDeviceStateCallback("smoke", on_state, &watch), 107000);
     call_t waiting;
-    call_start(&waiting, body_sync, watch.stuck);
-    until_waiting("aclrtSynchronizeStream");
+    call_waiting(&waiting, body_sync, watch.stuck, "aclrtSynchronizeStream");
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK(call_join(&waiting) == 107023); /* aborted; if the reset had dropped the work, this would be 0 */
     CHECK_RC(aclrtSetDevice(0), 0);
@@ -124,8 +87,7 @@ static void test_state_callbacks(void) {
     CHECK_RC(aclrtResetDevice(0), 0);
     CHECK_RC(aclrtRegDeviceStateCallback("smoke", NULL, NULL), 0);
     CHECK(strcmp(watch.trace, "23011") == 0);
-    aclrtContext again = current_context();
-    CHECK(again == watch.context);
+    CHECK(current_context() == watch.context);
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
 
@@ -138,11 +100,6 @@ static void on_gate(void *unused) {
     UNTIL(atomic_load(&gate_open));
 }
 
-static aclError body_set(void *unused) {
-    (void)unused;
-    return aclrtSetDevice(0);
-}
-
 static void test_host_function_holds_reset(void) {
     aclrtStream stream = new_stream();
     CHECK_RC(aclrtLaunchHostFunc(stream, on_gate, NULL), 0);
@@ -152,8 +109,7 @@ static void test_host_function_holds_reset(void) {
     call_start(&reset, body_reset, NULL);
     UNTIL(aclsim_retain_count(0) == 0);
     call_t set;
-    call_start(&set, body_set, NULL);
-    until_waiting("aclrtSetDevice");
+    call_waiting(&set, body_set, NULL, "aclrtSetDevice");
     CHECK(atomic_load(&reset.rc) == -1 && atomic_load(&set.rc) == -1);
     atomic_store(&gate_open, true);
     CHECK(call_join(&reset) == 0);

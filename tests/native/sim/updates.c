@@ -20,8 +20,7 @@ static void test_an_event_from_outside(void) {
         CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 5), 507046);
         CHECK(words[0] == round - 1);
         CHECK_RC(aclrtRecordEvent(event, other), 0);
-        CHECK_RC(aclrtSynchronizeStream(stream), 0);
-        CHECK(words[0] == round);
+        CHECK_THEN(aclrtSynchronizeStream(stream), words[0] == round);
     }
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
@@ -50,11 +49,9 @@ static void test_groups_of_every_kind_of_task(void) {
     uint64_t *old = words_new(5);
     uint64_t *new = words_new(5);
     aclrtTaskGrp group = NULL;
-    aclrtEvent events[2] = {NULL};
+    aclrtEvent events[2] = {old_event(0x20), old_event(0x20)};
     atomic_int called[2] = {0};
     old[1] = new[1] = 7;
-    CHECK_RC(aclrtCreateEventWithFlag(&events[0], 0x20), 0);
-    CHECK_RC(aclrtCreateEventWithFlag(&events[1], 0x20), 0);
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
     CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
     launch_group(stream, old, events[0], &called[0]);
@@ -101,8 +98,7 @@ static void test_an_update_while_the_graph_runs(void) {
         CHECK_RC(aclrtMemcpy2dAsync(words + 3, 8, words + 1, 8, 8, 1, ACL_MEMCPY_DEVICE_TO_DEVICE, updater), 0);
         CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
         CHECK_RC(aclrtRecordEvent(event, updater), 0);
-        CHECK_RC(aclrtSynchronizeStream(stream), 0);
-        CHECK(words[0] == round * 10 && words[2] == 0 && words[3] == 3);
+        CHECK_THEN(aclrtSynchronizeStream(stream), words[0] == round * 10 && words[2] == 0 && words[3] == 3);
     }
     END({aclmdlRIDestroy, model}, {aclrtDestroyEvent, event}, {aclrtFree, words});
     END_STREAMS(stream, updater);
@@ -133,18 +129,15 @@ static void test_an_update_by_a_task(void) {
     uint64_t *words = words_new(3);
     aclrtRandomNumTaskInfo info = random_info(words, words + 1, 5, 6);
     aclrtTaskUpdateInfo update = {.id = ACL_RT_UPDATE_RANDOM_TASK};
-    aclmdlRI model = NULL;
     void *source = new_block(sizeof info);
     uint32_t task = 9;
-    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
-    CHECK_RC(aclmdlRIBindStream(model, bound, 0), 0);
+    aclmdlRI model = new_model(bound);
     CHECK_RC(aclrtMemsetAsync(words, 8, 0, 8, bound), 0);
     CHECK_RC(aclrtRandomNumAsync(&info, bound, NULL), 0);
     CHECK_RC(aclrtGetThreadLastTaskId(&task), 0);
     CHECK_RC(aclmdlRIEndTask(model, bound), 0);
     CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
-    CHECK_RC(aclmdlRIExecute(model, 5000), 0);
-    CHECK(words[0] == 5);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), words[0] == 5);
 
     info = random_info(words, words + 1, 8, 9);
     CHECK_RC(aclrtMemcpy(source, sizeof info, &info, sizeof info, ACL_MEMCPY_HOST_TO_DEVICE), 0);
@@ -157,8 +150,7 @@ static void test_an_update_by_a_task(void) {
     CHECK_RC(aclrtTaskUpdateAsync(bound, task + 9, &update, stream), 107000);
     CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, bound), 107005);
     CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 0);
-    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
-    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    execute_on(stream, model, 0);
     CHECK(words[0] == 8);
 
     CHECK_RC(aclrtTaskUpdateAsync(bound, task, &update, stream), 0);
@@ -177,10 +169,8 @@ static void test_an_update_by_a_task(void) {
 
 int main(void) {
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    start_acl();
     RUN(test_an_event_from_outside, test_groups_of_every_kind_of_task, test_an_update_while_the_graph_runs,
         test_an_update_by_a_task);
-    aclsim_stats_t left = stats();
-    CHECK(left.streams == 0 && left.events == 0 && left.device_blocks == 0 && left.models == 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
+    end_acl();
 }

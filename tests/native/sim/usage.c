@@ -1,8 +1,6 @@
 /* Violations that the usage checker reports. Each misuse is reported once, with the call and the handle.
  * Correct use is not reported. */
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "sim_test.h"
 
@@ -77,8 +75,7 @@ static void test_a_stream_in_a_wait_outlives_its_context(void) {
     void *block = new_block(64);
     CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, stream), 0);
-    call_start(&call, body_sync, stream);
-    until_waiting("aclrtSynchronizeStream");
+    call_waiting(&call, body_sync, stream, "aclrtSynchronizeStream");
     CHECK_RC(aclrtDestroyContext(context), 0);
     check_reported("aclrtDestroyContext: thread", "synchronizes it", stream);
     call_join(&call);

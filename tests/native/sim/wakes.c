@@ -1,5 +1,6 @@
 /* Which calls wake the recycle thread of a device, and which calls do not. */
 #include "failure_test.h"
+#include "graph_test.h"
 
 static char *block;
 static aclrtStream failing;
@@ -26,8 +27,7 @@ static void check_woken(void) {
     CHECK(aclsim_wakes(0) > wakes_before);
     until_reported(reported_before + 1);
     UNTIL(aclsim_pending(failing) <= 0);
-    CHECK_RC(aclrtSynchronizeStream(failing), 507001);
-    CHECK_RC(aclrtDestroyStream(failing), 0);
+    finish_stream(failing, 507001);
 }
 
 static void test_not_waking(void) {
@@ -106,8 +106,7 @@ static void test_events(void) {
     }
     CHECK_RC(aclrtRecordEvent(mark, other), 0);
     CHECK_RC(aclrtRecordEvent(timed, other), 0);
-    CHECK_RC(aclrtSynchronizeStream(other), 0);
-    CHECK(old_complete(old));
+    CHECK_THEN(aclrtSynchronizeStream(other), old_complete(old));
     stop();
     CHECK(old_complete(old));
     check_stopped();
@@ -139,37 +138,31 @@ static aclError body_fill(void *stream) {
 }
 
 static void test_full_queue(void) {
-    aclrtStream full = new_stream();
-    CHECK(aclsim_hold(full) == 0);
+    aclrtStream full = held_stream();
     for (int i = 0; i < 2046; i++) {
         fill(full, block, 0);
     }
     stop();
     call_t call;
-    call_start(&call, body_fill, full);
-    until_waiting("aclrtMemsetAsync");
+    call_waiting(&call, body_fill, full, "aclrtMemsetAsync");
     check_woken();
     CHECK(aclsim_release(full) == 0);
     CHECK(call_join(&call) == 0);
-    CHECK_RC(aclrtSynchronizeStream(full), 0);
-    CHECK_RC(aclrtDestroyStream(full), 0);
+    finish_stream(full, 0);
 }
 
 /* A synchronizing thread keeps the recycle thread awake, so later failures are handled too. */
 static void test_waiting_thread(void) {
-    aclrtStream held = new_stream();
-    CHECK(aclsim_hold(held) == 0);
+    aclrtStream held = held_stream();
     fill(held, block, 0);
     call_t call;
-    call_start(&call, body_sync, held);
-    until_waiting("aclrtSynchronizeStream");
+    call_waiting(&call, body_sync, held, "aclrtSynchronizeStream");
     for (int i = 0; i < 20; i++) {
         int before = atomic_load(&reported);
         aclrtStream fresh = new_stream();
         fill(fresh, block, 507015);
         until_reported(before + 1);
-        CHECK_RC(aclrtSynchronizeStream(fresh), 507015);
-        CHECK_RC(aclrtDestroyStream(fresh), 0);
+        finish_stream(fresh, 507015);
     }
     CHECK(aclsim_release(held) == 0);
     CHECK(call_join(&call) == 0);
@@ -182,14 +175,9 @@ static int kernel_fails(const aclsim_launch_t *launch) {
 }
 
 static void launch(aclrtStream stream) {
-    static aclrtBinHandle binary;
-    aclrtFuncHandle function = NULL;
     uint64_t args = 0;
-    if (binary == NULL) {
-        CHECK_RC(aclrtBinaryLoadFromData("code", 4, NULL, &binary), 0);
-    }
-    CHECK_RC(aclrtBinaryGetFunction(binary, "fails", &function), 0);
-    CHECK_RC(aclrtLaunchKernelWithHostArgs(function, 1, stream, NULL, &args, sizeof args, NULL, 0), 0);
+    CHECK_RC(aclrtLaunchKernelWithHostArgs(function_of("fails"), 1, stream, NULL, &args, sizeof args, NULL, 0),
+             0);
 }
 
 /* Without a call, only the failure of a kernel is found: the monitor finds it one second later. The test
@@ -200,8 +188,7 @@ static void test_monitor(void) {
     aclsim_clock_virtual(1);
     CHECK(aclsim_clock_advance(5000000000) == 0);
     check_stopped();
-    CHECK_RC(aclrtSynchronizeStream(failing), 507001);
-    CHECK_RC(aclrtDestroyStream(failing), 0);
+    finish_stream(failing, 507001);
     CHECK(aclsim_register_kernel("fails", kernel_fails, NULL) == 0);
     int before = atomic_load(&reported);
     launch(kernels);
@@ -212,8 +199,7 @@ static void test_monitor(void) {
     until_reported(before + 1);
     aclsim_clock_virtual(0);
     CHECK(last_reported().code == 507015 && last_reported().stream == id_of(kernels));
-    CHECK_RC(aclrtSynchronizeStream(kernels), 507015);
-    CHECK_RC(aclrtDestroyStream(kernels), 0);
+    finish_stream(kernels, 507015);
 }
 
 int main(void) {
