@@ -203,7 +203,5 @@ else:
 
 
 @EVERYWHERE
-def test_device_closes_without_a_free_descriptor_for_imports(
-    backend: str,
-) -> None:
+def test_device_closes_without_a_free_descriptor_for_imports(backend: str) -> None:
     assert run(NO_DESCRIPTORS, backend, real=True) == (0, "closed 0\n", "")

@@ -14,14 +14,7 @@ from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures.open import OpenProcedure
 from tests.kit import Waiting, until, until_now
 from tests.reliability.cancel_bench import JOBS_AT_ONCE, SPARE
-from tests.reliability.cancel_phases import (
-    Setup,
-    leased,
-    make,
-    phase,
-    release_call,
-    resetting,
-)
+from tests.reliability.cancel_phases import Setup, leased, make, phase, release_call, resetting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

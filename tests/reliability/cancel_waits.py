@@ -226,10 +226,7 @@ async def _ticket_done(bench: Bench, count: int) -> AsyncGenerator[Setup]:
             until_now(lambda: waits(device) == 0)
 
         yield Setup(
-            begin,
-            lambda _: waits(device) == 0,
-            gathered=lambda count: waits(device) == count,
-            arrive=arrive,
+            begin, lambda _: waits(device) == 0, gathered=lambda count: waits(device) == count, arrive=arrive
         )
         tickets.clear()
 

@@ -369,11 +369,7 @@ class Copies:
                     free.add(slot)
 
     def baseline(
-        self,
-        plan: Plan,
-        before: Callable[[Path, Reporter], None] | None = None,
-        *,
-        everywhere: bool = True,
+        self, plan: Plan, before: Callable[[Path, Reporter], None] | None = None, *, everywhere: bool = True
     ) -> list[str]:
         """Runs the plan on unchanged copies and measures its tests; returns a text for each run that failed.
 
@@ -382,13 +378,7 @@ class Copies:
         """
         halves = [
             Plan(
-                plan.files,
-                share,
-                SLOTS,
-                plan.durations,
-                plan.kills,
-                plan.longest,
-                patience=MEASURING_SECONDS,
+                plan.files, share, SLOTS, plan.durations, plan.kills, plan.longest, patience=MEASURING_SECONDS
             )
             for share in range(SLOTS)
         ]

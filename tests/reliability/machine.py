@@ -13,11 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.reliability.part import Outcome, Scale
 
 # Long, because hypothesis takes minutes to shrink a failure.
-LIMIT_SECONDS: Final = {
-    Scale.QUICK: 420.0,
-    Scale.DEFAULT: 600.0,
-    Scale.SLOW: 1800.0,
-}
+LIMIT_SECONDS: Final = {Scale.QUICK: 420.0, Scale.DEFAULT: 600.0, Scale.SLOW: 1800.0}
 STEPS_AN_EXAMPLE: Final = 50
 RULE_OF_THREE: Final = 3
 SIMULATOR: Final = {"AIOACL_SIM_DEVICES": "2", "AIOACL_SIM_RESET_DROP_MS": "1"}

@@ -19,17 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.reliability import rebuilt
-from tests.reliability.killing import (
-    BROKEN,
-    HUNG,
-    KILLED,
-    SURVIVED,
-    Copies,
-    Ended,
-    Job,
-    Plan,
-    package_copies,
-)
+from tests.reliability.killing import BROKEN, HUNG, KILLED, SURVIVED, Copies, Ended, Job, Plan, package_copies
 from tests.reliability.names import ROOT, missing
 from tests.reliability.part import Outcome, Scale
 

@@ -274,11 +274,7 @@ def foreign_reset(world: World) -> Bodies:
 def foreign_close(world: World) -> Bodies:
     """A foreign reset while the device is closed and opened."""
     device = world.opened()
-    return [
-        lambda: _reset_by_hand(world),
-        lambda: world.close(device),
-        lambda: world.close(world.open()),
-    ]
+    return [lambda: _reset_by_hand(world), lambda: world.close(device), lambda: world.close(world.open())]
 
 
 # --- turns, events, finalizers, deadlines -------------------------------------------------------------------------
@@ -351,11 +347,7 @@ def events(world: World) -> Bodies:
 def finalizers(world: World) -> Bodies:
     """Unclosed handles are dropped at any point, by the running thread, while the device is reset and used."""
     device = world.opened()
-    things: list[object] = [
-        device.create_stream().result(),
-        device.allocate(64).result(),
-        world.open(),
-    ]
+    things: list[object] = [device.create_stream().result(), device.allocate(64).result(), world.open()]
     world.scheduler.garbage = things
     return [lambda: world.reset(device), lambda: _make_buffer(world, device)]
 

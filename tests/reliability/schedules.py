@@ -26,23 +26,12 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = {Scale.QUICK: 60.0, Scale.DEFAULT: 240.0, Scale.SLOW: 1800.0}
 RANDOM: Final = (3, 85, 1200)  # random schedules of each scenario
 # Schedules of each scenario that are run three times, and must be the same each time.
-TWICE: Final = (
-    1,
-    4,
-    30,
-)
+TWICE: Final = (1, 4, 30)
 # A known bug must be found within this many schedules; the first finding ends the batch.
-BUG: Final = (
-    400,
-    4000,
-    10_000,
-)
+BUG: Final = (400, 4000, 10_000)
 SMALL: Final = ("open_close", "lease_reset", "make_close", "foreign_open", "foreign_reset")
 # Scenarios that are too long to try all schedules with two deviations.
-TOO_LONG: Final = (
-    "job_cancelled",
-    "foreign_close",
-)
+TOO_LONG: Final = ("job_cancelled", "foreign_close")
 QUICK_BUGS: Final = ("lost-wake-up", "no-wake-at-last-turn")
 CORE_BOUND: Final = (1, 2, 3)
 FULL_BOUND: Final = (0, 1, 2)

@@ -21,12 +21,7 @@ CELLS: Final = 96
 CELL_BYTES: Final = 64
 NOTIFIES: Final = 12
 # Sizes in bytes that the streams of a scenario upload and download.
-BLOBS: Final = (
-    512,
-    512,
-    4096,
-    (2 << 20) + 512,
-)
+BLOBS: Final = (512, 512, 4096, (2 << 20) + 512)
 PIECE_BYTES: Final = 1 << 20  # upload() and download() make one copy for each piece of this size
 KERNEL: Final = "nothing"
 EVENT_TIMEOUT: Final = 507001  # only a wait for an event that times out has this code

@@ -54,9 +54,7 @@ assert len(seen) == 1
 
 @pytest.mark.process
 @pytest.mark.parametrize("cann", RELEASES)
-def test_registration_by_module_is_exported_by_every_release_but_the_first(
-    cann: Release,
-) -> None:
+def test_registration_by_module_is_exported_by_every_release_but_the_first(cann: Release) -> None:
     ran = forkserver.run([sys.executable, "-W", "error", "-c", REGISTRATIONS, cann])
     assert (ran.returncode, ran.stderr) == (0, "")
 

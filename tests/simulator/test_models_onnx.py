@@ -196,10 +196,7 @@ def test_genuine_file_runs_with_the_onnx_model_beside_it(tmp_path: Path) -> None
 
 
 def test_outputs_with_other_names_are_found_by_their_order() -> None:
-    parts = {
-        0: modelfiles.tensors(Tensor("x", (2, 3))),
-        1: modelfiles.tensors(Tensor("Add_0:0:y", (2, 3))),
-    }
+    parts = {0: modelfiles.tensors(Tensor("x", (2, 3))), 1: modelfiles.tensors(Tensor("Add_0:0:y", (2, 3)))}
     file = modelfiles.simulated(modelfiles.doubling_onnx(), parts)
     with device(), loaded(file) as model, data(BYTES) as inputs, data(BYTES) as outputs:
         inputs.write(0, NUMBERS)

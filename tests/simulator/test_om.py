@@ -9,16 +9,7 @@ import struct
 import pytest
 
 from aioacl._base.container import HEADER_BYTES, MARKER, MARKER_AT, SHAPE_DATA
-from aioacl.simulator._om import (
-    DESCRIPTION,
-    ONNX,
-    BadModel,
-    Description,
-    Model,
-    Tensor,
-    read,
-    write,
-)
+from aioacl.simulator._om import DESCRIPTION, ONNX, BadModel, Description, Model, Tensor, read, write
 
 X = Tensor("x", 0, 2, (-1, 64), 2048)
 SELECTOR = Tensor(SHAPE_DATA, 9, 2, (1,), 8)

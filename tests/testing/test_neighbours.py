@@ -81,9 +81,7 @@ def test_trio_test_with_the_marker_of_pytest_asyncio_fails_with_the_remedy(tmp_p
     assert failed == {"test_it"}, output
 
 
-def test_marker_of_pytest_trio_in_auto_mode_of_pytest_asyncio_fails_with_the_remedy(
-    tmp_path: Path,
-) -> None:
+def test_marker_of_pytest_trio_in_auto_mode_of_pytest_asyncio_fails_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(MARKED_FOR_TRIO)
     ran = run(tmp_path, *AUTO, "test_it.py")
     assert set(ran.failed) == {"test_it"}, ran.output
@@ -168,9 +166,7 @@ def test_may_leave_a_folder(aioacl_device):
 """
 
 
-def test_report_of_an_open_temporary_file_names_its_line_and_closed_ones_are_no_leak(
-    tmp_path: Path,
-) -> None:
+def test_report_of_an_open_temporary_file_names_its_line_and_closed_ones_are_no_leak(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TEMPORARY)
     ran = run(tmp_path, "-o", "aioacl_settle_timeout=0.2", "test_it.py")
     line = next(n for n, text in enumerate(TEMPORARY.splitlines(), 1) if "# here" in text)

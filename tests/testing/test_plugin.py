@@ -85,10 +85,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WITHOUT_ASYNCIO = ("-p", "no:asyncio", "-W", "ignore:Unknown config option")
 MODES = {
     "strict": ((), 11),
-    "auto": (
-        ("-o", "asyncio_mode=auto", "tests/test_with_asyncio.py", "tests/test_without_a_loop.py"),
-        7,
-    ),
+    "auto": (("-o", "asyncio_mode=auto", "tests/test_with_asyncio.py", "tests/test_without_a_loop.py"), 7),
     "anyio alone": ((*WITHOUT_ASYNCIO, "tests/test_with_anyio.py", "tests/test_without_a_loop.py"), 7),
     "neither": ((*WITHOUT_ASYNCIO, "-p", "no:anyio", "tests/test_without_a_loop.py"), 3),
     "xdist": (("-n", "2"), 11),
