@@ -110,6 +110,13 @@ def outcome(program: str, **environ: str) -> Any:
     return json.loads(done.stdout)
 
 
+def refused(error: str, program: str, **environ: str) -> str:
+    """Runs the program, which must report this error. Returns the error's text."""
+    report = outcome(program, **environ)
+    assert report["error"] == error
+    return str(report["text"])
+
+
 def copied_simulator(path: Path) -> Path:
     """Makes a copy of the simulator, with the libruntime.so that it needs in the same folder."""
     runtime = runtime_path("master")
@@ -144,9 +151,8 @@ class TestSearch:
     ) -> None:
         made = cann()
         made.folder.chmod(0o777)
-        refused = outcome("report(library_info)", LD_LIBRARY_PATH=str(made.folder))
-        assert refused["error"] == "LibraryNotFound"
-        assert f"any user may write to {made.folder}" in refused["text"]
+        text = refused("LibraryNotFound", "report(library_info)", LD_LIBRARY_PATH=str(made.folder))
+        assert f"any user may write to {made.folder}" in text
         assert not made.was_loaded
 
     @pytest.mark.parametrize("value", [":", "{folder}:/nowhere", ".:/nowhere", "/nowhere;"])
@@ -155,9 +161,10 @@ class TestSearch:
     ) -> None:
         made = cann()
         program = f"os.chdir({str(made.folder)!r}); report(library_info)"
-        refused = outcome(program, LD_LIBRARY_PATH=value.format(folder=f"../{made.folder.name}"))
-        assert refused["error"] == "LibraryNotFound"
-        assert "the path is not absolute" in refused["text"]
+        text = refused(
+            "LibraryNotFound", program, LD_LIBRARY_PATH=value.format(folder=f"../{made.folder.name}")
+        )
+        assert "the path is not absolute" in text
         assert not made.was_loaded
 
     def test_simulator_in_the_linkers_path_is_passed_over_without_being_loaded(
@@ -217,9 +224,8 @@ except aioacl.LibraryNotFound:
             "ASCEND_HOME_PATH": inspected.folder,
             "AIOACL_LIBRARY": inspected.library,
         }
-        refused = outcome("report(library_info)", **{by: str(names[by])})
-        assert refused["error"] == "LibraryNotFound"
-        assert "the path contains '$'" in refused["text"]
+        text = refused("LibraryNotFound", "report(library_info)", **{by: str(names[by])})
+        assert "the path contains '$'" in text
         assert not inspected.was_loaded
         assert not expanded.was_loaded
 
@@ -262,9 +268,8 @@ except aioacl.LibraryNotFound:
 
     @pytest.mark.parametrize("value", ["", "Simulator", "/nowhere.so"])
     def test_variable_that_names_no_library_is_named_in_the_error(self, value: str) -> None:
-        refused = outcome("report(library_info)", AIOACL_LIBRARY=value)
-        assert refused["error"] == "LibraryNotFound"
-        [line] = [line for line in refused["text"].splitlines() if line.startswith(f"  {value!r}: ")]
+        text = refused("LibraryNotFound", "report(library_info)", AIOACL_LIBRARY=value)
+        [line] = [line for line in text.splitlines() if line.startswith(f"  {value!r}: ")]
         assert "AIOACL_LIBRARY" in line
 
 
@@ -278,13 +283,12 @@ class TestLoadedByOtherCode:
     @pytest.mark.parametrize("by", ["argument", "AIOACL_LIBRARY"])
     def test_another_file_is_refused_without_being_loaded(self, cann: Callable[..., Cann], by: str) -> None:
         made, other = cann("first"), cann("second")
-        if by == "argument":
-            refused = outcome(load(made.library) + f"report(lambda: use_library({str(other.library)!r}))")
-        else:
-            refused = outcome(load(made.library) + "report(library_info)", AIOACL_LIBRARY=str(other.library))
-        assert refused["error"] == "LibraryConflict"
-        assert repr(str(made.library)) in refused["text"]
-        assert repr(str(other.library)) in refused["text"]
+        named = by == "argument"
+        choose = f"report(lambda: use_library({str(other.library)!r}))" if named else "report(library_info)"
+        variables = {} if named else {by: str(other.library)}
+        text = refused("LibraryConflict", load(made.library) + choose, **variables)
+        assert repr(str(made.library)) in text
+        assert repr(str(other.library)) in text
         assert not other.was_loaded
 
     @pytest.mark.parametrize("kind", ["link", "hard link"])
@@ -316,19 +320,17 @@ class TestLoadedByOtherCode:
     def test_two_loaded_libraries_need_a_choice(self, cann: Callable[..., Cann]) -> None:
         first, second = cann("first", "libascendcl.so"), cann("second", "libacl_rt.so")
         both = load(first.library) + load(second.library)
-        refused = outcome(both + "report(library_info)")
-        assert refused["error"] == "LibraryConflict"
-        assert str(first.library) in refused["text"]
-        assert str(second.library) in refused["text"]
+        text = refused("LibraryConflict", both + "report(library_info)")
+        assert str(first.library) in text
+        assert str(second.library) in text
         found = outcome(both + "report(library_info)", AIOACL_LIBRARY=str(second.library))
         assert found["path"] == str(second.library)
 
     def test_loaded_library_that_all_may_write_to_is_refused(self, cann: Callable[..., Cann]) -> None:
         made = cann()
         made.library.chmod(0o777)
-        refused = outcome(load(made.library) + "report(library_info)")
-        assert refused["error"] == "LibraryNotFound"
-        assert f"any user may write to {made.library}" in refused["text"]
+        text = refused("LibraryNotFound", load(made.library) + "report(library_info)")
+        assert f"any user may write to {made.library}" in text
 
 
 class TestReplacedFile:
@@ -337,9 +339,8 @@ class TestReplacedFile:
     def test_simulator_without_a_choice_is_refused(self, cann: Callable[..., Cann], tmp_path: Path) -> None:
         loaded, real = copied_simulator(tmp_path / "libascendcl.so"), cann()
         replace = f"os.replace({str(real.library)!r}, {str(loaded)!r})\n"
-        refused = outcome(load(loaded) + replace + "report(library_info)")
-        assert refused["error"] == "LibraryConflict"
-        assert "AIOACL_LIBRARY=simulator" in refused["text"]
+        text = refused("LibraryConflict", load(loaded) + replace + "report(library_info)")
+        assert "AIOACL_LIBRARY=simulator" in text
 
     @pytest.mark.parametrize("first", ["simulator", "real"])
     def test_library_that_is_named_by_its_path_is_refused(
@@ -348,24 +349,23 @@ class TestReplacedFile:
         simulator, real = copied_simulator(tmp_path / "libascendcl.so"), cann().library
         loaded, other = (simulator, real) if first == "simulator" else (real, simulator)
         replace = f"os.replace({str(other)!r}, {str(loaded)!r})\n"
-        refused = outcome(load(loaded) + replace + "report(library_info)", AIOACL_LIBRARY=str(loaded))
-        assert refused["error"] == "LibraryConflict"
-        assert f"{str(loaded)!r} to be the file that other code has loaded" in refused["text"]
+        text = refused(
+            "LibraryConflict", load(loaded) + replace + "report(library_info)", AIOACL_LIBRARY=str(loaded)
+        )
+        assert f"{str(loaded)!r} to be the file that other code has loaded" in text
 
     def test_choice_simulator_is_refused_if_a_real_library_is_loaded(
         self, cann: Callable[..., Cann], tmp_path: Path
     ) -> None:
         simulator, real = copied_simulator(tmp_path / "libascendcl.so"), cann().library
         replace = f"os.replace({str(simulator)!r}, {str(real)!r})\n"
-        refused = outcome(load(real) + replace + "report(library_info)", AIOACL_LIBRARY="simulator")
-        assert refused["error"] == "LibraryConflict"
+        refused("LibraryConflict", load(real) + replace + "report(library_info)", AIOACL_LIBRARY="simulator")
 
 
 class TestLoadedSimulator:
     def test_simulator_without_a_choice_is_refused(self) -> None:
-        refused = outcome(load(library_path()) + "report(library_info)")
-        assert refused["error"] == "LibraryConflict"
-        assert "AIOACL_LIBRARY=simulator" in refused["text"]
+        text = refused("LibraryConflict", load(library_path()) + "report(library_info)")
+        assert "AIOACL_LIBRARY=simulator" in text
 
     def test_choice_simulator_accepts_a_loaded_copy_of_the_simulator(self, tmp_path: Path) -> None:
         copy = copied_simulator(tmp_path / "libascendcl.so")
@@ -376,14 +376,12 @@ class TestLoadedSimulator:
     @pytest.mark.parametrize("choice", ["simulator", str(library_path())])
     def test_simulator_of_another_release_is_refused(self, choice: str) -> None:
         older = library_path("8.5")
-        refused = outcome(load(older) + "report(library_info)", AIOACL_LIBRARY=choice)
-        assert refused["error"] == "LibraryConflict"
-        assert str(older) in refused["text"]
+        text = refused("LibraryConflict", load(older) + "report(library_info)", AIOACL_LIBRARY=choice)
+        assert str(older) in text
 
     def test_path_of_the_simulator_is_refused_if_a_copy_of_it_is_loaded(self, tmp_path: Path) -> None:
         copy = copied_simulator(tmp_path / "libascendcl.so")
-        refused = outcome(load(copy) + "report(library_info)", AIOACL_LIBRARY=str(library_path()))
-        assert refused["error"] == "LibraryConflict"
+        refused("LibraryConflict", load(copy) + "report(library_info)", AIOACL_LIBRARY=str(library_path()))
 
 
 def test_truncated_library_does_not_end_the_process(tmp_path: Path) -> None:
