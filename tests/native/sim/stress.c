@@ -78,7 +78,7 @@ static void enqueue(state_t *state) {
     }
 }
 
-static void wait(state_t *state) {
+static void synchronize(state_t *state) {
     aclrtStreamStatus stream_status;
     aclrtEventRecordedStatus event_status;
     aclsim_stats_t stats;
@@ -150,7 +150,7 @@ static void *work(void *arg) {
         } else if (what < 10) {
             enqueue(&state);
         } else if (what < 15) {
-            wait(&state);
+            synchronize(&state);
         } else {
             aclrtSetDevice(0);
         }
