@@ -4,9 +4,9 @@
  * In an unusual case each function returns None and has no effect. The unusual cases are: a handle that is
  * closed, stale or of another device, an argument that is wrong or not an int, a size of 0, pageable memory,
  * operands that overlap, a forked child, and a device that drains. Then the Python code of Stream raises the
- * error if there is one. If there is none, it calls the function again, with the numbers as ints, and with one
- * more argument: whether the caller may enqueue while the device drains, or None if the device does not drain.
- * A call that has reached ACL is never repeated.
+ * error if there is one. Otherwise it calls the function again, with ints for all numbers. One more argument
+ * says whether the caller may enqueue while the device drains. It is None if the device does not drain. A call
+ * that has reached ACL is never repeated.
  */
 #include "binding.h"
 

@@ -83,7 +83,7 @@ class ReadOnlyBuffer(WrappedBuffer):
 
     __slots__ = ()
     _readonly = True
-    _memory = 3
+    _memory = 3  # READ_ONLY_MEMORY
 
 
 # --- the owners that a reset releases -------------------------------------------------------------------------------

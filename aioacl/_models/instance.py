@@ -55,12 +55,8 @@ class Instance:
         if kind is None:
             return "", 0
         value: Any = gear.value
-        where = (
-            shown,
-            self.model,
-            native_dataset(slot_data),
-            len(gear.inputs),
-        )  # its input comes after the others
+        selector = len(gear.inputs)  # the input that selects the gear comes after the others
+        where = shown, self.model, native_dataset(slot_data), selector
         if kind == "batch":
             call = "aclmdlSetDynamicBatchSize"
             return call, lib.aio_g_aclmdlSetDynamicBatchSize(*where, value)
