@@ -12,9 +12,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import hypothesis  # noqa: F401  # pyright: ignore[reportUnusedImport] - imported after gc.freeze(), it warns
 import pytest
 import uvloop
+from hypothesis import given, settings, strategies
 
 import aioacl
 from aioacl import State, simulator, testing
@@ -83,10 +83,17 @@ def pytest_collection() -> Generator[None, object, object]:
     """Hides what exists before the first test from the garbage collector, so that a collection takes milliseconds."""
     gc.disable()
     try:
+        _begin_hypothesis()
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+@settings(max_examples=1, derandomize=True, database=None)
+@given(strategies.none())
+def _begin_hypothesis(_: None) -> None:
+    """Makes hypothesis create its random numbers. It warns if their owner is hidden from the garbage collector."""
 
 
 @pytest.hookimpl(tryfirst=True)
