@@ -4,7 +4,8 @@
  * One call of C makes all its ACL objects, and one call destroys them. So no exception of a signal handler can
  * come between an ACL function and the store of what it returned. The garbage collector does not track a
  * Dataset. So a Dataset lives until the last reference to it is gone, also if that reference is in a cycle of
- * which another object becomes reachable again.
+ * which another object becomes reachable again. A forked child calls no ACL function, so it leaves the datasets
+ * of its parent alone.
  */
 #include "binding.h"
 
@@ -97,7 +98,7 @@ static PyObject *dataset_new(PyTypeObject *type, PyObject *arguments, PyObject *
 
 static void dataset_dealloc(PyObject *object) {
     aclmdlDataset *dataset = ((dataset_object *)object)->dataset;
-    if (dataset != NULL) {
+    if (dataset != NULL && !atomic_load(&aio_in_child)) {
         PyThreadState *thread = PyEval_SaveThread();
         destroy(dataset);
         PyEval_RestoreThread(thread);

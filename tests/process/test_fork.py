@@ -165,6 +165,27 @@ say("closed", simulator.models(), simulator.violations())
     assert run(program) == (0, expected, "")
 
 
+def test_drop_of_a_dataset_in_a_forked_child_calls_no_acl_function() -> None:
+    program = """
+import warnings
+from aioacl._base.ffi import Dataset
+warnings.simplefilter("ignore", DeprecationWarning)
+use_library("simulator")
+with open_device(0, os.environ["TEST_WAITS"]) as device, device.allocate(64) as memory:
+    dataset = Dataset(((memory.address, memory.size),))
+    pid = os.fork()
+    if pid == 0:
+        before = len(simulator.journal())
+        del dataset
+        say([entry["call"] for entry in simulator.journal()[before:]])
+        os._exit(0)
+    say("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    del dataset
+say("closed", simulator.violations())
+"""
+    assert run(program) == (0, "[]\nchild 0\nclosed []\n", "")
+
+
 def test_repr_in_a_forked_child_names_the_fork_and_does_not_raise() -> None:
     ends = """
 if pid == 0:
