@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar
 
 from aioacl._base import sync
 from aioacl._base.errors import (
@@ -202,6 +202,14 @@ class Handle(Made, HandleBase):
         if code == lib.AIO_STALE and self._closed and not self.stale:  # another thread has closed the handle
             return self._was_closed()
         return error_on(self._manager, self._generation, code, call, text)
+
+
+def is_a(thing: object, kind: type[T]) -> TypeGuard[T]:
+    """Returns whether the object itself is of a class. C checks an operand in the same way.
+
+    A weak proxy or a mock has the `__class__` of another object, so `isinstance` accepts it.
+    """
+    return issubclass(type(thing), kind)
 
 
 def size_of(value: object, what: str) -> int:

@@ -9,6 +9,7 @@ from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib, pointer
 from aioacl._base.options import repr_of, whole_of
 from aioacl._handles.formats import view_of
+from aioacl._handles.handle import is_a
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.pinned import PinnedBuffer
 
@@ -59,7 +60,7 @@ class CopyOperand:
 
 def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> CopyOperand:
     """Returns the operand for an argument of a copy. Raises ParameterError if the argument cannot be copied."""
-    if isinstance(thing, DeviceBuffer | PinnedBuffer):
+    if is_a(thing, DeviceBuffer) or is_a(thing, PinnedBuffer):
         return _buffer(thing, manager, writable=writable)
     try:
         source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
@@ -85,7 +86,7 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
 
 def fill_target(thing: object, manager: Manager) -> CopyOperand:
     """Returns the operand for the target of a fill. Raises ParameterError if it is not a buffer."""
-    if isinstance(thing, DeviceBuffer | PinnedBuffer):
+    if is_a(thing, DeviceBuffer) or is_a(thing, PinnedBuffer):
         return _buffer(thing, manager, writable=True)
     raise ParameterError(
         f"expected a DeviceBuffer or a PinnedBuffer to fill, got {type(thing).__name__}",

@@ -24,7 +24,7 @@ from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._base.origin import warn_of_drop
 from aioacl._base.states import State
 from aioacl._handles.event import Event, Ticket
-from aioacl._handles.handle import Handle
+from aioacl._handles.handle import Handle, is_a
 from aioacl._handles.in_flight import deferred, free_deferred
 from aioacl._handles.native_streams import destroy, keep_if_done, make_core
 from aioacl._handles.operand import (
@@ -352,7 +352,7 @@ class Stream(Handle, Awaitable):
         return recorded
 
     def _must_be_recordable(self, event: object) -> None:
-        if not isinstance(event, Event):
+        if not is_a(event, Event):
             raise ParameterError(
                 f"expected an Event, got {repr_of(event)}",
                 hint="Pass an Event made by device.create_event().",
@@ -384,7 +384,7 @@ class Stream(Handle, Awaitable):
         ticket: Ticket | None = enqueue_wait_event(self, event)
         while ticket is None:
             self._live()
-            if not isinstance(event, Event):
+            if not is_a(event, Event):
                 raise ParameterError(
                     f"expected an Event, got {repr_of(event)}",
                     hint="Pass an Event that stream.record() returned.",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import array
 import ctypes
+import weakref
 from typing import ClassVar, Final
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
@@ -43,6 +45,7 @@ COPIES: Final = (
             "copy to bytes": ("bytes", lambda s: s.stream.copy(bytes(8), s.memory[:8])),
             "copy to a list": ("list", lambda s: s.stream.copy([0] * 8, s.memory[:8])),
             "copy to a stream": ("Stream", lambda s: s.stream.copy(s.stream, s.memory)),
+            "copy to a proxy": ("ProxyType", lambda s: s.stream.copy(weakref.proxy(s.memory), s.memory)),
             "copy to a read-only array": (
                 "ndarray",
                 lambda s: s.stream.copy(np.frombuffer(bytes(8)), s.memory[:8]),
@@ -69,6 +72,7 @@ COPIES: Final = (
             "copy from an int": ("int", lambda s: s.stream.copy(s.memory, 3)),
             "copy from a list": ("list", lambda s: s.stream.copy(s.memory, [1, 2])),
             "copy from an event": ("Event", lambda s: s.stream.copy(s.memory, s.event)),
+            "copy from a proxy": ("ProxyType", lambda s: s.stream.copy(s.memory, weakref.proxy(s.memory))),
             "copy from a stepped array": (
                 "ndarray",
                 lambda s: s.stream.copy(s.memory, np.zeros(16, np.uint8)[::2]),
@@ -255,6 +259,20 @@ COPIES: Final = (
 EVENTS: Final = (
     Refusal(
         P,
+        "expected an Event, got an object of {}",
+        {
+            "record a mock": (
+                "NonCallableMagicMock. Pass an Event made by device.create_event().",
+                lambda s: s.stream.record(create_autospec(s.event, instance=True)),
+            ),
+            "wait for a mock": (
+                "NonCallableMagicMock. Pass an Event that stream.record() returned.",
+                lambda s: s.stream.wait_event(create_autospec(s.event, instance=True)),
+            ),
+        },
+    ),
+    Refusal(
+        P,
         "expected an event of device 0, got one of device 1. Make the event from the stream's device.",
         {"record an event of another device": ("", lambda s: s.stream.record(s.foreign_event))},
     ),
@@ -268,6 +286,7 @@ FILLS: Final = (
             "fill an array": ("ndarray", lambda s: s.stream.fill(np.zeros(8), 0)),
             "fill bytes": ("bytes", lambda s: s.stream.fill(b"", 0)),
             "fill None": ("NoneType", lambda s: s.stream.fill(None, 0)),
+            "fill a proxy": ("ProxyType", lambda s: s.stream.fill(weakref.proxy(s.memory), 0)),
         },
     ),
     Refusal(
