@@ -82,6 +82,26 @@ static int use(handle_object *buffer, in_flight_object *reference) {
     return add_use(buffer->uses, reference) < 0 ? -1 : !is_closed(buffer);
 }
 
+/* Stores the position of work, 0 if it was refused. The maintenance thread later frees the buffers that were
+ * closed during the call of the engine. A signal that came during that call is handled at the first step of
+ * `free_deferred`. If the handler raises, `free_deferred` is called again. */
+static int place(in_flight_object *reference, uint64_t position) {
+    place_reference(reference, position);
+    if (PyDict_Size(deferred) <= 0) {
+        return 0;
+    }
+    PyObject *done = PyObject_CallFunctionObjArgs(free_deferred, (PyObject *)reference, NULL);
+    int failed = done ? 0 : -1;
+    if (failed) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        done = PyObject_CallFunctionObjArgs(free_deferred, (PyObject *)reference, NULL);
+        PyErr_Restore(type, value, traceback);
+    }
+    Py_XDECREF(done);
+    return failed;
+}
+
 static void forget(core_object *core, in_flight_object *reference) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -148,19 +168,6 @@ static PyObject *raise_refusal(const handle_object *stream, core_object *core, a
         Py_DECREF(error);
     }
     return NULL;
-}
-
-/* Stores the position of enqueued work. The maintenance thread later frees the buffers that were closed during
- * the call.
- */
-static int place(in_flight_object *reference, uint64_t position) {
-    place_reference(reference, position);
-    if (PyDict_Size(deferred) <= 0) {
-        return 0;
-    }
-    PyObject *done = PyObject_CallFunctionObjArgs(free_deferred, (PyObject *)reference, NULL);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
 }
 
 static PyObject *end(const handle_object *stream, core_object *core, in_flight_object *reference,

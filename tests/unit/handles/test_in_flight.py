@@ -23,6 +23,7 @@ from aioacl._handles.operand import copy_size
 from aioacl._handles.stream import discard_stream
 from aioacl._lifecycle.procedures import limits
 from tests.kit import Raised, Waiting, enqueue_in_python, hanging, in_thread, until, until_now, wait_for
+from tests.support.interrupts import interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,6 +233,30 @@ def test_buffer_closed_before_a_refused_enqueue_is_freed(
     simulator.fail_call("aclrtMemcpyAsync", 107000)
     with pytest.raises(aioacl.AclError):
         STAGED[what](stream, buffer)
+    assert until_now(lambda: blocks() == before - 1)
+    assert not in_flight.deferred
+
+
+@pytest.mark.parametrize("code", [0, 107000])
+def test_buffer_closed_during_a_call_to_c_is_freed_although_ctrl_c_interrupts_its_end(
+    device: aioacl.Device, stream: aioacl.Stream, code: int
+) -> None:
+    buffer = device.allocate(64).result()
+    before = blocks()
+    if code:
+        simulator.fail_call("aclrtMemsetAsync", code)
+    simulator.hang_call("aclrtMemsetAsync")
+
+    def close_during_the_call() -> None:
+        assert until_now(hanging("aclrtMemsetAsync"))
+        buffer.close().result()
+        assert until_now(lambda: len(in_flight.deferred) == 1)
+        simulator.release_call("aclrtMemsetAsync")
+
+    closing = Raised(close_during_the_call)
+    assert interrupted(1, lambda: stream.fill(buffer, 1), where="free_deferred")
+    closing.join()
+    stream.result()
     assert until_now(lambda: blocks() == before - 1)
     assert not in_flight.deferred
 
