@@ -20,7 +20,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -400,7 +400,9 @@ def touch_changed() -> dict[str, str]:
     ninja compares only times, and a source that was restored or copied with its old time can be older than its object.
     """
     kept = ROOT / build_folder() / "digests.json"
-    last: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
+    last: dict[str, str] = {}
+    with suppress(FileNotFoundError, ValueError):  # ValueError: a build was killed while it wrote the file
+        last = json.loads(kept.read_text())
     paths = [
         path
         for root in (NATIVE, BINDING, SIMULATOR, RUNTIME, CONTROLS)

@@ -226,14 +226,13 @@ def test_stub_of_the_binding_declares_what_the_module_has() -> None:
     assert stub == {name: inside for name, inside in module.items() if name not in made_in_c}
 
 
-def test_source_that_is_restored_with_an_older_time_is_built_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    native = written(tmp_path / "aioacl" / "_native", "a.c", "b.h", "c.inc", "d.txt")
-    simulator = written(tmp_path / "simulator" / "libascendcl", "e.c")
-    written(tmp_path, *build_ninja.GENERATORS)
+def tree(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
+    """Makes a small checkout. Returns the folders of its sources, and the place of the digests of its last build."""
+    native = written(folder / "aioacl" / "_native", "a.c", "b.h", "c.inc", "d.txt")
+    simulator = written(folder / "simulator" / "libascendcl", "e.c")
+    written(folder, *build_ninja.GENERATORS)
     for name, value in {
-        "ROOT": tmp_path,
+        "ROOT": folder,
         "NATIVE": native,
         "BINDING": native,
         "SIMULATOR": simulator,
@@ -241,8 +240,15 @@ def test_source_that_is_restored_with_an_older_time_is_built_again(
         "CONTROLS": simulator,
     }.items():
         monkeypatch.setattr(build_ninja, name, value)
-    kept = tmp_path / build_ninja.build_folder() / "digests.json"
+    kept = folder / build_ninja.build_folder() / "digests.json"
     kept.parent.mkdir(parents=True)
+    return native, simulator, kept
+
+
+def test_source_that_is_restored_with_an_older_time_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native, simulator, kept = tree(tmp_path, monkeypatch)
     kept.write_text(json.dumps(build_ninja.touch_changed()))
     for name in ("a.c", "b.h", "c.inc"):
         path = native / name
@@ -253,6 +259,17 @@ def test_source_that_is_restored_with_an_older_time_is_built_again(
     os.utime(simulator / "e.c", ns=(0, 0))
     build_ninja.touch_changed()
     assert (simulator / "e.c").stat().st_mtime_ns == 0
+
+
+def test_build_after_one_that_was_killed_while_it_wrote_its_digests_builds_all_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native, _, kept = tree(tmp_path, monkeypatch)
+    whole = build_ninja.touch_changed()
+    kept.write_text(json.dumps(whole)[:20])
+    os.utime(native / "a.c", ns=(0, 0))
+    assert build_ninja.touch_changed() == whole
+    assert (native / "a.c").stat().st_mtime_ns > 0
 
 
 @pytest.mark.process
