@@ -51,8 +51,9 @@ def leave(status):
     sys.exit(status)
 
 def forever(thing):
-    "Keeps a reference that is never dropped, not even at the end of the interpreter."
+    "Keeps a reference that is never dropped, not even at the end of the interpreter. Returns the thing."
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing
 
 async def until(condition):
     while not condition():
@@ -76,6 +77,13 @@ def waits():
 
 async def wait(thing):
     await thing
+
+async def abandon(thing, begun):
+    "Awaits the thing in a task, and cancels the task once the condition is true."
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait, thing)
+        await until(begun)
+        group.cancel_scope.cancel()
 
 async def wait_until_closed(thing):
     "Waits; the last close may end the wait."

@@ -17,7 +17,8 @@ warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of a fork wi
 
 class Things:
     "The objects that a process may have when it forks."
-    def __init__(self):
+    def __init__(self, held=False):
+        "With `held`, the last fill is not done."
         self.device = device = open_device(0, os.environ["TEST_WAITS"]).result()
         self.stream, self.memory = device.create_stream().result(), device.allocate(64).result()
         self.pinned, self.event = device.pinned(64).result(), device.create_event().result()
@@ -27,6 +28,10 @@ class Things:
         self.ticket = self.stream.fill(self.memory, 2)
         self.listener, self.lease, self.low = device.events(), device.lease(), lowlevel.on(device)
         self.opening = device.create_stream()
+        self.ticket.result()
+        if held:
+            simulator.hold(self.stream)
+            self.ticket = self.stream.fill(self.memory, 3)
     def awaitable(self):
         device, stream = self.device, self.stream
         return {
@@ -119,25 +124,18 @@ def branch(things, quit=sys.exit):
 _PLACES: Final[dict[str, str]] = {
     "of an idle process": """
 things = Things()
-things.ticket.result()
 parent(branch(things))
 close(things)
 """,
     "during a copy": """
-things = Things()
-things.ticket.result()
-simulator.hold(things.stream)
-ticket = things.ticket = things.stream.fill(things.memory, 3)
+things = Things(held=True)
 parent(branch(things))
 simulator.release(things.stream)
-ticket.result()
+things.ticket.result()
 close(things)
 """,
     "beside a thread in a wait": """
-things = Things()
-things.ticket.result()
-simulator.hold(things.stream)
-things.ticket = things.stream.fill(things.memory, 3)
+things = Things(held=True)
 thread = threading.Thread(target=things.ticket.result)
 thread.start()
 until_now(waits)
@@ -148,7 +146,6 @@ close(things)
 """,
     "beside a thread that has the device's lock": """
 things = Things()
-things.ticket.result()
 locked, done = threading.Event(), threading.Event()
 def holds():
     with things.device._manager.admission.changed, things.device._manager.streams._lock:
@@ -164,15 +161,11 @@ close(things)
 """,
     "in a job": """
 things = Things()
-things.ticket.result()
 parent(things.device.run(branch, things, os._exit).result())
 close(things)
 """,
     "while a reset drains": """
-things = Things()
-things.ticket.result()
-simulator.hold(things.stream)
-things.ticket = things.stream.fill(things.memory, 3)
+things = Things(held=True)
 thread = threading.Thread(target=lambda: things.device.force_reset(grace=60).result())
 thread.start()
 until_now(lambda: things.device.state is aioacl.State.DRAINING)
@@ -183,7 +176,6 @@ close(things)
 """,
     "while a reset is in C": """
 things = Things()
-things.ticket.result()
 simulator.hang_call("aclrtResetDeviceForce")
 thread = threading.Thread(target=lambda: things.device.force_reset(grace=0).result())
 thread.start()
@@ -195,17 +187,14 @@ close(things)
 """,
     "when everything is closed": """
 things = Things()
-things.ticket.result()
 for thing in (things.opening.result(), things.stream, things.memory, things.pinned, things.event, things.device):
     thing.close().result()
 parent(branch(things))
 things = Things()
-things.ticket.result()
 close(things)
 """,
     "under load": """
 things, stop = Things(), threading.Event()
-things.ticket.result()
 def load():
     while not stop.is_set():
         try:
@@ -230,12 +219,6 @@ for thread in threads:
 close(things)
 """,
     "in a task of a loop": """
-def setup():
-    things = Things()
-    things.ticket.result()
-    simulator.hold(things.stream)
-    things.ticket = things.stream.fill(things.memory, 3)
-    return things
 async def main():
     async with anyio.create_task_group() as group:
         group.start_soon(wait, things.ticket)
@@ -243,7 +226,7 @@ async def main():
         await until(lambda: waits() == 2)
         parent(branch(things, os._exit))  # os._exit, because the loop that a child inherits is not tested here
         simulator.release(things.stream)
-things = setup()
+things = Things(held=True)
 run(main)
 close(things)
 """,

@@ -57,9 +57,7 @@ leave(7)
         "a copy that the device is running",
         """
 async def main():
-    copies = Copies()
-    await copies.__aenter__()
-    forever(copies)
+    copies = forever(await Copies().__aenter__())
     with anyio.move_on_after(0.01):
         await copies.stream
 run(main)
@@ -73,8 +71,7 @@ leave(7)
         "a device in quarantine",
         """
 async def main():
-    device = await open_device(0)
-    forever(device)
+    device = forever(await open_device(0))
     simulator.fail_call("aclrtResetDeviceForce", 507011, -1)
     say((await device.force_reset()).ok)
 run(main)
@@ -232,9 +229,7 @@ leaving()
         """
 use_library("simulator")
 async def main():
-    copies = Copies()
-    await copies.__aenter__()
-    forever(copies)
+    copies = forever(await Copies().__aenter__())
     await copies.ticket
 for _ in range(3):
     daemon(run, main)

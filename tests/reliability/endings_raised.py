@@ -11,9 +11,7 @@ THREADS: Final = (
         "daemon threads in result()",
         """
 async def main():
-    copies = Copies()
-    await copies.__aenter__()
-    forever(copies)
+    copies = forever(await Copies().__aenter__())
     for waiting in (copies.ticket, copies.stream, copies.device.synchronize()):
         daemon(waiting.result)
     await until(lambda: waits() == 3)

@@ -52,6 +52,13 @@ async def main():
 def gone():
     stats = simulator.stats()
     return not (stats.streams or stats.device_blocks or stats.host_blocks or simulator.retain_count(0))
+try:
+    run(main)
+except BaseException as error:
+    sys.settrace(None)
+    if not interrupted(error):
+        raise
+    say("interrupted")
 """
 
 SIGNALS: Final = (
@@ -125,35 +132,14 @@ interruptible(main)
     ),
     Case(
         "Ctrl-C at some line of aioacl",
-        _LINES
-        + """
-try:
-    run(main)
-except BaseException as error:
-    sys.settrace(None)
-    if not interrupted(error):
-        raise
-    say("interrupted")
-until_now(gone)
-leave(130)
-""",
+        _LINES + "until_now(gone)\nleave(130)",
         status=130,
         output="interrupted",
         strict=False,
     ),
     Case(
         "Ctrl-C at some line of aioacl, and again",
-        _LINES
-        + """
-try:
-    run(main)
-except BaseException as error:
-    sys.settrace(None)
-    if not interrupted(error):
-        raise
-    say("interrupted")
-leave(130)
-""",
+        _LINES + "leave(130)",
         status=130,
         output="interrupted",
         strict=False,

@@ -6,48 +6,37 @@ from typing import Final
 
 from tests.reliability.endings_child import Case
 
+
+def _stuck(name: str, program: str, *, status: int = 9, waits: str = "watch") -> Case:
+    """A process that ends while a thread is stuck: it leaves handles open, and the destructors do not run."""
+    return Case(name, program, status=status, waits=waits, destructors_run=False, strict=False)
+
+
 STUCK: Final = (
-    Case(
+    _stuck(
         "a call hung in aclrtMalloc",
         """
 async def main():
-    device = await open_device(0)
-    forever(device)
+    device = forever(await open_device(0))
     simulator.hang_call("aclrtMalloc")
-    with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, device.allocate(64))
-            await until(lambda: simulator.hung("aclrtMalloc"))
-            scope.cancel()
+    await abandon(device.allocate(64), lambda: simulator.hung("aclrtMalloc"))
 run(main)
 leave(9)
 """,
-        status=9,
-        destructors_run=False,
-        strict=False,
     ),
-    Case(
+    _stuck(
         "a thread in aclrtSynchronizeEventWithTimeout",
         """
 async def main():
-    copies = Copies()
-    await copies.__aenter__()
-    forever(copies)
+    copies = forever(await Copies().__aenter__())
     simulator.hang_call("aclrtSynchronizeEventWithTimeout")
-    with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, copies.stream)
-            await until(lambda: simulator.hung("aclrtSynchronizeEventWithTimeout"))
-            scope.cancel()
+    await abandon(copies.stream, lambda: simulator.hung("aclrtSynchronizeEventWithTimeout"))
 run(main)
 leave(9)
 """,
-        status=9,
-        destructors_run=False,
-        strict=False,
         waits="thread",
     ),
-    Case(
+    _stuck(
         "a job that does not end",
         """
 began = threading.Event()
@@ -55,75 +44,46 @@ def job():
     began.set()
     threading.Event().wait()
 async def main():
-    device = await open_device(0)
-    forever(device)
-    with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, device.run(job))
-            await until(began.is_set)
-            scope.cancel()
+    device = forever(await open_device(0))
+    await abandon(device.run(job), began.is_set)
 run(main)
 leave(9)
 """,
-        status=9,
-        destructors_run=False,
-        strict=False,
     ),
-    Case(
+    _stuck(
         "a reset hung in C",
         """
 async def main():
-    device = await open_device(0)
-    forever(device)
+    device = forever(await open_device(0))
     simulator.hang_call("aclrtResetDeviceForce")
-    with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, device.force_reset(grace=0))
-            await until(lambda: simulator.hung("aclrtResetDeviceForce"))
-            scope.cancel()
+    await abandon(device.force_reset(grace=0), lambda: simulator.hung("aclrtResetDeviceForce"))
 run(main)
 leave(9)
 """,
-        status=9,
-        destructors_run=False,
-        strict=False,
     ),
-    Case(
+    _stuck(
         "an open hung in aclrtSetDevice",
         """
 async def main():
     simulator.hang_call("aclrtSetDevice")
-    with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, open_device(0))
-            await until(lambda: simulator.hung("aclrtSetDevice"))
-            scope.cancel()
+    await abandon(open_device(0), lambda: simulator.hung("aclrtSetDevice"))
 run(main)
 leave(9)
 """,
-        status=9,
-        destructors_run=False,
-        strict=False,
     ),
     Case(
         "a reset that drains",
         """
 async def main():
-    copies = Copies()
-    await copies.__aenter__()
-    forever(copies)
-    with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, copies.device.force_reset(grace=60))
-            await until(lambda: copies.device.state is aioacl.State.DRAINING)
-            scope.cancel()
+    copies = forever(await Copies().__aenter__())
+    await abandon(copies.device.force_reset(grace=60), lambda: copies.device.state is aioacl.State.DRAINING)
 run(main)
 leave(7)
 """,
         status=7,
         strict=False,
     ),
-    Case(
+    _stuck(
         "a foreign reset, beside a job",
         """
 began, other = threading.Event(), ctypes.CDLL(os.environ["TEST_LIBRARY"])
@@ -131,8 +91,7 @@ def job():
     began.set()
     threading.Event().wait()
 async def main():
-    device = await open_device(0)
-    forever(device)
+    device = forever(await open_device(0))
     device.executor.submit(job)
     await until(began.is_set)
     generation = device.generation
@@ -142,16 +101,13 @@ run(main)
 leave(7)
 """,
         status=7,
-        destructors_run=False,
-        strict=False,
     ),
-    Case(
+    _stuck(
         "a foreign reset, and a set after it that hangs",
         """
 other = ctypes.CDLL(os.environ["TEST_LIBRARY"])
 async def main():
-    device = await open_device(0)
-    forever(device)
+    device = forever(await open_device(0))
     simulator.hang_call("aclrtSetDevice")
     daemon(other.aclrtResetDeviceForce, 0)
     await until(lambda: simulator.hung("aclrtSetDevice"))
@@ -159,7 +115,5 @@ run(main)
 leave(7)
 """,
         status=7,
-        destructors_run=False,
-        strict=False,
     ),
 )
