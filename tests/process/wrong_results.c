@@ -18,8 +18,6 @@
 #endif
 #define API __attribute__((visibility("default")))
 
-void *lookup(const char *name);
-
 /* Returns the simulator's function `name`. */
 void *lookup(const char *name) {
     void *library = dlopen(ACTUAL, RTLD_NOW | RTLD_LOCAL);
@@ -44,9 +42,7 @@ typedef aclError (*of_dims)(const aclmdlDesc *, size_t, aclmdlIODims *);
 typedef aclError (*of_copy)(void *, size_t, const void *, size_t, int, void *);
 
 #ifdef WRONG_ZERO_LIMIT
-API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
-
-aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
+API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
     if (timeout == 0) {
         return 0;
     }
@@ -55,36 +51,28 @@ aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) 
 #endif
 
 #ifdef WRONG_TIMEOUT_CODE
-API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
-
-aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
+API aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
     aclError code = SIMULATE(of_timed, "aclrtSynchronizeStreamWithTimeout", stream, timeout);
     return code == 507046 ? 0 : code;
 }
 #endif
 
 #ifdef WRONG_TASK_ID
-API aclError aclrtGetThreadLastTaskId(uint32_t *id);
-
-aclError aclrtGetThreadLastTaskId(uint32_t *id) {
+API aclError aclrtGetThreadLastTaskId(uint32_t *id) {
     *id = 1;
     return 0;
 }
 #endif
 
 #ifdef WRONG_NO_REPORTS
-API aclError aclrtExceptionInfoCallbackRegister(void *callback);
-
-aclError aclrtExceptionInfoCallbackRegister(void *callback) {
+API aclError aclrtExceptionInfoCallbackRegister(void *callback) {
     (void)callback;
     return 0;
 }
 #endif
 
 #ifdef WRONG_EVENT_STATUS
-API aclError aclrtQueryEventStatus(aclrtEvent event, int *status);
-
-aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
+API aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
     aclError code = SIMULATE(of_status, "aclrtQueryEventStatus", event, status);
     *status = !*status;
     return code;
@@ -92,9 +80,7 @@ aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
 #endif
 
 #ifdef WRONG_STREAM_STATUS
-API aclError aclrtStreamQuery(aclrtStream stream, int *status);
-
-aclError aclrtStreamQuery(aclrtStream stream, int *status) {
+API aclError aclrtStreamQuery(aclrtStream stream, int *status) {
     aclError code = SIMULATE(of_status, "aclrtStreamQuery", stream, status);
     *status = 0;
     return code;
@@ -102,27 +88,21 @@ aclError aclrtStreamQuery(aclrtStream stream, int *status) {
 #endif
 
 #ifdef WRONG_NO_RELEASE
-API aclError aclrtResetDeviceForce(int32_t device);
-
-aclError aclrtResetDeviceForce(int32_t device) {
+API aclError aclrtResetDeviceForce(int32_t device) {
     (void)device;
     return 0;
 }
 #endif
 
 #ifdef WRONG_NOT_SET_CODE
-API aclError aclrtResetDevice(int32_t device);
-
-aclError aclrtResetDevice(int32_t device) {
+API aclError aclrtResetDevice(int32_t device) {
     aclError code = SIMULATE(of_device, "aclrtResetDevice", device);
     return code == 507007 ? 107002 : code;
 }
 #endif
 
 #ifdef WRONG_ERROR_TWICE
-API aclError aclrtSynchronizeStream(aclrtStream stream);
-
-aclError aclrtSynchronizeStream(aclrtStream stream) {
+API aclError aclrtSynchronizeStream(aclrtStream stream) {
     static aclError last;
     aclError code = SIMULATE(of_pointer, "aclrtSynchronizeStream", stream);
     aclError result = code ? code : last;
@@ -132,27 +112,21 @@ aclError aclrtSynchronizeStream(aclrtStream stream) {
 #endif
 
 #ifdef WRONG_NO_WAIT
-API aclError aclrtSynchronizeStream(aclrtStream stream);
-
-aclError aclrtSynchronizeStream(aclrtStream stream) {
+API aclError aclrtSynchronizeStream(aclrtStream stream) {
     int status = 0;
     return SIMULATE(of_status, "aclrtStreamQuery", stream, &status);
 }
 #endif
 
 #ifdef WRONG_ABORT_CODE
-API aclError aclrtSynchronizeStream(aclrtStream stream);
-
-aclError aclrtSynchronizeStream(aclrtStream stream) {
+API aclError aclrtSynchronizeStream(aclrtStream stream) {
     aclError code = SIMULATE(of_pointer, "aclrtSynchronizeStream", stream);
     return code == 107023 ? 0 : code;
 }
 #endif
 
 #ifdef WRONG_FRESH_THREAD
-API aclError aclrtGetCurrentContext(aclrtContext *context);
-
-aclError aclrtGetCurrentContext(aclrtContext *context) {
+API aclError aclrtGetCurrentContext(aclrtContext *context) {
     aclError code = SIMULATE(of_pointer, "aclrtGetCurrentContext", context);
     if (code) {
         *context = NULL;
@@ -162,9 +136,7 @@ aclError aclrtGetCurrentContext(aclrtContext *context) {
 #endif
 
 #ifdef WRONG_TEXT_STAYS
-API const char *aclGetRecentErrMsg(void);
-
-const char *aclGetRecentErrMsg(void) {
+API const char *aclGetRecentErrMsg(void) {
     static char kept[64];
     const char *text = SIMULATE(const char *(*)(void), "aclGetRecentErrMsg");
     if (text) {
@@ -176,18 +148,14 @@ const char *aclGetRecentErrMsg(void) {
 
 #ifdef WRONG_SHORT_COPY
 API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
-                              aclrtStream stream);
-
-aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
+                              aclrtStream stream) {
     return SIMULATE(of_copy, "aclrtMemcpyAsync", dst, room, src, count > 4000 ? count - 1 : count, kind,
                     stream);
 }
 #endif
 
 #ifdef WRONG_NO_STATE_CALLBACK
-API aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback callback, void *args);
-
-aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback callback, void *args) {
+API aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback callback, void *args) {
     (void)name;
     (void)callback;
     (void)args;
@@ -196,25 +164,21 @@ aclError aclrtRegDeviceStateCallback(const char *name, aclrtDeviceStateCallback 
 #endif
 
 #ifdef WRONG_EARLY_STATUS
-API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
-                              aclrtStream stream);
-API aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
-API aclError aclrtQueryEventStatus(aclrtEvent event, int *status);
-
 static bool copying;
 
-aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
+API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
+                              aclrtStream stream) {
     copying = true;
     return SIMULATE(of_copy, "aclrtMemcpyAsync", dst, room, src, count, kind, stream);
 }
 
-aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
+API aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
     copying = false;
     return SIMULATE(of_two, "aclrtStreamWaitEvent", stream, event);
 }
 
 /* Reports an event after a running copy as complete, but not an event after a wait for an event. */
-aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
+API aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
     aclError code = SIMULATE(of_status, "aclrtQueryEventStatus", event, status);
     *status = *status || copying;
     return code;
@@ -222,19 +186,16 @@ aclError aclrtQueryEventStatus(aclrtEvent event, int *status) {
 #endif
 
 #ifdef WRONG_DESTROY_WAITS
-API aclError aclrtSynchronizeStream(aclrtStream stream);
-API aclError aclrtDestroyStream(aclrtStream stream);
-
 static atomic_int waiting;
 
-aclError aclrtSynchronizeStream(aclrtStream stream) {
+API aclError aclrtSynchronizeStream(aclrtStream stream) {
     waiting++;
     aclError code = SIMULATE(of_pointer, "aclrtSynchronizeStream", stream);
     waiting--;
     return code;
 }
 
-aclError aclrtDestroyStream(aclrtStream stream) {
+API aclError aclrtDestroyStream(aclrtStream stream) {
     while (waiting) {
         usleep(1000);
     }
@@ -243,9 +204,7 @@ aclError aclrtDestroyStream(aclrtStream stream) {
 #endif
 
 #ifdef WRONG_FEW_TASKS
-API aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream);
-
-aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream) {
+API aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, aclrtStream stream) {
     if (count == 64 && value > 32) {
         return 0;
     }
@@ -255,9 +214,7 @@ aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t count, a
 
 #ifdef WRONG_CUT_COPY
 API aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind,
-                              aclrtStream stream);
-
-aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, int kind, aclrtStream stream) {
+                              aclrtStream stream) {
     aclError code =
         SIMULATE(of_copy, "aclrtMemcpyAsync", dst, room, src, count < room ? count : room, kind, stream);
     return count > room ? 107000 : code;
@@ -265,18 +222,15 @@ aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count,
 #endif
 
 #ifdef WRONG_RESET_CLEARS
-API aclError aclrtMalloc(void **made, size_t size, int policy);
-API aclError aclrtResetDevice(int32_t device);
-
 static void *newest;
 
-aclError aclrtMalloc(void **made, size_t size, int policy) {
+API aclError aclrtMalloc(void **made, size_t size, int policy) {
     aclError code = SIMULATE(of_malloc, "aclrtMalloc", made, size, policy);
     newest = *made;
     return code;
 }
 
-aclError aclrtResetDevice(int32_t device) {
+API aclError aclrtResetDevice(int32_t device) {
     if (newest) {
         (void)SIMULATE(of_memset, "aclrtMemset", newest, 64, 0, 64);
     }
@@ -285,23 +239,17 @@ aclError aclrtResetDevice(int32_t device) {
 #endif
 
 #ifdef WRONG_KEEPS_USES
-API aclError aclFinalizeReference(uint64_t *left);
-
-aclError aclFinalizeReference(uint64_t *left) {
+API aclError aclFinalizeReference(uint64_t *left) {
     (void)left;
     return 0;
 }
 #endif
 
 #ifdef WRONG_MODEL_WEIGHTS
-API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
-                                       void *weights, size_t weights_size);
-API aclError aclmdlUnload(uint32_t id);
-
 static void *used;
 
-aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size, void *weights,
-                                   size_t weights_size) {
+API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
+                                       void *weights, size_t weights_size) {
     if (weights == used) {
         return 500002;
     }
@@ -309,7 +257,7 @@ aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, s
     return SIMULATE(of_load, "aclmdlLoadFromFileWithMem", path, id, work, work_size, weights, weights_size);
 }
 
-aclError aclmdlUnload(uint32_t id) {
+API aclError aclmdlUnload(uint32_t id) {
     used = NULL;
     return SIMULATE(of_model, "aclmdlUnload", id);
 }
@@ -317,22 +265,16 @@ aclError aclmdlUnload(uint32_t id) {
 
 #ifdef WRONG_MODEL_BYTES
 API aclError aclmdlLoadFromMemWithMem(const void *model, size_t size, uint32_t *id, void *work,
-                                      size_t work_size, void *weights, size_t weights_size);
-
-aclError aclmdlLoadFromMemWithMem(const void *model, size_t size, uint32_t *id, void *work, size_t work_size,
-                                  void *weights, size_t weights_size) {
+                                      size_t work_size, void *weights, size_t weights_size) {
     (void)model, (void)size, (void)id, (void)work, (void)work_size, (void)weights, (void)weights_size;
     return 145006;
 }
 #endif
 
 #ifdef WRONG_MODEL_ORDER
-API aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
-                                aclrtStream stream);
-
 /* Executes the model at once, and not in the order of the stream. */
-aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
-                            aclrtStream stream) {
+API aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
+                                aclrtStream stream) {
     aclrtStream other = NULL;
     (void)stream;
     aclError code = SIMULATE(of_create, "aclrtCreateStream", &other);
@@ -343,16 +285,11 @@ aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDatas
 #endif
 
 #ifdef WRONG_MODEL_STREAM
-API aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
-                                aclrtStream stream);
-API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
-                                       void *weights, size_t weights_size);
-
 static aclrtStream first;
 
 /* A model runs on one stream only. */
-aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
-                            aclrtStream stream) {
+API aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDataset *output,
+                                aclrtStream stream) {
     first = first != NULL ? first : stream;
     if (stream != first) {
         return 500002;
@@ -360,38 +297,31 @@ aclError aclmdlExecuteAsync(uint32_t id, const aclmdlDataset *input, aclmdlDatas
     return SIMULATE(of_execute, "aclmdlExecuteAsync", id, input, output, stream);
 }
 
-aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size, void *weights,
-                                   size_t weights_size) {
+API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
+                                       void *weights, size_t weights_size) {
     first = NULL;
     return SIMULATE(of_load, "aclmdlLoadFromFileWithMem", path, id, work, work_size, weights, weights_size);
 }
 #endif
 
 #ifdef WRONG_MODEL_THREAD
-API uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info);
-
-uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info) {
+API uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info) {
     (void)info;
     return 1;
 }
 #endif
 
 #ifdef WRONG_MODEL_GEAR
-API aclError aclmdlGetCurOutputDims(const aclmdlDesc *desc, size_t index, aclmdlIODims *dims);
-
 /* The description has the shapes of the largest gear only. */
-aclError aclmdlGetCurOutputDims(const aclmdlDesc *desc, size_t index, aclmdlIODims *dims) {
+API aclError aclmdlGetCurOutputDims(const aclmdlDesc *desc, size_t index, aclmdlIODims *dims) {
     return SIMULATE(of_dims, "aclmdlGetOutputDims", desc, index, dims);
 }
 #endif
 
 #ifdef WRONG_MODEL_AFTER_RESET
-API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
-                                       void *weights, size_t weights_size);
-
 /* The graph engine of the process works once only. */
-aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size, void *weights,
-                                   size_t weights_size) {
+API aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, size_t work_size,
+                                       void *weights, size_t weights_size) {
     static bool loaded;
     if (loaded) {
         return 500002;
@@ -402,10 +332,8 @@ aclError aclmdlLoadFromFileWithMem(const char *path, uint32_t *id, void *work, s
 #endif
 
 #ifdef LATE_OLD_STATUS
-API aclError aclrtQueryEvent(aclrtEvent event, int *status);
-
 /* The first queries that find the event complete return the old status. */
-aclError aclrtQueryEvent(aclrtEvent event, int *status) {
+API aclError aclrtQueryEvent(aclrtEvent event, int *status) {
     static int late = 5;
     aclError code = SIMULATE(of_status, "aclrtQueryEvent", event, status);
     if (code == 0 && *status == 0 && late-- > 0) {
@@ -422,9 +350,7 @@ __attribute__((constructor)) static void make_resets_crash(void) {
 #endif
 
 #ifdef CRASH
-API aclError aclrtSynchronizeEvent(aclrtEvent event);
-
-aclError aclrtSynchronizeEvent(aclrtEvent event) {
+API aclError aclrtSynchronizeEvent(aclrtEvent event) {
     (void)event;
     raise(SIGSEGV);
     return 0;
@@ -444,9 +370,7 @@ __attribute__((destructor)) static void at_end(void) {
 #endif
 
 #ifdef HANG
-API aclError aclrtEventElapsedTime(float *ms, aclrtEvent start, aclrtEvent end);
-
-aclError aclrtEventElapsedTime(float *ms, aclrtEvent start, aclrtEvent end) {
+API aclError aclrtEventElapsedTime(float *ms, aclrtEvent start, aclrtEvent end) {
     (void)ms;
     (void)start;
     (void)end;
@@ -457,9 +381,7 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent start, aclrtEvent end) {
 #endif
 
 #ifdef GARBAGE
-API aclError aclrtStreamQuery(aclrtStream stream, int *status);
-
-aclError aclrtStreamQuery(aclrtStream stream, int *status) {
+API aclError aclrtStreamQuery(aclrtStream stream, int *status) {
     (void)stream;
     *status = 77;
     return -5;
