@@ -281,6 +281,14 @@ void bed_close_copied(void) {
     bed_close(0);
 }
 
+aio_stream *bed_open_with_held_copy(void) {
+    bed_open_to_copy(AIO_WATCH);
+    aio_stream *stream = bed_stream(0);
+    sim.hold(stream->handle);
+    CHECK_EQ(bed_copy(stream), 1);
+    return stream;
+}
+
 void bed_post(aio_port *port, uint64_t key, int64_t result) {
     aio_token *token;
     CHECK_EQ(aio_token_take(port, key, &token), 0);
@@ -339,6 +347,12 @@ pthread_t bed_thread(void *(*body)(void *), void *argument) {
 
 void bed_join(pthread_t thread) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+void *bed_reset_as_other_code(void *unused) {
+    (void)unused;
+    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
+    return NULL;
 }
 
 static bool is_ours(const char *task) {

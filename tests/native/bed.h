@@ -124,6 +124,8 @@ void bed_open_to_copy(int strategy);
 aio_result bed_ticket(aio_stream *stream);
 aio_result bed_copy(aio_stream *stream);
 void bed_close_copied(void);
+/* Opens device 0 to copy, and returns a stream that is held with an unfinished copy at position 1. */
+aio_stream *bed_open_with_held_copy(void);
 /* Waits for the position on a new port. Blocks until the wait has ended, and returns its result. */
 aio_result bed_await(aio_stream *stream, uint64_t position);
 /* Completes a wait of the caller at once. */
@@ -143,6 +145,8 @@ void bed_yield(void);
 
 pthread_t bed_thread(void *(*body)(void *), void *argument);
 void bed_join(pthread_t thread);
+/* The body of a thread that force-resets device 0, as another library of the process might. */
+void *bed_reset_as_other_code(void *unused);
 /* Waits until the engine's threads have ended. The engine's count of threads drops shortly before a thread
  * ends, and a leak check may fail while a thread is ending. */
 void bed_wait_for_threads(void);

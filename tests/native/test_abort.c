@@ -23,10 +23,7 @@ TEST(an_abort_ends_unfinished_work) {
 }
 
 TEST(a_refused_abort_ends_nothing) {
-    bed_open_to_copy(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hold(stream->handle);
-    CHECK_EQ(bed_copy(stream), 1);
+    aio_stream *stream = bed_open_with_held_copy();
     sim.set_abort_supported(0);
     CHECK(aio_stream_abort(stream) > 0);
     sim.set_abort_supported(1);
@@ -75,25 +72,16 @@ TEST(an_enqueue_in_c_during_an_abort_is_aborted) {
     bed_close_copied();
 }
 
-static void *reset_as_other_code(void *unused) {
-    (void)unused;
-    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
-    return NULL;
-}
-
 /* Between a reset by aioacl and the next generation, the native streams no longer exist, but the handles are
  * not stale yet. */
 TEST(a_foreign_reset_does_not_touch_dead_streams) {
-    bed_open_to_copy(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hold(stream->handle);
-    CHECK_EQ(bed_copy(stream), 1);
+    aio_stream *stream = bed_open_with_held_copy();
     bed_seize(0);
     CHECK(bed_abort_and_wait(0));
     aio_device_destroy_events(0);
     CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
     CHECK_EQ(aio_acl.aclrtSetDevice(0), 0);
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     aio_gate_met(0);
     bed_reopen(0);
     aio_stream_drop(stream);
@@ -105,16 +93,13 @@ TEST(a_foreign_reset_does_not_touch_dead_streams) {
 static aclError query_after_a_reset(aclrtStream handle, aclrtStreamStatus *status) {
     (void)handle;
     (void)status;
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     return 107002;
 }
 
 TEST(a_query_during_a_foreign_reset_fails_no_task) {
     aclError (*query_as_it_is)(aclrtStream, aclrtStreamStatus *);
-    bed_open_to_copy(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hold(stream->handle);
-    CHECK_EQ(bed_copy(stream), 1);
+    aio_stream *stream = bed_open_with_held_copy();
     query_as_it_is = aio_acl.aclrtStreamQuery;
     aio_acl.aclrtStreamQuery = query_after_a_reset;
     aio_stream_poll(stream, 1);
@@ -149,7 +134,7 @@ TEST(a_query_before_the_report_of_a_foreign_reset_fails_no_task) {
     sim.hold(stream->handle);
     CHECK_EQ(bed_copy(stream), 1);
     CHECK_EQ(aio_watch(stream, 1, port, 1), 0);
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     CHECK_EQ(aio_stream_error(stream, 1, NULL), 0);
     CHECK_EQ(aio_acl.aclrtRegDeviceStateCallback("first", NULL, NULL), 0);
     aio_gate_met(0);
@@ -164,24 +149,21 @@ TEST(a_query_before_the_report_of_a_foreign_reset_fails_no_task) {
 /* A call by aioacl may find the reset before the engine's callback reports it, for example while the callback
  * of another library runs. */
 TEST(a_found_foreign_reset_is_handled_once) {
-    bed_open_to_copy(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hold(stream->handle);
-    CHECK_EQ(bed_copy(stream), 1);
+    aio_stream *stream = bed_open_with_held_copy();
     uint32_t before = aio_word_generation(aio_gate_word(0));
     aio_foreign_found(0, before);
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 1);
     bed_seize(0);
     aio_gate_met(0);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 0);
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 1);
     CHECK_EQ(aio_gate_foreign(0), 1);
     CHECK_EQ(sim.calls("aclrtStreamAbort"), 1);
     CHECK_EQ(aio_device_destroy_events_of(0, before), 0);
     aio_gate_met(0);
     bed_reopen(0);
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 3);
     aio_gate_met(0);
     bed_reopen(0);
@@ -196,7 +178,7 @@ TEST(a_found_foreign_reset_is_settled_by_the_set) {
     aio_foreign_found(0, before);
     aio_foreign_settle(0, aio_device_foreign(0));
     CHECK_EQ(aio_gate_foreign(0), 0);
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     CHECK_EQ(aio_word_generation(aio_gate_word(0)), before + 2);
     aio_gate_met(0);
     bed_reopen(0);
@@ -206,19 +188,19 @@ TEST(a_found_foreign_reset_is_settled_by_the_set) {
 static aclError (*set_as_it_is)(int32_t);
 
 static aclError set_after_a_reset(int32_t device) {
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     return set_as_it_is(device);
 }
 
 static aclError set_before_a_reset(int32_t device) {
     aclError code = set_as_it_is(device);
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     return code;
 }
 
 static aclError fail_after_a_reset(int32_t device) {
     (void)device;
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     return 507033;
 }
 
@@ -371,10 +353,7 @@ TEST(a_device_abort_skips_finished_work) {
 
 TEST(an_abort_that_hangs_is_counted_as_failed) {
     int32_t outcome[3];
-    bed_open_to_copy(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hold(stream->handle);
-    CHECK_EQ(bed_copy(stream), 1);
+    aio_stream *stream = bed_open_with_held_copy();
     bed_seize(0);
     sim.hang_call("aclrtStreamAbort");
     aio_device_abort(0, 1000, outcome);

@@ -189,12 +189,6 @@ static void *await_until_reset(void *unused) {
     return NULL;
 }
 
-static void *reset_as_other_code(void *unused) {
-    (void)unused;
-    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
-    return NULL;
-}
-
 /* The simulator crashes if a thread is still in the synchronize when the callback of the reset has returned.
  * Without an abort, the synchronize ends at its time limit. */
 static void reset_during_a_slice(bool abort_supported) {
@@ -209,7 +203,7 @@ static void reset_during_a_slice(bool abort_supported) {
     sim.set_reset_crash(1);
     pthread_t waiter = bed_thread(await_until_reset, NULL);
     UNTIL(sim.waiting("aclrtSynchronizeStreamWithTimeout"));
-    pthread_t other_code = bed_thread(reset_as_other_code, NULL);
+    pthread_t other_code = bed_thread(bed_reset_as_other_code, NULL);
     UNTIL(aio_gate_foreign(0));
     if (!abort_supported) {
         CHECK_EQ(sim.clock_advance(AIO_FOREIGN_GRACE_US * INT64_C(1000) / 2), 0);

@@ -7,12 +7,6 @@
 
 static aio_stream *busy, *stream;
 
-static void *reset_as_other_code(void *unused) {
-    (void)unused;
-    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
-    return NULL;
-}
-
 static uint64_t native_events(void) {
     aclsim_stats_t stats;
     sim.stats(&stats);
@@ -29,7 +23,7 @@ static void open_busy(void) {
 }
 
 static pthread_t begin_reset(void) {
-    pthread_t resetter = bed_thread(reset_as_other_code, NULL);
+    pthread_t resetter = bed_thread(bed_reset_as_other_code, NULL);
     UNTIL(sim.hung("aclrtStreamAbort"));
     return resetter;
 }
@@ -108,7 +102,7 @@ static aclError (*create_as_it_is)(aclrtEvent *, uint32_t);
 /* The reset waits a second for the call. The set then makes the context valid again, at the same address. */
 static aclError create_after_a_reset(aclrtEvent *event, uint32_t flags) {
     aio_acl.aclrtCreateEventExWithFlag = create_as_it_is;
-    bed_join(bed_thread(reset_as_other_code, NULL));
+    bed_join(bed_thread(bed_reset_as_other_code, NULL));
     CHECK_EQ(native_events(), 0);
     aio_gate_met(0);
     bed_reopen(0);

@@ -196,12 +196,6 @@ TEST(downloads_are_delivered_one_at_a_time) {
 }
 
 /* A foreign reset makes the stream stale at once, but drops its copies later. */
-static void *reset_as_other_code(void *unused) {
-    (void)unused;
-    CHECK_EQ(aio_acl.aclrtResetDeviceForce(0), 0);
-    return NULL;
-}
-
 TEST(slots_stay_in_use_until_the_reset_has_ended) {
     char target[BYTES];
     begin();
@@ -210,7 +204,7 @@ TEST(slots_stay_in_use_until_the_reset_has_ended) {
     sim.hold(stream->handle);
     CHECK(aio_download(stream, 0, target, memory, BYTES) > 0);
     CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery), 0); /* delays the tear-down */
-    pthread_t resetting = bed_thread(reset_as_other_code, NULL);
+    pthread_t resetting = bed_thread(bed_reset_as_other_code, NULL);
     UNTIL(aio_gate_foreign(0));
     aio_stream_drop(stream);
     CHECK_EQ(aio_stage_free_slots(0, BYTES), slots - 1);

@@ -110,10 +110,7 @@ TEST(an_enqueue_finds_new_queue_room) {
 }
 
 TEST(a_busy_stream_is_not_destroyed) {
-    bed_open_to_copy(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hold(stream->handle);
-    CHECK_EQ(bed_copy(stream), 1);
+    aio_stream *stream = bed_open_with_held_copy();
     CHECK_EQ(aio_stream_destroy(stream), AIO_PENDING);
     CHECK_EQ(bed_copy(stream), 2);
     sim.release(stream->handle);
@@ -157,10 +154,7 @@ TEST(a_released_stream_keeps_its_native_stream) {
 
 TEST(a_busy_stream_is_not_released) {
     int kept = 0;
-    bed_open_to_copy(AIO_WATCH);
-    aio_stream *stream = bed_stream(0);
-    sim.hold(stream->handle);
-    CHECK_EQ(bed_copy(stream), 1);
+    aio_stream *stream = bed_open_with_held_copy();
     CHECK_EQ(aio_stream_release(stream, &kept), AIO_PENDING);
     CHECK_EQ(kept, 0);
     CHECK_EQ(bed_copy(stream), 2);
