@@ -6,9 +6,22 @@ import ctypes
 import threading
 from typing import Any, Final
 
+import pytest
+
+from aioacl import simulator
+
 EXTENSION: Final = 12
 ASCEND: Final = 21
 READ_ONLY: Final = 1
+BOTH = pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])
+
+
+def device_blocks() -> int:
+    return simulator.stats().device_blocks
+
+
+def host_blocks() -> int:
+    return simulator.stats().host_blocks
 
 
 class Tensor(ctypes.Structure):

@@ -26,7 +26,7 @@ from tests.kit import (
     until,
     until_now,
 )
-from tests.support.dlpack import ASCEND, EXTENSION, Consumer
+from tests.support.dlpack import ASCEND, BOTH, EXTENSION, Consumer, device_blocks, host_blocks
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -34,15 +34,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.uncached]
 SIZE = 64
 BYTES = (1, 8, 1)  # code, bits and lanes of uint8
-BOTH = pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])
-
-
-def device_blocks() -> int:
-    return simulator.stats().device_blocks
-
-
-def host_blocks() -> int:
-    return simulator.stats().host_blocks
 
 
 # --- exports of device memory ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from aioacl import lowlevel, simulator
 from aioacl._base.ffi import pointer
 from tests.kit import PATIENCE_SECONDS, Raised, enqueue_in_python, held_fill, no_call, until
 from tests.process.child import run
-from tests.support.dlpack import ASCEND, EXTENSION, READ_ONLY, Consumer, Producer
+from tests.support.dlpack import ASCEND, BOTH, EXTENSION, READ_ONLY, Consumer, Producer, device_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 SIZE = 64
-BOTH = pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])
-
-
-def device_blocks() -> int:
-    return simulator.stats().device_blocks
-
-
-def host_blocks() -> int:
-    return simulator.stats().host_blocks
 
 
 # --- imports ---------------------------------------------------------------------------------------------------------

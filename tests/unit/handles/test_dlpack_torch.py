@@ -11,6 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from tests.kit import Raised, until_now
+from tests.support.dlpack import host_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +24,6 @@ SIZE = 8
 def torch() -> Any:
     """The module, if it is installed: no extra of aioacl installs it."""
     return pytest.importorskip("torch")
-
-
-def host_blocks() -> int:
-    return simulator.stats().host_blocks
 
 
 def test_torch_takes_a_pinned_buffer_without_a_copy(
