@@ -24,11 +24,12 @@ from aioacl.testing._waiting import holds_within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+    from typing import Self
 
     import pytest
     from anyio.abc import TaskGroup
 
-    from aioacl import Device, DeviceBuffer, Opening, ResetReport, Stream, Ticket
+    from aioacl import Device, DeviceBuffer, DeviceEvent, DeviceEvents, Opening, ResetReport, Stream, Ticket
 
 T = TypeVar("T")
 Raises = TypeVar("Raises", bound=BaseException)
@@ -37,6 +38,7 @@ PATIENCE_SECONDS = 20.0
 NAP_SECONDS = 0.0005
 SLICE_SECONDS = 0.002
 SETTLE_SECONDS = 1.0
+GRACE_SECONDS = 20.0
 MANY_READS = 20
 LONG_SECONDS = 1000.0  # longer than a test; ends only if the test advances the clock
 FAULT = 507013  # a fault of the device: needs a reset
@@ -66,9 +68,11 @@ def opener(waits: Any, *, cache: bool = True) -> OpenDevice:
 
 
 @asynccontextmanager
-async def equipped(open_device: OpenDevice) -> AsyncGenerator[tuple[Device, Stream, DeviceBuffer]]:
-    """Opens a device, with a stream and 64 bytes of memory."""
-    async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
+async def equipped(
+    open_device: OpenDevice, nbytes: int = 64
+) -> AsyncGenerator[tuple[Device, Stream, DeviceBuffer]]:
+    """Opens a device, with a stream and that much memory."""
+    async with open_device() as device, device.create_stream() as stream, device.allocate(nbytes) as memory:
         yield device, stream, memory
 
 
@@ -151,6 +155,11 @@ class Waiting:
         """Cancels the task."""
         self._scope.cancel()
 
+    async def cancel_and_wait(self) -> None:
+        """Cancels the task, and returns when the task has ended."""
+        self.cancel()
+        await until(lambda: self.ended)
+
     async def outcome(self) -> Any:
         """Returns the result of the await, or raises the error of the await."""
         await until(lambda: self.ended)
@@ -167,6 +176,13 @@ async def hung_in(call: str, group: TaskGroup, begin: Callable[[], Awaitable[obj
     return waiting
 
 
+async def draining(group: TaskGroup, device: Device) -> Waiting:
+    """Begins a force reset in a separate task. Returns when the device drains."""
+    resetting = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
+    await until(lambda: device.state is State.DRAINING)
+    return resetting
+
+
 async def raises(kind: type[Raises], awaitable: Awaitable[object]) -> Raises:
     """Asserts that the await raises an error of this kind, and returns the error."""
     try:
@@ -174,6 +190,14 @@ async def raises(kind: type[Raises], awaitable: Awaitable[object]) -> Raises:
     except kind as error:
         return error
     raise AssertionError(f"expected {kind.__name__}, the await raised no error")
+
+
+async def next_event(events: DeviceEvents, kind: str) -> DeviceEvent:
+    """Returns the next device event of that kind."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while (event := await anext(events)).kind != kind:
+            pass
+    return event
 
 
 class Raised:
@@ -185,6 +209,14 @@ class Raised:
         self._body = body
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    @classmethod
+    def hung_in(cls, call: str, body: Callable[[], object]) -> Self:
+        """Runs the body on a thread. Returns when a thread hangs in this ACL function."""
+        simulator.hang_call(call)
+        raised = cls(body)
+        assert until_now(hanging(call))
+        return raised
 
     def _run(self) -> None:
         try:
@@ -309,6 +341,12 @@ def held_fill(stream: Stream, memory: DeviceBuffer, value: int = 1) -> Ticket:
     """Holds the stream, and enqueues a fill."""
     simulator.hold(stream)
     return stream.fill(memory, value)
+
+
+def failing_fill(stream: Stream, memory: DeviceBuffer, code: int = TASK_FAULT) -> Ticket:
+    """Enqueues a fill that fails on the device."""
+    simulator.fail_next(stream, code)
+    return stream.fill(memory, 1)
 
 
 async def fill_staging(device: Device, stream: Stream, memory: DeviceBuffer) -> None:

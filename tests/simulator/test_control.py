@@ -15,7 +15,7 @@ from aioacl._base.ffi import ffi
 from aioacl._library import runtime
 from aioacl.simulator import _releases
 from aioacl.simulator._releases import RELEASES
-from tests.kit import FAULT, Raised, held_fill, raises, until, until_now
+from tests.kit import FAULT, Raised, held_fill, raises, until
 from tests.simulator.rawacl import device, fill, good, new_memory, new_stream, rc
 from tests.support import forkserver
 
@@ -252,9 +252,7 @@ async def test_fail_call_with_times_fails_that_many_calls(open_device: OpenDevic
 
 
 def test_hung_call_stays_inside_until_it_is_released() -> None:
-    simulator.hang_call("aclrtGetDeviceCount")
-    listing = Raised(aioacl.list_devices)
-    assert until_now(lambda: simulator.hung("aclrtGetDeviceCount") == 1)
+    listing = Raised.hung_in("aclrtGetDeviceCount", aioacl.list_devices)
     assert listing.running
     assert simulator.stats().inside == 1
     simulator.release_call("aclrtGetDeviceCount")

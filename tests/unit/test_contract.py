@@ -17,6 +17,7 @@ from aioacl._base.ffi import lib
 from tests.kit import (
     Raised,
     Waiting,
+    draining,
     elsewhere,
     equipped,
     hanging,
@@ -93,8 +94,7 @@ async def test_03_reset_whose_caller_is_cancelled_goes_on(open_device: OpenDevic
     async with open_device() as device, anyio.create_task_group() as group:
         generation = device.generation
         caller = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
-        caller.cancel()
-        await until(lambda: caller.ended)
+        await caller.cancel_and_wait()
         simulator.release_call("aclrtResetDeviceForce")
         await until(lambda: device.state is aioacl.State.OPEN)
         assert device.generation == generation + 1
@@ -115,8 +115,7 @@ async def test_04_reset_waits_for_a_lease_then_revokes_it_and_opens_stay_valid(
         await raises(aioacl.StaleHandleError, stream)
     async with open_device() as device:
         async with device.lease(), anyio.create_task_group() as group:
-            resetting = Waiting(group, lambda: device.force_reset(grace=100, timeout=200))
-            await until(lambda: device.state is aioacl.State.DRAINING)
+            resetting = await draining(group, device)
             assert force_resets() == 1
             group.start_soon(until, lambda: resetting.ended)
             nested = device.lease()
@@ -149,8 +148,7 @@ async def test_05_drain_lets_lease_holders_and_jobs_go_on_and_others_wait_or_are
         running = Waiting(group, lambda: device.run(job))
         await until(begun.is_set)
         async with device.lease():
-            resetting = Waiting(group, lambda: device.force_reset(grace=100, timeout=200))
-            await until(lambda: device.state is aioacl.State.DRAINING)
+            resetting = await draining(group, device)
             go_on.set()
             await running.outcome()
             await stream.fill(memory, 1)
@@ -396,8 +394,7 @@ async def test_15_cancelled_copy_ends_its_await_and_still_copies_its_bytes(open_
 async def test_16_allocation_whose_await_was_cancelled_is_freed(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         making = await hung_in("aclrtMalloc", group, lambda: device.allocate(64))
-        making.cancel()
-        await until(lambda: making.ended)
+        await making.cancel_and_wait()
         blocks = simulator.stats().device_blocks
         simulator.release_call("aclrtMalloc")
         await until(lambda: simulator.calls("aclrtFree") == 1)

@@ -162,8 +162,7 @@ async def cancelled(model: aioacl.Model, group: TaskGroup) -> None:
     """Cancels a call whose execution does not end."""
     call = Waiting(group, lambda: model(numbers(0)))
     await until(lambda: simulator.calls(EXECUTE))
-    call.cancel()
-    await until(lambda: call.ended)
+    await call.cancel_and_wait()
     assert call.cancelled
 
 

@@ -56,8 +56,7 @@ async def test_open_during_the_last_close_waits_and_sets_the_device_again(open_d
 async def test_open_whose_caller_was_cancelled_is_closed_again(open_device: OpenDevice) -> None:
     async with anyio.create_task_group() as group:
         opening = await hung_in("aclrtSetDevice", group, open_device)
-        opening.cancel()
-        await until(lambda: opening.ended)
+        await opening.cancel_and_wait()
     simulator.release_all()
     await until(lambda: simulator.calls("aclrtResetDevice") == 1)
     assert simulator.retain_count() == 0

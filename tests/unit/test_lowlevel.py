@@ -13,7 +13,7 @@ import aioacl
 import build_ffi
 from aioacl import lowlevel, simulator
 from aioacl.lowlevel import constants, ffi, functions, handle, on
-from tests.kit import Raised, hanging, until, until_now
+from tests.kit import Raised, equipped, hanging, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -330,9 +330,7 @@ async def test_reset_waits_for_a_call_by_hand(open_device: OpenDevice) -> None:
 @pytest.mark.anyio
 async def test_reset_does_not_wait_for_an_unguarded_call(open_device: OpenDevice) -> None:
     async with open_device() as device:
-        simulator.hang_call("aclrtGetSocName")
-        call = Raised(functions.aclrtGetSocName)
-        assert until_now(hanging("aclrtGetSocName"))
+        call = Raised.hung_in("aclrtGetSocName", functions.aclrtGetSocName)
         assert (await device.force_reset(grace=0)).ok
         assert call.running
         simulator.release_call("aclrtGetSocName")
@@ -341,11 +339,7 @@ async def test_reset_does_not_wait_for_an_unguarded_call(open_device: OpenDevice
 
 @pytest.mark.anyio
 async def test_lease_holder_enqueues_by_hand_while_the_device_drains(open_device: OpenDevice) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(8) as memory,
-    ):
+    async with equipped(open_device, 8) as (device, stream, memory):
         acl = on(device)
         async with device.lease():
             reset = Raised(lambda: device.force_reset(grace=30).result())

@@ -263,9 +263,7 @@ class Leased:
 
 
 def begin_a_reset_that_hangs(prepared: Setup) -> None:
-    simulator.hang_call("aclrtResetDeviceForce")
-    Raised(lambda: prepared.spare["device"].force_reset(grace=0).result())
-    assert until_now(lambda: simulator.hung("aclrtResetDeviceForce"))
+    Raised.hung_in("aclrtResetDeviceForce", lambda: prepared.spare["device"].force_reset(grace=0).result())
 
 
 def waits_for_the_reset(prepared: Setup) -> bool:
@@ -492,8 +490,7 @@ class TestOnALoop:
             async with anyio.create_task_group() as group:
                 waiting = Waiting(group, lambda: entry.begin(prepared))
                 await until(lambda: entry.is_stalled(prepared))
-                waiting.cancel()
-                await until(lambda: waiting.ended)
+                await waiting.cancel_and_wait()
                 assert waiting.cancelled
                 assert entry.is_stalled(prepared)
             prepared.release()

@@ -18,6 +18,8 @@ from tests.kit import (
     Raised,
     Waiting,
     equipped,
+    failing_fill,
+    next_event,
     no_call_of_mine,
     streams,
     turns,
@@ -36,26 +38,12 @@ pytestmark = pytest.mark.every_loop_in_ci
 CHUNK = 1 << 20
 
 
-def failing(stream: aioacl.Stream, memory: aioacl.DeviceBuffer, code: int = TASK_FAULT) -> aioacl.Ticket:
-    """Enqueues a fill that fails on the device."""
-    simulator.fail_next(stream, code)
-    return stream.fill(memory, 1)
-
-
 async def raises(awaited: Any, code: int = TASK_FAULT) -> aioacl.AclError:
     """Awaits and returns the error that was raised."""
     with pytest.raises(aioacl.AclError) as caught:
         await awaited
     assert caught.value.code == code
     return caught.value
-
-
-async def next_event(events: aioacl.DeviceEvents, kind: str) -> aioacl.DeviceEvent:
-    """Returns the next device event of that kind."""
-    with anyio.fail_after(20):
-        while (event := await anext(events)).kind != kind:
-            pass
-    return event
 
 
 # --- 25: success ----------------------------------------------------------------------------------------------------
@@ -72,7 +60,7 @@ async def test_25_await_that_covers_or_depends_on_a_failed_task_raises(open_devi
         other.allocate(64) as beside,
     ):
         simulator.hold(first)
-        failing(first, memory)
+        failing_fill(first, memory)
         recorded = first.record()
         second.wait_event(recorded)
         third.wait_event(second.record())
@@ -104,11 +92,7 @@ async def test_25_await_that_covers_or_depends_on_a_failed_task_raises(open_devi
 @pytest.mark.parametrize("up", [True, False])
 async def test_25_upload_or_download_with_a_failed_chunk_raises(open_device: OpenDevice, up: bool) -> None:
     host = bytearray(5 * CHUNK)
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(len(host)) as memory,
-    ):
+    async with equipped(open_device, len(host)) as (_, stream, memory):
         with simulator.fault("copy", nth=3, async_error=TASK_FAULT):
             await raises(stream.upload(memory, host) if up else stream.download(host, memory))
 
@@ -140,7 +124,7 @@ async def test_26_failure_is_raised_by_late_and_repeated_awaits_and_after_later_
         device.allocate(64) as memory,
     ):
         simulator.hold(stream)
-        ticket = failing(stream, memory)
+        ticket = failing_fill(stream, memory)
         for byte in range(10):
             stream.fill(memory, byte)
         simulator.release(stream)
@@ -163,14 +147,14 @@ async def test_26_await_raises_the_failure_of_its_own_stream_before_failures_of_
     ):
         for each in (source, late, stream):
             simulator.hold(each)
-        failing(source, memory, 507011)
-        failing(late, memory, 507014)
+        failing_fill(source, memory, 507011)
+        failing_fill(late, memory, 507014)
         stream.wait_event(source.record())
         depends = stream.fill(memory, 1)
         stream.wait_event(late.record())
         both = stream.fill(memory, 1)
-        own = failing(stream, memory, TASK_FAULT)
-        failing(stream, memory, 507018)
+        own = failing_fill(stream, memory, TASK_FAULT)
+        failing_fill(stream, memory, 507018)
         for each in (late, source, stream):
             simulator.release(each)
         await raises(own)
@@ -194,7 +178,7 @@ async def test_27_work_before_or_independent_of_a_failed_task_succeeds(open_devi
         simulator.hold(stream)
         first = stream.fill(memory, 1)
         event = stream.record()
-        failed = failing(stream, memory)
+        failed = failing_fill(stream, memory)
         before.wait_event(event)
         depends_on_the_first = before.fill(memory, 2)
         independent = beside.fill(memory, 3)
@@ -214,7 +198,7 @@ async def test_27_lost_device_fails_all_unfinished_work_and_nothing_finished(
         await done
         simulator.hold(beside)
         unfinished = beside.fill(memory, 2)
-        await raises(failing(stream, memory, 507010), 507010)
+        await raises(failing_fill(stream, memory, 507010), 507010)
         await raises(unfinished, 507010)  # although this work never ends
         await done
         assert (await device.force_reset(grace=0)).ok
@@ -226,7 +210,7 @@ async def test_27_lost_device_fails_all_unfinished_work_and_nothing_finished(
 @anyio_test
 async def test_28_failed_stream_refuses_work_before_c(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        await raises(failing(stream, memory))
+        await raises(failing_fill(stream, memory))
         event = await device.create_event()
         enqueues: list[Callable[[], object]] = [
             partial(stream.fill, memory, 1),
@@ -250,7 +234,7 @@ async def test_28_stream_that_waits_for_failed_work_is_failed_from_that_wait_on(
 ) -> None:
     async with open_device() as device, streams(device, 2) as (source, stream), device.allocate(64) as memory:
         simulator.hold(source)
-        failing(source, memory)
+        failing_fill(source, memory)
         before = stream.fill(memory, 1)
         stream.wait_event(source.record())
         simulator.release(source)
@@ -266,7 +250,7 @@ async def test_28_wait_event_on_a_known_failure_raises_and_leaves_the_stream_usa
 ) -> None:
     async with open_device() as device, streams(device, 2) as (source, stream), device.allocate(64) as memory:
         simulator.hold(source)
-        failing(source, memory)
+        failing_fill(source, memory)
         event = source.record()
         simulator.release(source)
         await raises(event)
@@ -295,11 +279,11 @@ async def test_28_own_failure_that_is_found_later_replaces_the_failure_of_a_wait
     async with open_device() as device, streams(device, 2) as (source, stream), device.allocate(64) as memory:
         simulator.hold(source)
         simulator.hold(stream)
-        failing(source, memory, 507011)
-        own = failing(stream, memory) if place == "before" else None
+        failing_fill(source, memory, 507011)
+        own = failing_fill(stream, memory) if place == "before" else None
         stream.wait_event(source.record())
         depends = stream.fill(memory, 1)
-        own = own or failing(stream, memory)
+        own = own or failing_fill(stream, memory)
         simulator.release(source)
         await raises(source, 507011)
         await says(stream, memory, 507011)
@@ -321,8 +305,8 @@ async def test_28_failure_of_an_earlier_wait_event_that_is_found_later_replaces_
     ):
         simulator.hold(slow)
         simulator.hold(source)
-        failing(slow, memory, 507014)
-        failing(source, memory, 507011)
+        failing_fill(slow, memory, 507014)
+        failing_fill(source, memory, 507011)
         stream.wait_event(slow.record())
         first = stream.fill(memory, 1)
         stream.wait_event(source.record())
@@ -343,7 +327,7 @@ async def test_28_failure_of_an_earlier_wait_event_that_is_found_later_replaces_
 async def test_29_renewed_stream_works_and_older_tickets_keep_their_outcome(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         good = stream.fill(memory, 1)
-        bad = failing(stream, memory)
+        bad = failing_fill(stream, memory)
         await raises(bad)
         await stream.renew()
         assert stream.error is None
@@ -382,16 +366,16 @@ async def test_30_task_failure_leaves_the_device_ready_and_device_failure_does_n
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         async with device.create_stream() as stream:
-            assert (await raises(failing(stream, memory))).action == "new_stream"
+            assert (await raises(failing_fill(stream, memory))).action == "new_stream"
             assert is_ready(device)
             assert device.health.last_fault == ""
         async with device.create_stream() as stream:
-            error = await raises(failing(stream, memory, 107020), 107020)
+            error = await raises(failing_fill(stream, memory, 107020), 107020)
             assert isinstance(error, aioacl.TaskTimeout)
             assert not isinstance(error, TimeoutError)
             assert is_ready(device)
         async with device.create_stream() as stream:
-            assert (await raises(failing(stream, memory, FAULT), FAULT)).action == "reset"
+            assert (await raises(failing_fill(stream, memory, FAULT), FAULT)).action == "reset"
             assert not is_ready(device)
         assert str(FAULT) in device.health.last_fault
         assert (await device.force_reset()).ok
@@ -412,8 +396,7 @@ async def test_31_timeouts_cancellations_and_aborts_leave_the_stream_usable(open
             await stream.synchronize(timeout=0)
         cancelled = Waiting(group, partial(wait_for, ticket))
         await turns()
-        cancelled.cancel()
-        await until(lambda: cancelled.ended)
+        await cancelled.cancel_and_wait()
         assert stream.error is None
         await stream.abort()
         with pytest.raises(aioacl.StreamAborted, match="dropped by an abort of its stream"):
@@ -479,7 +462,7 @@ async def test_32_failure_that_nothing_awaits_is_sent_to_listeners_and_counted(
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         events, before = device.events(), device.health.failed_tasks
-        ticket = failing(stream, memory)
+        ticket = failing_fill(stream, memory)
         event = await next_event(events, "fault")
         assert (event.position, event.code, event.state) == (ticket.position, TASK_FAULT, aioacl.State.OPEN)
         assert event.stream >= 0
@@ -513,7 +496,7 @@ async def test_32_close_of_a_stream_with_an_uncollected_failure_warns_once(open_
     async with open_device() as device, device.allocate(64) as memory:
         events = device.events()
         stream = await device.create_stream()
-        failing(stream, memory)
+        failing_fill(stream, memory)
         await next_event(events, "fault")
         with pytest.warns(aioacl.AclWarning, match=rf"its stream was closed: {TASK_FAULT}") as warned:
             await stream.close()
@@ -525,7 +508,7 @@ async def test_32_close_of_a_stream_whose_work_fails_afterwards_warns(open_devic
     async with open_device() as device, device.allocate(64) as memory:
         stream = await device.create_stream()
         simulator.hold(stream)
-        failing(stream, memory)
+        failing_fill(stream, memory)
         await stream.close()
         with pytest.warns(aioacl.AclWarning, match=rf"its stream was closed: {TASK_FAULT}"):  # noqa: PT031 - on a thread
             simulator.release(stream)
@@ -539,7 +522,7 @@ async def test_32_close_of_a_device_with_an_uncollected_failure_warns(open_devic
     device = await open_device()
     memory, stream = await device.allocate(64), await device.create_stream()
     events = device.events()
-    failing(stream, memory)
+    failing_fill(stream, memory)
     await memory.close()
     with pytest.warns(aioacl.AclWarning, match=rf"its device was closed: {TASK_FAULT}"):
         await device.close()
@@ -555,14 +538,14 @@ async def test_32_failure_at_the_close_of_a_device_is_not_reported_after_the_nex
 ) -> None:
     device = await open_device()
     memory, stream = await device.allocate(64), await device.create_stream()
-    failing(stream, memory)
+    failing_fill(stream, memory)
     await memory.close()
     with pytest.warns(aioacl.AclWarning):
         await device.close()
     await stream.close()
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         events = device.events()
-        failing(stream, memory, 507011)
+        failing_fill(stream, memory, 507011)
         assert (await next_event(events, "fault")).code == 507011
         assert stream.error is not None
 
@@ -580,7 +563,7 @@ async def test_32_failure_that_was_collected_does_not_warn(open_device: OpenDevi
     async with open_device() as device, device.allocate(64) as memory:
         events = device.events()
         async with device.create_stream() as stream:
-            failing(stream, memory)
+            failing_fill(stream, memory)
             await next_event(events, "fault")
             try:
                 COLLECTS[way](stream, memory)
@@ -598,7 +581,7 @@ async def test_32_block_that_raises_with_an_uncollected_failure_warns_and_keeps_
 
         async def body() -> None:
             async with device.lease(), device.create_stream() as stream:
-                failing(stream, memory)
+                failing_fill(stream, memory)
                 await next_event(events, "fault")
                 raise KeyError
 
@@ -616,7 +599,7 @@ async def test_33_query_and_done_report_finished_work_and_error_makes_no_call(
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with no_call_of_mine():
             assert [stream.error] == [None]
-        ticket = failing(stream, memory)
+        ticket = failing_fill(stream, memory)
         await raises(ticket)
         assert stream.query()
         assert ticket.done

@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._lifecycle import failures
-from tests.kit import FAULT, TASK_FAULT
+from tests.kit import FAULT, TASK_FAULT, failing_fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +80,7 @@ def test_failure_raised_after_a_reset_does_not_advise_to_renew_or_reset(
     device: aioacl.Device, code: int
 ) -> None:
     stream, memory = device.create_stream().result(), device.allocate(64).result()
-    simulator.fail_next(stream, code)
-    ticket = stream.fill(memory, 1)
+    ticket = failing_fill(stream, memory, code)
     error_of(ticket)
     assert device.force_reset().result().ok
     hint = "The device was reset or closed after the failure: repeat the work with new handles."
@@ -91,8 +90,7 @@ def test_failure_raised_after_a_reset_does_not_advise_to_renew_or_reset(
 def test_failure_raised_after_a_renewal_does_not_advise_to_renew(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
-    simulator.fail_next(stream, TASK_FAULT)
-    ticket = stream.fill(memory, 1)
+    ticket = failing_fill(stream, memory)
     error_of(ticket)
     stream.renew().result()
     assert error_of(ticket).hint == (
@@ -105,8 +103,7 @@ def test_inherited_failure_names_both_streams_and_which_one_to_renew(
 ) -> None:
     with device.create_stream() as other:
         with simulator.held(other):
-            simulator.fail_next(other, TASK_FAULT)
-            failed = other.fill(memory, 1)
+            failed = failing_fill(other, memory)
             stream.wait_event(other.record())
             ticket = stream.fill(memory, 2)
         error = error_of(ticket)
@@ -127,8 +124,7 @@ def test_failure_inherited_from_another_device_names_both_devices(
 ) -> None:
     with open_device(1) as second, second.create_stream() as other, second.allocate(64) as memory:
         with simulator.held(other):
-            simulator.fail_next(other, TASK_FAULT)
-            failed = other.fill(memory, 1)
+            failed = failing_fill(other, memory)
             ticket = stream.wait_event(other.record())
         error = error_of(ticket)
         mine = f"stream {stream._core.number} on device 0"

@@ -144,9 +144,7 @@ def test_wait_for_a_reset_in_a_closed_loop_does_not_delay_the_reset(
     monkeypatch.setattr(limits, "RESET_SECONDS", PATIENCE_SECONDS)  # the collection may be slow
     device = open_device().result()
     begin = {"a stream": lambda: wait_for(device.create_stream()), "a lease": device.lease().__aenter__}[what]
-    simulator.hang_call("aclrtResetDeviceForce")
-    reset = Raised(lambda: device.force_reset().result())
-    assert until_now(hanging("aclrtResetDeviceForce"))
+    reset = Raised.hung_in("aclrtResetDeviceForce", lambda: device.force_reset().result())
     there = abandoned(begin, lambda: manager_of(0).admission.turns._waiting)
     Raised(collect_with_the_lock).join()
     assert there() is None

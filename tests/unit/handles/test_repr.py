@@ -16,6 +16,7 @@ from tests.kit import (
     Stop,
     Waiting,
     equipped,
+    failing_fill,
     held_fill,
     hung_in,
     in_thread,
@@ -82,8 +83,7 @@ async def test_repr_of_failed_work_shows_its_code_and_leaves_the_failure_uncolle
         stream, failed = await device.create_stream(), device.health.failed_tasks
         before = stream.fill(memory, 1)
         await before
-        simulator.fail_next(stream, TASK_FAULT)
-        ticket, event = stream.fill(memory, 1), stream.record()
+        ticket, event = failing_fill(stream, memory), stream.record()
         assert event._version is not None
         await until(lambda: device.health.failed_tasks > failed)
         number, generation = stream._core.number, device.generation
@@ -227,8 +227,7 @@ async def test_device_shows_its_state_and_its_fault(open_device: OpenDevice) -> 
         await again.close()
         assert shown(again) == f"<Device 0, OPEN, generation {generation}, closed>"
         async with device.create_stream() as stream, device.allocate(64) as memory:
-            simulator.fail_next(stream, FAULT)
-            await raises(aioacl.DeviceFault, stream.fill(memory, 1))
+            await raises(aioacl.DeviceFault, failing_fill(stream, memory, FAULT))
             fault = f"fault: {FAULT} ACL_ERROR_RT_"
             assert shown(device).startswith(f"<Device 0, OPEN, generation {generation}, {fault}")
         assert (await device.force_reset()).ok

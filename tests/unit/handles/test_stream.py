@@ -19,6 +19,7 @@ from aioacl._handles import transfer
 from tests.kit import (
     Stop,
     Waiting,
+    equipped,
     fill_queue,
     fill_staging,
     held_fill,
@@ -89,9 +90,7 @@ async def test_download_is_reported_done_only_after_its_bytes_are_in_the_target(
     open_device: OpenDevice, way: Callable[..., Any]
 ) -> None:
     async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(MEGABYTE) as memory,
+        equipped(open_device, MEGABYTE) as (_, stream, memory),
         anyio.create_task_group() as group,
     ):
         await stream.fill(memory, 7)
@@ -109,11 +108,7 @@ async def test_download_is_reported_done_only_after_its_bytes_are_in_the_target(
 async def test_upload_and_download_accept_pageable_memory_of_any_size(
     open_device: OpenDevice, size: int
 ) -> None:
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(max(1, size)) as memory,
-    ):
+    async with equipped(open_device, max(1, size)) as (device, stream, memory):
         source = np.random.default_rng(2).integers(0, 256, size, np.uint8)
         result = np.zeros_like(source)
         await stream.upload(memory, source)
@@ -384,12 +379,7 @@ async def test_upload_of_pageable_memory_lets_other_tasks_run_between_chunks(
 ) -> None:
     monkeypatch.setattr(transfer, "TURN_SECONDS", -1.0)  # each chunk takes longer
     size = 4 << 20
-    async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(size) as memory,
-        anyio.create_task_group() as group,
-    ):
+    async with equipped(open_device, size) as (_, stream, memory), anyio.create_task_group() as group:
         await stream.upload(memory, bytes(size))  # makes the staging memory
         before = simulator.calls("aclrtMemcpyAsync")
         uploading = Waiting(group, lambda: stream.upload(memory, bytes(size)))

@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import TASK_FAULT, equipped, no_call, raises
+from tests.kit import equipped, failing_fill, no_call, raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,11 +60,7 @@ async def test_download_changes_exactly_its_target(open_device: OpenDevice, star
     aligned = -address_of(there) % 64
     with memoryview(there) as view:
         target = view[aligned + start : aligned + start + size]
-        async with (
-            open_device() as device,
-            device.create_stream() as stream,
-            device.allocate(size) as memory,
-        ):
+        async with equipped(open_device, size) as (_, stream, memory):
             await stream.upload(memory, expected, nbytes=size)
             await stream.download(target, memory)
         target.release()
@@ -98,8 +94,7 @@ async def test_work_of_no_bytes_calls_no_acl_and_its_ticket_has_the_position_of_
             assert (ticket.position, ticket.done) == (before.position, False)
             del ticket  # dropping this ticket does not affect `before`
         await before
-        simulator.fail_next(stream, TASK_FAULT)
-        stream.fill(memory, 1)
+        failing_fill(stream, memory)
         ticket = enqueue(stream, memory, pinned)
         await raises(aioacl.DeviceFault, ticket)
         await stream.renew()

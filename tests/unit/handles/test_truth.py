@@ -12,7 +12,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import PENDING, lib
 from aioacl.lowlevel import on
-from tests.kit import TASK_FAULT, in_thread, live_streams, raises, streams, until, until_now
+from tests.kit import TASK_FAULT, failing_fill, in_thread, live_streams, raises, streams, until, until_now
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -89,8 +89,7 @@ async def test_wait_for_the_device_collects_the_failure_that_it_raises_and_no_ot
     async with open_device() as device, device.allocate(8) as memory:
         streams = [await device.create_stream() for _ in range(2)]
         for stream in streams:
-            simulator.fail_next(stream, TASK_FAULT)
-            stream.fill(memory, 1)
+            failing_fill(stream, memory)
         await raises(aioacl.DeviceFault, device.synchronize())
         with pytest.warns(aioacl.AclWarning, match="no await raised the error") as warned:  # noqa: PT031 - either close may warn
             for stream in streams:
@@ -105,8 +104,7 @@ async def test_failure_of_a_stream_without_an_id_is_found_by_synchronizing(open_
         async with device.create_stream() as stream, device.create_stream() as other:
             other.wait_event(stream.record())
             await other.fill(memory, 1)
-            simulator.fail_next(stream, TASK_FAULT)
-            failed = stream.fill(memory, 2)
+            failed = failing_fill(stream, memory)
             behind = stream.record()
             other.wait_event(behind)
             for each in (failed, behind, other.fill(memory, 3), stream, other):
@@ -199,8 +197,7 @@ async def test_await_on_streams_that_wait_for_each_other_thousands_of_times_ends
             await until(first.query)
             await until(second.query)
         good = second.fill(memory, 1)
-        simulator.fail_next(first, TASK_FAULT)
-        failed = first.fill(memory, 2)
+        failed = failing_fill(first, memory)
         await until(first.query)
         with anyio.fail_after(20):
             await good
@@ -213,6 +210,5 @@ async def test_failed_task_is_raised_although_the_nudge_fails(open_device: OpenD
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         await stream.fill(memory, 1)
         simulator.fail_call(function, 207005, -1)
-        simulator.fail_next(stream, TASK_FAULT)
-        await raises(aioacl.DeviceFault, stream.fill(memory, 2))
+        await raises(aioacl.DeviceFault, failing_fill(stream, memory))
         simulator.clear()

@@ -17,15 +17,15 @@ from tests.kit import (
     TASK_FAULT,
     Raised,
     Waiting,
+    failing_fill,
     fill_queue,
-    hanging,
     held_fill,
     in_thread,
+    next_event,
     raises,
     reset_by_other_code,
     streams,
     until,
-    until_now,
     wait_for,
 )
 
@@ -43,14 +43,12 @@ async def test_failure_after_an_abort_is_raised_also_2_to_the_31_tasks_later(ope
             stream.fill(memory, 2)
             await stream.abort()
         simulator.set_next_task(stream, (1 << 31) + 256)
-        simulator.fail_next(stream, TASK_FAULT)
-        await raises(aioacl.DeviceFault, stream.fill(memory, 3))
+        await raises(aioacl.DeviceFault, failing_fill(stream, memory))
 
 
 async def test_failure_of_an_aborted_task_does_not_fail_later_work(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, TASK_FAULT)
-        stream.fill(memory, 1)
+        failing_fill(stream, memory)
         await stream.abort()
         await stream.fill(memory, 2)
         await stream
@@ -65,8 +63,7 @@ async def test_copy_onto_itself_does_not_raise_the_failure_of_later_work(open_de
             other.fill(memory, 0)  # the thread's last task is on another stream
             nothing = stream.copy(memory, memory)  # the runtime submits no task for this copy
             good = stream.fill(memory, 3)
-            simulator.fail_next(stream, TASK_FAULT)
-            bad = stream.fill(memory, 4)
+            bad = failing_fill(stream, memory)
         await until(lambda: simulator.faulted(stream))
         simulator.wake()  # the runtime reports before aioacl has polled the stream
         with pytest.raises(aioacl.DeviceFault) as raised:
@@ -107,8 +104,7 @@ async def test_wait_for_work_that_is_dropped_after_a_failure_ends(open_device: O
         ]
         memory = await (other if how == "reset" else device).allocate(64)
         simulator.hold(gate)
-        simulator.fail_next(failed, TASK_FAULT)
-        first = failed.fill(memory, 1)
+        first = failing_fill(failed, memory)
         failed.wait_event(gate.record())
         waiting = stream.wait_event(failed.record())
         await raises(aioacl.DeviceFault, first)
@@ -129,8 +125,7 @@ async def test_wait_for_work_that_is_dropped_after_a_failure_ends(open_device: O
 async def test_work_after_an_aborted_wait_depends_on_nothing(open_device: OpenDevice) -> None:
     async with open_device() as device, streams(device, 2) as (stream, source), device.allocate(64) as memory:
         simulator.hold(source)
-        simulator.fail_next(source, TASK_FAULT)
-        failed = source.fill(memory, 1)
+        failed = failing_fill(source, memory)
         aborted = stream.wait_event(source.record())
         await stream.abort()
         behind = stream.fill(memory, 2)
@@ -179,9 +174,7 @@ async def test_wait_event_that_fails_during_a_foreign_reset_leaves_no_link(open_
         stream, source = await device.create_stream(), await device.create_stream()
         simulator.hold(source)
         event = source.record()
-        simulator.hang_call("aclrtStreamWaitEvent")
-        waiting = Raised(lambda: stream.wait_event(event))
-        assert until_now(hanging("aclrtStreamWaitEvent"))
+        waiting = Raised.hung_in("aclrtStreamWaitEvent", lambda: stream.wait_event(event))
         generation = device.generation
         last = Raised(reset_by_other_code)
         await until(lambda: lib.aio_gate_foreign(0) or device.generation > generation)
@@ -224,8 +217,7 @@ async def test_enqueue_refused_by_a_failed_stream_raises_stale_handle_error_afte
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, TASK_FAULT)
-        await raises(aioacl.DeviceFault, stream.fill(memory, 1))
+        await raises(aioacl.DeviceFault, failing_fill(stream, memory))
         assert (await device.force_reset(grace=0)).ok
         refusal = stream._core.refused(lib.AIO_STREAM_FAILED, "aclrtMemsetAsync", stream)
         assert isinstance(refusal, aioacl.StaleHandleError)
@@ -241,8 +233,7 @@ async def test_stream_closed_during_an_await_of_its_failed_task_does_not_warn(
         for _ in range(20):
             stream = await device.create_stream()
             simulator.hold(stream)
-            simulator.fail_next(stream, TASK_FAULT)
-            ticket = stream.fill(memory, 1)
+            ticket = failing_fill(stream, memory)
             waiting = Waiting(group, partial(wait_for, ticket))
             await until(lambda: lib.aio_device_waits(0))
             await stream.close()
@@ -254,8 +245,7 @@ async def test_renew_of_a_stream_with_an_uncollected_failure_warns(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, TASK_FAULT)
-        stream.fill(memory, 1)
+        failing_fill(stream, memory)
         with pytest.warns(aioacl.AclWarning, match=f"its stream was renewed: {TASK_FAULT}") as warned:
             await stream.renew()
         assert warned[0].filename == __file__
@@ -267,11 +257,8 @@ async def test_each_uncollected_failure_warns_with_the_default_filter(open_devic
             for _ in range(3):
                 events = device.events()
                 stream = await device.create_stream()
-                simulator.fail_next(stream, TASK_FAULT)
-                stream.fill(memory, 1)
-                async for event in events:
-                    if event.kind == "fault":
-                        break
+                failing_fill(stream, memory)
+                await next_event(events, "fault")
                 await stream.close()
         assert len([each for each in shown if each.category is aioacl.AclWarning]) == 3
 
@@ -281,11 +268,8 @@ async def test_close_whose_warning_is_an_error_raises_it_and_closes_the_stream(
 ) -> None:
     async with open_device() as device, device.allocate(64) as memory:
         events, stream = device.events(), await device.create_stream()
-        simulator.fail_next(stream, TASK_FAULT)
-        stream.fill(memory, 1)
-        async for event in events:
-            if event.kind == "fault":
-                break
+        failing_fill(stream, memory)
+        await next_event(events, "fault")
         await raises(aioacl.AclWarning, stream.close())
         with pytest.raises(aioacl.ParameterError, match="closed"):
             stream.fill(memory, 2)
@@ -299,8 +283,7 @@ async def test_stream_created_later_with_stop_does_not_change_an_earlier_failure
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
-        simulator.fail_next(stream, TASK_FAULT)
-        ticket = stream.fill(memory, 1)
+        ticket = failing_fill(stream, memory)
         for _ in range(2):
             error = await raises(aioacl.DeviceFault, ticket)
             assert error.action == "new_stream"
@@ -317,8 +300,7 @@ async def test_error_of_a_dependent_names_the_device_that_has_failed(open_device
         other.allocate(64) as memory,
     ):
         simulator.hold(failed)
-        simulator.fail_next(failed, FAULT)
-        failed.fill(memory, 1)
+        failing_fill(failed, memory, FAULT)
         waiting = stream.wait_event(failed.record())
         simulator.release(failed)
         with pytest.raises(
@@ -340,7 +322,6 @@ async def test_error_of_a_failure_does_not_contain_the_text_of_an_earlier_one(
                     await stream.copy(memory, bytes(64))
         assert (await device.force_reset(grace=0)).ok
         async with device.create_stream() as stream, device.allocate(64) as again:
-            simulator.fail_next(stream, TASK_FAULT)
-            error = await raises(aioacl.DeviceFault, stream.fill(again, 1))
+            error = await raises(aioacl.DeviceFault, failing_fill(stream, again))
             assert "507899" not in str(error)
             assert "the task at position 1" in str(error)

@@ -14,7 +14,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import TASK_FAULT, until_now
+from tests.kit import failing_fill, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -41,8 +41,7 @@ def errors() -> Generator[None]:
 
 def failed(device: aioacl.Device, memory: aioacl.DeviceBuffer) -> aioacl.Stream:
     stream = device.create_stream().result()  # the line
-    simulator.fail_next(stream, TASK_FAULT)
-    stream.fill(memory, 1)
+    failing_fill(stream, memory)
     assert until_now(lambda: lib.aio_device_busy(device.index) == 0)
     return stream
 
@@ -54,8 +53,7 @@ def drop(device: aioacl.Device, memory: aioacl.DeviceBuffer) -> None:
 def close_before_it_fails(device: aioacl.Device, memory: aioacl.DeviceBuffer) -> None:
     with device.create_stream() as stream:  # the line
         simulator.hold(stream)
-        simulator.fail_next(stream, TASK_FAULT)
-        stream.fill(memory, 1)
+        failing_fill(stream, memory)
     simulator.release(stream)
 
 
@@ -63,8 +61,7 @@ def close_after_a_renewal(device: aioacl.Device, memory: aioacl.DeviceBuffer) ->
     stream = device.create_stream().result()  # the line
     stream.renew().result()
     simulator.hold(stream)
-    simulator.fail_next(stream, TASK_FAULT)
-    stream.fill(memory, 1)
+    failing_fill(stream, memory)
     stream.close().result()
     simulator.release(stream)
 

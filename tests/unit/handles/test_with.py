@@ -13,7 +13,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import TASK_FAULT, in_thread, live_streams, until, until_now
+from tests.kit import failing_fill, in_thread, live_streams, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -108,8 +108,7 @@ def test_with_whose_close_fails_raises_with_the_error_of_the_block_as_context(
     def fail() -> None:
         nonlocal stream
         with device.create_stream() as stream, device.allocate(64) as memory:
-            simulator.fail_next(stream, TASK_FAULT)
-            stream.fill(memory, 1)
+            failing_fill(stream, memory)
             assert until_now(lambda: device.health.failed_tasks > before)
             if error is not None:
                 raise error

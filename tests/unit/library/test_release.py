@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import TASK_FAULT, Waiting, no_call_of_mine, reset_by_other_code, until, until_now
+from tests.kit import TASK_FAULT, Waiting, equipped, no_call_of_mine, reset_by_other_code, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,9 +177,7 @@ async def test_source_of_a_cancelled_upload_is_released_while_its_chunks_are_in_
         return stream.upload(memory, source)
 
     async with (
-        open_device() as device,
-        device.create_stream() as stream,
-        device.allocate(8 * CHUNK) as memory,
+        equipped(open_device, 8 * CHUNK) as (_, stream, memory),
         anyio.create_task_group() as group,
     ):
         simulator.hold(stream)

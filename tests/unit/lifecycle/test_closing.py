@@ -78,8 +78,7 @@ async def test_cancelled_block_does_not_wait_for_a_maintenance_thread_that_hangs
         await inside.wait()
         before = simulator.calls(function)
         async with stuck_maintenance(device):
-            waiting.cancel()
-            await until(lambda: waiting.ended)
+            await waiting.cancel_and_wait()
             assert (waiting.cancelled, simulator.calls(function)) == (True, before)
         await until(lambda: simulator.calls(function) > before)
 
@@ -94,8 +93,7 @@ async def test_cancelled_close_ends_and_its_handle_is_freed_later(
         async with stuck_maintenance(device):
             closing = Waiting(group, thing.close)
             await until(lambda: queued(device) == 1)
-            closing.cancel()
-            await until(lambda: closing.ended)
+            await closing.cancel_and_wait()
             assert simulator.calls(function) == before
         await until(lambda: simulator.calls(function) > before)
 
@@ -274,8 +272,7 @@ async def test_clean_up_that_raises_after_its_close_was_cancelled_is_reported(
             async with stuck_maintenance(device):
                 closing = Waiting(group, memory.close)
                 await until(lambda: queued(device) == 1)
-                closing.cancel()
-                await until(lambda: closing.ended)
+                await closing.cancel_and_wait()
                 simulator.release_call("aclrtMalloc")
                 await until(lambda: reported)
         assert reported[0].exc_type is aioacl.AclWarning

@@ -72,9 +72,7 @@ async def test_lowlevel_set_during_a_foreign_reset_belongs_to_its_caller(
     with pytest.warns(aioacl.AclWarning, match="aclrtResetDevice returned 507000"):
         async with open_device():
             pass
-    simulator.hang_call("aclrtSetDevice")
-    setting = Raised(lambda: lowlevel.set_device(0))
-    await until(hanging("aclrtSetDevice"))
+    setting = Raised.hung_in("aclrtSetDevice", lambda: lowlevel.set_device(0))
     reset_by_other_code()
     simulator.release_call("aclrtSetDevice")
     setting.join()
@@ -84,9 +82,7 @@ async def test_lowlevel_set_during_a_foreign_reset_belongs_to_its_caller(
 async def test_closed_handle_does_not_wait_for_a_running_lowlevel_set(open_device: OpenDevice) -> None:
     device = await open_device()
     await device.close()
-    simulator.hang_call("aclrtSetDevice")
-    setting = Raised(lambda: lowlevel.set_device(0))
-    await until(hanging("aclrtSetDevice"))
+    setting = Raised.hung_in("aclrtSetDevice", lambda: lowlevel.set_device(0))
     await device.close()
     with pytest.raises(aioacl.ParameterError, match="the device is closed"):
         await device.force_reset()
@@ -98,9 +94,7 @@ async def test_closed_handle_does_not_wait_for_a_running_lowlevel_set(open_devic
 async def test_open_during_a_lowlevel_set_waits_without_blocking_its_loop(
     open_device: OpenDevice,
 ) -> None:
-    simulator.hang_call("aclrtSetDevice")
-    setting = Raised(lambda: lowlevel.set_device(0))
-    await until(hanging("aclrtSetDevice"))
+    setting = Raised.hung_in("aclrtSetDevice", lambda: lowlevel.set_device(0))
     await raises(aioacl.DeviceTimeout, open_device(timeout=0.01))
     await raises(aioacl.DeviceResetting, open_device(wait=False))
     another = Raised(lambda: lowlevel.set_device(0))

@@ -19,7 +19,6 @@ from tests.kit import (
     hanging,
     reset_by_other_code,
     until,
-    until_now,
     works,
 )
 from tests.process.child import Child
@@ -141,9 +140,7 @@ def test_set_by_other_code_is_not_reset_by_lowlevel() -> None:
 
 def lowlevel_set_during(*calls: str) -> None:
     """Sets the device with aioacl.lowlevel. While this set hangs in C, other code makes the calls."""
-    simulator.hang_call("aclrtSetDevice")
-    setting = Raised(lambda: lowlevel.set_device(0))
-    assert until_now(hanging("aclrtSetDevice"))
+    setting = Raised.hung_in("aclrtSetDevice", lambda: lowlevel.set_device(0))
     elsewhere(*calls)
     simulator.release_call("aclrtSetDevice")
     setting.join()

@@ -64,9 +64,7 @@ async def test_thread_blocked_while_it_sets_the_context_is_reported_with_that_ca
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         await stream.fill(memory, 1)
-        simulator.hang_call(call)
-        blocked = Raised(lambda: stream.fill(memory, 1))
-        await until(hanging(call))
+        blocked = Raised.hung_in(call, lambda: stream.fill(memory, 1))
         report = await runs_out_of_time(device)
         assert call in [stuck.function for stuck in report.stuck]
         assert "aclrtMemsetAsync" not in [stuck.function for stuck in report.stuck]

@@ -91,8 +91,7 @@ async def test_next_that_is_cancelled_or_times_out_loses_no_event(open_device: O
         events = device.events()
         waiting = Waiting(group, lambda: anext(events))
         await turns()
-        waiting.cancel()
-        await until(lambda: waiting.ended)
+        await waiting.cancel_and_wait()
         assert waiting.cancelled
         with pytest.raises(TimeoutError), anyio.fail_after(0.02):
             await anext(events)

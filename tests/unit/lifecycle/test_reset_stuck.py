@@ -230,9 +230,7 @@ async def test_enqueue_stuck_in_c_means_quarantine_without_a_reset(
 ) -> None:
     async with open_device() as device, device.create_stream() as stream, device.allocate(64) as memory:
         held_fill(stream, memory)
-        simulator.hang_call("aclrtMemsetAsync")
-        enqueuing = Raised(lambda: stream.fill(memory, 2))
-        await until(hanging("aclrtMemsetAsync"))
+        enqueuing = Raised.hung_in("aclrtMemsetAsync", lambda: stream.fill(memory, 2))
         report = await runs_out_of_time(device)
         assert [stuck.function for stuck in report.stuck] == ["aclrtMemsetAsync"]
         simulator.release_all()

@@ -14,7 +14,7 @@ from aioacl._base import sync
 from aioacl._lifecycle import stuck
 from aioacl._lifecycle.gate import inside
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import FewThreads, Raised, hanging, held_fill, until
+from tests.kit import FewThreads, Raised, held_fill, until
 from tests.support import offline
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ async def next_of(events: aioacl.DeviceEvents, function: str) -> aioacl.DeviceEv
 async def stuck_and_recovered(device: aioacl.Device, function: str, begin: Callable[[], Any]) -> None:
     """Begins a call that hangs, lets it return, and checks its two events."""
     events = device.events()
-    simulator.hang_call(function)
-    call = Raised(begin)
-    await until(hanging(function))
+    call = Raised.hung_in(function, begin)
     first = await next_of(events, function)
     assert (first.kind, first.device, first.state, first.generation) == (
         "stuck",
@@ -203,9 +201,7 @@ async def test_load_of_a_model_that_takes_long_does_not_count_as_stuck(
     load = "aclmdlLoadFromMemWithMem"
     monkeypatch.setattr(stuck, "STUCK_SECONDS", 0.0)
     async with open_device() as device:
-        simulator.hang_call(load)
-        loading = Raised(lambda: device.load_model(offline.product()).result().close().result())
-        await until(hanging(load))
+        loading = Raised.hung_in(load, lambda: device.load_model(offline.product()).result().close().result())
         calls = [call for call in inside(device.index) if call.function == load]
         assert [stuck.is_stuck(manager_of(device.index), call) for call in calls] == [False]
         simulator.release_call(load)

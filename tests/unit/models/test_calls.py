@@ -116,8 +116,7 @@ class TestOnALoop:
             async with anyio.create_task_group() as group:
                 waiting = Waiting(group, lambda: model(rows(), out=out))
                 await until(waits)
-                waiting.cancel()
-                await until(lambda: waiting.ended)
+                await waiting.cancel_and_wait()
                 assert waiting.cancelled
             assert not offline.all_free(model)
             offline.release(model)

@@ -10,7 +10,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._models import lifetime
-from tests.kit import Raised, hanging, in_thread, until, until_now
+from tests.kit import Raised, in_thread, until
 from tests.support import offline
 from tests.support.offline import rows
 
@@ -40,9 +40,7 @@ def test_close_does_not_wait_for_a_call_that_is_stuck_in_c(
     monkeypatch.setattr(lifetime, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(lifetime, "STUCK_SECONDS", 1.0)
     model = device.load_model(offline.product()).result()
-    simulator.hang_call("aclmdlExecuteAsync")
-    call = Raised(model(rows(2)).result)
-    assert until_now(hanging("aclmdlExecuteAsync"))
+    call = Raised.hung_in("aclmdlExecuteAsync", model(rows(2)).result)
     with pytest.warns(
         aioacl.AclWarning, match="the close of a model waits for a call that has been inside C"
     ):

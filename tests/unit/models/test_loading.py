@@ -347,8 +347,7 @@ class TestOnALoop:
             simulator.hang_call("aclmdlLoadFromMemWithMem")
             waiting = Waiting(group, lambda: device.load_model(offline.product()))
             await until(hanging("aclmdlLoadFromMemWithMem"))
-            waiting.cancel()
-            await until(lambda: waiting.ended)
+            await waiting.cancel_and_wait()
             assert waiting.cancelled
             simulator.release_call("aclmdlLoadFromMemWithMem")
             loads = simulator.calls("aclmdlLoadFromMemWithMem")
@@ -361,8 +360,7 @@ class TestOnALoop:
             simulator.fail_call("aclmdlLoadFromMemWithMem", DAMAGED)
             waiting = Waiting(group, lambda: device.load_model(offline.product()))
             await until(hanging("aclmdlQuerySizeFromMem"))
-            waiting.cancel()
-            await until(lambda: waiting.ended)
+            await waiting.cancel_and_wait()
             simulator.release_call("aclmdlQuerySizeFromMem")
             await until(lambda: not device._manager.jobs._of_models)
 
@@ -395,9 +393,7 @@ def test_load_on_a_closed_device_is_refused(open_device: OpenDevice) -> None:
 
 def test_load_that_hangs_ends_with_the_last_close(open_device: OpenDevice) -> None:
     device = open_device().result()
-    simulator.hang_call("aclmdlQuerySizeFromMem")
-    loading = Raised(lambda: device.load_model(offline.product()).result())
-    assert until_now(hanging("aclmdlQuerySizeFromMem"))
+    loading = Raised.hung_in("aclmdlQuerySizeFromMem", lambda: device.load_model(offline.product()).result())
     closing = Raised(lambda: device.close().result())
     assert until_now(lambda: device.state is not aioacl.State.OPEN)
     simulator.release_call("aclmdlQuerySizeFromMem")

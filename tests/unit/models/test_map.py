@@ -261,8 +261,7 @@ async def test_cancelled_map_ends_its_calls_and_frees_its_slots(open_device: Ope
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, collect)
             await until(lambda: offline.load_of(model).slots.free == 0)
-            waiting.cancel()
-            await until(lambda: waiting.ended)
+            await waiting.cancel_and_wait()
             assert waiting.cancelled
         offline.release(model)
         await until(lambda: offline.all_free(model))

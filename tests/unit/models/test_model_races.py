@@ -71,9 +71,7 @@ class TestCloseDuringALoad:
     def test_close_just_after_a_reload_ends(self, device: aioacl.Device, model: aioacl.Model) -> None:
         device.force_reset().result()
         stale = model._life.load
-        simulator.hang_call("aclmdlDestroyDesc")
-        call = Raised(model(X).result)
-        assert until_now(hanging("aclmdlDestroyDesc"))
+        call = Raised.hung_in("aclmdlDestroyDesc", model(X).result)
         with device._manager.admission.changed:  # the load cannot report its end, so its job does not end
             simulator.release_call("aclmdlDestroyDesc")
             assert until_now(lambda: model._life.load is not stale)
@@ -139,9 +137,7 @@ class TestCallInC:
     def test_close_of_the_device_unloads_after_the_call_has_returned(self, open_device: OpenDevice) -> None:
         device = open_device().result()
         model = device.load_model(negation()).result()
-        simulator.hang_call("aclmdlExecuteAsync")
-        call = Raised(model(X).result)
-        assert until_now(hanging("aclmdlExecuteAsync"))
+        call = Raised.hung_in("aclmdlExecuteAsync", model(X).result)
         close = Raised(device.close().result)
         assert until_now(lambda: device.state is aioacl.State.RESETTING)  # the gate refuses further calls
         simulator.release_call("aclmdlExecuteAsync")
@@ -158,9 +154,7 @@ class TestCallInC:
         with device.load_model(negation(), slots=1) as model:
             assert model._life.load is not None
             simulator.hold(model._life.load._streams[0])
-            simulator.hang_call("aclmdlExecuteAsync")
-            call = Raised(model(X).result)
-            assert until_now(hanging("aclmdlExecuteAsync"))
+            call = Raised.hung_in("aclmdlExecuteAsync", model(X).result)
             reset = Raised(device.force_reset(grace=0).result)
             assert until_now(lambda: simulator.calls("aclrtStreamAbort"))
             simulator.release_call("aclmdlExecuteAsync")
@@ -211,9 +205,7 @@ class TestUnload:
         load = model._life.load
         assert load is not None
         memory = device.allocate(16).result()
-        simulator.hang_call("aclmdlUnload")
-        close = Raised(model.close().result)
-        assert until_now(hanging("aclmdlUnload"))
+        close = Raised.hung_in("aclmdlUnload", model.close().result)
         try:
             data = load.slots._free[0]
             with pytest.raises(aioacl.ParameterError, match="the model is closed"):

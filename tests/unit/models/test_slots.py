@@ -219,9 +219,7 @@ class TestClose:
     def test_close_during_a_load_unloads_the_model(self, device: aioacl.Device) -> None:
         model = device.load_model(offline.product()).result()
         assert device.force_reset().result().ok
-        simulator.hang_call("aclmdlLoadFromMemWithMem")
-        loading = Raised(lambda: model(rows()).result())
-        assert until_now(lambda: simulator.hung("aclmdlLoadFromMemWithMem") > 0)
+        loading = Raised.hung_in("aclmdlLoadFromMemWithMem", lambda: model(rows()).result())
         closing = Raised(lambda: model.close().result())
         assert until_now(lambda: "closed" in repr(model))
         simulator.release_call("aclmdlLoadFromMemWithMem")

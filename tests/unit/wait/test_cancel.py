@@ -89,8 +89,7 @@ async def test_executor_job_whose_await_is_cancelled_keeps_running(open_device: 
     async with open_device() as device, anyio.create_task_group() as group:
         waiting = Waiting(group, lambda: device.run(job))
         await until(begun.is_set)
-        waiting.cancel()
-        await until(lambda: waiting.ended)
+        await waiting.cancel_and_wait()
         assert waiting.cancelled
         assert not done.is_set()
         go_on.set()
@@ -105,8 +104,7 @@ async def test_job_cancelled_before_it_begins_never_runs(open_device: OpenDevice
         await until(lambda: device.health.in_flight == 1)
         waiting = Waiting(group, lambda: device.run(called.append, 1))
         await until(lambda: len(device.executor._items) == 1)
-        waiting.cancel()
-        await until(lambda: waiting.ended)
+        await waiting.cancel_and_wait()
         go_on.set()
         await blocking.outcome()
         await device.run(lambda: None)

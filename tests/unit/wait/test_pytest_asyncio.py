@@ -11,7 +11,7 @@ import pytest_asyncio
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import FAULT, held_fill, raises, until
+from tests.kit import FAULT, failing_fill, held_fill, raises, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -82,8 +82,7 @@ async def test_failing_job_cancels_its_task_group(bench: Bench) -> None:
 
         async def failing() -> None:
             await until(lambda: lib.aio_device_waits(0) == 1)
-            simulator.fail_next(bench.stream, FAULT)
-            await bench.stream.fill(bench.memory, 2)
+            await failing_fill(bench.stream, bench.memory, FAULT)
 
         waiting: list[asyncio.Task[None]] = []
 
