@@ -469,6 +469,13 @@ def enqueue_in_python(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object
         monkeypatch.setattr(stream_module.Stream, "_ticket", after_then)
 
 
+class Engine:
+    """The engine's functions. A subclass replaces some of them for a test."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(lib, name)
+
+
 # --- the process's resources -----------------------------------------------------------------------------------------
 
 

@@ -17,40 +17,47 @@ from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures import reset as _reset
 from aioacl._wait.current import current_holder, current_port
-from tests.kit import Raised, Stop, Waiting, hanging, in_thread, until, until_now
+from tests.kit import Engine, Raised, Stop, Waiting, in_thread, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from types import TracebackType
 
     from aioacl._lifecycle.jobs import InsideDevice
     from aioacl._lifecycle.manager import Manager
 
 
-class Interleaved:
-    """Replaces a manager's condition: calls `act` when this thread releases it for the nth time (`exits`)."""
+class Condition:
+    """A manager's condition. A subclass replaces some of its methods for a test."""
 
-    def __init__(self, manager: Manager, act: Callable[[], object], exits: int) -> None:
+    def __init__(self, manager: Manager) -> None:
         self._inner: Any = manager.admission.changed
-        self._thread = threading.current_thread()
-        self._exits = exits
-        self._act = act
 
     def __enter__(self) -> Self:
         self._inner.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._inner.__exit__(*raised)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Interleaved(Condition):
+    """Calls `act` when this thread releases the condition for the nth time (`exits`)."""
+
+    def __init__(self, manager: Manager, act: Callable[[], object], exits: int) -> None:
+        super().__init__(manager)
+        self._thread = threading.current_thread()
+        self._exits = exits
+        self._act = act
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
         if threading.current_thread() is self._thread:
             self._exits -= 1
             if self._exits == 0:
                 self._act()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
 
 @pytest.fixture
@@ -63,10 +70,7 @@ def device() -> Generator[aioacl.Device]:
 
 def begin_reset(device: aioacl.Device) -> Raised:
     """Starts a reset that hangs in C."""
-    simulator.hang_call("aclrtResetDeviceForce")
-    resetting = Raised(lambda: device.force_reset(grace=0).result())
-    assert until_now(hanging("aclrtResetDeviceForce"))
-    return resetting
+    return Raised.hung_in("aclrtResetDeviceForce", lambda: device.force_reset(grace=0).result())
 
 
 def test_lease_is_not_granted_if_a_reset_begins_after_the_check(
@@ -112,8 +116,8 @@ def test_job_does_not_begin_if_a_reset_begins_after_the_check(
     assert until_now(lambda: device.health.in_flight == 0)  # `in_flight` also counts work of the reset itself
 
 
-class Overtaken:
-    """Replaces the engine's functions: calls `act` once, after a job has entered and before its thread is bound."""
+class Overtaken(Engine):
+    """Calls `act` once, after a job has entered and before its thread is bound."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._acts = [act]
@@ -122,9 +126,6 @@ class Overtaken:
         while self._acts:
             self._acts.pop()()
         return int(lib.aio_bind_thread(entered))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(lib, name)
 
 
 def test_job_that_enters_during_a_foreign_reset_begins_after_it(
@@ -212,8 +213,7 @@ async def test_task_cancelled_after_the_change_was_announced_leaves_no_wait(
         await until(lambda: waits_here(manager))
         with manager.admission.changed:
             manager.admission.announce()
-        leaving.cancel()
-        await until(lambda: leaving.ended)
+        await leaving.cancel_and_wait()
         assert leaving.cancelled
     assert not waits_here(manager)
     await until(lambda: not waits)
@@ -245,28 +245,16 @@ async def test_task_cancelled_when_the_change_came_before_its_wait_leaves_no_wai
     assert resetting.join().ok
 
 
-class Waited:
-    """Replaces a manager's condition: records the names of the threads that wait for it."""
+class Waited(Condition):
+    """Records the names of the threads that wait for the condition."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, manager: Manager) -> None:
+        super().__init__(manager)
         self.by: list[str] = []
 
     def wait(self, timeout: float | None = None) -> bool:
         self.by.append(threading.current_thread().name)
         return bool(self._inner.wait(timeout))
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
 
 def test_operation_that_waited_for_a_reset_is_tried_before_the_next_drain(
@@ -281,7 +269,7 @@ def test_operation_that_waited_for_a_reset_is_tried_before_the_next_drain(
     assert until_now(busy.begun.is_set)
     simulator.release_all()
     generation = first.join().generation
-    waited = Waited(manager.admission.changed)
+    waited = Waited(manager)
     monkeypatch.setattr(manager.admission, "changed", waited)
     monkeypatch.setattr(_reset, "TURN_SECONDS", 20.0)
     second = Raised(lambda: device.force_reset().result())
@@ -306,7 +294,7 @@ def test_reset_waits_for_a_turn_no_longer_than_its_limits(
         never_left = manager.admission.turns.place()
         manager.admission.turns.wait(never_left)
         manager.admission.turns.give()
-    waited = Waited(manager.admission.changed)
+    waited = Waited(manager)
     monkeypatch.setattr(manager.admission, "changed", waited)
     monkeypatch.setattr(_reset, "TURN_SECONDS", seconds)
     try:
@@ -320,8 +308,8 @@ def test_reset_waits_for_a_turn_no_longer_than_its_limits(
     assert device.force_reset().result().ok
 
 
-class SeenBetween:
-    """Replaces the engine's functions: records the device's state and generation around each write of the gate."""
+class SeenBetween(Engine):
+    """Records the device's state and generation around each write of the gate."""
 
     def __init__(self, device: aioacl.Device) -> None:
         self.seen: set[tuple[str, int]] = set()
@@ -334,9 +322,6 @@ class SeenBetween:
 
     def _look(self) -> None:
         self.seen.add((self._device.state.name, self._device.generation))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(lib, name)
 
 
 def test_device_that_is_seen_open_after_a_reset_has_its_new_generation(

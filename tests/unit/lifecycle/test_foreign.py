@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -17,6 +17,7 @@ from aioacl._lifecycle.procedures.foreign import ForeignProcedure
 from aioacl._lifecycle.procedures.limits import POOL_EVENTS
 from tests.kit import (
     FAULT,
+    Engine,
     Stop,
     Waiting,
     elsewhere,
@@ -53,11 +54,8 @@ async def test_state_read_while_a_foreign_reset_is_noticed_is_not_open(
 ) -> None:
     seen: list[aioacl.State] = []
 
-    class Observed:
-        """Replaces the engine's functions: records the device's state once a foreign reset's flag was cleared."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(lib, name)
+    class Observed(Engine):
+        """Records the device's state once a foreign reset's flag was cleared."""
 
         def aio_gate_met(self, index: int) -> None:
             lib.aio_gate_met(index)

@@ -15,7 +15,7 @@ from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits, procedure
 from aioacl._wait.internal_call import InternalCall
-from tests.kit import Waiting, elsewhere, hanging, hung_in, reset_by_other_code, turns, until, works
+from tests.kit import Engine, Waiting, elsewhere, hanging, hung_in, reset_by_other_code, turns, until, works
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -149,8 +149,8 @@ async def test_foreign_reset_during_the_probe_is_followed_by_another_attempt_and
         assert simulator.violations() == []
 
 
-class Overtaken:
-    """Replaces the engine's functions: a foreign reset follows each set by aioacl, as often as aioacl tries to set."""
+class Overtaken(Engine):
+    """A foreign reset follows each set by aioacl, as often as aioacl tries to set."""
 
     resets = limits.SETS_TRIED
 
@@ -159,9 +159,6 @@ class Overtaken:
         if self.resets:
             self.resets -= 1
             reset_by_other_code()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(lib, name)
 
 
 async def works_after(device: aioacl.Device, sets: int) -> bool:

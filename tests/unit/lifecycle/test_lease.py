@@ -13,8 +13,10 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._handles import stream as _stream
 from tests.kit import (
+    Engine,
     Raised,
     Waiting,
+    draining,
     equipped,
     fill_staging,
     in_thread,
@@ -34,10 +36,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def draining(device: aioacl.Device) -> bool:
-    return device.state is aioacl.State.DRAINING
-
-
 async def test_renew_that_waits_for_the_end_of_a_drain_raises_device_reset(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
@@ -45,8 +43,7 @@ async def test_renew_that_waits_for_the_end_of_a_drain_raises_device_reset(open_
         anyio.create_task_group() as group,
     ):
         async with device.lease():
-            resetting = Waiting(group, lambda: device.force_reset(grace=20))
-            await until(lambda: draining(device))
+            resetting = await draining(group, device)
             renewing = Waiting(group, stream.renew)
             await turns()
             assert not renewing.ended
@@ -54,8 +51,8 @@ async def test_renew_that_waits_for_the_end_of_a_drain_raises_device_reset(open_
         await raises(aioacl.DeviceReset, renewing.outcome())
 
 
-class Sweeping:
-    """Replaces the engine's functions: calls `act` while a thread searches for staging memory."""
+class Sweeping(Engine):
+    """Calls `act` while a thread searches for staging memory."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -63,9 +60,6 @@ class Sweeping:
     def aio_device_ask_streams(self, index: int) -> int:
         self._act()
         return lib.aio_device_ask_streams(index)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(lib, name)
 
 
 async def test_holder_that_searches_staging_memory_when_the_drain_begins_still_holds_its_lease(
@@ -75,7 +69,7 @@ async def test_holder_that_searches_staging_memory_when_the_drain_begins_still_h
 
     def reset() -> None:
         resets.append(Raised(lambda: device.force_reset(grace=20).result()))
-        assert until_now(lambda: draining(device))
+        assert until_now(lambda: device.state is aioacl.State.DRAINING)
         simulator.release(stream)
         assert until_now(lambda: lib.aio_device_busy(0) == 0)
 
@@ -104,8 +98,7 @@ async def test_other_tasks_are_refused_during_a_drain_but_may_wait_query_and_clo
 
         group.start_soon(holder)
         await until(lambda: device.health.leases)
-        resetting = Waiting(group, lambda: device.force_reset(grace=20))
-        await until(lambda: draining(device))
+        resetting = await draining(group, device)
         for enqueue in (
             lambda: stream.fill(memory, 1),
             lambda: stream.copy(memory, bytes(64)),
@@ -139,8 +132,7 @@ async def test_revoked_lease_does_not_delay_a_later_reset(open_device: OpenDevic
 async def test_a_holder_may_open_the_device_once_more_while_it_drains(open_device: OpenDevice) -> None:
     async with open_device() as device, anyio.create_task_group() as group:
         async with device.lease():
-            resetting = Waiting(group, lambda: device.force_reset(grace=1000, timeout=2000))
-            await until(lambda: draining(device))
+            resetting = await draining(group, device)
             async with open_device(wait=False) as again:
                 assert again.generation == device.generation
             other = Waiting(group, lambda: open_device(wait=False))
@@ -159,8 +151,7 @@ async def test_a_child_task_does_not_inherit_a_lease(open_device: OpenDevice) ->
                 stream.fill(memory, 1)
 
             assert not await Waiting(group, child).outcome()
-            resetting = Waiting(group, lambda: device.force_reset(grace=20))
-            await until(lambda: draining(device))
+            resetting = await draining(group, device)
             await raises(aioacl.DeviceResetting, Waiting(group, enqueue).outcome())
             stream.fill(memory, 1)
         assert (await resetting.outcome()).ok
@@ -185,8 +176,7 @@ async def test_a_shared_lease_is_held_by_the_other_task_too_until_both_have_left
                 await entered.wait()
                 assert device.health.leases == 1
             assert not lease.held
-            resetting = Waiting(group, lambda: device.force_reset(grace=20))
-            await until(lambda: draining(device))
+            resetting = await draining(group, device)
             await turns()
             assert not resetting.ended
             leaving.set()
@@ -232,8 +222,7 @@ async def test_nested_leases_are_counted(open_device: OpenDevice) -> None:
                 assert device.health.leases == 2
             assert device.health.leases == 1
             assert outer.held
-            resetting = Waiting(group, lambda: device.force_reset(grace=20))
-            await until(lambda: draining(device))
+            resetting = await draining(group, device)
             async with device.lease(wait=False):  # a holder gets another lease during a drain
                 await turns()
                 assert not resetting.ended
@@ -337,8 +326,7 @@ async def test_a_plain_thread_holds_a_lease_too(open_device: OpenDevice) -> None
 
         holding = Raised(hold)
         await until(entered.is_set)
-        resetting = Waiting(group, lambda: device.force_reset(grace=20))
-        await until(lambda: draining(device))
+        resetting = await draining(group, device)
         await turns()
         assert not resetting.ended
         leaving.set()
@@ -355,8 +343,7 @@ async def test_job_has_the_lease_of_the_task_that_submitted_it(open_device: Open
             return device.executor.submit(lambda: device.generation)
 
         async with device.lease():
-            resetting = Waiting(group, lambda: device.force_reset(grace=20))
-            await until(lambda: draining(device))
+            resetting = await draining(group, device)
             others: concurrent.futures.Future[int] = await Waiting(group, submit).outcome()
             mine = await submit()
             await until(mine.done)
@@ -381,8 +368,7 @@ async def test_job_of_another_device_holds_the_lease_that_it_has_entered(open_de
         generation = other.generation
         holding = device.executor.submit(hold)
         await until(entered.is_set)
-        resetting = Waiting(group, lambda: other.force_reset(grace=20))
-        await until(lambda: draining(other))
+        resetting = await draining(group, other)
         go_on.set()
         await until(holding.done)
         assert holding.result() == generation

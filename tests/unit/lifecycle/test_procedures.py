@@ -20,6 +20,7 @@ from aioacl._lifecycle.procedures import open as open_procedure
 from aioacl._lifecycle.procedures.procedure import Procedure
 from tests.kit import (
     FAULT,
+    Engine,
     FewThreads,
     Raised,
     Stop,
@@ -73,14 +74,11 @@ async def test_open_with_too_few_threads_leaves_nothing(
         await stream
 
 
-class Unwatched:
-    """Replaces the engine's functions: no watcher can be started."""
+class Unwatched(Engine):
+    """No watcher can be started."""
 
     def aio_device_start(self, *_: object) -> int:
         return int(lib.AIO_NO_THREAD)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(lib, name)
 
 
 async def test_open_whose_watcher_cannot_start_leaves_nothing(
