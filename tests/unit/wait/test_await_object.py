@@ -15,7 +15,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import Awaitable, lib
 from aioacl._wait.current import current_port
-from tests.kit import TASK_FAULT, equipped, held_fill, in_thread, raises, until, until_now, wait_for
+from tests.kit import equipped, failing_fill, held_fill, in_thread, raises, until, until_now, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -45,6 +45,17 @@ async def setting(open_device: OpenDevice) -> AsyncGenerator[Setting]:
         yield made
 
 
+def held(setting: Setting) -> aioacl.Ticket:
+    """Returns a ticket of new work that waits for `simulator.release`."""
+    return held_fill(setting.stream, setting.memory)
+
+
+async def finish(setting: Setting) -> None:
+    """Releases the work, and returns when no wait is left."""
+    simulator.release(setting.stream)
+    await until(lambda: current_port().outstanding == 0)
+
+
 def begun(ticket: aioacl.Ticket) -> Generator[Any, Any, None]:
     """Makes the await of a ticket whose work is held, and runs its first step."""
     steps = ticket.__await__()
@@ -54,12 +65,10 @@ def begun(ticket: aioacl.Ticket) -> Generator[Any, Any, None]:
 
 
 async def test_step_before_the_completion_is_refused_and_leaves_the_await_usable(setting: Setting) -> None:
-    simulator.hold(setting.stream)
-    steps = begun(setting.stream.fill(setting.memory, 1))
+    steps = begun(held(setting))
     with pytest.raises(RuntimeError, match="expected no step before the future is done"):
         steps.send(None)
-    simulator.release(setting.stream)
-    await until(lambda: current_port().outstanding == 0)
+    await finish(setting)
     with pytest.raises(StopIteration):
         steps.send(None)
     with pytest.raises(RuntimeError, match="the await has ended"):
@@ -67,7 +76,7 @@ async def test_step_before_the_completion_is_refused_and_leaves_the_await_usable
 
 
 async def test_await_that_is_closed_or_dropped_leaves_its_stream_usable(setting: Setting) -> None:
-    ticket = held_fill(setting.stream, setting.memory)
+    ticket = held(setting)
     closed, dropped = begun(ticket), begun(ticket)
     assert setting.stream._core.awaits == 2
     closed.close()
@@ -81,8 +90,7 @@ async def test_await_that_is_closed_or_dropped_leaves_its_stream_usable(setting:
 
 
 async def test_first_step_on_another_thread_is_refused_and_ends_the_await(setting: Setting) -> None:
-    simulator.hold(setting.stream)
-    steps = setting.stream.fill(setting.memory, 1).__await__()
+    steps = held(setting).__await__()
     with pytest.raises(RuntimeError, match="got a step on another thread"):
         in_thread(lambda: steps.send(None))
     with pytest.raises(RuntimeError, match="the await has ended"):
@@ -113,7 +121,7 @@ async def test_await_that_is_driven_within_its_own_step_is_refused(setting: Sett
 
 
 async def test_exception_thrown_into_an_await_is_raised_and_ends_it(setting: Setting) -> None:
-    ticket = held_fill(setting.stream, setting.memory)
+    ticket = held(setting)
     steps = begun(ticket)
     with pytest.raises(KeyError, match="it"):
         steps.throw(KeyError("it"))
@@ -121,15 +129,13 @@ async def test_exception_thrown_into_an_await_is_raised_and_ends_it(setting: Set
     steps = begun(ticket)
     with pytest.raises(TypeError, match="expected an exception"):
         steps.throw("no exception")  # type: ignore[call-overload]
-    simulator.release(setting.stream)
-    await until(lambda: current_port().outstanding == 0)
+    await finish(setting)
 
 
 async def test_task_that_is_cancelled_as_its_completion_comes_raises_only_the_cancellation(
     setting: Setting,
 ) -> None:
-    simulator.hold(setting.stream)
-    task = asyncio.ensure_future(wait_for(setting.stream.fill(setting.memory, 1)))
+    task = asyncio.ensure_future(wait_for(held(setting)))
     await until(lambda: lib.aio_device_waits(0) == 1)
     simulator.release(setting.stream)
     while lib.aio_device_waits(0):  # blocks the loop until the watcher has published the completion
@@ -165,8 +171,7 @@ async def test_wait_that_fails_within_its_usual_time_raises_the_failure(setting:
     with simulator.fault("aclrtMemsetAsync", late_complete=0.02):
         for _ in range(5):
             await setting.stream.fill(setting.memory, 1)
-    simulator.fail_next(setting.stream, TASK_FAULT)
-    await raises(aioacl.DeviceFault, setting.stream.fill(setting.memory, 1))
+    await raises(aioacl.DeviceFault, failing_fill(setting.stream, setting.memory))
 
 
 @pytest.mark.watch_only
@@ -207,8 +212,7 @@ async def test_unfinished_await_of_failed_work_that_the_collector_frees_warns(
     """The collector clears the StreamCore and the Await of the cycle in any order."""
     async with open_device() as device, device.allocate(64) as memory, device.create_stream() as stream:
         simulator.hold(stream)
-        simulator.fail_next(stream, TASK_FAULT)
-        cycle: list[Any] = [begun(stream.fill(memory, 1))]
+        cycle: list[Any] = [begun(failing_fill(stream, memory))]
         cycle.append(cycle)
         simulator.release(stream)
         await until(lambda: current_port().outstanding == 0)
@@ -218,8 +222,7 @@ async def test_unfinished_await_of_failed_work_that_the_collector_frees_warns(
 
 
 async def test_cancellation_by_trio_of_an_await_on_asyncio_is_refused(setting: Setting) -> None:
-    simulator.hold(setting.stream)
-    steps: Any = begun(setting.stream.fill(setting.memory, 1))
+    steps: Any = begun(held(setting))
     with pytest.raises(RuntimeError, match="only trio calls this function"):
         steps._abort(None)
     steps.close()

@@ -17,7 +17,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._wait.current import current_port
 from tests.kit import BACKENDS, TASK_FAULT, held_fill, instances, raises, turns, until, until_now, wait_for
-from tests.unit.wait.test_await_object import Setting, begun, setting_on
+from tests.unit.wait.test_await_object import Setting, begun, finish, held, setting_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -41,12 +41,6 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 async def setting(open_device: OpenDevice) -> AsyncGenerator[Setting]:
     async with setting_on(open_device) as made:
         yield made
-
-
-def held(setting: Setting) -> aioacl.Ticket:
-    """Returns a ticket of new work that waits for `simulator.release`."""
-    simulator.hold(setting.stream)
-    return setting.stream.fill(setting.memory, 1)
 
 
 def arrive(setting: Setting) -> None:
@@ -98,8 +92,7 @@ async def test_both_kinds_of_tasks_are_cancelled_with_their_message(
     task.cancel("enough")
     with pytest.raises(asyncio.CancelledError, match="enough"):
         await task
-    simulator.release(setting.stream)
-    await until(lambda: current_port().outstanding == 0)
+    await finish(setting)
 
 
 async def test_task_cancelled_before_its_first_step_begins_no_wait(setting: Setting) -> None:
@@ -122,8 +115,7 @@ async def test_task_cancelled_during_the_step_that_suspends_it_is_cancelled_at_o
         await ticket
 
     await raises(asyncio.CancelledError, asyncio.ensure_future(cancel_and_wait()))
-    simulator.release(setting.stream)
-    await until(lambda: current_port().outstanding == 0)
+    await finish(setting)
 
 
 async def test_cancellation_after_the_completion_is_raised_and_the_work_stays_done(setting: Setting) -> None:
@@ -296,8 +288,7 @@ async def test_second_callback_is_refused(setting: Setting) -> None:
     steps.close()
     with pytest.raises(RuntimeError, match="expected a suspended await"):
         steps.add_done_callback(print)
-    simulator.release(setting.stream)
-    await until(lambda: current_port().outstanding == 0)
+    await finish(setting)
 
 
 async def test_arguments_that_are_not_of_the_protocol_are_refused(setting: Setting) -> None:
@@ -310,8 +301,7 @@ async def test_arguments_that_are_not_of_the_protocol_are_refused(setting: Setti
     del steps._asyncio_future_blocking
     assert not steps._asyncio_future_blocking
     steps.close()
-    simulator.release(setting.stream)
-    await until(lambda: current_port().outstanding == 0)
+    await finish(setting)
 
 
 async def test_result_before_the_completion_raises(setting: Setting) -> None:
@@ -319,14 +309,19 @@ async def test_result_before_the_completion_raises(setting: Setting) -> None:
     with pytest.raises(asyncio.InvalidStateError, match="got one in progress"):
         steps.result()
     steps.close()
-    simulator.release(setting.stream)
-    await until(lambda: current_port().outstanding == 0)
+    await finish(setting)
 
 
-async def test_only_the_first_cancellation_counts(setting: Setting) -> None:
+def begun_with_callback(setting: Setting) -> tuple[Any, list[object]]:
+    """Returns a suspended await, and the list of the calls of its callback."""
     steps: Any = begun(held(setting))
     called: list[object] = []
     steps.add_done_callback(called.append)
+    return steps, called
+
+
+async def test_only_the_first_cancellation_counts(setting: Setting) -> None:
+    steps, called = begun_with_callback(setting)
     assert steps.cancel(msg="first")
     assert not steps.cancel(msg="second")
     assert (steps.done(), steps.cancelled()) == (True, True)
@@ -337,24 +332,6 @@ async def test_only_the_first_cancellation_counts(setting: Setting) -> None:
     assert called == [steps]
     steps.close()
     assert not steps.cancel()
-
-
-async def test_callback_that_raises_does_not_keep_the_other_from_running(setting: Setting) -> None:
-    ticket = held(setting)
-    first: Any = begun(ticket)
-    reports: list[Any] = []
-    loop = asyncio.get_running_loop()
-    before = loop.get_exception_handler()
-    loop.set_exception_handler(lambda _, report: reports.append(report["exception"]))
-    other = asyncio.ensure_future(wait_for(ticket))
-    await turns()
-    first.add_done_callback(lambda _: 1 / 0)
-    arrive(setting)
-    await other
-    await until(lambda: reports)
-    loop.set_exception_handler(before)
-    assert [type(report) for report in reports] == [ZeroDivisionError]
-    first.close()
 
 
 @contextmanager
@@ -368,6 +345,20 @@ def reported() -> Generator[list[type]]:
         yield reports
     finally:
         loop.set_exception_handler(before)
+
+
+async def test_callback_that_raises_does_not_keep_the_other_from_running(setting: Setting) -> None:
+    ticket = held(setting)
+    first: Any = begun(ticket)
+    other = asyncio.ensure_future(wait_for(ticket))
+    await turns()
+    first.add_done_callback(lambda _: 1 / 0)
+    with reported() as reports:
+        arrive(setting)
+        await other
+        await until(lambda: reports)
+    assert reports == [ZeroDivisionError]
+    first.close()
 
 
 async def test_callback_without_memory_for_the_next_step_is_called_again(setting: Setting) -> None:
@@ -406,9 +397,7 @@ async def test_step_that_has_ended_the_await_is_not_repeated(setting: Setting) -
 
 @pytest.mark.parametrize("first", ["completion", "close"])
 async def test_await_that_is_closed_still_calls_its_callback(setting: Setting, first: str) -> None:
-    steps: Any = begun(held(setting))
-    called: list[object] = []
-    steps.add_done_callback(called.append)
+    steps, called = begun_with_callback(setting)
     if first == "completion":
         arrive(setting)
     steps.close()
@@ -419,9 +408,7 @@ async def test_await_that_is_closed_still_calls_its_callback(setting: Setting, f
 
 
 async def test_await_that_was_closed_can_be_cancelled(setting: Setting) -> None:
-    steps: Any = begun(held(setting))
-    called: list[object] = []
-    steps.add_done_callback(called.append)
+    steps, called = begun_with_callback(setting)
     steps.close()
     assert steps.cancel()
     await turns()
@@ -431,9 +418,7 @@ async def test_await_that_was_closed_can_be_cancelled(setting: Setting) -> None:
 
 
 async def test_removed_callback_is_not_called(setting: Setting) -> None:
-    steps: Any = begun(held(setting))
-    called: list[object] = []
-    steps.add_done_callback(called.append)
+    steps, called = begun_with_callback(setting)
     assert steps.remove_done_callback(print) == 0
     assert steps.remove_done_callback(called.append) == 1
     assert steps.remove_done_callback(called.append) == 0
@@ -505,9 +490,7 @@ async def test_cancellation_wakes_a_task_whose_wake_up_was_lost(setting: Setting
 
 
 async def test_finalizer_that_ends_the_await_during_its_cancellation_is_safe(setting: Setting) -> None:
-    steps: Any = begun(held(setting))
-    called: list[object] = []
-    steps.add_done_callback(called.append)
+    steps, called = begun_with_callback(setting)
 
     class Ender:
         def __init__(self) -> None:
