@@ -33,6 +33,8 @@ class Port:
 
     def __init__(self) -> None:
         must_not_be_forked()
+        # Of the waits that Python code ends, by `post`. Made first, because `__del__` needs it.
+        self._tokens: dict[int, CData] = {}
         self.handle = lib.aio_port_new()
         if not self.handle:
             raise ResourceExhausted(
@@ -42,7 +44,6 @@ class Port:
         self.fd = lib.aio_port_fd(self.handle)
         self._keys = itertools.count(1)
         self._waits: dict[int, tuple[Callable[[int], object], Callable[[], object] | None]] = {}
-        self._tokens: dict[int, CData] = {}  # of the waits that Python code ends, by `post`
         # Ctrl-C may interrupt a drain, and a signal handler may drain within another drain. So completions that were
         # taken from the engine stay here until they are delivered.
         self._batch: Any = ffi.new("aio_batch *")

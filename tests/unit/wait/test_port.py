@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import types
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +28,7 @@ from tests.kit import PATIENCE_SECONDS, Raised, descriptors, held_fill, in_threa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from types import FrameType
 
     from aioacl._base.ffi import CData
     from tests.kit import OpenDevice
@@ -201,6 +203,35 @@ def test_port_without_a_free_descriptor_raises_resource_exhausted_and_leaks_noth
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert descriptors() == before
+
+
+def test_port_whose_making_ctrl_c_interrupts_at_any_line_is_dropped_without_an_error() -> None:
+    made, lines = list[ThreadPort](), 0
+
+    def raise_at(line: int) -> None:
+        left = line
+
+        def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+            nonlocal left
+            if frame.f_code is not Port.__init__.__code__:
+                return None
+            left -= event == "line"
+            if not left:
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            made.append(ThreadPort())
+        finally:
+            sys.settrace(before)
+
+    while not made:
+        lines += 1
+        with suppress(KeyboardInterrupt):
+            raise_at(lines)
+    assert lines > 5
 
 
 def test_two_loops_that_alternate_on_a_thread_keep_their_ports() -> None:
