@@ -1,35 +1,26 @@
 /* Outcomes: error records, aborted ranges, marks, and the order in which waits end. */
 #include "bed.h"
 
-enum { BYTES = 512 };
-
-static void *memory;
-static char *pinned;
 static aio_stream *stream;
 
 static void begin(void) {
-    bed_open(0, AIO_WATCH);
-    memory = bed_malloc(0, BYTES);
-    pinned = bed_pinned(BYTES);
+    bed_open_to_copy(AIO_WATCH);
     stream = bed_stream(0);
 }
 
 static void end(void) {
     bed_end_stream(stream);
-    aio_acl.aclrtFreeHost(pinned);
-    bed_close(0);
+    bed_close_copied();
 }
 
 static uint64_t copy(void) {
-    aio_result result = aio_copy(stream, 0, memory, BYTES, pinned, BYTES, ACL_MEMCPY_HOST_TO_DEVICE);
+    aio_result result = bed_ticket(stream);
     CHECK(result > 0);
     return (uint64_t)result;
 }
 
 static uint64_t copy_with_dropped_ticket(void) {
-    uint64_t position = copy();
-    aio_stream_forget(stream, position);
-    return position;
+    return (uint64_t)bed_copy(stream);
 }
 
 static aio_error error;
