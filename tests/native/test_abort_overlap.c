@@ -1,18 +1,7 @@
 /* Aborts that do not own the stream, because an enqueuer did not release it in time, and concurrent calls. */
-#include "bed.h"
+#include "one_stream.h"
 
-static aio_stream *stream;
 static void *enqueued;
-
-static void begin(void) {
-    bed_open_to_copy(AIO_WATCH);
-    stream = bed_stream(0);
-}
-
-static void end(void) {
-    bed_end_stream(stream);
-    bed_close_copied();
-}
 
 static void *copy(void *unused) {
     (void)unused;

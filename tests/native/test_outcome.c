@@ -1,17 +1,5 @@
 /* Outcomes: error records, aborted ranges, marks, and the order in which waits end. */
-#include "bed.h"
-
-static aio_stream *stream;
-
-static void begin(void) {
-    bed_open_to_copy(AIO_WATCH);
-    stream = bed_stream(0);
-}
-
-static void end(void) {
-    bed_end_stream(stream);
-    bed_close_copied();
-}
+#include "one_stream.h"
 
 static uint64_t copy(void) {
     aio_result result = bed_ticket(stream);

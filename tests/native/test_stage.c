@@ -1,35 +1,16 @@
 /* Staging memory: copies through staging memory, and the use of its slots. */
-#include "bed.h"
-
-enum { BYTES = 512 };
-
-static void *memory;
-static char *pinned;
-static aio_stream *stream;
-
-static void begin(void) {
-    bed_open(0, AIO_WATCH);
-    memory = bed_malloc(0, BYTES);
-    pinned = bed_pinned(BYTES);
-    stream = bed_stream(0);
-}
-
-static void end(void) {
-    bed_end_stream(stream);
-    aio_acl.aclrtFreeHost(pinned);
-    bed_close(0);
-}
+#include "one_stream.h"
 
 TEST(bytes_are_delivered_before_the_wait_ends) {
-    char source[BYTES], target[BYTES] = {0};
+    char source[BED_BYTES], target[BED_BYTES] = {0};
     begin();
     for (int round = 1; round <= 50; round++) {
-        memset(source, round, BYTES);
-        CHECK(aio_upload(stream, 0, memory, BYTES, source, BYTES) > 0);
-        memset(source, 0, BYTES); /* the upload has copied it already */
-        aio_result down = aio_download(stream, 0, target, memory, BYTES);
+        memset(source, round, BED_BYTES);
+        CHECK(aio_upload(stream, 0, bed_memory, BED_BYTES, source, BED_BYTES) > 0);
+        memset(source, 0, BED_BYTES); /* the upload has copied it already */
+        aio_result down = aio_download(stream, 0, target, bed_memory, BED_BYTES);
         CHECK_EQ(bed_await(stream, (uint64_t)down), down);
-        for (int i = 0; i < BYTES; i++) {
+        for (int i = 0; i < BED_BYTES; i++) {
             CHECK_EQ(target[i], round);
         }
     }
@@ -37,28 +18,28 @@ TEST(bytes_are_delivered_before_the_wait_ends) {
 }
 
 TEST(an_aborted_download_does_not_change_its_target) {
-    char target[BYTES];
+    char target[BED_BYTES];
     begin();
-    memset(target, 5, BYTES);
+    memset(target, 5, BED_BYTES);
     sim.hold(stream->handle);
-    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    aio_result down = aio_download(stream, 0, target, bed_memory, BED_BYTES);
     CHECK_EQ(aio_stream_abort(stream), 0);
     CHECK_EQ(bed_await(stream, (uint64_t)down), aio_failed(107023));
     CHECK_EQ(target[0], 5);
-    CHECK_EQ(target[BYTES - 1], 5);
+    CHECK_EQ(target[BED_BYTES - 1], 5);
     end();
 }
 
 TEST(a_failed_download_does_not_change_its_target) {
-    char target[BYTES];
+    char target[BED_BYTES];
     begin();
-    memset(target, 5, BYTES);
-    CHECK(aio_fill(stream, 0, memory, BYTES, 7, BYTES) > 0);
+    memset(target, 5, BED_BYTES);
+    CHECK(aio_fill(stream, 0, bed_memory, BED_BYTES, 7, BED_BYTES) > 0);
     sim.fail_next(stream->handle, 507015);
-    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    aio_result down = aio_download(stream, 0, target, bed_memory, BED_BYTES);
     CHECK_EQ(bed_await(stream, (uint64_t)down), aio_failed(507015));
     CHECK_EQ(target[0], 5);
-    CHECK_EQ(target[BYTES - 1], 5);
+    CHECK_EQ(target[BED_BYTES - 1], 5);
     end();
 }
 
@@ -68,20 +49,20 @@ TEST(staging_memory_runs_out_and_is_freed) {
     int slots = aio_stage_free_slots(0, 8), taken = 0;
     aio_result last = 0, result;
     sim.hold(stream->handle);
-    while ((result = aio_download(stream, 0, target, memory, 8)) >= 0) {
+    while ((result = aio_download(stream, 0, target, bed_memory, 8)) >= 0) {
         last = result;
         taken++;
     }
     CHECK_EQ(result, aio_failed(AIO_STAGE_FULL));
     CHECK_EQ(taken, slots);
     CHECK_EQ(aio_stage_free_slots(0, 8), 0);
-    CHECK_EQ(aio_upload(stream, 0, memory, BYTES, target, 8), aio_failed(AIO_STAGE_FULL));
+    CHECK_EQ(aio_upload(stream, 0, bed_memory, BED_BYTES, target, 8), aio_failed(AIO_STAGE_FULL));
     CHECK_EQ(aio_stage_grow(0, 0), 0);
     CHECK(aio_stage_free_slots(0, 8) > 0);
     sim.release(stream->handle);
     CHECK_EQ(bed_await(stream, (uint64_t)last), last);
     UNTIL(aio_stage_free_slots(0, 8) >= slots);
-    CHECK_EQ(aio_download(stream, 0, target, memory, (size_t)1 << 30), aio_failed(AIO_STAGE_FULL));
+    CHECK_EQ(aio_download(stream, 0, target, bed_memory, (size_t)1 << 30), aio_failed(AIO_STAGE_FULL));
     end();
 }
 
@@ -109,8 +90,8 @@ TEST(a_refused_copy_frees_its_slot) {
     begin();
     int slots = aio_stage_free_slots(0, 8);
     CHECK_EQ(sim.fail_call("aclrtMemcpyAsync", 207001, 2), 0);
-    CHECK_EQ(aio_download(stream, 0, bytes, memory, 8), aio_failed(207001));
-    CHECK_EQ(aio_upload(stream, 0, memory, BYTES, bytes, 8), aio_failed(207001));
+    CHECK_EQ(aio_download(stream, 0, bytes, bed_memory, 8), aio_failed(207001));
+    CHECK_EQ(aio_upload(stream, 0, bed_memory, BED_BYTES, bytes, 8), aio_failed(207001));
     CHECK_EQ(aio_stage_free_slots(0, 8), slots);
     end();
 }
@@ -136,10 +117,10 @@ TEST(memory_is_not_freed_during_a_copy) {
 
 TEST(finished_work_that_no_caller_awaits_is_reported) {
     aio_port *kicks = aio_port_new();
-    char target[BYTES];
+    char target[BED_BYTES];
     begin();
     atomic_store(&aio_devices[0].kick, kicks);
-    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    aio_result down = aio_download(stream, 0, target, bed_memory, BED_BYTES);
     CHECK(down > 0);
     aio_stream_refer(stream, (uint64_t)down);
     while (!(bed_kicked(0, kicks) & AIO_KICK_DONE)) {
@@ -152,20 +133,20 @@ TEST(finished_work_that_no_caller_awaits_is_reported) {
 
 /* Acts as a thread that needs queue room: this thread finds that the work is done, but delivers no bytes. */
 TEST(bytes_that_no_caller_awaits_are_delivered) {
-    char source[BYTES], target[BYTES] = {0};
+    char source[BED_BYTES], target[BED_BYTES] = {0};
     begin();
-    memset(source, 7, BYTES);
-    CHECK(aio_upload(stream, 0, memory, BYTES, source, BYTES) > 0);
-    aio_result down = aio_download(stream, 0, target, memory, BYTES);
+    memset(source, 7, BED_BYTES);
+    CHECK(aio_upload(stream, 0, bed_memory, BED_BYTES, source, BED_BYTES) > 0);
+    aio_result down = aio_download(stream, 0, target, bed_memory, BED_BYTES);
     UNTIL(sim.pending(stream->handle) == 0);
     aio_stream_finish(stream, (uint64_t)down);
     UNTIL(aio_stream_completed(stream) == (uint64_t)down);
     CHECK_EQ(target[0], 7);
-    CHECK_EQ(target[BYTES - 1], 7);
+    CHECK_EQ(target[BED_BYTES - 1], 7);
     end();
 }
 
-static char targets[2][BYTES];
+static char targets[2][BED_BYTES];
 static uint64_t ends[2];
 static int deliveries;
 
@@ -184,9 +165,9 @@ static void delivered(aio_stream *of) {
 TEST(downloads_are_delivered_one_at_a_time) {
     begin();
     aio_watcher_stop(0); /* it would deliver the bytes */
-    CHECK(aio_fill(stream, 0, memory, BYTES, 7, BYTES) > 0);
+    CHECK(aio_fill(stream, 0, bed_memory, BED_BYTES, 7, BED_BYTES) > 0);
     for (int i = 0; i < 2; i++) {
-        ends[i] = (uint64_t)aio_download(stream, 0, targets[i], memory, BYTES);
+        ends[i] = (uint64_t)aio_download(stream, 0, targets[i], bed_memory, BED_BYTES);
     }
     UNTIL(sim.pending(stream->handle) == 0);
     CHECK_EQ(aio_stream_advance(stream, ends[1], false), 0);
@@ -197,25 +178,24 @@ TEST(downloads_are_delivered_one_at_a_time) {
 
 /* A foreign reset makes the stream stale at once, but drops its copies later. */
 TEST(slots_stay_in_use_until_the_reset_has_ended) {
-    char target[BYTES];
+    char target[BED_BYTES];
     begin();
-    int slots = aio_stage_free_slots(0, BYTES);
+    int slots = aio_stage_free_slots(0, BED_BYTES);
     sim.set_abort_supported(0);
     sim.hold(stream->handle);
-    CHECK(aio_download(stream, 0, target, memory, BYTES) > 0);
+    CHECK(aio_download(stream, 0, target, bed_memory, BED_BYTES) > 0);
     CHECK_EQ(aio_enter(bed_pass(0), AIO_WAIT, AIO_FN_aclrtStreamQuery), 0); /* delays the tear-down */
     pthread_t resetting = bed_thread(bed_reset_as_other_code, NULL);
     UNTIL(aio_gate_foreign(0));
     aio_stream_drop(stream);
-    CHECK_EQ(aio_stage_free_slots(0, BYTES), slots - 1);
+    CHECK_EQ(aio_stage_free_slots(0, BED_BYTES), slots - 1);
     aio_leave(aio_make_pass(0, 1, 0), AIO_WAIT);
     bed_join(resetting);
     bed_seize(0);
     aio_gate_met(0);
     bed_reopen(0);
-    CHECK_EQ(aio_stage_free_slots(0, BYTES), slots);
-    aio_acl.aclrtFreeHost(pinned);
-    bed_close(0);
+    CHECK_EQ(aio_stage_free_slots(0, BED_BYTES), slots);
+    bed_close_copied();
 }
 
 RUN_TESTS
