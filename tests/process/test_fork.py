@@ -13,17 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Python warns about a fork with several threads. These tests need the threads, so they ignore the warning.
-FORKS = """
-import gc, warnings
+BEGIN = """
+import asyncio, contextlib, gc, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 use_library("simulator")
-device = open_device(0, os.environ["TEST_WAITS"]).result()
-stream = device.create_stream().result()
-memory = device.allocate(64).result()
-event = stream.record()
-stream.result()
-simulator.hold(stream)
-ticket = stream.fill(memory, 1)
 def refused(use):
     try:
         use()
@@ -31,6 +24,15 @@ def refused(use):
         return True
     say("not refused", use)
     return False
+"""
+FORKS = """
+device = open_device(0, os.environ["TEST_WAITS"]).result()
+stream = device.create_stream().result()
+memory = device.allocate(64).result()
+event = stream.record()
+stream.result()
+simulator.hold(stream)
+ticket = stream.fill(memory, 1)
 def child():
     uses = [
         lambda: open_device(1).result(),
@@ -68,7 +70,7 @@ if pid == 0:
     sys.exit(0)
 parent(pid)
 """
-    assert run(FORKS + ends, waits=waits) == (0, "refused 12 of 12\nchild 0\nclosed []\n", "")
+    assert run(BEGIN + FORKS + ends, waits=waits) == (0, "refused 12 of 12\nchild 0\nclosed []\n", "")
 
 
 def test_child_that_does_nothing_ends_cleanly() -> None:
@@ -76,7 +78,7 @@ def test_child_that_does_nothing_ends_cleanly() -> None:
 if pid != 0:
     parent(pid)
 """
-    assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
+    assert run(BEGIN + FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
 def test_child_keeps_its_own_status() -> None:
@@ -85,14 +87,11 @@ if pid == 0:
     sys.exit(11)
 parent(pid)
 """
-    assert run(FORKS + ends, real=True) == (0, "child 11\nclosed []\n", "")
+    assert run(BEGIN + FORKS + ends, real=True) == (0, "child 11\nclosed []\n", "")
 
 
 def test_child_that_leaves_async_blocks_of_its_parent_keeps_its_own_status() -> None:
     program = """
-import asyncio, warnings
-warnings.simplefilter("ignore", DeprecationWarning)
-use_library("simulator")
 async def main():
     try:
         await use()
@@ -111,14 +110,11 @@ async def use():
     say("closed", simulator.violations())
 asyncio.run(main())
 """
-    assert run(program) == (0, "child 7\nclosed []\n", "")
+    assert run(BEGIN + program) == (0, "child 7\nclosed []\n", "")
 
 
 def test_child_that_leaves_with_blocks_of_its_parent_keeps_its_own_status() -> None:
     program = """
-import warnings
-warnings.simplefilter("ignore", DeprecationWarning)
-use_library("simulator")
 with open_device(0, os.environ["TEST_WAITS"]) as device, device.create_stream() as stream, device.lease():
     pid = os.fork()
     if pid == 0:
@@ -127,20 +123,11 @@ with open_device(0, os.environ["TEST_WAITS"]) as device, device.create_stream() 
     say("child", os.waitstatus_to_exitcode(status))
 say("closed", simulator.violations())
 """
-    assert run(program) == (0, "child 7\nclosed []\n", "")
+    assert run(BEGIN + program) == (0, "child 7\nclosed []\n", "")
 
 
 def test_model_of_the_parent_is_refused_in_a_forked_child_and_works_on_in_the_parent() -> None:
     program = f"""
-import gc, warnings
-warnings.simplefilter("ignore", DeprecationWarning)
-use_library("simulator")
-def refused(use):
-    try:
-        use()
-    except ForkedProcessError:
-        return True
-    say("not refused", use)
 with open_device(0, os.environ["TEST_WAITS"]) as device:
     with device.load_model({modelfiles.genuine()!r}) as model:
         pid = os.fork()
@@ -162,15 +149,12 @@ with open_device(0, os.environ["TEST_WAITS"]) as device:
 say("closed", simulator.models(), simulator.violations())
 """
     expected = "refused 5 of 5\nTrue None\nchild 0\nloaded 1 True\nclosed () []\n"
-    assert run(program) == (0, expected, "")
+    assert run(BEGIN + program) == (0, expected, "")
 
 
 def test_drop_of_a_dataset_in_a_forked_child_calls_no_acl_function() -> None:
     program = """
-import warnings
 from aioacl._base.ffi import Dataset
-warnings.simplefilter("ignore", DeprecationWarning)
-use_library("simulator")
 with open_device(0, os.environ["TEST_WAITS"]) as device, device.allocate(64) as memory:
     dataset = Dataset(((memory.address, memory.size),))
     pid = os.fork()
@@ -183,7 +167,7 @@ with open_device(0, os.environ["TEST_WAITS"]) as device, device.allocate(64) as 
     del dataset
 say("closed", simulator.violations())
 """
-    assert run(program) == (0, "[]\nchild 0\nclosed []\n", "")
+    assert run(BEGIN + program) == (0, "[]\nchild 0\nclosed []\n", "")
 
 
 def test_repr_in_a_forked_child_names_the_fork_and_does_not_raise() -> None:
@@ -197,7 +181,7 @@ if pid == 0:
     sys.exit(0)
 parent(pid)
 """
-    assert run(FORKS + ends) == (0, "7 of 7\nchild 0\nclosed []\n", "")
+    assert run(BEGIN + FORKS + ends) == (0, "7 of 7\nchild 0\nclosed []\n", "")
 
 
 def test_opening_of_the_parent_is_refused_in_a_forked_child_each_time() -> None:
@@ -212,14 +196,11 @@ if pid == 0:
     sys.exit(0)
 parent(pid)
 """
-    assert run(FORKS + ends) == (0, "refused\nrefused\nchild 0\nclosed []\n", "")
+    assert run(BEGIN + FORKS + ends) == (0, "refused\nrefused\nchild 0\nclosed []\n", "")
 
 
 # The thread that forks has no port of its own, because everything was created on another thread or in an event loop.
 CLOSES = """
-import asyncio, contextlib, warnings
-warnings.simplefilter("ignore", DeprecationWarning)
-use_library("simulator")
 async def make(stack):
     device = await stack.enter_async_context(open_device(0, os.environ["TEST_WAITS"]))
     things = [device.create_stream(), device.allocate(64), device.pinned(64), device.create_event()]
@@ -263,7 +244,7 @@ asyncio.run(main())
         "block": "await stack.aclose(); say('closed in the child', 5, [])",
     }
     expected = "closed in the child 5 []\nchild 5\nclosed []\n"
-    assert run(CLOSES + ends.replace("HOW", hows[how]), waits=waits) == (0, expected, "")
+    assert run(BEGIN + CLOSES + ends.replace("HOW", hows[how]), waits=waits) == (0, expected, "")
 
 
 def test_child_may_run_another_program() -> None:
@@ -272,7 +253,7 @@ if pid == 0:
     os.execv("/bin/true", ["true"])
 parent(pid)
 """
-    assert run(FORKS + ends) == (0, "child 0\nclosed []\n", "")
+    assert run(BEGIN + FORKS + ends) == (0, "child 0\nclosed []\n", "")
 
 
 WORK = """
