@@ -114,18 +114,25 @@ buffers_of_classes = pytest.mark.skipif(
 )
 
 
+class Source:
+    """Answers the first request for its buffer, or refuses it. Later requests get other memory."""
+
+    def __init__(self, *, refuses: bool) -> None:
+        self.refuses = refuses
+        self.requests = 0
+
+    def __buffer__(self, _flags: int) -> memoryview:
+        self.requests += 1
+        if self.requests == 1 and self.refuses:
+            raise BufferError("not now")
+        return memoryview(bytes(64) if self.requests == 1 else objects())
+
+
 @buffers_of_classes
 def test_copy_requests_the_buffer_of_its_source_once(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
-    class Source:
-        requests = 0
-
-        def __buffer__(self, _flags: int) -> memoryview:
-            self.requests += 1
-            return memoryview(bytes(64) if self.requests == 1 else objects())
-
-    source = Source()
+    source = Source(refuses=False)
     stream.copy(memory, source).result()
     assert source.requests == 1
 
@@ -134,16 +141,7 @@ def test_copy_requests_the_buffer_of_its_source_once(
 def test_copy_does_not_request_a_buffer_again_after_a_refusal(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
-    class Source:
-        requests = 0
-
-        def __buffer__(self, _flags: int) -> memoryview:
-            self.requests += 1
-            if self.requests == 1:
-                raise BufferError("not now")
-            return memoryview(objects())
-
-    source = Source()
+    source = Source(refuses=True)
     with pytest.raises(aioacl.ParameterError, match="can be copied from, got Source: not now"):
         stream.copy(memory, source)
     assert source.requests == 1

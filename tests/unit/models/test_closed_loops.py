@@ -52,31 +52,33 @@ def turn_until(loop: asyncio.AbstractEventLoop, condition: Callable[[], object])
         loop.run_until_complete(asyncio.sleep(0))
 
 
-def queue_of(model: aioacl.Model) -> Any:
-    load = model._life.load
-    assert load is not None
-    return load.slots
-
-
 @contextmanager
 def held(model: aioacl.Model) -> Generator[None]:
     """Holds the work of the model's slot."""
-    load = model._life.load
-    assert load is not None
-    with simulator.held(load._streams[0]):
+    with simulator.held(offline.streams_of(model)[0]):
         yield
 
 
 def is_idle(model: aioacl.Model) -> bool:
     """Whether the device is done with the work of the model's slot."""
-    load = model._life.load
-    assert load is not None
-    core = load._streams[0]._live()
+    core = offline.streams_of(model)[0]._live()
     return core.passed(lib.aio_stream_tail(core.handle))
 
 
 def executes() -> bool:
     return simulator.calls("aclmdlExecuteAsync") > 0
+
+
+def call_behind_another(
+    model: aioacl.Model, loop: asyncio.AbstractEventLoop
+) -> tuple[Raised, asyncio.Task[Any]]:
+    """A call of a thread that has the slot, and a call of the loop that waits for it."""
+    slots = offline.load_of(model).slots
+    first = Raised(model(X).result)
+    assert until_now(lambda: slots.free == 0)
+    task = loop.create_task(call(model))
+    turn_until(loop, lambda: slots._waiters)
+    return first, task
 
 
 def test_slot_whose_work_ends_after_its_loop_was_closed_is_given_back(
@@ -106,12 +108,9 @@ def test_slot_whose_call_cannot_take_its_result_is_given_back(
 def test_call_of_a_closed_loop_that_waits_for_a_slot_gets_none(
     model: aioacl.Model, loop: asyncio.AbstractEventLoop
 ) -> None:
-    slots = queue_of(model)
+    slots = offline.load_of(model).slots
     with held(model):
-        first = Raised(model(X).result)
-        assert until_now(lambda: slots.free == 0)
-        task = loop.create_task(call(model))
-        turn_until(loop, lambda: slots._waiters)
+        first, task = call_behind_another(model, loop)
         loop.close()
         assert until_now(lambda: not slots._waiters)
     first.join()
@@ -122,12 +121,9 @@ def test_call_of_a_closed_loop_that_waits_for_a_slot_gets_none(
 def test_slot_of_a_call_that_cannot_resume_goes_to_the_next_one(
     model: aioacl.Model, loop: asyncio.AbstractEventLoop
 ) -> None:
-    slots = queue_of(model)
+    slots = offline.load_of(model).slots
     with held(model):
-        first = Raised(model(X).result)
-        assert until_now(lambda: slots.free == 0)
-        task = loop.create_task(call(model))
-        turn_until(loop, lambda: slots._waiters)
+        first, task = call_behind_another(model, loop)
     first.join()
     assert until_now(lambda: not slots._waiters)  # the call has the slot, but its loop does not run
     assert slots.free == 0
@@ -143,7 +139,7 @@ def test_close_of_a_model_does_not_wait_for_calls_of_closed_loops(
 ) -> None:
     with held(model):
         tasks = [loop.create_task(call(model)) for _ in range(2)]
-        turn_until(loop, lambda: executes() and queue_of(model)._waiters)
+        turn_until(loop, lambda: executes() and offline.load_of(model).slots._waiters)
         loop.close()
     model.close().result(PATIENCE_SECONDS)
     assert not any(task.done() for task in tasks)
