@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import signal
-import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,9 +15,6 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from tests.kit import (
     FAULT,
-    Raised,
-    enqueue_in_python,
-    hanging,
     held_fill,
     hung_in,
     raises,
@@ -199,35 +194,20 @@ async def test_close_whose_wait_fails_frees_nothing_while_the_copy_may_run(open_
         await until(lambda: simulator.stats().device_blocks < before)
 
 
-def test_close_waits_for_the_later_of_two_uses_registered_in_reverse_order(
-    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    enqueue_in_python(monkeypatch)  # in C, no handler can run between the call and the count of its position
-    device = open_device().result()
-    stream, memory = device.create_stream().result(), device.allocate(64).result()
-
-    def enqueue_later_work(*_: object) -> None:
-        stream.result()  # the engine now has a record that the first use is done
-        held_fill(stream, memory, 2)
-
-    def interrupt() -> None:
-        assert until_now(hanging("aclrtMemsetAsync"))
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-        simulator.release_call("enqueueing")
-
-    before = signal.signal(signal.SIGUSR1, enqueue_later_work)
-    try:
-        with simulator.fault("aclrtMemsetAsync", hang="enqueueing", times=1):
-            interrupting = Raised(interrupt)
-            stream.fill(memory, 1)  # the handler enqueues as soon as C has returned
-            interrupting.join()
-        memory.close().result()
-        assert simulator.pending(stream)
-        assert simulator.calls("aclrtFree") == 0
-        simulator.release(stream)
+def test_close_waits_for_the_later_of_two_uses(open_device: OpenDevice) -> None:
+    with (
+        open_device() as device,
+        device.create_stream() as first,
+        device.create_stream() as second,
+        device.allocate(64) as memory,
+    ):
+        ticket = first.fill(memory, 1)
+        assert until_now(lambda: lib.aio_stream_query(first._core.handle, ticket._position) == 1)
+        with simulator.held(second):
+            second.fill(memory, 2)
+            assert (
+                len(tuple(memory._uses)) == 2
+            )  # the first one is done, and its reference is not dropped yet
+            memory.close().result()
+            assert simulator.calls("aclrtFree") == 0
         assert until_now(lambda: simulator.calls("aclrtFree") == 1)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-        simulator.release(stream)
-        for thing in (memory, stream, device):
-            thing.close().result()
