@@ -186,6 +186,7 @@ def bind(current_port: Callable[[], object], must_not_be_forked: Callable[[], ob
 def bind_enqueue(
     ticket: type,
     event: type,
+    buffer: type,
     deferred: dict[InFlight, Any],
     free_deferred: Callable[[InFlight], object],
     /,

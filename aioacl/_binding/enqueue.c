@@ -10,7 +10,7 @@
  */
 #include "binding.h"
 
-static PyTypeObject *event_type, *ticket_type;
+static PyTypeObject *buffer_type, *event_type, *ticket_type;
 static PyObject *deferred, *free_deferred;
 
 /* Whether the caller may enqueue while the device drains. Only Python can find out. */
@@ -29,10 +29,12 @@ static PyObject *unusual(void) {
     Py_RETURN_NONE;
 }
 
-/* Returns the object if it is a handle that is not closed, else NULL without an exception. */
+/* Returns the object if it is a handle that is not closed, else NULL without an exception. Most are device
+ * buffers; the first comparison finds them without a walk over the bases of their class. */
 static handle_object *not_closed(PyObject *object) {
     handle_object *self = (handle_object *)object;
-    return PyObject_TypeCheck(object, handle_type) && !is_closed(self) ? self : NULL;
+    bool is_handle = Py_IS_TYPE(object, buffer_type) || PyObject_TypeCheck(object, handle_type);
+    return is_handle && !is_closed(self) ? self : NULL;
 }
 
 /* Returns the object if it is a handle that is neither closed nor stale, else NULL without an exception. */
@@ -365,17 +367,19 @@ static PyObject *enqueue_wait_event(PyObject *Py_UNUSED(module), PyObject *const
 /* --- the functions of the module ------------------------------------------------------------------------- */
 
 static PyObject *bind_enqueue(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *ticket, *event, *buffers, *function;
-    if (!PyArg_ParseTuple(arguments, "O!O!O!O", &PyType_Type, &ticket, &PyType_Type, &event, &PyDict_Type,
-                          &buffers, &function)) {
+    PyObject *ticket, *event, *buffer, *buffers, *function;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!O!O", &PyType_Type, &ticket, &PyType_Type, &event, &PyType_Type,
+                          &buffer, &PyDict_Type, &buffers, &function)) {
         return NULL;
     }
     Py_INCREF(ticket);
     Py_INCREF(event);
+    Py_INCREF(buffer);
     Py_INCREF(buffers);
     Py_INCREF(function);
     ticket_type = (PyTypeObject *)ticket;
     event_type = (PyTypeObject *)event;
+    buffer_type = (PyTypeObject *)buffer;
     deferred = buffers;
     free_deferred = function;
     Py_RETURN_NONE;

@@ -26,6 +26,7 @@ from aioacl._base.states import State
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle, is_a
 from aioacl._handles.in_flight import deferred, free_deferred
+from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.native_streams import destroy, keep_if_done, make_core
 from aioacl._handles.operand import (
     CopyOperand,
@@ -49,14 +50,14 @@ if TYPE_CHECKING:
 
     from aioacl._base.options import OnFailure, Seconds
     from aioacl._base.origin import Site
-    from aioacl._handles.memory import Buffer, DeviceBuffer
+    from aioacl._handles.memory import Buffer
     from aioacl._handles.operand import HostMemory, Memory
     from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 
 
-bind_enqueue(Ticket, Event, deferred, free_deferred)
+bind_enqueue(Ticket, Event, DeviceBuffer, deferred, free_deferred)
 
 
 class Stream(Handle, Awaitable):
