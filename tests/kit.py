@@ -19,7 +19,7 @@ from aioacl._base.ffi import ffi, lib
 from aioacl._handles import stream as stream_module
 from aioacl._lifecycle.manager import manager_of
 from aioacl._wait.workers import WorkerStuck
-from aioacl.testing._snapshot import open_devices
+from aioacl.testing._snapshot import open_devices, stats_and_equipped
 from aioacl.testing._waiting import holds_within
 
 if TYPE_CHECKING:
@@ -85,11 +85,8 @@ async def streams(device: Device, count: int) -> AsyncGenerator[list[Stream]]:
 
 def live_streams() -> int:
     """The number of native streams in the simulator, except those with which the engine wakes the runtime."""
-    while True:  # the maintenance thread may create or destroy such a stream between the two reads
-        before = lib.aio_equipped()
-        streams = simulator.stats().streams
-        if lib.aio_equipped() == before:
-            return streams - before
+    stats, equipped = stats_and_equipped()
+    return stats.streams - equipped
 
 
 def simulated() -> tuple[int, int, int]:

@@ -196,15 +196,27 @@ def _counts() -> dict[str, int]:
     found = {"native_threads": int(lib.aio_threads())}
     if not is_simulated():
         return found
-    stats = simulator.stats()
+    stats, equipped = stats_and_equipped()
     living = {name: getattr(stats, name) for name in LIVING}
-    living["streams"] -= lib.aio_equipped()  # the streams with which open devices wake the runtime
+    living["streams"] -= equipped
     managers = tuple(_lifecycle._managers.values())
     for kind, name in NAMES.items():  # what is cached belongs to no handle
         living[name] -= sum(manager.cache.counts[kind] for manager in managers)
     # A program cannot unload a model that a reset has abandoned.
     living["offline_models"] -= sum(manager.models.abandoned for manager in managers)
     return {**living, "set_counts": _set_counts(), **found}
+
+
+def stats_and_equipped() -> tuple[simulator.Stats, int]:
+    """Returns the objects in the simulator, and how many of their streams open devices use to wake the runtime.
+
+    If a maintenance thread makes such a stream meanwhile, both numbers are read again.
+    """
+    equipped = lib.aio_equipped()
+    while True:
+        stats, before, equipped = simulator.stats(), equipped, lib.aio_equipped()
+        if equipped == before:
+            return stats, equipped
 
 
 def _set_counts() -> int:

@@ -437,6 +437,27 @@ def test_snapshot_calls_no_acl_function(open_device: OpenDevice) -> None:
     device.close().result()
 
 
+class Equipping(kit.Engine):
+    """Equips a device between the first look at the equipped devices and the second."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def aio_equipped(self) -> int:
+        self.looks += 1
+        return int(lib.aio_equipped()) - (self.looks == 1)
+
+
+def test_snapshot_counts_again_if_a_device_gets_its_own_stream_meanwhile(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Equipping()
+    with open_device() as device, device.create_stream():
+        monkeypatch.setattr("aioacl.testing._snapshot.lib", engine)
+        assert snapshot().counts["streams"] == 1
+    assert engine.looks >= 3
+
+
 def test_audit_of_an_unknown_name_is_refused() -> None:
     with (
         pytest.raises(
