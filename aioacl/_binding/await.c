@@ -441,7 +441,9 @@ static void await_dealloc(PyObject *object) {
     await_object *self = (await_object *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    await_finalize(object);
+    if (self->state != OVER) { /* the usual await has left */
+        await_finalize(object);
+    }
     await_clear(object);
     Py_CLEAR(self->loop);
     Py_CLEAR(self->core);
