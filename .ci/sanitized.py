@@ -29,7 +29,8 @@ SANITIZE: Final = "-fsanitize=address,undefined"
 C_FLAGS: Final = f"{SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -ftls-model=initial-exec"
 BUILD: Final = ("-c", "from setuptools import setup; setup()", "--quiet", "build_ext", "--inplace")
 HANDLES: Final = "tests/unit/handles"
-RANDOM: Final = (
+RANDOM: Final = (  # several minutes, on two cores
+    *("-n", "2"),
     *("-m", "slow", "-k", "asyncio"),
     *(f"{HANDLES}/test_{name}.py" for name in ("views_model", "close_races")),
 )
