@@ -189,6 +189,7 @@ void graph_free(graph_t *graph) {
     free_callbacks(graph);
     free(graph->name);
     graph->name = NULL;
+    wait_finish_all(&graph->unused, 0);
     object_kill(&graph->object);
 }
 

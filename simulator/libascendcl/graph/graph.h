@@ -9,7 +9,7 @@
  * runners, part by part. The executing task ends when all started lanes have reached their end. So every kind
  * of task that streams can run also works in graphs. If two executions of a graph overlap, the second waits for
  * the first. The copies are "borrowed": the nodes own the objects of the tasks, and a graph that is being
- * executed cannot be destroyed.
+ * executed cannot be destroyed. aclmdlRIDestroy waits for the end of the execution, at most 10 s.
  *
  * Events inside a capture are edges. Recording an event creates a node with a new record, and a stream that
  * waits for the event waits for this record. Each execution resets the records of nodes. The code for events
@@ -88,6 +88,7 @@ struct graph {
     bool built; /* created by aclmdlRIBuildBegin */
     task_group_t *open_group;
     uint32_t uses;      /* number of queued and running tasks that execute the graph */
+    wait_list_t unused; /* calls that wait until `uses` is 0 */
     stream_t *executor; /* the stream that executes the graph now */
     uint32_t active;    /* number of started lanes that have not reached their end */
     bool over;

@@ -5,6 +5,8 @@
 
 #include "graph.h"
 
+enum { DESTROY_MS = 10000 };
+
 static aclError find_ready(aclmdlRI handle, graph_t **graph) {
     aclError rc = graph_find_whole(handle, graph);
     if (rc != ACL_SUCCESS || (*graph)->state == GRAPH_READY) {
@@ -92,18 +94,35 @@ static void run_callbacks(destroy_callback_t *callbacks) {
     }
 }
 
+static aclError find_to_destroy(aclmdlRI handle, graph_t **graph) {
+    aclError rc = graph_find_whole(handle, graph);
+    bool captured =
+        rc == ACL_SUCCESS && ((*graph)->state == GRAPH_CAPTURING || (*graph)->state == GRAPH_INVALID);
+    return captured ? error_set(RT_MODEL_CAPTURED, "modelRI") : rc;
+}
+
+/* Like the runtime, waits for the end of all executions. Releases sim.lock during the wait. Another call can
+ * destroy the graph meanwhile, so the graph is looked up again. */
+static aclError find_unused(aclmdlRI handle, graph_t **graph) {
+    int64_t deadline_ns = deadline_ms(DESTROY_MS);
+    aclError rc = find_to_destroy(handle, graph);
+    while (rc == ACL_SUCCESS && (*graph)->uses > 0) {
+        waiter_t waiter;
+        wait_add(&(*graph)->unused, &waiter, 0);
+        rc = wait_for(&waiter, deadline_ns) ? find_to_destroy(handle, graph)
+                                            : error_set(RT_MODEL_RUNNING, "modelRI");
+    }
+    return rc;
+}
+
 /* Callbacks run on the calling thread after the graph has been destroyed. */
 aclError do_aclmdlRIDestroy(aclmdlRI modelRI) {
     REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     destroy_callback_t *callbacks = NULL;
     sim_lock();
-    aclError rc = graph_find_whole(modelRI, &graph);
-    if (rc == ACL_SUCCESS && (graph->state == GRAPH_CAPTURING || graph->state == GRAPH_INVALID)) {
-        rc = error_set(RT_MODEL_CAPTURED, "modelRI");
-    } else if (rc == ACL_SUCCESS && graph->uses > 0) {
-        rc = error_set(RT_MODEL_RUNNING, "modelRI");
-    } else if (rc == ACL_SUCCESS) {
+    aclError rc = find_unused(modelRI, &graph);
+    if (rc == ACL_SUCCESS) {
         callbacks = graph->callbacks;
         graph->callbacks = NULL;
         graph_free(graph);

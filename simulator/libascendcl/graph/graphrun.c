@@ -356,7 +356,9 @@ static bool execute_step(stream_t *stream, task_t *task) {
 static void execute_free(work_t *work) {
     execute_t *execute = (execute_t *)work;
     externals_free(execute->externals);
-    execute->graph->uses--;
+    if (--execute->graph->uses == 0) {
+        wait_finish_all(&execute->graph->unused, 0);
+    }
     object_release(&execute->graph->object);
 }
 

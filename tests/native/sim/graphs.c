@@ -256,15 +256,13 @@ static void test_abort(void) {
     uint64_t *words = words_new(1);
     aclmdlRI model = waiting_model(stream, words);
     CHECK_RC(aclmdlRIExecute(model, 5), 507046);
-    CHECK_RC(aclmdlRIDestroy(model), 107037);
     CHECK_RC(aclmdlRIAbort(model), 0);
     CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
     CHECK_RC(aclrtSynchronizeStreamWithTimeout(stream, 5), 507046);
     CHECK_RC(aclrtStreamAbort(stream), 0);
     CHECK_RC(aclrtValueWrite(words, 1, 0, stream), 0);
     execute_on(stream, model, 0);
-    UNTIL(aclmdlRIDestroy(model) != 107037);
-    END({aclrtFree, words}, {aclrtDestroyStream, stream});
+    END({aclmdlRIDestroy, model}, {aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
 static void test_reset_ends_graphs(void) {

@@ -1,0 +1,93 @@
+/* What calls about models check, and how long they wait, as the runtime and the graph engine do. */
+#include "graph_test.h"
+
+static const int64_t DESTROY_NS = 10000000000;
+
+static aclError body_destroy_model(void *model) {
+    return aclmdlRIDestroy(model);
+}
+
+/* A model whose execution ends when the word is 1. The execution has begun. */
+static aclmdlRI executing_model(aclrtStream stream, uint64_t *word) {
+    CHECK_RC(aclrtMemset(word, 8, 0, 8), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtValueWait(word, 1, 1, stream), 0);
+    aclmdlRI model = end_capture(stream);
+    CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    return model;
+}
+
+static void end_execution(uint64_t *word) {
+    const uint64_t one = 1;
+    CHECK_RC(aclrtMemcpy(word, 8, &one, 8, ACL_MEMCPY_HOST_TO_DEVICE), 0);
+}
+
+static void test_destroy_waits_for_the_execution(void) {
+    aclrtStream stream = new_stream();
+    uint64_t *word = words_new(1);
+    aclmdlRI model = executing_model(stream, word);
+    call_t call;
+    call_waiting(&call, body_destroy_model, model, "aclmdlRIDestroy");
+    end_execution(word);
+    CHECK_RC(call_join(&call), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 107017);
+    CHECK(stats().models == 0);
+    aclsim_forget();
+    END({aclrtFree, word}, {aclrtDestroyStream, stream});
+}
+
+/* The limit follows the clock of the simulator. */
+static void test_destroy_of_a_long_execution_fails(void) {
+    aclrtStream stream = new_stream();
+    uint64_t *word = words_new(1);
+    aclmdlRI model = executing_model(stream, word);
+    call_t call;
+    aclsim_clock_virtual(1);
+    call_waiting(&call, body_destroy_model, model, "aclmdlRIDestroy");
+    CHECK(aclsim_clock_advance(DESTROY_NS - 1) == 0);
+    CHECK(atomic_load(&call.rc) == -1 && aclsim_waiting("aclmdlRIDestroy") == 1);
+    CHECK(aclsim_clock_advance(1) == 0);
+    CHECK_RC(call_join(&call), 107037);
+    aclsim_clock_virtual(0);
+    CHECK_RC(aclmdlRIAbort(model), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 107023);
+    END({aclrtFree, word}, {aclrtDestroyStream, stream});
+}
+
+/* One of two calls destroys the model. The other call then finds no model. */
+static void test_two_calls_destroy_a_model(void) {
+    aclrtStream stream = new_stream();
+    uint64_t *word = words_new(1);
+    aclmdlRI model = executing_model(stream, word);
+    call_t calls[2];
+    call_start(&calls[0], body_destroy_model, model);
+    call_start(&calls[1], body_destroy_model, model);
+    UNTIL(aclsim_waiting("aclmdlRIDestroy") == 2);
+    end_execution(word);
+    aclError first = call_join(&calls[0]);
+    aclError second = call_join(&calls[1]);
+    CHECK((first == 0 && second == 107017) || (first == 107017 && second == 0));
+    aclsim_forget();
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    END({aclrtFree, word}, {aclrtDestroyStream, stream});
+}
+
+static void test_reset_ends_a_destroy_that_waits(void) {
+    aclmdlRI model = executing_model(new_stream(), words_new(1));
+    call_t call;
+    call_waiting(&call, body_destroy_model, model, "aclmdlRIDestroy");
+    reset_and_set();
+    CHECK(call_join(&call) != 107037);
+    CHECK(stats().models == 0);
+    aclsim_forget();
+}
+
+int main(void) {
+    start_acl();
+    RUN(test_destroy_waits_for_the_execution, test_destroy_of_a_long_execution_fails,
+        test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits);
+    CHECK(stats().violations == 0);
+    end_acl();
+}
