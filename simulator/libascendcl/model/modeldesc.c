@@ -234,19 +234,31 @@ aclError do_aclmdlGetOutputDims(const aclmdlDesc *modelDesc, size_t index, aclmd
 }
 
 /* The range of a dimension that the file does not state is the dimension itself, or 0 and -1 (no limit). */
+static void write_ranges(const tensor_info_t *tensor, aclmdlIODimsRange *to) {
+    bool stated = tensor->ranges.count > 0;
+    memset(to, 0, sizeof *to);
+    to->rangeCount = stated ? tensor->ranges.count : tensor->dims.count;
+    for (size_t i = 0; i < to->rangeCount; i++) {
+        int64_t dim = stated ? 0 : tensor->dims.values[i];
+        to->range[i][0] = stated ? tensor->ranges.pairs[i][0] : dim < 0 ? 0 : dim;
+        to->range[i][1] = stated ? tensor->ranges.pairs[i][1] : dim;
+    }
+}
+
+/* A model with gears has no ranges. The graph engine does not check the index then. */
 aclError do_aclmdlGetInputDimsRange(const aclmdlDesc *modelDesc, size_t index, aclmdlIODimsRange *dimsRange) {
     REFUSE_NULL(dimsRange);
     SIM_GUARD();
+    if (list_of(modelDesc, INPUTS) == NULL) {
+        return ACL_INVALID_PARAM;
+    }
+    if (model_desc_find(modelDesc)->info->gears.kind != GEARS_NONE) {
+        dimsRange->rangeCount = 0;
+        return ACL_SUCCESS;
+    }
     const tensor_info_t *tensor = tensor_of(modelDesc, INPUTS, index);
     if (tensor != NULL) {
-        bool stated = tensor->ranges.count > 0;
-        memset(dimsRange, 0, sizeof *dimsRange);
-        dimsRange->rangeCount = stated ? tensor->ranges.count : tensor->dims.count;
-        for (size_t i = 0; i < dimsRange->rangeCount; i++) {
-            int64_t dim = stated ? 0 : tensor->dims.values[i];
-            dimsRange->range[i][0] = stated ? tensor->ranges.pairs[i][0] : dim < 0 ? 0 : dim;
-            dimsRange->range[i][1] = stated ? tensor->ranges.pairs[i][1] : dim;
-        }
+        write_ranges(tensor, dimsRange);
     }
     return tensor != NULL ? ACL_SUCCESS : ACL_INVALID_PARAM;
 }

@@ -38,8 +38,10 @@ static inline void put_all(bytes_t *to, const bytes_t *from) {
     put(to, from->bytes, from->size);
 }
 
-/* A tensor of 32-bit floats. */
-static inline void put_tensor(bytes_t *to, const char *name, const int64_t *dims, uint32_t count) {
+/* A tensor of 32-bit floats. `ranges` may be NULL. */
+static inline void put_ranged_tensor(bytes_t *to, const char *name, const int64_t *dims, uint32_t count,
+                                     const int64_t (*ranges)[2]) {
+    uint32_t range_bytes = ranges != NULL ? count * (uint32_t)sizeof *ranges : 0;
     uint64_t size = sizeof(float);
     for (uint32_t i = 0; i < count; i++) {
         size *= dims[i] > 0 ? (uint64_t)dims[i] : 8;
@@ -50,9 +52,14 @@ static inline void put_tensor(bytes_t *to, const char *name, const int64_t *dims
     put_u32(to, (uint32_t)strlen(name));
     put_u32(to, count * (uint32_t)sizeof *dims);
     put_u32(to, 0);
-    put_u32(to, 0);
+    put_u32(to, range_bytes);
     put_text(to, name);
     put(to, dims, count * sizeof *dims);
+    put(to, ranges, range_bytes);
+}
+
+static inline void put_tensor(bytes_t *to, const char *name, const int64_t *dims, uint32_t count) {
+    put_ranged_tensor(to, name, dims, count, NULL);
 }
 
 static inline void put_part(bytes_t *to, uint32_t type, const bytes_t *part) {
@@ -117,6 +124,23 @@ static inline void put_plain(bytes_t *to, int64_t rows, int64_t columns, const c
         put_part(&description, type, &part);
     }
     put_file(to, &description, onnx);
+}
+
+/* A dynamic model: x and y have 1 to 8 rows of three numbers. */
+static inline void put_dynamic(bytes_t *to, const char *onnx) {
+    static bytes_t part;
+    static bytes_t description;
+    const int64_t dims[] = {-1, 3};
+    const int64_t ranges[][2] = {{1, 8}, {3, 3}};
+    description.size = 0;
+    for (uint32_t type = 0; type < 2; type++) {
+        part.size = 0;
+        put_u32(&part, 1);
+        put_ranged_tensor(&part, type == 0 ? "x" : "y", dims, 2, type == 0 ? ranges : NULL);
+        put_part(&description, type, &part);
+    }
+    put_file(to, &description, onnx);
+    to->bytes[193] = 1;
 }
 
 /* A model with batches of 1, 2 and 4 rows of three numbers. */

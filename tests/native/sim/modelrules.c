@@ -1,5 +1,9 @@
-/* What calls about models check, and how long they wait, as the runtime and the graph engine do. */
+/* What calls about models check, and how long they wait, as the runtime and the graph engine do. A library in
+ * place of onnxruntime (standin_onnxruntime.c) computes the offline models. */
 #include "graph_test.h"
+#include "model_files.h"
+
+enum { ROWS = 2, COLUMNS = 3, BYTES = ROWS * COLUMNS * sizeof(float), NO = 100000, UNSUPPORTED = 207000 };
 
 static const int64_t DESTROY_NS = 10000000000;
 
@@ -84,10 +88,34 @@ static void test_reset_ends_a_destroy_that_waits(void) {
     aclsim_forget();
 }
 
+static aclmdlDesc *desc_of(const bytes_t *file) {
+    aclmdlDesc *desc = aclmdlCreateDesc();
+    CHECK_RC(aclmdlGetDescFromMem(desc, file->bytes, file->size), 0);
+    return desc;
+}
+
+static void test_ranges_of_inputs(void) {
+    static bytes_t file;
+    static aclmdlIODimsRange ranges;
+    put_batched(&file, "model");
+    aclmdlDesc *desc = desc_of(&file);
+    for (size_t index = 0; index < 4; index++) {
+        ranges.rangeCount = 7;
+        CHECK_THEN(aclmdlGetInputDimsRange(desc, index, &ranges), ranges.rangeCount == 0);
+    }
+    CHECK_RC(aclmdlGetInputDimsRange(desc, 0, NULL), NO);
+    CHECK_RC(aclmdlDestroyDesc(desc), 0);
+    put_dynamic(&file, "model");
+    desc = desc_of(&file);
+    CHECK_THEN(aclmdlGetInputDimsRange(desc, 0, &ranges), ranges.rangeCount == 2 && ranges.range[0][1] == 8);
+    CHECK_RC(aclmdlGetInputDimsRange(desc, 1, &ranges), NO);
+    CHECK_RC(aclmdlDestroyDesc(desc), 0);
+}
+
 int main(void) {
     start_acl();
     RUN(test_destroy_waits_for_the_execution, test_destroy_of_a_long_execution_fails,
-        test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits);
+        test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits, test_ranges_of_inputs);
     CHECK(stats().violations == 0);
     end_acl();
 }
