@@ -6,7 +6,8 @@
 #include "modelrun.h"
 
 /* The graph engine accepts a buffer that is up to 64 bytes smaller than the tensor. Such an execution fails on
- * the device if the tensor does not fit. If the model has gears, the graph engine does not check sizes. */
+ * the device if the tensor does not fit. The graph engine checks no sizes if the model is dynamic or has gears.
+ */
 enum { SLACK_BYTES = 64, TEXT_BYTES = 320 };
 
 static aclError refuse(aclError code, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -50,6 +51,20 @@ static aclError check_size(const run_tensor_t *tensor, const tensor_info_t *info
                   what, index, info->name, size, tensor->size);
 }
 
+static bool sizes_are_checked(const model_info_t *info) {
+    return info->gears.kind == GEARS_NONE && !info->dynamic;
+}
+
+/* Without the range of each dimension, every shape is in range. */
+static bool shape_in_ranges(const ranges_t *ranges, const tensor_shape_t *given) {
+    bool inside = true;
+    for (size_t i = 0; i < ranges->count && ranges->count == given->dim_count && inside; i++) {
+        const int64_t *range = ranges->pairs[i];
+        inside = given->dims[i] >= range[0] && (range[1] < 0 || given->dims[i] <= range[1]);
+    }
+    return inside;
+}
+
 static bool shape_agrees(const dims_t *known, const tensor_shape_t *given) {
     bool agrees = known->count == given->dim_count;
     for (size_t i = 0; i < known->count && agrees; i++) {
@@ -76,6 +91,11 @@ static aclError take_shape(const model_t *model, const dataset_entry_t *entry, c
         return refuse(GE_SHAPE_INVALID, "input: the shape in the dataset does not fit the tensor %zu (%.60s)",
                       index, info->name);
     }
+    if (given != NULL && !shape_in_ranges(&info->ranges, given)) {
+        return refuse(ACL_INVALID_PARAM,
+                      "input: the shape in the dataset is outside of the ranges of the tensor %zu (%.60s)",
+                      index, info->name);
+    }
     bool set = given != NULL ? dims_set(&tensor->dims, given->dims, given->dim_count)
                              : dims_set(&tensor->dims, info->dims.values, info->dims.count);
     return set ? ACL_SUCCESS : refuse(GE_MEMORY_ALLOCATION, "input");
@@ -83,7 +103,7 @@ static aclError take_shape(const model_t *model, const dataset_entry_t *entry, c
 
 static aclError take_inputs(model_run_t *run, const dataset_t *dataset) {
     const model_info_t *info = run->model->info;
-    bool fixed = info->gears.kind == GEARS_NONE;
+    bool checked = sizes_are_checked(info);
     size_t selector = 0;
     aclError rc = check_count(dataset, &info->inputs, "input");
     for (size_t i = 0; i < run->input_count && rc == ACL_SUCCESS; i++) {
@@ -91,7 +111,7 @@ static aclError take_inputs(model_run_t *run, const dataset_t *dataset) {
         const tensor_info_t *described = &info->inputs.tensors[i];
         tensor->type = described->type;
         rc = take_buffer(&dataset->entries[i], tensor);
-        rc = rc == ACL_SUCCESS && fixed ? check_size(tensor, described, "input", i) : rc;
+        rc = rc == ACL_SUCCESS && checked ? check_size(tensor, described, "input", i) : rc;
         rc = rc == ACL_SUCCESS ? take_shape(run->model, &dataset->entries[i], described, tensor, i) : rc;
     }
     if (rc == ACL_SUCCESS && model_gear_input(info, &selector)) {
@@ -108,7 +128,7 @@ static aclError take_outputs(model_run_t *run, const dataset_t *dataset) {
     for (size_t i = 0; i < run->output_count && rc == ACL_SUCCESS; i++) {
         run_tensor_t *tensor = &run->tensors[run->input_count + i];
         const tensor_info_t *described = &info->outputs.tensors[i];
-        bool fixed = info->gears.kind == GEARS_NONE && !info->dynamic && dims_known(&described->dims);
+        bool fixed = sizes_are_checked(info) && dims_known(&described->dims);
         tensor->type = described->type;
         rc = take_buffer(&dataset->entries[i], tensor);
         bool absent = rc == ACL_SUCCESS && (tensor->data == NULL || tensor->size == 0);
@@ -120,8 +140,7 @@ static aclError take_outputs(model_run_t *run, const dataset_t *dataset) {
         if (absent) {
             tensor->data = NULL;
         }
-        bool checked = info->gears.kind == GEARS_NONE && !info->dynamic;
-        rc = rc == ACL_SUCCESS && checked ? check_size(tensor, described, "output", i) : rc;
+        rc = rc == ACL_SUCCESS && sizes_are_checked(info) ? check_size(tensor, described, "output", i) : rc;
         if (rc == ACL_SUCCESS && fixed &&
             !dims_set(&tensor->dims, described->dims.values, described->dims.count)) {
             rc = refuse(GE_MEMORY_ALLOCATION, "output");

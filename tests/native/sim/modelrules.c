@@ -88,6 +88,90 @@ static void test_reset_ends_a_destroy_that_waits(void) {
     aclsim_forget();
 }
 
+static aclmdlDataset *dataset_of(void *data, size_t size) {
+    aclmdlDataset *dataset = aclmdlCreateDataset();
+    CHECK_RC(aclmdlAddDatasetBuffer(dataset, aclCreateDataBuffer(data, size)), 0);
+    return dataset;
+}
+
+static void dataset_free(aclmdlDataset *dataset) {
+    aclDataBuffer *buffer = aclmdlGetDatasetBuffer(dataset, 0);
+    CHECK_RC(aclDestroyDataBuffer(buffer), 0);
+    CHECK_RC(aclmdlDestroyDataset(dataset), 0);
+}
+
+static void set_rows(aclmdlDataset *dataset, int64_t rows) {
+    const int64_t dims[] = {rows, COLUMNS};
+    aclTensorDesc *desc = aclCreateTensorDesc(ACL_FLOAT, 2, dims, ACL_FORMAT_ND);
+    CHECK_RC(aclmdlSetDatasetTensorDesc(dataset, desc, 0), 0);
+    aclDestroyTensorDesc(desc);
+}
+
+static uint32_t load_bytes(const bytes_t *file) {
+    uint32_t model = 0;
+    CHECK_RC(aclmdlLoadFromMem(file->bytes, file->size, &model), 0);
+    return model;
+}
+
+static float *numbers_new(void) {
+    float *numbers = new_block(BYTES);
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        numbers[i] = (float)i;
+    }
+    return numbers;
+}
+
+static bool doubled(const float *y, const float *x) {
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        if (y[i] != 2 * x[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The buffers of a dynamic model hold the shape of the execution, not the end of the range. */
+static void test_buffers_of_a_dynamic_model_hold_the_shape(void) {
+    static bytes_t file;
+    put_dynamic(&file, "model");
+    uint32_t model = load_bytes(&file);
+    aclrtStream stream = new_stream();
+    float *x = numbers_new();
+    float *y = zeros(BYTES);
+    aclmdlDataset *input = dataset_of(x, BYTES);
+    aclmdlDataset *output = dataset_of(y, BYTES);
+    set_rows(input, ROWS);
+    CHECK_RC(aclmdlExecuteAsync(model, input, output, stream), 0);
+    CHECK_THEN(aclrtSynchronizeStream(stream), doubled(y, x));
+    CHECK_THEN(aclmdlExecute(model, input, output), doubled(y, x));
+    set_rows(input, ROWS + 1);
+    CHECK_RC(aclmdlExecuteAsync(model, input, output, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 507011);
+    for (int64_t rows = 0; rows <= 9; rows += 9) {
+        set_rows(input, rows);
+        CHECK_RC(aclmdlExecuteAsync(model, input, output, stream), NO);
+    }
+    dataset_free(input);
+    dataset_free(output);
+    CHECK_RC(aclmdlUnload(model), 0);
+    END({aclrtFree, x}, {aclrtFree, y}, {aclrtDestroyStream, stream});
+}
+
+/* A static model keeps the check: 64 bytes may be missing. */
+static void test_buffers_of_a_static_model_hold_the_tensor(void) {
+    static bytes_t file;
+    put_plain(&file, 16, COLUMNS, "model");
+    uint32_t model = load_bytes(&file);
+    void *block = zeros(192);
+    aclmdlDataset *input = dataset_of(block, 192 - 65);
+    aclmdlDataset *output = dataset_of(block, 192);
+    CHECK_RC(aclmdlExecute(model, input, output), 145000);
+    dataset_free(input);
+    dataset_free(output);
+    CHECK_RC(aclmdlUnload(model), 0);
+    END_BLOCKS(block);
+}
+
 static aclmdlDesc *desc_of(const bytes_t *file) {
     aclmdlDesc *desc = aclmdlCreateDesc();
     CHECK_RC(aclmdlGetDescFromMem(desc, file->bytes, file->size), 0);
@@ -115,7 +199,9 @@ static void test_ranges_of_inputs(void) {
 int main(void) {
     start_acl();
     RUN(test_destroy_waits_for_the_execution, test_destroy_of_a_long_execution_fails,
-        test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits, test_ranges_of_inputs);
+        test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits,
+        test_buffers_of_a_dynamic_model_hold_the_shape, test_buffers_of_a_static_model_hold_the_tensor,
+        test_ranges_of_inputs);
     CHECK(stats().violations == 0);
     end_acl();
 }
