@@ -30,14 +30,21 @@ def test_execute_checks_the_datasets() -> None:
         arguments = (inputs.dataset, outputs.dataset)
         assert rc("aclmdlExecute", model, ffi.NULL, outputs.dataset) == 100000
         assert rc("aclmdlExecute", model + 1, *arguments) == 145003
-        with data(BYTES, BYTES) as more, data(0) as none:
+        with data(BYTES, BYTES) as more:
             assert execute(model, more, outputs) == WRONG
             assert execute(model, inputs, more) == WRONG
-            assert execute(model, inputs, none) == 100000
         inputs.write(0, NUMBERS)
         good("aclUpdateDataBuffer", outputs.buffers[0], outputs.memory[0], 8)  # at most 64 bytes too small
         assert execute(model, inputs, outputs) == FAILED
         assert "needs 24 bytes, but its buffer has 8" in error_text()
+
+
+def test_execute_async_refuses_an_output_without_memory() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(0) as outputs:
+        stream = new_stream()
+        assert execute_on(stream, model, inputs, outputs) == 100000
+        assert "is NULL or has no bytes" in error_text()
+        good("aclrtDestroyStream", stream)
 
 
 def test_execute_refuses_a_buffer_that_is_much_too_small() -> None:

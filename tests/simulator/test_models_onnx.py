@@ -84,6 +84,13 @@ def test_dynamic_model_allocates_an_output_without_memory() -> None:
         assert outputs.read(0) == TWICE
 
 
+def test_static_model_allocates_an_output_without_memory() -> None:
+    with device(), loaded(modelfiles.doubling()) as model, data(BYTES) as inputs, data(0) as outputs:
+        inputs.write(0, NUMBERS)
+        assert execute(model, inputs, outputs) == 0
+        assert outputs.read(0) == TWICE
+
+
 def test_dynamic_model_fails_if_an_output_does_not_fit() -> None:
     with device(), loaded(dynamic()) as model, data(BYTES) as inputs, data(12) as outputs:
         inputs.describe(0, [2, 3])

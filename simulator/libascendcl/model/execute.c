@@ -47,7 +47,7 @@ static aclError enqueue(model_t *model, execute_mode_t mode, stream_t *stream, c
     }
     note_streams(model, stream);
     model_run_t *run = NULL;
-    rc = model_run_new(model, input, output, &run);
+    rc = model_run_new(model, mode == EXECUTES_SYNC, input, output, &run);
     if (rc == ACL_SUCCESS) {
         task_t task = {.kind = TASK_STEP, .work = &run->work};
         rc = stream_enqueue(stream, &task);

@@ -120,29 +120,45 @@ static aclError take_inputs(model_run_t *run, const dataset_t *dataset) {
     return rc;
 }
 
+/* A call that waits for the execution gives memory to the client's buffers without memory, before the execution
+ * begins. If the model is dynamic, the sizes are known after the computation. */
+static aclError take_absent_output(model_run_t *run, const tensor_info_t *described, run_tensor_t *tensor,
+                                   size_t index) {
+    if (tensor->data == NULL && described->size > 0 && run->waits) {
+        return model_run_allocate(run, tensor, (size_t)described->size);
+    }
+    tensor->data = NULL;
+    return described->size == 0 ? ACL_SUCCESS
+                                : refuse(ACL_INVALID_PARAM,
+                                         "output: the buffer of the tensor %zu (%.60s) is NULL or has no bytes",
+                                         index, described->name);
+}
+
+static aclError take_output(model_run_t *run, const dataset_entry_t *entry, size_t index) {
+    const model_info_t *info = run->model->info;
+    const tensor_info_t *described = &info->outputs.tensors[index];
+    run_tensor_t *tensor = &run->tensors[run->input_count + index];
+    tensor->type = described->type;
+    aclError rc = take_buffer(entry, tensor);
+    bool absent = rc == ACL_SUCCESS && (tensor->data == NULL || tensor->size == 0);
+    if (absent && info->dynamic) {
+        tensor->data = NULL;
+    } else if (absent) {
+        rc = take_absent_output(run, described, tensor, index);
+    }
+    return rc == ACL_SUCCESS && sizes_are_checked(info) ? check_size(tensor, described, "output", index) : rc;
+}
+
 /* Outputs with a fixed shape are bound to the client's memory. The shapes of all others are known after the
  * computation. */
 static aclError take_outputs(model_run_t *run, const dataset_t *dataset) {
     const model_info_t *info = run->model->info;
     aclError rc = check_count(dataset, &info->outputs, "output");
     for (size_t i = 0; i < run->output_count && rc == ACL_SUCCESS; i++) {
-        run_tensor_t *tensor = &run->tensors[run->input_count + i];
-        const tensor_info_t *described = &info->outputs.tensors[i];
-        bool fixed = sizes_are_checked(info) && dims_known(&described->dims);
-        tensor->type = described->type;
-        rc = take_buffer(&dataset->entries[i], tensor);
-        bool absent = rc == ACL_SUCCESS && (tensor->data == NULL || tensor->size == 0);
-        if (absent && described->size > 0 && !info->dynamic) {
-            rc = refuse(ACL_INVALID_PARAM,
-                        "output: the buffer of the tensor %zu (%.60s) is NULL or has no bytes", i,
-                        described->name);
-        }
-        if (absent) {
-            tensor->data = NULL;
-        }
-        rc = rc == ACL_SUCCESS && sizes_are_checked(info) ? check_size(tensor, described, "output", i) : rc;
-        if (rc == ACL_SUCCESS && fixed &&
-            !dims_set(&tensor->dims, described->dims.values, described->dims.count)) {
+        const dims_t *dims = &info->outputs.tensors[i].dims;
+        rc = take_output(run, &dataset->entries[i], i);
+        if (rc == ACL_SUCCESS && sizes_are_checked(info) && dims_known(dims) &&
+            !dims_set(&run->tensors[run->input_count + i].dims, dims->values, dims->count)) {
             rc = refuse(GE_MEMORY_ALLOCATION, "output");
         }
     }
@@ -166,12 +182,30 @@ static aclError fill(model_run_t *run, const aclmdlDataset *input, aclmdlDataset
     return rc == ACL_SUCCESS ? take_outputs(run, outputs) : rc;
 }
 
-aclError model_run_new(model_t *model, const aclmdlDataset *input, aclmdlDataset *output, model_run_t **run) {
+aclError model_run_allocate(model_run_t *run, run_tensor_t *tensor, size_t bytes) {
+    data_buffer_t *buffer = object_find(KIND_DATA_BUFFER, tensor->buffer);
+    void *memory = NULL;
+    if (buffer == NULL) {
+        return ACL_INVALID_PARAM;
+    }
+    aclError rc = memory_take_for_client(run->model->device, &memory, bytes);
+    if (rc == ACL_SUCCESS) {
+        buffer->data = memory;
+        buffer->size = bytes;
+        tensor->data = memory;
+        tensor->size = bytes;
+    }
+    return rc;
+}
+
+aclError model_run_new(model_t *model, bool waits, const aclmdlDataset *input, aclmdlDataset *output,
+                       model_run_t **run) {
     model_run_t *made = work_new(&model_run_ops, sizeof *made);
     if (made == NULL) {
         return refuse(GE_MEMORY_ALLOCATION, "modelId");
     }
     made->model = model;
+    made->waits = waits;
     model->refs++;
     model->pending++;
     aclError rc = fill(made, input, output);

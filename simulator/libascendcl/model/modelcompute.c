@@ -5,17 +5,12 @@
 
 #include "modelrun.h"
 
-/* Allocates memory for an output without memory. The client frees it with aclrtFree. */
 static void *allocate(model_run_t *run, run_tensor_t *tensor, size_t bytes) {
-    void *memory = NULL;
     SIM_GUARD();
-    data_buffer_t *buffer = object_find(KIND_DATA_BUFFER, tensor->buffer);
-    if (buffer != NULL && memory_take_for_client(run->model->device, &memory, bytes) == ACL_SUCCESS) {
-        buffer->data = memory;
-        buffer->size = bytes;
-        memory_pin(memory, bytes, &tensor->pinned);
+    if (model_run_allocate(run, tensor, bytes) == ACL_SUCCESS) {
+        memory_pin(tensor->data, bytes, &tensor->pinned);
     }
-    return memory;
+    return tensor->data;
 }
 
 static void *place(void *user, size_t index, size_t bytes, const int64_t *dims, size_t dim_count, char *why) {

@@ -26,6 +26,7 @@ struct model_run {
     model_t *model;    /* a reference */
     stream_t *stream;  /* while computing: the stream that waits for it */
     run_state_t state;
+    bool waits;   /* the call waits for the end of the execution */
     bool stopped; /* the stream drops its tasks */
     aclError code;
     char why[SIM_WHY_BYTES];
@@ -42,7 +43,11 @@ struct model_run {
 };
 
 /* modelbind.c. Makes an execution from datasets. Adds an error text on failure. Called with sim.lock held. */
-aclError model_run_new(model_t *model, const aclmdlDataset *input, aclmdlDataset *output, model_run_t **run);
+aclError model_run_new(model_t *model, bool waits, const aclmdlDataset *input, aclmdlDataset *output,
+                       model_run_t **run);
+/* Allocates memory for an output without memory. The client frees it with aclrtFree. Called with sim.lock held.
+ */
+aclError model_run_allocate(model_run_t *run, run_tensor_t *tensor, size_t bytes);
 /* Frees the content. Called with sim.lock held. */
 void model_run_free(model_run_t *run);
 

@@ -113,6 +113,12 @@ static uint32_t load_bytes(const bytes_t *file) {
     return model;
 }
 
+static uint32_t load_plain(void) {
+    static bytes_t file;
+    put_plain(&file, ROWS, COLUMNS, "model");
+    return load_bytes(&file);
+}
+
 static float *numbers_new(void) {
     float *numbers = new_block(BYTES);
     for (int i = 0; i < ROWS * COLUMNS; i++) {
@@ -196,12 +202,77 @@ static void test_ranges_of_inputs(void) {
     CHECK_RC(aclmdlDestroyDesc(desc), 0);
 }
 
+static aclError execute_v2(uint32_t model, aclmdlDataset *input, aclmdlDataset *output, aclrtStream stream) {
+    aclmdlExecConfigHandle *config = aclmdlCreateExecConfigHandle();
+    aclError rc = aclmdlExecuteV2(model, input, output, stream, config);
+    CHECK_RC(aclmdlDestroyExecConfigHandle(config), 0);
+    return rc;
+}
+
+/* The client frees the memory that the call gave to its buffer. */
+static void check_given(aclmdlDataset *output, const float *x) {
+    aclDataBuffer *buffer = aclmdlGetDatasetBuffer(output, 0);
+    float *given = aclGetDataBufferAddr(buffer);
+    CHECK(given != NULL && aclGetDataBufferSizeV2(buffer) == BYTES && doubled(given, x));
+    CHECK_RC(aclrtFree(given), 0);
+    CHECK_RC(aclUpdateDataBuffer(buffer, NULL, 0), 0);
+}
+
+static void test_calls_that_wait_give_memory_to_an_output(void) {
+    uint32_t model = load_plain();
+    aclrtStream stream = new_stream();
+    float *x = numbers_new();
+    aclmdlDataset *input = dataset_of(x, BYTES);
+    aclmdlDataset *output = dataset_of(NULL, 0);
+    uint64_t blocks = stats().device_blocks;
+    CHECK_RC(aclmdlExecute(model, input, output), 0);
+    check_given(output, x);
+    CHECK_RC(execute_v2(model, input, output, stream), 0);
+    check_given(output, x);
+    CHECK(aclsim_set_limits("mem=1") == 0);
+    CHECK_RC(aclmdlExecute(model, input, output), 207001);
+    CHECK(aclsim_set_limits("") == 0);
+    CHECK_RC(aclmdlUnload(model), 0);
+    model = load_plain();
+    CHECK_RC(aclmdlExecuteAsync(model, input, output, stream), NO);
+    CHECK(stats().device_blocks == blocks && aclGetDataBufferAddr(aclmdlGetDatasetBuffer(output, 0)) == NULL);
+    dataset_free(input);
+    dataset_free(output);
+    CHECK_RC(aclmdlUnload(model), 0);
+    END({aclrtFree, x}, {aclrtDestroyStream, stream});
+}
+
+/* The memory is large enough for each gear. */
+static void test_output_of_a_model_with_gears_is_given_memory(void) {
+    static bytes_t file;
+    put_batched(&file, "model");
+    uint32_t model = load_bytes(&file);
+    float *x = new_block(4 * COLUMNS * sizeof(float));
+    uint64_t *gear = words_new(1);
+    memset(x, 0, 4 * COLUMNS * sizeof(float));
+    aclmdlDataset *input = dataset_of(x, 4 * COLUMNS * sizeof(float));
+    aclmdlDataset *output = dataset_of(NULL, 0);
+    aclDataBuffer *selector = aclCreateDataBuffer(gear, sizeof *gear);
+    CHECK_RC(aclmdlAddDatasetBuffer(input, selector), 0);
+    CHECK_RC(aclmdlSetDynamicBatchSize(model, input, 1, 2), 0);
+    CHECK_RC(aclmdlExecute(model, input, output), 0);
+    aclDataBuffer *buffer = aclmdlGetDatasetBuffer(output, 0);
+    CHECK(aclGetDataBufferAddr(buffer) != NULL &&
+          aclGetDataBufferSizeV2(buffer) == 8 * COLUMNS * sizeof(float));
+    END_BLOCKS(aclGetDataBufferAddr(buffer), x, gear);
+    dataset_free(input);
+    dataset_free(output);
+    CHECK_RC(aclDestroyDataBuffer(selector), 0);
+    CHECK_RC(aclmdlUnload(model), 0);
+}
+
 int main(void) {
     start_acl();
     RUN(test_destroy_waits_for_the_execution, test_destroy_of_a_long_execution_fails,
         test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits,
         test_buffers_of_a_dynamic_model_hold_the_shape, test_buffers_of_a_static_model_hold_the_tensor,
-        test_ranges_of_inputs);
+        test_ranges_of_inputs, test_calls_that_wait_give_memory_to_an_output,
+        test_output_of_a_model_with_gears_is_given_memory);
     CHECK(stats().violations == 0);
     end_acl();
 }
