@@ -261,6 +261,15 @@ aclError error_quiet(aclError code, const char *what);
             return error_quiet(ACL_INVALID_PARAM, #argument);                                                  \
         }                                                                                                      \
     } while (0)
+/* The refusal of the calling function do_NAME, as one that the simulator does not support. */
+#define UNSUPPORTED() error_set(RT_FEATURE_NOT_SUPPORT, __func__ + sizeof "do_" - 1)
+/* Returns ACL_INVALID_PARAM from the calling function if the condition is true. */
+#define REFUSE_IF(condition, what)                                                                             \
+    do {                                                                                                       \
+        if (condition) {                                                                                       \
+            return error_quiet(ACL_INVALID_PARAM, what);                                                       \
+        }                                                                                                      \
+    } while (0)
 /* Adds the reason of a task's failure to the error text, if the reason is known. */
 void error_explain(aclError code, const char *why);
 /* True: all threads share one text, which any of them may fetch. False: each thread has its own text. */

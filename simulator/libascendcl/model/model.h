@@ -153,4 +153,8 @@ typedef struct {
     int32_t stream_timeout_ms; /* 0: not set */
 } exec_config_t;
 
+/* modelunsupported.c. The checks of the queues of a load. Adds an error text on failure. */
+aclError model_check_queues(const uint32_t *inputs, size_t input_count, const uint32_t *outputs,
+                            size_t output_count);
+
 #endif

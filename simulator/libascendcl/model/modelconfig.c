@@ -1,5 +1,4 @@
-/* Options of loads and executions, attributes of loaded models, and the functions about AIPP that have an
- * answer without AIPP. */
+/* Options of loads and executions, and attributes of loaded models. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,6 @@ enum {
     PRIORITY_LEAST = 7,
     PAGE = 4096
 };
-
-static const size_t not_attached = 0xFFFFFFFF;
 
 aclmdlConfigHandle *do_aclmdlCreateConfigHandle(void) {
     return described_new(KIND_MODEL_CONFIG);
@@ -236,32 +233,4 @@ aclError do_aclmdlGetAttribute(uint32_t modelId, aclmdlAttr attr, aclmdlAttrValu
         attrValue->mdlPriority = model->priority;
     }
     return rc;
-}
-
-static aclError check_input(uint32_t id, size_t index) {
-    model_t *model = NULL;
-    aclError rc = model_find(id, &model);
-    return rc == ACL_SUCCESS && index >= model->info->inputs.count ? error_quiet(GE_PARAM_INVALID, "index")
-                                                                   : rc;
-}
-
-/* The models that the simulator reads have no AIPP. */
-aclError do_aclmdlGetAippType(uint32_t modelId, size_t index, aclmdlInputAippType *type,
-                              size_t *dynamicAttachedDataIndex) {
-    REFUSE_NULL(type);
-    REFUSE_NULL(dynamicAttachedDataIndex);
-    SIM_GUARD();
-    aclError rc = check_input(modelId, index);
-    if (rc == ACL_SUCCESS) {
-        *type = ACL_DATA_WITHOUT_AIPP;
-        *dynamicAttachedDataIndex = not_attached;
-    }
-    return rc;
-}
-
-aclError do_aclmdlGetFirstAippInfo(uint32_t modelId, size_t index, aclAippInfo *aippInfo) {
-    REFUSE_NULL(aippInfo);
-    SIM_GUARD();
-    aclError rc = check_input(modelId, index);
-    return rc == ACL_SUCCESS ? error_quiet(ACL_NOT_STATIC_AIPP, "index: the input has no static AIPP") : rc;
 }
