@@ -185,10 +185,16 @@ def test_load_with_a_configuration_takes_its_options(tmp_path: Path) -> None:
         assert set_option(2, "char *", text) == 0
         good("aclmdlLoadWithConfig", config, place)
         good("aclmdlUnload", place[0])
+        assert set_option(1, "size_t", 7) == NULL
+        good("aclmdlLoadWithConfig", config, place)
+        good("aclmdlUnload", place[0])
+        queues = new("uint32_t[2]")
         assert set_option(1, "size_t", 5) == 0
+        for number, address in ((9, 10), (11, 12)):
+            assert rc("aclmdlLoadWithConfig", config, place) == NULL
+            assert set_option(number, "size_t", 2) == 0
+            assert set_option(address, "uint32_t *", queues) == 0
         assert rc("aclmdlLoadWithConfig", config, place) == UNSUPPORTED
-        assert set_option(1, "size_t", 7) == 0
-        assert rc("aclmdlLoadWithConfig", config, place) == NULL
         assert set_option(60000, "size_t", 7) == NULL
         good("aclmdlDestroyConfigHandle", config)
 

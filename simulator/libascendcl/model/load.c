@@ -167,6 +167,9 @@ static aclError enter_context(model_t *model) {
 }
 
 static aclError settle(model_t *model, const load_t *load) {
+    if (load->refuse_dynamic && model->info->dynamic) {
+        return error_quiet(ACL_INVALID_PARAM, "handle: ACL_MDL_WITHOUT_GRAPH_INT32 is not for dynamic models");
+    }
     aclError rc = enter_context(model);
     rc = rc == ACL_SUCCESS ? take_memory(model, load) : rc;
     if (rc != ACL_SUCCESS) {
@@ -234,7 +237,7 @@ aclError do_aclmdlLoadFromFileWithMem(const char *modelPath, uint32_t *modelId, 
                                       void *weightPtr, size_t weightSize) {
     REFUSE_NULL(modelPath);
     REFUSE_NULL(modelId);
-    load_t load = {modelPath, NULL, 0, true, workPtr, workSize, weightPtr, weightSize, 0};
+    load_t load = {modelPath, NULL, 0, true, workPtr, workSize, weightPtr, weightSize, 0, false};
     return model_load(&load, modelId);
 }
 
@@ -249,7 +252,7 @@ aclError do_aclmdlLoadFromMemWithMem(const void *model, size_t modelSize, uint32
                                               : modelSize == 0 ? "modelSize"
                                                                : "modelId");
     }
-    load_t load = {NULL, model, modelSize, true, workPtr, workSize, weightPtr, weightSize, 0};
+    load_t load = {NULL, model, modelSize, true, workPtr, workSize, weightPtr, weightSize, 0, false};
     return model_load(&load, modelId);
 }
 

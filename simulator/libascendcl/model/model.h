@@ -88,6 +88,7 @@ typedef struct {
     void *weights;
     size_t weight_size;
     int32_t priority;
+    bool refuse_dynamic;
 } load_t;
 
 /* modelfile.c. Reads a file, or bytes if `path` is NULL. `session` may be NULL. Adds an error text on failure.
@@ -146,11 +147,18 @@ typedef struct {
     void *weights;
     size_t weight_size;
     int32_t priority;
+    const uint32_t *queues[2]; /* the input queues, the output queues */
+    size_t queue_counts[2];
+    size_t reuse; /* has no effect */
+    const char *weight_path;
+    int32_t without_graph;
+    bool without_graph_set;
 } model_config_t;
 
 typedef struct {
     object_t object;
     int32_t stream_timeout_ms; /* 0: not set */
+    int32_t event_timeout_ms;  /* has no effect */
 } exec_config_t;
 
 /* modelunsupported.c. The checks of the queues of a load. Adds an error text on failure. */

@@ -273,6 +273,134 @@ static void test_output_of_a_model_with_gears_is_given_memory(void) {
     CHECK_RC(aclmdlUnload(model), 0);
 }
 
+static aclError set_int(aclmdlConfigHandle *config, aclmdlConfigAttr attr, int32_t value, size_t size) {
+    return aclmdlSetConfigOpt(config, attr, &value, size);
+}
+
+static aclError set_size(aclmdlConfigHandle *config, aclmdlConfigAttr attr, size_t value) {
+    CHECK_RC(aclmdlSetConfigOpt(config, attr, &value, sizeof(int32_t)), NO);
+    return aclmdlSetConfigOpt(config, attr, &value, sizeof value);
+}
+
+static aclError set_pointer(aclmdlConfigHandle *config, aclmdlConfigAttr attr, const void *value) {
+    CHECK_RC(aclmdlSetConfigOpt(config, attr, &value, sizeof(int32_t)), NO);
+    return aclmdlSetConfigOpt(config, attr, &value, sizeof value);
+}
+
+static void test_options_of_a_load(void) {
+    static const aclmdlConfigAttr numbers[] = {ACL_MDL_PRIORITY_INT32, ACL_MDL_WITHOUT_GRAPH_INT32};
+    static const int32_t most[] = {7, 1};
+    static const aclmdlConfigAttr sizes[] = {ACL_MDL_MEM_SIZET, ACL_MDL_WEIGHT_SIZET, ACL_MDL_WORKSPACE_SIZET,
+                                             ACL_MDL_INPUTQ_NUM_SIZET, ACL_MDL_OUTPUTQ_NUM_SIZET};
+    static const aclmdlConfigAttr needed[] = {ACL_MDL_PATH_PTR, ACL_MDL_MEM_ADDR_PTR, ACL_MDL_INPUTQ_ADDR_PTR,
+                                              ACL_MDL_OUTPUTQ_ADDR_PTR, ACL_MDL_WEIGHT_PATH_PTR};
+    static const aclmdlConfigAttr addresses[] = {ACL_MDL_WEIGHT_ADDR_PTR, ACL_MDL_WORKSPACE_ADDR_PTR};
+    static const aclmdlConfigAttr others[] = {ACL_MDL_MODEL_DESC_PTR, ACL_MDL_FIFO_SIZET, ACL_NPU_PERF_MODE,
+                                              ACL_MDL_RESERVED};
+    const size_t value = 1;
+    aclmdlConfigHandle *config = aclmdlCreateConfigHandle();
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_RC(set_int(config, numbers[i], 0, sizeof(int32_t)), 0);
+        CHECK_RC(set_int(config, numbers[i], most[i], sizeof(int32_t)), 0);
+        CHECK_RC(set_int(config, numbers[i], most[i] + 1, sizeof(int32_t)), NO);
+        CHECK_RC(set_int(config, numbers[i], -1, sizeof(int32_t)), NO);
+        CHECK_RC(aclmdlSetConfigOpt(config, numbers[i], &value, sizeof value), NO);
+    }
+    for (size_t type = 1; type <= 6; type++) {
+        CHECK_RC(set_size(config, ACL_MDL_LOAD_TYPE_SIZET, type), 0);
+    }
+    CHECK_RC(set_size(config, ACL_MDL_LOAD_TYPE_SIZET, 0), NO);
+    CHECK_RC(set_size(config, ACL_MDL_LOAD_TYPE_SIZET, 7), NO);
+    CHECK_RC(set_size(config, ACL_MDL_LOAD_TYPE_SIZET, SIZE_MAX), NO);
+    CHECK_RC(set_size(config, ACL_MDL_WORKSPACE_MEM_OPTIMIZE, 1), 0);
+    CHECK_RC(set_size(config, ACL_MDL_WORKSPACE_MEM_OPTIMIZE, 2), NO);
+    for (size_t i = 0; i < 5; i++) {
+        CHECK_RC(set_size(config, sizes[i], SIZE_MAX), 0);
+        CHECK_RC(set_pointer(config, needed[i], NULL), NO);
+        CHECK_RC(set_pointer(config, needed[i], "text"), 0);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_RC(set_pointer(config, addresses[i], NULL), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        CHECK_RC(aclmdlSetConfigOpt(config, others[i], &value, sizeof value), NO);
+        CHECK_RC(aclmdlSetConfigOpt(config, others[i], &value, sizeof(int32_t)), NO);
+    }
+    CHECK_RC(aclmdlSetConfigOpt(config, ACL_MDL_MEM_SIZET, NULL, sizeof value), NO);
+    CHECK_RC(aclmdlSetConfigOpt(NULL, ACL_MDL_MEM_SIZET, &value, sizeof value), NO);
+    CHECK_RC(aclmdlDestroyConfigHandle(config), 0);
+}
+
+static void test_options_of_an_execution(void) {
+    const size_t value = 1;
+    aclmdlExecConfigHandle *config = aclmdlCreateExecConfigHandle();
+    for (unsigned attr = ACL_MDL_STREAM_SYNC_TIMEOUT; attr <= ACL_MDL_NPU_PERF_MODE + 1; attr++) {
+        bool known = attr <= ACL_MDL_EVENT_SYNC_TIMEOUT;
+        for (int32_t timeout = -2; timeout < 1; timeout++) {
+            aclError want = known && timeout >= -1 ? 0 : NO;
+            CHECK_RC(aclmdlSetExecConfigOpt(config, (aclmdlExecConfigAttr)attr, &timeout, sizeof timeout),
+                     want);
+        }
+        CHECK_RC(aclmdlSetExecConfigOpt(config, (aclmdlExecConfigAttr)attr, &value, sizeof value), NO);
+        CHECK_RC(aclmdlSetExecConfigOpt(config, (aclmdlExecConfigAttr)attr, NULL, sizeof(int32_t)), NO);
+    }
+    CHECK_RC(aclmdlSetExecConfigOpt(NULL, ACL_MDL_STREAM_SYNC_TIMEOUT, &value, sizeof(int32_t)), NO);
+    CHECK_RC(aclmdlDestroyExecConfigHandle(config), 0);
+}
+
+static void test_options_that_exclude_each_other(void) {
+    static bytes_t file;
+    uint32_t model = 0;
+    put_dynamic(&file, "model");
+    aclmdlConfigHandle *config = aclmdlCreateConfigHandle();
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), NO);
+    CHECK_RC(set_size(config, ACL_MDL_LOAD_TYPE_SIZET, 3), 0);
+    CHECK_RC(set_pointer(config, ACL_MDL_MEM_ADDR_PTR, file.bytes), 0);
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), NO);
+    CHECK_RC(set_size(config, ACL_MDL_MEM_SIZET, file.size), 0);
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), 0);
+    CHECK_RC(aclmdlUnload(model), 0);
+    CHECK_RC(set_int(config, ACL_MDL_WITHOUT_GRAPH_INT32, 0, sizeof(int32_t)), 0);
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), NO); /* the model is dynamic */
+    CHECK_RC(set_size(config, ACL_MDL_LOAD_TYPE_SIZET, 1), 0);
+    CHECK_RC(set_pointer(config, ACL_MDL_PATH_PTR, "/missing.om"), 0);
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), 145002);
+    CHECK_RC(set_pointer(config, ACL_MDL_WEIGHT_PATH_PTR, "weights"), 0);
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), NO);
+    CHECK_RC(aclmdlDestroyConfigHandle(config), 0);
+}
+
+static void test_queues(void) {
+    const uint32_t queues[] = {1, 2};
+    const char bytes[] = "model";
+    uint32_t model = 0;
+    CHECK_RC(aclmdlLoadFromFileWithQ("a.om", &model, NULL, 1, queues, 1), NO);
+    CHECK_RC(aclmdlLoadFromFileWithQ("a.om", &model, queues, 0, queues, 1), NO);
+    CHECK_RC(aclmdlLoadFromFileWithQ("a.om", &model, queues, 1, NULL, 1), NO);
+    CHECK_RC(aclmdlLoadFromFileWithQ("a.om", &model, queues, 1, queues, 0), NO);
+    CHECK_RC(aclmdlLoadFromFileWithQ(NULL, &model, queues, 1, queues, 1), NO);
+    CHECK_RC(aclmdlLoadFromFileWithQ("a.om", NULL, queues, 1, queues, 1), NO);
+    CHECK_RC(aclmdlLoadFromFileWithQ("a.om", &model, queues, 1, queues, 1), UNSUPPORTED);
+    CHECK_RC(aclmdlLoadFromMemWithQ(bytes, 5, &model, queues, 0, queues, 1), NO);
+    CHECK_RC(aclmdlLoadFromMemWithQ(NULL, 5, &model, queues, 1, queues, 1), NO);
+    CHECK_RC(aclmdlLoadFromMemWithQ(bytes, 0, &model, queues, 1, queues, 1), NO);
+    CHECK_RC(aclmdlLoadFromMemWithQ(bytes, 5, NULL, queues, 1, queues, 1), NO);
+    CHECK_RC(aclmdlLoadFromMemWithQ(bytes, 5, &model, queues, 1, queues, 1), UNSUPPORTED);
+    aclmdlConfigHandle *config = aclmdlCreateConfigHandle();
+    CHECK_RC(set_size(config, ACL_MDL_LOAD_TYPE_SIZET, 6), 0);
+    CHECK_RC(set_pointer(config, ACL_MDL_INPUTQ_ADDR_PTR, queues), 0);
+    CHECK_RC(set_size(config, ACL_MDL_INPUTQ_NUM_SIZET, 2), 0);
+    CHECK_RC(set_pointer(config, ACL_MDL_OUTPUTQ_ADDR_PTR, queues), 0);
+    CHECK_RC(set_size(config, ACL_MDL_OUTPUTQ_NUM_SIZET, 1), 0);
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), NO); /* there is no model */
+    CHECK_RC(set_pointer(config, ACL_MDL_MEM_ADDR_PTR, bytes), 0);
+    CHECK_RC(set_size(config, ACL_MDL_MEM_SIZET, 5), 0);
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), UNSUPPORTED);
+    CHECK_RC(set_size(config, ACL_MDL_OUTPUTQ_NUM_SIZET, 0), 0);
+    CHECK_RC(aclmdlLoadWithConfig(config, &model), NO);
+    CHECK_RC(aclmdlDestroyConfigHandle(config), 0);
+}
+
 static void test_external_weights(void) {
     aclmdlConfigHandle *config = aclmdlCreateConfigHandle();
     void *block = new_block(64);
@@ -490,7 +618,8 @@ int main(void) {
         test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits,
         test_buffers_of_a_dynamic_model_hold_the_shape, test_buffers_of_a_static_model_hold_the_tensor,
         test_ranges_of_inputs, test_calls_that_wait_give_memory_to_an_output,
-        test_output_of_a_model_with_gears_is_given_memory, test_external_weights, test_bundles,
+        test_output_of_a_model_with_gears_is_given_memory, test_options_of_a_load, test_options_of_an_execution,
+        test_options_that_exclude_each_other, test_queues, test_external_weights, test_bundles,
         test_preprocessing_parameters, test_preprocessing_of_batches, test_preprocessing_of_a_model_without_it,
         test_preprocessing_of_a_genuine_model, test_other_calls_that_are_unsupported);
     CHECK(stats().violations == 0);
