@@ -24,10 +24,17 @@ if TYPE_CHECKING:
 
 WATCHDOG_SECONDS: Final = 3.0
 OUTPUT_BYTES: Final = 512
+NUMBER_BYTES: Final = 4
 ROW: Final = bytes(i * 7 & 0xFF for i in range(256))
 TWICE: Final = bytes(range(256)) * 2
 UNWRITTEN: Final = b"\xa5" * 16
-NUMBERS: Final = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "l": ctypes.c_int64, "t": ctypes.c_uint64}
+NUMBERS: Final = {
+    "i": ctypes.c_int32,
+    "u": ctypes.c_uint32,
+    "l": ctypes.c_int64,
+    "t": ctypes.c_uint64,
+    "M": ctypes.c_int32,
+}
 
 
 class _Worker:
@@ -140,6 +147,8 @@ class Player:
         value = self._function(step.call, len(words))(*words)
         if spec.returns_pointer:
             return self._pointer(step, value)
+        if spec.returns_size:
+            return {"rc": 0, "out": {"size": value}}
         code = ctypes.c_int32(value).value
         out = self._success(step, spec, words, outputs) if code == 0 else {}
         return {"rc": code, "out": out} if out and not step.quiet else {"rc": code}
@@ -159,13 +168,24 @@ class Player:
         for output in spec.parameters:
             if output is None:
                 yield self._arguments.word(next(given, "missing:argument"))
+            elif output.kind == "M":
+                yield from self._changed(next(given, "missing:argument"), output, outputs)
             elif output.name in step.null:
                 yield 0
             else:
-                start = b"" if output.kind in "HP" else UNWRITTEN
+                start = b"" if output.kind in "HPS" else UNWRITTEN
                 memory = ctypes.create_string_buffer(start, OUTPUT_BYTES)
                 outputs.append((output, memory))
                 yield ctypes.addressof(memory)
+
+    def _changed(
+        self, given: Any, output: Output, outputs: list[tuple[Output, ctypes.Array[ctypes.c_char]]]
+    ) -> Iterator[int]:
+        """Yields the address of a number that the vector gives and the function changes, or 0."""
+        address = self._arguments.word(given)
+        if address:
+            outputs.append((output, (ctypes.c_char * NUMBER_BYTES).from_address(address)))
+        yield address
 
     def _pointer(self, step: Step, value: int) -> Answer:
         if value and step.binds:
@@ -192,7 +212,7 @@ class Player:
         self, output: Output, memory: ctypes.Array[ctypes.c_char], spec: Spec, binds: Iterator[str]
     ) -> dict[str, Any]:
         kind, name = output.kind, output.name
-        if kind == "-":
+        if kind in "-S":
             return {}
         if kind in "HP":
             return self._handle(name, ctypes.c_uint64.from_buffer(memory).value, spec, next(binds, ""))

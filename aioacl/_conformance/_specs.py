@@ -3,10 +3,12 @@
 A vector lists inputs only. The type of a parameter in the table of functions decides whether the parameter is an
 output. A pointer to a number, an enumeration or a handle is an output. Each other parameter is one machine word that
 the vector gives.
-The exceptions are outputs that vectors name differently, or that are not compared because they depend on the hardware.
+The exceptions are arrays that the caller writes, outputs that vectors name differently, and outputs that are not
+compared because they depend on the hardware.
 
 The kind of an output is a letter: H a handle, P memory (both can be bound to a symbol), i and u 32 bits with and
-without a sign, l 64 bits, f a time of which only the sign is compared, t a clock that must not be zero, - not compared.
+without a sign, l 64 bits, f a time of which only the sign is compared, t a clock that must not be zero, - not compared,
+S a structure of zeros that is not compared, M 32 bits that the vector gives by their address and the function changes.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _NUMBERS: Final = {
 _EXCEPTIONS: Final = {
     "aclrtGetDevice": "i:device",
     "aclrtQueryDeviceStatus": ". -:status",
-    "aclrtGetDeviceUtilizationRate": ". -:info",
+    "aclrtGetDeviceUtilizationRate": ". S:info",
     "aclrtDeviceCanAccessPeer": "-:can . .",
     "aclrtDeviceGetStreamPriorityRange": "i:least i:greatest",
     "aclrtGetDeviceInfo": ". . -:value",
@@ -50,13 +52,53 @@ _EXCEPTIONS: Final = {
     "aclrtGetNotifyId": ". -:notifyId",
     "aclrtCntNotifyCreate": "H:notify .",
     "aclrtGetThreadLastTaskId": "-:taskId",
+    "aclmdlRICaptureGetInfo": ". i:status H:model",
+    "aclmdlRICaptureEnd": ". H:model",
+    "aclmdlRICaptureThreadExchangeMode": "M:mode",
+    "aclmdlRICaptureTaskGrpEnd": ". H:grp",
+    "aclmdlRIBuildBegin": "H:model .",
+    "aclmdlRIGetName": ". . -:name",
+    "aclmdlRIGetId": ". -:id",
+    "aclmdlRIGetStreams": ". . M:num",
+    "aclmdlRIGetTasksByStream": ". . M:num",
+    "aclmdlRITaskGetSeqId": ". -:id",
+    "aclrtCreateLabelList": ". . H:list",
+    "aclrtNotifyBatchReset": ". .",
+    "aclrtNotifySetImportPid": ". . .",
+    "aclrtCntNotifyGetId": ". -:id",
+    "aclrtMemcpyBatch": ". . . . . . . . -:fail",
+    "aclrtMemcpyBatchV2": ". . . . . . . .",
+    "aclrtMemcpyBatchAsync": ". . . . . . . . -:fail .",
+    "aclrtMemcpyBatchAsyncV2": ". . . . . . . . .",
+    "aclrtHostRegister": ". . . P:dev",
+    "aclrtHostGetDevicePointer": ". P:dev .",
+    "aclrtGetErrorVerbose": ". S:info",
+    "aclrtGetVersion": "-:major -:minor -:patch",
+    "aclsysGetCANNVersion": ". S:v",
+    "aclsysGetVersionStr": ". S:v",
+    "aclsysGetVersionNum": ". -:v",
+    "aclrtGetLogicDevIdByUserDevId": ". i:id",
+    "aclrtGetUserDevIdByLogicDevId": ". i:id",
+    "aclrtGetLogicDevIdByPhyDevId": ". i:id",
+    "aclrtGetPhyDevIdByLogicDevId": ". i:id",
+    "aclrtGetUserDevIdByPhyDevId": ". i:id",
+    "aclrtGetPhyDevIdByUserDevId": ". i:id",
+    "aclrtMemPoolCreate": "H:pool .",
+    "aclrtMemPoolGetAttr": ". . l:value",
+    "aclrtGetGroupCount": "-:count",
+    "aclrtCtxGetFloatOverflowAddr": "P:addr",
+    "aclrtIpcGetEventHandle": ". S:handle",
+    "aclrtCheckArchCompatibility": ". i:ok",
+    "aclrtPointerGetAttributes": ". S:attr",
+    "aclGetCannAttribute": ". -:v",
 }
 _SAME: Final = {
     "aclrtGetCurrentContext": "c",
     "aclrtCtxGetCurrentDefaultStream": "s",
     "aclrtStreamGetId": "i",
 }
-_ENDING: Final = ("aclrtDestroy", "aclrtFree")
+_ENDING: Final = ("aclrtDestroy", "aclrtFree", "aclDestroy", "aclrtCntNotifyDestroy", "aclrtMemPoolDestroy")
+_SIZES: Final = ("size_t", "uint32_t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +115,7 @@ class Spec:
 
     parameters: tuple[Output | None, ...]  # None: an input
     returns_pointer: bool
+    returns_size: bool
     ends: bool  # on success, its first input is no longer valid
     same_as: str  # its output is compared with the symbols of this kind
 
@@ -83,7 +126,13 @@ def spec_of(name: str) -> Spec | None:
     row = rows().get(name)
     if row is None:
         return None
-    return Spec(_parameters(row), "*" in row.returns, name.startswith(_ENDING), _SAME.get(name, ""))
+    return Spec(
+        _parameters(row),
+        "*" in row.returns,
+        row.returns in _SIZES,
+        name.startswith(_ENDING),
+        _SAME.get(name, ""),
+    )
 
 
 def _parameters(row: Row) -> tuple[Output | None, ...]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 WORD: Final = (1 << 64) - 1
 NUMBER_BLOCK_BYTES: Final = 256
+ARRAY_BYTES: Final = 512
+ELEMENT_BYTES: Final = {"arr": 8, "w32": 4, "w64": 8}
 
 
 class Unbound(Exception):
@@ -138,9 +140,15 @@ class Arguments:
         if kind in ("pu32", "pu64"):
             number = int(rest, 0) & (WORD if kind == "pu64" else 0xFFFFFFFF)
             return self.keep(number.to_bytes(8, "little").ljust(NUMBER_BLOCK_BYTES, b"\0"))
+        if kind in ELEMENT_BYTES:
+            return self._array(rest.split("|"), ELEMENT_BYTES[kind])
         if kind in ("u", "str"):
             return self.keep(rest.encode() + b"\0")
         raise Unbound(f"{kind}:{rest}")
+
+    def _array(self, elements: list[str], size: int) -> int:
+        words = b"".join(self.word(each).to_bytes(8, "little")[:size] for each in elements if each)
+        return self.keep(words.ljust(ARRAY_BYTES, b"\0"))
 
     def keep(self, content: bytes) -> int:
         """Copies the bytes to memory that is kept, and returns its address, a multiple of 64."""

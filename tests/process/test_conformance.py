@@ -186,6 +186,54 @@ class TestDifferences:
         assert run_vectors(tmp_path, *counts, status=0)["passed"] == 3
 
 
+class TestArguments:
+    def test_arrays_and_structures_are_passed_by_address(self, tmp_path: Path) -> None:
+        memory = [
+            {"t": 0, "call": "aclrtMalloc", "args": [64, 0], "bind": "$d1", "rc": 0},
+            {"t": 0, "call": "aclrtMallocHost", "args": [64], "bind": "$h1", "rc": 0},
+            {"t": 0, "call": "pattern", "args": ["$h1", 0, 16, 5], "rc": 0},
+        ]
+        to_device = ["arr:$d1|$d1+8", "arr:$h1|$h1+8", "w32:0|1|0|0"]
+        back = ["arr:$h1+40|$h1+32", "arr:$d1+8|$d1", "w32:0|0|0|1"]
+        copies = [
+            {
+                "t": 0,
+                "call": "aclrtMemcpyBatch",
+                "args": [to, "arr:8|8", source, "w64:8|8", 2, places, "w64:0", 1],
+                "rc": 0,
+            }
+            for to, source, places in (to_device, back)
+        ]
+        match = {"t": 0, "call": "checkpat", "args": ["$h1+32", 0, 16, 5], "rc": 0, "out": {"match": 1}}
+        assert run_vectors(tmp_path, vector("good", SET, *memory, *copies, match), status=0)["passed"] == 1
+
+    def test_symbol_in_an_array_that_is_not_bound_is_a_failure(self, tmp_path: Path) -> None:
+        lost = {"t": 0, "call": "aclrtNotifyBatchReset", "args": ["arr:0|$n9", 2], "rc": 0}
+        (failure,) = run_vectors(tmp_path, vector("bad", SET, lost), status=1)["failures"]
+        assert failure["got"] == "$n9 is not bound"
+
+    def test_number_that_a_function_changes_is_an_argument_and_an_output(self, tmp_path: Path) -> None:
+        exchange = "aclmdlRICaptureThreadExchangeMode"
+        steps = [
+            {"t": 0, "call": exchange, "args": ["pu32:2"], "rc": 0, "out": {"mode": 0}},
+            {"t": 0, "call": exchange, "args": ["pu32:1"], "rc": 0, "out": {"mode": 2}},
+            {"t": 0, "call": exchange, "args": [None], "rc": 100000},
+        ]
+        assert run_vectors(tmp_path, vector("good", SET, *steps), status=0)["passed"] == 1
+        wrong = {**steps[0], "out": {"mode": 1}}
+        (failure,) = run_vectors(tmp_path, vector("bad", SET, wrong), status=1)["failures"]
+        assert failure["got"] == '{"rc": 0, "out": {"mode": 0}}'
+
+    def test_size_that_a_function_returns_is_an_output(self, tmp_path: Path) -> None:
+        sizes = [
+            {"t": 0, "call": "aclDataTypeSize", "args": [0], "rc": 0, "out": {"size": 4}},
+            {"t": 0, "call": "halloc", "args": [64], "bind": "$p1", "rc": 0},
+            {"t": 0, "call": "aclCreateDataBuffer", "args": ["$p1", 64], "bind": "$q1", "rc": 0},
+            {"t": 0, "call": "aclGetDataBufferSizeV2", "args": ["$q1"], "rc": 0, "out": {"size": 64}},
+        ]
+        assert run_vectors(tmp_path, vector("good", *sizes), status=0)["passed"] == 1
+
+
 class TestReleases:
     def test_later_vectors_are_skipped_and_counted(self, tmp_path: Path) -> None:
         vectors = [
@@ -291,6 +339,9 @@ class TestSpecs:
             ("aclrtStreamQuery", ["", "i:status"]),
             ("aclrtGetDeviceResLimit", ["", "", "u:value"]),
             ("aclrtSetStreamAttribute", ["", "", ""]),
+            ("aclmdlRICaptureThreadExchangeMode", ["M:mode"]),
+            ("aclmdlRICaptureEnd", ["", "H:model"]),
+            ("aclrtMemcpyBatchAsync", [*[""] * 8, "-:fail", ""]),
             ("aclrtReserveMemAddress", ["P:virPtr", "", "", "", ""]),
         ],
     )
