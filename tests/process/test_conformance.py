@@ -101,7 +101,7 @@ class TestRecorded:
         for path in sorted(VECTORS.glob("*.jsonl.gz")):
             with gzip.open(path, "rt") as lines:
                 ids += [json.loads(line)["id"] for line in lines]
-        assert len(set(ids)) == len(ids) == 2805
+        assert len(set(ids)) == len(ids) == 2954
 
 
 class TestDifferences:
