@@ -16,6 +16,7 @@
 
 enum {
     SIM_MAX_DEVICES = 64,
+    CAPTURE_MODES = 3,
     SIM_QUEUE_ENTRIES = 2046,
     SIM_RING = 2048,
     SIM_HOST_FUNCTION_ENTRIES = 3,
@@ -208,16 +209,17 @@ struct thread {
     said_t said;
     char shown[SIM_TEXT_BYTES];
     pthread_cond_t cond;
-    void *cores_of;          /* the stream whose core limits the thread uses */
-    uint32_t open_ranges;    /* ranges of a profiler */
-    int capture_mode;        /* selects which captures of other threads restrict this thread */
-    uint32_t last_task;      /* id of the task that the thread enqueued last */
-    _Atomic(void *) syncing; /* the stream that the thread synchronizes now */
-    injection_t *injection;  /* the effects of rules on the call that the thread is inside */
-    pid_t on_behalf;         /* id of the thread that enqueued the task that runs on this thread, 0: none */
-    int text_fault;          /* the fault of the next error text */
-    uint32_t number;         /* from 1, in the order of first calls that are checked against rules */
-    bool foreign;            /* the thread acts as another library of the process */
+    void *cores_of;                   /* the stream whose core limits the thread uses */
+    uint32_t open_ranges;             /* ranges of a profiler */
+    int capture_mode;                 /* selects which captures restrict this thread */
+    uint32_t captures[CAPTURE_MODES]; /* captures that this thread began and has not ended, by mode */
+    uint32_t last_task;               /* id of the task that the thread enqueued last */
+    _Atomic(void *) syncing;          /* the stream that the thread synchronizes now */
+    injection_t *injection;           /* the effects of rules on the call that the thread is inside */
+    pid_t on_behalf; /* id of the thread that enqueued the task that runs on this thread, 0: none */
+    int text_fault;  /* the fault of the next error text */
+    uint32_t number; /* from 1, in the order of first calls that are checked against rules */
+    bool foreign;    /* the thread acts as another library of the process */
 };
 
 thread_t *thread_self(void);
@@ -268,6 +270,14 @@ aclError error_quiet(aclError code, const char *what);
     do {                                                                                                       \
         if (condition) {                                                                                       \
             return error_quiet(ACL_INVALID_PARAM, what);                                                       \
+        }                                                                                                      \
+    } while (0)
+/* The same for a call of which only the runtime layer checks the argument: RT_PARAM_INVALID, which is stored.
+ */
+#define RUNTIME_REFUSES_NULL(argument)                                                                         \
+    do {                                                                                                       \
+        if ((argument) == NULL) {                                                                              \
+            return error_set(RT_PARAM_INVALID, #argument);                                                     \
         }                                                                                                      \
     } while (0)
 /* Adds the reason of a task's failure to the error text, if the reason is known. */

@@ -85,9 +85,7 @@ void calls_forget(stream_t *stream) {
     if (stream->context->host != NULL) {
         job_forget(&stream->context->host->queue, stream);
     }
-    if (stream->group != NULL) {
-        report_forget(stream);
-    }
+    report_forget(stream);
     stream->job = NULL;
 }
 

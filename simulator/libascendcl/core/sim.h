@@ -62,7 +62,8 @@ struct context {
     stream_t *streams; /* all but the default stream */
     gate_t gate;
     bool stop_on_failure;
-    aclError failure; /* in STOP mode: the code that every call returns */
+    aclError failure;                 /* in STOP mode: the code that every call returns */
+    uint32_t captures[CAPTURE_MODES]; /* captures into graphs of the context, by mode */
     bool option_set[SIM_OPTIONS];
     int64_t options[SIM_OPTIONS];
     host_thread_t *host;
@@ -195,6 +196,8 @@ aclError stream_need(aclrtStream handle, stream_t **stream);
 aclError stream_need_own(aclrtStream handle, stream_t **stream);
 /* The same as stream_need(), but requires a context only to find the default stream. */
 aclError stream_find_handle(aclrtStream handle, stream_t **stream);
+/* The same as stream_need(), but refuses a captured stream before it looks for the context. */
+aclError stream_need_idle(aclrtStream handle, stream_t **stream);
 
 /* queue.c. */
 /* Appends a task, and blocks while the queue is full. The task's references are moved to the stream, or
@@ -309,7 +312,7 @@ void report_submit(stream_t *stream, job_t *job);
 /* Whether the thread is in a callback that may call the function. */
 bool report_may_call(function_t function);
 void report_unsubscribe(stream_t *stream);
-void report_forget(stream_t *stream);
+void report_forget(const stream_t *stream);
 void calls_forget(stream_t *stream);
 
 /* allocator.c. */

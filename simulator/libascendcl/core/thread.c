@@ -73,6 +73,7 @@ static thread_t *thread_enter(void) {
     thread->current = NULL;
     thread->slot = -1;
     thread->capture_mode = 0;
+    memset(thread->captures, 0, sizeof thread->captures);
     thread->last_error = 0;
     thread->keeps = false;
     thread->said.length = 0;

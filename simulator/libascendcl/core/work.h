@@ -91,13 +91,15 @@ void task_drop_borrowed(task_t *task, aclError rc);
 /* Gives the task the current content of its node. The content may have been replaced since the task was
  * enqueued. */
 void task_borrow_again(task_t *task);
-/* Whether a capture forbids this thread to do anything that is not enqueued. */
-bool capture_forbidding(void);
+/* Whether a capture forbids this thread to do anything that is not enqueued. `context` is the caller's. */
+bool capture_forbidding(const context_t *context);
 /* Returns 107030 if a capture forbids this call on this thread. */
-aclError capture_forbids(const char *what);
+aclError capture_forbids(const context_t *context, const char *what);
 bool capture_has(const stream_t *stream);
 /* Returns 107027 if the stream is captured. */
 aclError capture_check_asked(const stream_t *stream);
+/* The stream that was captured or bound for a runner. For any other stream, returns the stream itself. */
+const stream_t *graph_origin(const stream_t *stream);
 
 /* Calls the callbacks for the failed head task of the stream. Called with sim.lock held, which is released for
  * each callback. `tid` is the thread that enqueued the task. */

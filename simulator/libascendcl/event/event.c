@@ -140,8 +140,6 @@ static aclError record_on(event_t *event, stream_t *stream, bool external) {
         rc = error_set(RT_INVALID_HANDLE, "event");
     } else if (stream->lane != NULL) {
         rc = capture_record(event, stream, external);
-    } else if (stream->updating != NULL) {
-        rc = capture_update(event, stream, external ? UPDATE_EXTERNAL_RECORD : UPDATE_RECORD);
     } else {
         rc = external ? error_set(RT_STREAM_NOT_CAPTURED, "stream") : record_in_turn(event, stream);
     }
@@ -166,19 +164,29 @@ static aclError keep_way(const event_t *event, event_way_t *way, bool external) 
     return ACL_SUCCESS;
 }
 
+/* Finds the stream of a call that uses the event. A stream that is bound to a model accepts only events of
+ * aclrtCreateEventWithFlag. */
+static aclError find_target(const event_t *event, aclrtStream handle, stream_t **stream) {
+    context_t *context = context_need();
+    aclError rc = context != NULL ? stream_find(context, handle, stream) : RT_CONTEXT_NULL;
+    if (rc == ACL_SUCCESS && event->mode != EVENT_FLAGGED && (*stream)->lane != NULL && !capture_has(*stream)) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "stream: it is bound to a model");
+    }
+    rc = rc == ACL_SUCCESS ? stream_check_launch(context, *stream) : rc;
+    if (rc == ACL_SUCCESS && event->key != 0 && graph_takes(*stream)) {
+        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an event for other processes cannot be captured");
+    }
+    return rc;
+}
+
 static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     event_t *found = NULL;
     stream_t *target = NULL;
     SIM_GUARD();
     aclError rc = event_find(event, &found);
     rc = rc == ACL_SUCCESS ? keep_way(found, &found->recorded, external) : rc;
-    rc = rc == ACL_SUCCESS ? stream_need_own(stream, &target) : rc;
-    if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
-        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an event for other processes cannot be captured");
-    } else if (rc == ACL_SUCCESS) {
-        rc = record_on(found, target, external);
-    }
-    return rc;
+    rc = rc == ACL_SUCCESS ? find_target(found, stream, &target) : rc;
+    return rc == ACL_SUCCESS ? record_on(found, target, external) : rc;
 }
 
 aclError do_aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
@@ -194,7 +202,7 @@ aclError do_aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint3
     return record(event, stream, flag == 1);
 }
 
-static bool streams_may_wait(const event_t *event) {
+bool event_is_awaitable(const event_t *event) {
     return (event->flags & (FLAG_SYNC | FLAG_DEVICE_SYNC | FLAG_EXTERNAL | FLAG_IPC)) != 0;
 }
 
@@ -204,12 +212,13 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     stream_t *target = NULL;
     SIM_GUARD();
     aclError rc = event_find(event, &found);
-    if (rc == ACL_SUCCESS && (!streams_may_wait(found) || found->key != 0)) {
+    if (rc == ACL_SUCCESS && (!event_is_awaitable(found) || found->key != 0)) {
         rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
     } else if (rc == ACL_SUCCESS && found->mode == EVENT_EXTENDED) {
         rc = context_need() != NULL ? error_quiet(RT_FEATURE_NOT_SUPPORT, "event") : RT_CONTEXT_NULL;
     } else if (rc == ACL_SUCCESS) {
-        rc = stream_need_own(stream, &target);
+        rc = find_target(found, stream, &target);
+        rc = rc == ACL_SUCCESS ? capture_check_event(found, target) : rc;
     }
     if (rc == ACL_SUCCESS) {
         task_t task = {.kind = TASK_RESET_EVENT, .event = {.event = found}};
@@ -252,20 +261,16 @@ static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_
     event_t *found = NULL;
     stream_t *target = NULL;
     aclError rc = event_find(event, &found);
-    if (rc == ACL_SUCCESS && !streams_may_wait(found)) {
+    if (rc == ACL_SUCCESS && !event_is_awaitable(found)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
     }
     rc = rc == ACL_SUCCESS ? keep_way(found, &found->waited_for, external) : rc;
-    rc = rc == ACL_SUCCESS ? stream_need_own(stream, &target) : rc;
-    if (rc == ACL_SUCCESS && found->key != 0 && graph_takes(target)) {
-        return error_quiet(RT_FEATURE_NOT_SUPPORT, "event: an event for other processes cannot be captured");
-    }
+    rc = rc == ACL_SUCCESS ? find_target(found, stream, &target) : rc;
     if (rc == ACL_SUCCESS && (target->lane != NULL || (found->captured != NULL && !external))) {
         return capture_wait(found, target, external);
     }
     if (rc == ACL_SUCCESS && external) {
-        return target->updating != NULL ? capture_update(found, target, UPDATE_EXTERNAL_WAIT)
-                                        : error_set(RT_STREAM_NOT_CAPTURED, "stream");
+        return error_set(RT_STREAM_NOT_CAPTURED, "stream");
     }
     return rc == ACL_SUCCESS ? event_enqueue_wait(found, target, limit_s) : rc;
 }

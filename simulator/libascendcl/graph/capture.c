@@ -1,24 +1,22 @@
 /* Captures of streams: begin, end, and the calls that a capture forbids. */
 #include "graph.h"
 
-static uint32_t captures; /* number of captures in progress */
-
 static bool capturing(const graph_t *graph) {
     return graph->state == GRAPH_CAPTURING || graph->state == GRAPH_INVALID;
 }
 
+/* An invalid capture still accepts tasks; its end reports the code. */
 aclError graph_take(stream_t *stream, task_t *task) {
     if (stream->updating != NULL) {
         return group_take(stream, task);
     }
     aclError rc = ACL_SUCCESS;
-    const graph_t *graph = stream->lane->graph;
-    if (graph->state == GRAPH_INVALID) {
-        rc = error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
-    } else if (graph->state == GRAPH_READY) {
+    if (stream->lane->graph->state == GRAPH_READY) {
         rc = error_set(RT_STREAM_MODEL, "stream: it is bound to a model that is built already");
-    } else if (task->kind == TASK_CALLBACK || task->kind == TASK_POOL_TAKE || task->kind == TASK_POOL_GIVE) {
-        rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream: callbacks and pools cannot be captured");
+    } else if (task->kind == TASK_POOL_TAKE || task->kind == TASK_POOL_GIVE) {
+        rc = error_set(RT_FEATURE_NOT_SUPPORT, "stream: memory of pools cannot be captured");
+    } else {
+        rc = group_check(stream->lane, task);
     }
     if (rc != ACL_SUCCESS) {
         task_release(task, rc);
@@ -34,38 +32,40 @@ aclError graph_take(stream_t *stream, task_t *task) {
     return node != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "stream");
 }
 
-typedef struct {
-    const thread_t *thread;
-    bool forbidden;
-} ask_t;
-
-static void ask(void *object, void *arg) {
-    const graph_t *graph = object;
-    ask_t *question = arg;
-    if (!capturing(graph) || graph->mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
-        return;
+/* Returns the strictest mode that has a capture, or CAPTURE_MODES. Modes are ordered, the strictest first. */
+static int strictest(const uint32_t *captures) {
+    int mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+    while (mode < CAPTURE_MODES && captures[mode] == 0) {
+        mode++;
     }
-    bool all_threads = graph->mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL &&
-                       question->thread->capture_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
-    question->forbidden = question->forbidden || all_threads || graph->thread == question->thread;
+    return mode;
 }
 
-bool capture_forbidding(void) {
-    ask_t question = {.thread = thread_self()};
-    if (captures > 0 && question.thread->capture_mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
-        object_each(KIND_GRAPH, ask, &question);
+bool capture_forbidding(const context_t *context) {
+    const thread_t *thread = thread_self();
+    int begun = strictest(thread->captures);
+    int mode = strictest(context->captures);
+    if (mode == CAPTURE_MODES || thread->capture_mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+        return false;
     }
-    return question.forbidden;
+    if (thread->capture_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL) {
+        return mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || begun == ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
+    }
+    return begun <= ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
 }
 
-aclError capture_forbids(const char *what) {
-    return capture_forbidding() ? error_set(RT_CAPTURE_MODE_NOT_SUPPORT, what) : ACL_SUCCESS;
+aclError capture_forbids(const context_t *context, const char *what) {
+    return capture_forbidding(context) ? error_set(RT_CAPTURE_MODE_NOT_SUPPORT, what) : ACL_SUCCESS;
 }
 
 aclError do_aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
     REFUSE_NULL(mode);
     if ((unsigned int)*mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
         return error_set(RT_PARAM_INVALID, "mode");
+    }
+    SIM_GUARD();
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
     }
     thread_t *thread = thread_self();
     aclmdlRICaptureMode before = (aclmdlRICaptureMode)thread->capture_mode;
@@ -74,24 +74,28 @@ aclError do_aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
     return ACL_SUCCESS;
 }
 
+/* Finds a stream for the begin or the end of a capture. The checks of the stream itself come before the check
+ * of the context. */
 static aclError find_stream(aclrtStream handle, stream_t **stream) {
-    context_t *context = context_need();
-    if (context == NULL) {
-        return RT_CONTEXT_NULL;
-    }
-    if (handle == NULL || handle == context->default_stream) {
-        return error_set(RT_STREAM_CAPTURE_IMPLICIT, "stream");
-    }
-    return stream_find_own(context, handle, stream);
+    aclError rc = stream_find(NULL, handle, stream);
+    bool special = rc == ACL_SUCCESS && stream_never_completes(*stream);
+    return special ? error_set(RT_INTERNAL_ERROR, "stream: it was created for models") : rc;
 }
 
-static aclError find_free(aclrtStream handle, stream_t **stream) {
-    aclError rc = find_stream(handle, stream);
-    if (rc == ACL_SUCCESS && (*stream)->lane != NULL) {
-        bool bound = !capturing((*stream)->lane->graph);
-        rc = error_set(bound ? RT_STREAM_MODEL : RT_STREAM_CAPTURED, "stream");
+static aclError check_own(stream_t *stream) {
+    context_t *context = context_need();
+    aclError rc = context != NULL ? stream_check_launch(context, stream) : RT_CONTEXT_NULL;
+    if (rc == ACL_SUCCESS && stream->lane != NULL && !capturing(stream->lane->graph)) {
+        rc = error_set(RT_STREAM_MODEL, "stream");
+    }
+    if (rc == ACL_SUCCESS && stream->is_default) {
+        rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "stream: the default stream cannot be captured");
     }
     return rc;
+}
+
+static aclError check_free(const stream_t *stream) {
+    return stream->lane != NULL ? error_set(RT_STREAM_CAPTURED, "stream") : ACL_SUCCESS;
 }
 
 static aclError begin(graph_t *graph, stream_t *stream, aclmdlRICaptureMode mode) {
@@ -101,17 +105,26 @@ static aclError begin(graph_t *graph, stream_t *stream, aclmdlRICaptureMode mode
     graph->state = GRAPH_CAPTURING;
     graph->thread = thread_self();
     graph->mode = mode;
-    captures++;
+    graph->context->captures[mode]++;
+    graph->thread->captures[mode]++;
     return ACL_SUCCESS;
+}
+
+static aclError find_capturable(aclrtStream handle, aclmdlRICaptureMode mode, stream_t **stream) {
+    *stream = object_find(KIND_STREAM, handle);
+    if (*stream != NULL && (unsigned int)mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+        return error_set(RT_PARAM_INVALID, "mode");
+    }
+    return find_stream(handle, stream);
 }
 
 aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
     stream_t *found = NULL;
-    if ((unsigned int)mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
-        return error_set(RT_PARAM_INVALID, "mode");
-    }
+    REFUSE_NULL(stream);
     SIM_GUARD();
-    aclError rc = find_free(stream, &found);
+    aclError rc = find_capturable(stream, mode, &found);
+    rc = rc == ACL_SUCCESS ? check_own(found) : rc;
+    rc = rc == ACL_SUCCESS ? check_free(found) : rc;
     graph_t *graph = rc == ACL_SUCCESS ? graph_new(found->context) : NULL;
     if (rc == ACL_SUCCESS) {
         rc = graph != NULL ? begin(graph, found, mode) : error_set(RT_MEMORY_ALLOCATION, "stream");
@@ -124,8 +137,8 @@ aclError do_aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
 
 /* The graph of a condition can be captured only once. */
 static aclError check_inner(const graph_t *graph) {
-    if (graph->outer == NULL) {
-        return error_set(RT_PARAM_INVALID, "modelRI: it was not made by aclmdlRIAddCondTask");
+    if (graph->context != context_need()) {
+        return error_set(RT_MODEL_CONTEXT, "modelRI");
     }
     return graph->state == GRAPH_BUILDING ? ACL_SUCCESS : error_set(RT_MODEL_CAPTURED, "modelRI");
 }
@@ -133,85 +146,62 @@ static aclError check_inner(const graph_t *graph) {
 aclError do_aclmdlRICaptureToModelRIBegin(aclrtStream stream, aclmdlRI modelRI, aclmdlRICaptureMode mode) {
     stream_t *found = NULL;
     graph_t *graph = NULL;
+    REFUSE_NULL(stream);
     REFUSE_NULL(modelRI);
-    if ((unsigned int)mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
-        return error_set(RT_PARAM_INVALID, "mode");
-    }
     SIM_GUARD();
-    aclError rc = find_free(stream, &found);
-    rc = rc == ACL_SUCCESS ? graph_find_own(modelRI, &graph) : rc;
+    aclError rc = find_capturable(stream, mode, &found);
+    rc = rc == ACL_SUCCESS ? graph_find(modelRI, &graph) : rc;
+    if (rc == ACL_SUCCESS && graph->outer == NULL) {
+        rc = error_set(RT_PARAM_INVALID, "modelRI: it was not made by aclmdlRIAddCondTask");
+    }
+    rc = rc == ACL_SUCCESS ? check_own(found) : rc;
     rc = rc == ACL_SUCCESS ? check_inner(graph) : rc;
+    rc = rc == ACL_SUCCESS ? check_free(found) : rc;
     return rc == ACL_SUCCESS ? begin(graph, found, mode) : rc;
 }
 
+/* The call looks for no context. */
 aclError do_aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI) {
-    REFUSE_NULL(status);
-    REFUSE_NULL(modelRI);
+    REFUSE_NULL(stream);
+    if (status == NULL && modelRI == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "status and modelRI");
+    }
     stream_t *found = NULL;
     SIM_GUARD();
-    aclError rc = find_stream(stream, &found);
-    if (rc == ACL_SUCCESS) {
-        graph_t *graph = found->lane != NULL && capturing(found->lane->graph) ? found->lane->graph : NULL;
-        bool good = graph != NULL && graph->state == GRAPH_CAPTURING;
-        *status = graph == NULL ? ACL_MODEL_RI_CAPTURE_STATUS_NONE
-                  : good        ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE
-                                : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
-        *modelRI = good ? graph : NULL;
+    aclError rc = stream_find(NULL, stream, &found);
+    bool captured = rc == ACL_SUCCESS && capture_has(found);
+    if (rc == ACL_SUCCESS && status != NULL) {
+        *status = captured ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+    }
+    if (rc == ACL_SUCCESS && modelRI != NULL) {
+        *modelRI = captured ? found->lane->graph : NULL;
     }
     return rc;
 }
 
-/* Marks the first `count` nodes of the lane as joined, and also the nodes of other lanes for which these nodes
- * wait. */
-static void join(lane_t *lane, uint32_t count) {
-    while (lane->joined < count) {
-        const node_t *node = lane->nodes[lane->joined++];
-        if (node->joins != NULL) {
-            join(node->joins->lane, node->joins->index + 1);
-        }
-    }
-}
-
-/* Whether all nodes of the lane are joined. Event records and event waits at the end of the lane do not have to
- * be joined. */
+/* Whether the last task of the lane is the record of an event for which a captured stream waits. */
 static bool is_joined(const lane_t *lane) {
-    for (uint32_t i = lane->joined; i < lane->count; i++) {
-        uint8_t kind = lane->nodes[i]->task.kind;
-        if (kind != TASK_RECORD && kind != TASK_WAIT_RECORD) {
-            return false;
-        }
-    }
-    return true;
+    const node_t *last = lane->count > 0 ? lane->nodes[lane->count - 1] : NULL;
+    return last != NULL && last->awaited;
 }
 
+/* Whether each stream that joined the capture has ended its part with a join, and at least one of these joins
+ * is with the stream that began the capture. The runtime looks at no earlier task. */
 static bool all_joined(const graph_t *graph) {
-    join(graph->lanes, graph->lanes->count);
-    for (const lane_t *lane = graph->lanes; lane != NULL; lane = lane->next) {
+    bool with_first = graph->lanes->next == NULL;
+    for (const lane_t *lane = graph->lanes->next; lane != NULL; lane = lane->next) {
         if (!is_joined(lane)) {
             return false;
         }
+        with_first = with_first || lane->nodes[lane->count - 1]->awaited_by_first;
     }
-    return true;
-}
-
-static aclError check_end(const stream_t *stream) {
-    if (stream->lane == NULL || !capturing(stream->lane->graph)) {
-        return error_set(RT_STREAM_NOT_CAPTURED, "stream");
-    }
-    const graph_t *graph = stream->lane->graph;
-    if (stream->lane != graph->lanes) {
-        return error_set(RT_STREAM_CAPTURE_UNMATCHED, "stream");
-    }
-    if (graph->mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED && graph->thread != thread_self()) {
-        return error_set(RT_STREAM_CAPTURE_WRONG_THREAD, "stream");
-    }
-    return graph->open_group != NULL ? error_set(RT_TASK_GROUP_STATUS, "stream") : ACL_SUCCESS;
+    return with_first;
 }
 
 void capture_over(graph_t *graph) {
     if (capturing(graph)) {
         graph->state = GRAPH_READY;
-        captures--;
+        graph->context->captures[graph->mode]--;
     }
 }
 
@@ -236,16 +226,30 @@ static bool inner_captured(const graph_t *graph) {
     return good;
 }
 
-/* Ends the capture. Its streams are no longer captured afterwards, even if the capture fails. */
-static aclError end(graph_t *graph) {
-    aclError rc = ACL_SUCCESS;
-    if (graph->state == GRAPH_INVALID) {
-        rc = error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
-    } else if (!all_joined(graph)) {
-        rc = error_set(RT_STREAM_UNJOINED, "stream");
-    } else if (!inner_captured(graph)) {
-        rc = error_set(RT_SUB_GRAPH_CAPTURING, "stream: a graph of a condition is not captured");
+static aclError check_end(const graph_t *graph) {
+    if (graph->mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED && graph->thread != thread_self()) {
+        return error_set(RT_STREAM_CAPTURE_WRONG_THREAD, "stream");
     }
+    if (graph->state == GRAPH_INVALID) {
+        return error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
+    }
+    if (!inner_captured(graph)) {
+        return error_set(RT_SUB_GRAPH_CAPTURING, "stream: a graph of a condition is not captured");
+    }
+    if (graph->open_group != NULL) {
+        return error_set(RT_TASK_GROUP_STATUS, "stream: a group is open");
+    }
+    return all_joined(graph) ? ACL_SUCCESS : error_set(RT_STREAM_UNJOINED, "stream");
+}
+
+/* Ends the capture. Its streams are no longer captured afterwards, even if the capture fails. The runtime
+ * counts the end for the calling thread, even if another thread began the capture. */
+static aclError end(graph_t *graph) {
+    uint32_t *begun = &thread_self()->captures[graph->mode];
+    if (*begun > 0) {
+        --*begun;
+    }
+    aclError rc = check_end(graph);
     if (rc == ACL_SUCCESS) {
         capture_over(graph);
         graph_detach(graph);
@@ -255,20 +259,33 @@ static aclError end(graph_t *graph) {
     return rc;
 }
 
+static aclError find_graph(const stream_t *stream, graph_t **graph) {
+    if (!capture_has(stream)) {
+        return error_set(RT_STREAM_NOT_CAPTURED, "stream");
+    }
+    *graph = stream->lane->graph;
+    bool began = stream->lane == (*graph)->lanes;
+    return began ? ACL_SUCCESS : error_set(RT_STREAM_CAPTURE_UNMATCHED, "stream");
+}
+
+/* The place for the graph must be given if the stream is captured, but not for the graph of a condition. */
+static aclError check_place(const stream_t *stream, const aclmdlRI *modelRI) {
+    bool needed = capture_has(stream) && stream->lane->graph->outer == NULL;
+    return needed && modelRI == NULL ? error_set(RT_PARAM_INVALID, "modelRI") : ACL_SUCCESS;
+}
+
 aclError do_aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
     stream_t *found = NULL;
+    graph_t *graph = NULL;
+    REFUSE_NULL(stream);
     SIM_GUARD();
     aclError rc = find_stream(stream, &found);
-    rc = rc == ACL_SUCCESS ? check_end(found) : rc;
-    if (rc == ACL_SUCCESS && modelRI == NULL && found->lane->graph->outer == NULL) {
-        rc = error_set(RT_PARAM_INVALID, "modelRI");
-    }
-    if (rc == ACL_SUCCESS) {
-        graph_t *graph = found->lane->graph;
-        rc = end(graph);
-        if (rc == ACL_SUCCESS && modelRI != NULL) {
-            *modelRI = graph;
-        }
+    rc = rc == ACL_SUCCESS ? check_place(found, modelRI) : rc;
+    rc = rc == ACL_SUCCESS ? check_own(found) : rc;
+    rc = rc == ACL_SUCCESS ? find_graph(found, &graph) : rc;
+    rc = rc == ACL_SUCCESS ? end(graph) : rc;
+    if (rc == ACL_SUCCESS && modelRI != NULL) {
+        *modelRI = graph;
     }
     return rc;
 }

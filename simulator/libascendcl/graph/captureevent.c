@@ -23,26 +23,19 @@ static aclError add_external(event_t *event, lane_t *lane, bool records) {
     return node_add(lane, &task) != NULL ? ACL_SUCCESS : error_set(RT_MEMORY_ALLOCATION, "event");
 }
 
-aclError capture_update(event_t *event, stream_t *stream, event_update_t what) {
-    task_t task = {.kind = TASK_STEP};
-    if (what == UPDATE_RECORD) {
-        task = (task_t){.kind = TASK_RECORD, .event = {.event = event, .record = record_new(stream->device)}};
-        if (task.event.record == NULL) {
-            return error_set(RT_MEMORY_ALLOCATION, "event");
-        }
-        object_retain(&event->object);
-        return stream_enqueue(stream, &task);
-    }
-    graph_t *graph = stream->updating->graph;
-    aclError rc = external_new(event, graph, what == UPDATE_EXTERNAL_RECORD, &task.work);
-    return rc == ACL_SUCCESS ? stream_enqueue(stream, &task) : rc;
+static aclError check_open(const graph_t *graph) {
+    return graph->state == GRAPH_READY ? error_set(RT_STREAM_MODEL, "stream") : ACL_SUCCESS;
 }
 
-static aclError check_open(const graph_t *graph) {
-    if (graph->state == GRAPH_INVALID) {
-        return error_set(RT_STREAM_CAPTURE_INVALIDATED, "stream");
-    }
-    return graph->state == GRAPH_READY ? error_set(RT_STREAM_MODEL, "stream") : ACL_SUCCESS;
+/* Only events of aclrtCreateEventExWithFlag become edges of a captured graph. Events made with FLAG_EXTERNAL
+ * take effect when the graph runs. */
+static bool fits(const event_t *event, const stream_t *stream) {
+    return !capture_has(stream) || event->mode == EVENT_EXTENDED || (event->flags & FLAG_EXTERNAL) != 0;
+}
+
+aclError capture_check_event(const event_t *event, const stream_t *stream) {
+    return fits(event, stream) ? ACL_SUCCESS
+                               : error_quiet(RT_FEATURE_NOT_SUPPORT, "event: it cannot be captured");
 }
 
 /* An event made with FLAG_EXTERNAL is recorded, waited for and reset when the graph runs, and can also be used
@@ -62,19 +55,19 @@ static aclError add_record(event_t *event, lane_t *lane) {
     return ACL_SUCCESS;
 }
 
+/* A captured stream does not record an event for which no stream can wait. */
 aclError capture_record(event_t *event, stream_t *stream, bool external) {
     lane_t *lane = stream->lane;
     aclError rc = check_open(lane->graph);
+    rc = rc == ACL_SUCCESS && !external ? capture_check_event(event, stream) : rc;
+    if (rc == ACL_SUCCESS && capture_has(stream) && !event_is_awaitable(event)) {
+        return ACL_SUCCESS;
+    }
+    rc = rc == ACL_SUCCESS ? group_check(lane, NULL) : rc;
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    if (external) {
-        return add_external(event, lane, true);
-    }
-    if (event->captured != NULL && event->captured->lane->graph != lane->graph) {
-        return invalidate(lane->graph, RT_STREAM_CAPTURE_CONFLICT, "event: it belongs to another capture");
-    }
-    return add_record(event, lane);
+    return external ? add_external(event, lane, true) : add_record(event, lane);
 }
 
 static aclError add_wait(event_t *event, lane_t *lane) {
@@ -90,48 +83,62 @@ static aclError add_wait(event_t *event, lane_t *lane) {
     }
     event->waits--; /* the wait happens when the graph runs */
     node->joins = joins;
+    joins->awaited = true;
+    joins->awaited_by_first = joins->awaited_by_first || (lane == lane->graph->lanes && joins->lane != lane);
     return ACL_SUCCESS;
 }
 
-/* Adds a stream to the capture, because it waits for a captured event. */
+/* Adds a stream to the capture, because it waits for a captured event. The stream may belong to another
+ * context. */
 static aclError join_capture(graph_t *graph, stream_t *stream) {
-    if (stream->is_default) {
-        return invalidate(graph, RT_STREAM_CAPTURE_IMPLICIT, "stream");
+    if (stream->updating != NULL) {
+        return error_set(RT_STREAM_CAPTURED, "stream: it updates a task group");
     }
-    if (stream->context != graph->context || stream->updating != NULL) {
-        return invalidate(graph, RT_STREAM_CAPTURE_CONFLICT,
-                          "stream: it belongs to another context or updates a task group");
+    if (graph->state == GRAPH_INVALID) {
+        return error_set(RT_INTERNAL_ERROR, "event: its capture is invalid");
     }
     return lane_new(graph, stream) != NULL ? ACL_SUCCESS : error_set(RT_NO_STREAM_RESOURCE, "stream");
 }
 
-/* Inside a capture, a stream can wait for a record from outside of the capture only with the external flag or
- * through a hardware flag. */
-static aclError wait_outside(event_t *event, stream_t *stream) {
-    if (event->mode == EVENT_FLAGGED || event->record == NULL) {
-        return event_enqueue_wait(event, stream, 0);
+static aclError wait_captured(event_t *event, stream_t *stream) {
+    graph_t *graph = event->captured->lane->graph;
+    if (stream_never_completes(stream)) {
+        return error_set(RT_INTERNAL_ERROR, "stream: it was created for models");
     }
-    return invalidate(stream->lane->graph, RT_CAPTURE_DEPENDENCY,
-                      "event: it was recorded outside of the capture");
+    if (stream->is_default) {
+        return error_set(RT_STREAM_CAPTURE_IMPLICIT, "stream");
+    }
+    aclError rc = stream->lane == NULL ? join_capture(graph, stream) : ACL_SUCCESS;
+    if (rc == ACL_SUCCESS && stream->lane->graph != graph) {
+        invalidate(stream->lane->graph, RT_STREAM_CAPTURE_CONFLICT, "stream");
+        rc = invalidate(graph, RT_STREAM_CAPTURE_CONFLICT, "event: it belongs to another capture");
+    }
+    rc = rc == ACL_SUCCESS ? group_check(stream->lane, NULL) : rc;
+    return rc == ACL_SUCCESS ? add_wait(event, stream->lane) : rc;
+}
+
+/* Inside a capture, a stream can wait for a record from outside of the capture only with the external flag or
+ * through a hardware flag. A wait that is refused does not end the capture. */
+static aclError wait_outside(event_t *event, stream_t *stream) {
+    if (capture_has(stream) && event->mode == EVENT_EXTENDED && event->record != NULL) {
+        return error_set(RT_CAPTURE_DEPENDENCY, "event: it was recorded outside of the capture");
+    }
+    return event_enqueue_wait(event, stream, 0);
 }
 
 aclError capture_wait(event_t *event, stream_t *stream, bool external) {
-    graph_t *graph = event->captured != NULL ? event->captured->lane->graph : stream->lane->graph;
-    aclError rc = stream->lane != NULL ? check_open(stream->lane->graph) : check_open(graph);
+    const graph_t *graph = stream->lane != NULL ? stream->lane->graph : event->captured->lane->graph;
+    aclError rc = check_open(graph);
     if (rc != ACL_SUCCESS) {
         return rc;
     }
     if (external) {
-        return add_external(event, stream->lane, false);
+        rc = group_check(stream->lane, NULL);
+        return rc == ACL_SUCCESS ? add_external(event, stream->lane, false) : rc;
     }
-    if (event->captured == NULL) {
-        return wait_outside(event, stream);
+    if (event->captured != NULL) {
+        return wait_captured(event, stream);
     }
-    if (stream->lane == NULL) {
-        rc = join_capture(graph, stream);
-    } else if (stream->lane->graph != graph) {
-        invalidate(stream->lane->graph, RT_STREAM_CAPTURE_CONFLICT, "stream");
-        rc = invalidate(graph, RT_STREAM_CAPTURE_CONFLICT, "event: it belongs to another capture");
-    }
-    return rc == ACL_SUCCESS ? add_wait(event, stream->lane) : rc;
+    rc = capture_check_event(event, stream);
+    return rc == ACL_SUCCESS ? wait_outside(event, stream) : rc;
 }

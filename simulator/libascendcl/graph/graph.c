@@ -51,6 +51,8 @@ static lane_t *lane_make(graph_t *graph, stream_t *source) {
     runner->host_functions = true;
     lane->graph = graph;
     lane->source = source;
+    lane->origin = source;
+    object_retain(&source->object);
     lane->runner = runner;
     source->lane = lane;
     return lane;
@@ -145,6 +147,7 @@ static void lane_free(lane_t *lane) {
     for (uint32_t i = lane->count; i-- > 0;) {
         node_free(lane->nodes[i]);
     }
+    object_release(&lane->origin->object);
     free(lane->nodes);
     free(lane);
 }
@@ -155,8 +158,7 @@ static void end_group(void *object, void *arg) {
         if (group->updater != NULL) {
             group->updater->updating = NULL;
         }
-        free(group->nodes);
-        object_kill(&group->object);
+        group_free(group);
     }
 }
 

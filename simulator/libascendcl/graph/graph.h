@@ -14,8 +14,7 @@
  * Events inside a capture are edges. Recording an event creates a node with a new record, and a stream that
  * waits for the event waits for this record. Each execution resets the records of nodes. The code for events
  * that are also visible outside of the graph is in external.c. A stream that waits for a captured event joins
- * the capture. Before the capture ends, the stream that began it must wait for all work of the streams that
- * joined.
+ * the capture. The last task of such a stream must be a record for which another stream of the capture waits.
  *
  * A failing task ends the execution, which then fails with the task's code. The remaining tasks of all lanes
  * are dropped.
@@ -32,7 +31,9 @@ struct node {
     lane_t *lane;
     uint32_t index;
     task_t task;
-    struct node *joins; /* the captured record for which this node waits */
+    struct node *joins;    /* the captured record for which this node waits */
+    bool awaited;          /* for a captured record: a captured stream waits for it */
+    bool awaited_by_first; /* another stream, which began the capture, waits for it */
     bool disabled;
     bool disable_next; /* disabled from the next aclmdlRIUpdate on */
     work_t *next_work; /* the node's work from the next aclmdlRIUpdate on */
@@ -43,12 +44,12 @@ struct lane {
     lane_t *next;
     graph_t *graph;
     stream_t *source; /* the stream that is captured or bound; NULL: it has none now */
+    stream_t *origin; /* the same stream, for the whole life of the lane; it may have ended */
     stream_t *runner;
     node_t **nodes;
     uint32_t count;
     uint32_t room;
     uint32_t fed;    /* number of nodes whose tasks were passed to the runner */
-    uint32_t joined; /* number of leading nodes joined by the stream that began the capture */
     bool idle_start; /* the lane starts when it is activated, not with the graph */
     bool active;
 };
@@ -87,10 +88,11 @@ struct graph {
     aclmdlRICaptureMode mode;
     bool built; /* created by aclmdlRIBuildBegin */
     task_group_t *open_group;
-    uint32_t uses;      /* number of queued and running tasks that execute the graph */
-    wait_list_t unused; /* calls that wait until `uses` is 0 */
-    stream_t *executor; /* the stream that executes the graph now */
-    uint32_t active;    /* number of started lanes that have not reached their end */
+    aclError group_code; /* why a task could not be added while a group was open */
+    uint32_t uses;       /* number of queued and running tasks that execute the graph */
+    wait_list_t unused;  /* calls that wait until `uses` is 0 */
+    stream_t *executor;  /* the stream that executes the graph now */
+    uint32_t active;     /* number of started lanes that have not reached their end */
     bool over;
     aclError code;
     bool has_externals;           /* also true if a graph of its conditions has externals */
@@ -111,6 +113,7 @@ typedef struct {
 struct task_group {
     object_t object;
     graph_t *graph;
+    const lane_t *lane; /* the lane whose tasks the group takes */
     node_t **nodes;
     uint32_t count;
     uint32_t updated; /* number of nodes that the update in progress has replaced */
@@ -169,9 +172,8 @@ void capture_over(graph_t *graph);
 /* captureevent.c. */
 aclError capture_record(event_t *event, stream_t *stream, bool external);
 aclError capture_wait(event_t *event, stream_t *stream, bool external);
-typedef enum { UPDATE_RECORD, UPDATE_EXTERNAL_RECORD, UPDATE_EXTERNAL_WAIT } event_update_t;
-/* Called while the stream updates a group. The event replaces the event of the group's next node. */
-aclError capture_update(event_t *event, stream_t *stream, event_update_t what);
+/* Returns 207000 if the stream is captured and the event cannot be captured. */
+aclError capture_check_event(const event_t *event, const stream_t *stream);
 
 /* external.c. */
 /* Creates the work of an external: a task that records the event or waits for it, with effect outside of the
@@ -184,11 +186,18 @@ aclError externals_new(const graph_t *graph, stream_t *stream, externals_t **ext
 void externals_end(const externals_t *externals, bool done);
 void externals_free(externals_t *externals);
 
-/* event.c: enqueues a wait that is not part of a capture. */
+/* event.c. */
+/* Whether streams can wait for the event. */
+bool event_is_awaitable(const event_t *event);
+/* Enqueues a wait that is not part of a capture. */
 aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s);
 
 /* graphgroup.c. */
 aclError group_take(stream_t *stream, task_t *task);
+/* Returns why a group that is open forbids to add the task to the lane; then the capture is invalid. `task` is
+ * NULL for a task of an event. */
+aclError group_check(const lane_t *lane, const task_t *task);
 void group_note(node_t *node);
+void group_free(task_group_t *group);
 
 #endif

@@ -75,7 +75,7 @@ aclError do_aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
 /* Drops the rest of the execution. The task that executes the graph ends with 107023, and the graph can be
  * executed again. */
 aclError do_aclmdlRIAbort(aclmdlRI modelRI) {
-    REFUSE_NULL(modelRI);
+    RUNTIME_REFUSES_NULL(modelRI);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = find_ready(modelRI, &graph);
@@ -133,8 +133,8 @@ aclError do_aclmdlRIDestroy(aclmdlRI modelRI) {
 }
 
 aclError do_aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, void *userData) {
-    REFUSE_NULL(modelRI);
-    REFUSE_NULL(func);
+    RUNTIME_REFUSES_NULL(modelRI);
+    RUNTIME_REFUSES_NULL(func);
     graph_t *graph = NULL;
     destroy_callback_t *callback = calloc(1, sizeof *callback);
     sim_lock();
@@ -154,8 +154,8 @@ aclError do_aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func
 }
 
 aclError do_aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func) {
-    REFUSE_NULL(modelRI);
-    REFUSE_NULL(func);
+    RUNTIME_REFUSES_NULL(modelRI);
+    RUNTIME_REFUSES_NULL(func);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
@@ -231,8 +231,8 @@ static aclError list_streams(const graph_t *graph, aclrtStream *streams, uint32_
 }
 
 aclError do_aclmdlRIGetStreams(aclmdlRI modelRI, aclrtStream *streams, uint32_t *numStreams) {
-    REFUSE_NULL(modelRI);
-    REFUSE_NULL(numStreams);
+    RUNTIME_REFUSES_NULL(modelRI);
+    RUNTIME_REFUSES_NULL(numStreams);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);

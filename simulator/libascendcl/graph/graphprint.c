@@ -19,6 +19,7 @@ static const char *const kind_names[] = {
     [TASK_RECORD_NOTIFY] = "notify record",
     [TASK_WAIT_NOTIFY] = "notify wait",
     [TASK_HOST_FUNCTION] = "host function",
+    [TASK_CALLBACK] = "callback",
 };
 
 static const char *kind_of(const task_t *task) {

@@ -13,6 +13,10 @@ static bool has_work(const task_t *task) {
     return task->kind == TASK_WORK || task->kind == TASK_STEP;
 }
 
+const stream_t *graph_origin(const stream_t *stream) {
+    return stream->runs != NULL ? stream->runs->origin : stream;
+}
+
 static void push(stream_t *runner, const task_t *task, node_t *node) {
     task_t *copy = &runner->ring[runner->enqueued % SIM_RING];
     *copy = *task;

@@ -36,22 +36,22 @@ static aclError list_tasks(const lane_t *lane, aclmdlRITask *tasks, uint32_t *co
 }
 
 aclError do_aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, uint32_t *numTasks) {
-    REFUSE_NULL(stream);
-    REFUSE_NULL(numTasks);
+    RUNTIME_REFUSES_NULL(stream);
+    RUNTIME_REFUSES_NULL(numTasks);
     stream_t *found = NULL;
     SIM_GUARD();
     aclError rc = stream_need(stream, &found);
     if (rc == ACL_SUCCESS) {
-        const lane_t *lane = found->lane != NULL ? found->lane : found->runs;
+        const lane_t *lane = found->lane != NULL && !capture_has(found) ? found->lane : found->runs;
         rc = lane != NULL ? list_tasks(lane, tasks, numTasks)
-                          : error_set(RT_STREAM_MODEL, "stream: it belongs to no model");
+                          : error_set(RT_PARAM_INVALID, "stream: it belongs to no model");
     }
     return rc;
 }
 
 aclError do_aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type) {
-    REFUSE_NULL(task);
-    REFUSE_NULL(type);
+    RUNTIME_REFUSES_NULL(task);
+    RUNTIME_REFUSES_NULL(type);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -63,8 +63,8 @@ aclError do_aclmdlRITaskGetType(aclmdlRITask task, aclmdlRITaskType *type) {
 
 /* Returns the task's index among the tasks of its stream, from 0. */
 aclError do_aclmdlRITaskGetSeqId(aclmdlRITask task, uint32_t *id) {
-    REFUSE_NULL(task);
-    REFUSE_NULL(id);
+    RUNTIME_REFUSES_NULL(task);
+    RUNTIME_REFUSES_NULL(id);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -111,8 +111,8 @@ static void tell(const node_t *node, aclmdlRITaskParams *params) {
 }
 
 aclError do_aclmdlRITaskGetParams(aclmdlRITask task, aclmdlRITaskParams *params) {
-    REFUSE_NULL(task);
-    REFUSE_NULL(params);
+    RUNTIME_REFUSES_NULL(task);
+    RUNTIME_REFUSES_NULL(params);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -171,8 +171,8 @@ static aclError set_params(node_t *node, const aclmdlRITaskParams *params) {
 }
 
 aclError do_aclmdlRITaskSetParams(aclmdlRITask task, aclmdlRITaskParams *params) {
-    REFUSE_NULL(task);
-    REFUSE_NULL(params);
+    RUNTIME_REFUSES_NULL(task);
+    RUNTIME_REFUSES_NULL(params);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -181,7 +181,7 @@ aclError do_aclmdlRITaskSetParams(aclmdlRITask task, aclmdlRITaskParams *params)
 
 /* Edges cannot be removed, because other nodes wait for them. */
 aclError do_aclmdlRITaskDisable(aclmdlRITask task) {
-    REFUSE_NULL(task);
+    RUNTIME_REFUSES_NULL(task);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);
@@ -217,7 +217,7 @@ static void update_graph(const graph_t *graph) {
 
 /* Applies the changes to all executions that begin from now on. */
 aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
-    REFUSE_NULL(modelRI);
+    RUNTIME_REFUSES_NULL(modelRI);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find_whole(modelRI, &graph);
@@ -234,8 +234,8 @@ aclError do_aclmdlRIUpdate(aclmdlRI modelRI) {
 aclError do_aclmdlRIKernelTaskGetAttribute(aclmdlRITask task, aclrtLaunchKernelAttrId attrId,
                                            aclrtLaunchKernelAttrValue *attrValue) {
     (void)attrId;
-    REFUSE_NULL(task);
-    REFUSE_NULL(attrValue);
+    RUNTIME_REFUSES_NULL(task);
+    RUNTIME_REFUSES_NULL(attrValue);
     node_t *node = NULL;
     SIM_GUARD();
     aclError rc = node_find(task, &node);

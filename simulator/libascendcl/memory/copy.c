@@ -96,11 +96,12 @@ aclError do_aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count
         return rc;
     }
     SIM_GUARD();
-    if (context_need() == NULL) {
+    const context_t *context = context_need();
+    if (context == NULL) {
         rc = RT_CONTEXT_NULL;
     } else {
         copy_classify(&copy);
-        rc = capture_forbids("aclrtMemcpy");
+        rc = capture_forbids(context, "aclrtMemcpy");
         rc = rc == ACL_SUCCESS ? copy_now(&copy) : rc;
     }
     return rc;
@@ -115,13 +116,13 @@ static aclError take_failure(stream_t *stream) {
 
 /* Waits for the work of the stream. Does not wait if the stream is for models, because the work of such a
  * stream does not end. */
-static aclError wait_before(stream_t *stream) {
+static aclError wait_before(const context_t *context, stream_t *stream) {
     aclError rc = ACL_SUCCESS;
     if (!stream_never_completes(stream)) {
         rc = stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
     }
     rc = rc == ACL_SUCCESS ? take_failure(stream) : rc;
-    return rc == ACL_SUCCESS && capture_forbidding() ? RT_CAPTURE_BLOCKS_ASYNC : rc;
+    return rc == ACL_SUCCESS && capture_forbidding(context) ? RT_CAPTURE_BLOCKS_ASYNC : rc;
 }
 
 /* With pageable memory, the call waits for the stream and then copies the bytes itself. So the copy is not part
@@ -137,7 +138,7 @@ static aclError copy_pageable(context_t *context, aclrtStream handle, copy_t *co
     }
     if (rc == ACL_SUCCESS) {
         object_retain(&stream->object);
-        rc = wait_before(stream);
+        rc = wait_before(context, stream);
         rc = rc != ACL_SUCCESS ? error_set(rc, "stream") : copy_now(copy);
         object_release(&stream->object);
     }

@@ -53,8 +53,9 @@ static aclError fill_now(const fill_t *fill) {
 
 static aclError fill_at_once(const fill_t *fill) {
     SIM_GUARD();
-    aclError rc = context_need() != NULL ? check_room(fill) : RT_CONTEXT_NULL;
-    rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemset") : rc;
+    const context_t *context = context_need();
+    aclError rc = context != NULL ? check_room(fill) : RT_CONTEXT_NULL;
+    rc = rc == ACL_SUCCESS ? capture_forbids(context, "aclrtMemset") : rc;
     return rc == ACL_SUCCESS ? fill_now(fill) : rc;
 }
 

@@ -46,8 +46,9 @@ aclError do_aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spit
         return rc;
     }
     SIM_GUARD();
-    rc = context_need() != NULL ? check_range(&copy) : RT_CONTEXT_NULL;
-    rc = rc == ACL_SUCCESS ? capture_forbids("aclrtMemcpy2d") : rc;
+    const context_t *context = context_need();
+    rc = context != NULL ? check_range(&copy) : RT_CONTEXT_NULL;
+    rc = rc == ACL_SUCCESS ? capture_forbids(context, "aclrtMemcpy2d") : rc;
     /* The emulated driver of the conformance vectors accepts this copy and moves no bytes. */
     if (rc == ACL_SUCCESS && !sim.settings.recorded_driver) {
         copy_classify(&copy);

@@ -1,17 +1,14 @@
 /* Queries about a stream that do not wait for it. */
 #include "work.h"
 
-static aclError check_asked(const stream_t *stream) {
-    aclError failure = stream->context->failure;
-    return failure != 0 ? error_set(failure, "stream") : capture_check_asked(stream);
-}
-
 aclError do_aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status) {
     REFUSE_NULL(status);
     stream_t *found = NULL;
     SIM_GUARD();
-    aclError rc = stream_need(stream, &found);
-    rc = rc == ACL_SUCCESS ? check_asked(found) : rc;
+    aclError rc = stream_need_idle(stream, &found);
+    if (rc == ACL_SUCCESS && found->context->failure != 0) {
+        rc = error_set(found->context->failure, "stream");
+    }
     if (rc == ACL_SUCCESS) {
         bool complete = found->ended == found->enqueued || stream_never_completes(found);
         *status = complete ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;

@@ -1,7 +1,7 @@
 /* Callbacks: a thread subscribes to streams and runs their callbacks inside ProcessReport. */
 #include <stdlib.h>
 
-#include "sim.h"
+#include "work.h"
 
 /* All streams that report to one thread. The group ends when it has no stream and the thread is not in
  * ProcessReport. */
@@ -52,17 +52,26 @@ static report_group_t *group_new(uint64_t thread, device_t *device) {
     return group;
 }
 
+/* The callbacks of a graph go to the thread that is subscribed to the stream on which they were launched. */
+static report_group_t *group_of(const stream_t *stream) {
+    return graph_origin(stream)->group;
+}
+
 void report_submit(stream_t *stream, job_t *job) {
-    if (stream->group == NULL) {
+    report_group_t *group = group_of(stream);
+    if (group == NULL) {
         job_free(job);
         return;
     }
-    job_push(&stream->group->queue, job);
-    wait_finish_all(&stream->group->poller, 0);
+    job_push(&group->queue, job);
+    wait_finish_all(&group->poller, 0);
 }
 
-void report_forget(stream_t *stream) {
-    job_forget(&stream->group->queue, stream);
+void report_forget(const stream_t *stream) {
+    report_group_t *group = group_of(stream);
+    if (group != NULL) {
+        job_forget(&group->queue, stream);
+    }
 }
 
 void report_unsubscribe(stream_t *stream) {

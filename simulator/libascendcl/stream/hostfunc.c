@@ -1,7 +1,7 @@
 /* Host functions. Each context has one hidden thread, which runs the host functions of its streams. */
 #include <stdlib.h>
 
-#include "sim.h"
+#include "work.h"
 
 static void *host_main(void *arg) {
     host_thread_t *host = arg;
@@ -71,8 +71,10 @@ void host_stop(context_t *context) {
     }
 }
 
+/* A launch on a captured stream makes no hidden subscription. */
 static aclError launch(context_t *context, stream_t *stream, const task_t *task) {
-    if (stream->group != NULL) {
+    bool subscribes = !capture_has(stream);
+    if (subscribes && stream->group != NULL) {
         return error_set(RT_STREAM_SUBSCRIBE, "stream");
     }
     aclError rc = stream_check_launch(context, stream);
@@ -81,7 +83,7 @@ static aclError launch(context_t *context, stream_t *stream, const task_t *task)
     }
     if (rc == ACL_SUCCESS) {
         task_t copy = *task;
-        stream->host_functions = true;
+        stream->host_functions = stream->host_functions || subscribes;
         rc = stream_enqueue(stream, &copy);
     }
     return rc;

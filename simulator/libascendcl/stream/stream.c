@@ -126,6 +126,12 @@ aclError stream_find_handle(aclrtStream handle, stream_t **stream) {
     return handle != NULL ? stream_find(NULL, handle, stream) : stream_need(handle, stream);
 }
 
+aclError stream_need_idle(aclrtStream handle, stream_t **stream) {
+    const stream_t *found = handle != NULL ? object_find(KIND_STREAM, handle) : NULL;
+    aclError rc = found != NULL ? capture_check_asked(found) : ACL_SUCCESS;
+    return rc == ACL_SUCCESS ? stream_need(handle, stream) : rc;
+}
+
 aclError stream_check_launch(context_t *context, stream_t *stream) {
     if (stream->context != context) {
         return usage_wrong_context(stream);
@@ -229,11 +235,15 @@ static aclError destroy_live(stream_t *stream, bool force) {
 }
 
 static aclError destroy(aclrtStream handle, bool force) {
+    stream_t *stream = object_find(KIND_STREAM, handle);
+    aclError captured = stream != NULL ? capture_check_asked(stream) : ACL_SUCCESS;
+    if (captured != ACL_SUCCESS) {
+        return captured;
+    }
     const context_t *context = context_need();
     if (context == NULL) {
         return RT_CONTEXT_NULL;
     }
-    stream_t *stream = object_find(KIND_STREAM, handle);
     if (stream == NULL || stream->dying) {
         return usage_bad_handle(KIND_STREAM, handle);
     }
@@ -242,8 +252,7 @@ static aclError destroy(aclrtStream handle, bool force) {
         return usage_wrong_context(stream);
     }
     if (stream->hidden || stream->lane != NULL) {
-        aclError captured = stream->hidden ? ACL_SUCCESS : capture_check_asked(stream);
-        return captured != ACL_SUCCESS ? captured : error_set(RT_STREAM_MODEL, "stream");
+        return error_set(RT_STREAM_MODEL, "stream");
     }
     if (stream->is_default) {
         usage_note("destroys the default stream %p, which stays alive", handle);

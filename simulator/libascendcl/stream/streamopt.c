@@ -65,6 +65,14 @@ static aclError check_value(aclrtStreamAttr attribute, const aclrtStreamAttrValu
     return refused ? error_set(RT_PARAM_INVALID, "value") : ACL_SUCCESS;
 }
 
+/* Called before the check of the context, too. */
+static aclError check_capture(aclrtStream handle, aclrtStreamAttr attribute) {
+    const stream_t *stream = handle != NULL ? object_find(KIND_STREAM, handle) : NULL;
+    bool fixed =
+        attribute == ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK || attribute == ACL_STREAM_ATTR_USER_CUSTOM_TAG;
+    return fixed && stream != NULL ? capture_check_asked(stream) : ACL_SUCCESS;
+}
+
 static aclError set(stream_t *stream, aclrtStreamAttr attribute, const aclrtStreamAttrValue *value) {
     switch (attribute) {
     case ACL_STREAM_ATTR_FAILURE_MODE:
@@ -126,6 +134,7 @@ aclError do_aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrT
     SIM_GUARD();
     aclError rc = check(stream, stmAttrType);
     rc = rc == ACL_SUCCESS ? check_value(stmAttrType, value) : rc;
+    rc = rc == ACL_SUCCESS ? check_capture(stream, stmAttrType) : rc;
     rc = rc == ACL_SUCCESS ? find_stream(stream, need_to_set(stmAttrType), &found) : rc;
     return rc == ACL_SUCCESS ? set(found, stmAttrType, value) : rc;
 }

@@ -43,7 +43,7 @@ aclError stream_wait(stream_t *stream, uint64_t target, int64_t deadline_ns, acl
 
 static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
     stream_t *stream = NULL;
-    aclError rc = stream_need(handle, &stream);
+    aclError rc = stream_need_idle(handle, &stream);
     if (rc != ACL_SUCCESS) {
         return rc;
     }
@@ -53,9 +53,8 @@ static aclError sync_stream(aclrtStream handle, int64_t deadline_ns) {
     if (stream->aborting) {
         return error_set(RT_STREAM_ABORT, "stream");
     }
-    rc = capture_check_asked(stream);
-    if (rc != ACL_SUCCESS || stream_never_completes(stream)) {
-        return rc;
+    if (stream_never_completes(stream)) {
+        return ACL_SUCCESS;
     }
     thread_t *thread = thread_self();
     atomic_store(&thread->syncing, stream);
@@ -119,10 +118,13 @@ static aclError sync_device(int64_t deadline_ns) {
     aclError rc = RT_CONTEXT_NULL;
     if (context_usable(context) && !context->torn) {
         context->default_stream->sync_target = context->default_stream->enqueued;
+        rc = ACL_SUCCESS;
         for (stream_t *stream = context->streams; stream != NULL; stream = stream->next) {
             stream->sync_target = stream->enqueued;
+            rc = capture_has(stream) ? RT_STREAM_CAPTURED : rc;
         }
-        rc = context->failure != 0 ? context->failure : sync_each(context, deadline_ns);
+        rc = rc == ACL_SUCCESS ? context->failure : rc;
+        rc = rc == ACL_SUCCESS ? sync_each(context, deadline_ns) : rc;
     }
     gate_leave(&context->gate);
     return rc != ACL_SUCCESS ? error_set(rc, "device") : ACL_SUCCESS;

@@ -112,6 +112,7 @@ static void test_fork_and_join(void) {
 static void test_unjoined_streams_and_conflicts(void) {
     aclrtStream first = new_stream();
     aclrtStream second = new_stream();
+    aclrtStream third = new_stream();
     aclrtEvent event = new_event(1);
     aclrtEvent other = new_event(1);
     uint64_t *words = words_new(1);
@@ -130,18 +131,19 @@ static void test_unjoined_streams_and_conflicts(void) {
     CHECK_RC(aclmdlRICaptureBegin(second, RELAXED), 0);
     CHECK_RC(aclrtRecordEvent(event, first), 0);
     CHECK_RC(aclrtStreamWaitEvent(second, event), 107032);
-    CHECK_RC(aclrtValueWrite(words, 1, 0, second), 507903);
+    CHECK_RC(aclrtValueWrite(words, 1, 0, second), 0);
+    CHECK_RC(aclrtStreamWaitEvent(third, event), 507000);
     aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
     CHECK_RC(aclmdlRICaptureGetInfo(first, &status, &model), 0);
-    CHECK(status == ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED && model == NULL);
+    CHECK(status == ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE && model != NULL);
     CHECK_RC(aclmdlRICaptureEnd(first, &model), 507903);
     CHECK_RC(aclmdlRICaptureEnd(second, &model), 507903);
     /* a captured stream cannot wait for a record from outside */
     CHECK_RC(aclrtRecordEvent(other, second), 0);
     CHECK_RC(aclmdlRICaptureBegin(first, RELAXED), 0);
     CHECK_RC(aclrtStreamWaitEvent(first, other), 107024);
-    CHECK_RC(aclmdlRICaptureEnd(first, &model), 507903);
-    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclmdlRIDestroy(end_capture(first)), 0);
+    END({aclrtFree, words}, {aclrtDestroyStream, third});
     END_EVENTS(event, other);
     END_STREAMS(first, second);
 }
@@ -174,9 +176,40 @@ static aclError body_copy_relaxed(void *words) {
     return body_copy(words);
 }
 
+static aclError body_copy_in_another_context(void *words) {
+    aclrtContext context = new_context();
+    aclError rc = body_copy(words);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    return rc;
+}
+
 static aclError body_end(void *stream) {
     aclmdlRI model = NULL;
     return aclmdlRICaptureEnd(stream, &model);
+}
+
+static aclError body_end_and_destroy(void *stream) {
+    return aclmdlRIDestroy(end_capture(stream));
+}
+
+static aclError body_begin_local(void *stream) {
+    return aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+/* Only a relaxed capture can be ended by another thread. Any other capture then ends without a model. */
+static void test_an_end_on_another_thread(void) {
+    aclrtStream stream = new_stream();
+    aclmdlRICaptureStatus status;
+    aclmdlRI model = NULL;
+    CHECK_RC(elsewhere(body_begin_local, stream), 0);
+    CHECK_RC(body_end(stream), 107038);
+    CHECK_THEN(aclmdlRICaptureGetInfo(stream, &status, NULL), status == ACL_MODEL_RI_CAPTURE_STATUS_NONE);
+    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 107029);
+    CHECK(stats().models == 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(elsewhere(body_end_and_destroy, stream), 0);
+    CHECK_RC(aclmdlRICaptureEnd(stream, &model), 107029);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
 }
 
 static void test_modes(void) {
@@ -191,9 +224,13 @@ static void test_modes(void) {
         CHECK_RC(aclrtMemset(words, 8, 0, 8), own[mode]);
         CHECK_RC(elsewhere(body_copy, words), others[mode]);
         CHECK_RC(elsewhere(body_copy_relaxed, words), 0);
-        CHECK_RC(elsewhere(body_end, stream), mode == (int)RELAXED ? 0 : 107038);
-        CHECK_RC(aclmdlRICaptureEnd(stream, &model), mode == (int)RELAXED ? 107029 : 0);
+        CHECK_RC(elsewhere(body_copy_in_another_context, words), 0);
+        CHECK_RC(aclrtSynchronizeDevice(), 107027);
+        CHECK_RC(aclrtSynchronizeDeviceWithTimeout(100), 107027);
+        CHECK_RC(aclmdlRICaptureEnd(stream, &model), 0);
+        CHECK_RC(aclmdlRIDestroy(model), 0);
         CHECK_RC(body_copy(words), 0);
+        CHECK_RC(aclrtSynchronizeDevice(), 0);
     }
     CHECK_RC(aclmdlRICaptureBegin(stream, (aclmdlRICaptureMode)3), 107000);
     END({aclrtFree, words}, {aclrtDestroyStream, stream});
@@ -209,8 +246,8 @@ static void test_a_captured_stream(void) {
     aclmdlRICaptureStatus info = ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
     aclrtStreamStatus status;
     CHECK_RC(aclrtCtxGetCurrentDefaultStream(&standard), 0);
-    CHECK_RC(aclmdlRICaptureBegin(standard, GLOBAL), 107031);
-    CHECK_RC(aclmdlRICaptureBegin(NULL, GLOBAL), 107031);
+    CHECK_RC(aclmdlRICaptureBegin(standard, GLOBAL), 207000);
+    CHECK_RC(aclmdlRICaptureBegin(NULL, GLOBAL), 100000);
     CHECK_RC(aclmdlRICaptureEnd(stream, &model), 107029);
     CHECK_RC(aclmdlRICaptureGetInfo(stream, &info, &found), 0);
     CHECK(info == ACL_MODEL_RI_CAPTURE_STATUS_NONE && found == NULL);
@@ -288,7 +325,7 @@ static void test_destroy_callbacks(void) {
     CHECK_RC(aclmdlRIDestroyRegisterCallback(model, on_host, &called), 0);
     CHECK_RC(aclmdlRIDestroyRegisterCallback(model, on_host, &called), 0);
     CHECK_RC(aclmdlRIDestroyUnregisterCallback(model, on_host), 0);
-    CHECK_RC(aclmdlRIDestroyRegisterCallback(model, NULL, NULL), 100000);
+    CHECK_RC(aclmdlRIDestroyRegisterCallback(model, NULL, NULL), 107000);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK(atomic_load(&called) == 1);
     CHECK_RC(aclrtDestroyStream(stream), 0);
@@ -310,7 +347,7 @@ static void test_tasks(void) {
     CHECK_RC(aclmdlRIGetStreams(model, &own, &count), 0);
     count = 4;
     CHECK_THEN(aclmdlRIGetTasksByStream(own, tasks, &count), count == 2);
-    CHECK_RC(aclmdlRIGetTasksByStream(stream, tasks, &count), 107005);
+    CHECK_RC(aclmdlRIGetTasksByStream(stream, tasks, &count), 107000);
     CHECK_THEN(aclmdlRITaskGetType(tasks[0], &type), type == ACL_MODEL_RI_TASK_KERNEL);
     CHECK_THEN(aclmdlRITaskGetSeqId(tasks[1], &count), count == 1);
     CHECK_RC(aclmdlRITaskGetParams(tasks[0], &params), 0);
@@ -341,8 +378,12 @@ static void test_groups(void) {
     CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 107033);
     CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
     CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 107033);
-    launch_add(stream, words, 1);
     CHECK_RC(aclmdlRICaptureEnd(stream, &model), 107033);
+    CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 107029);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
+    launch_add(stream, words, 1);
+    CHECK_RC(aclmdlRICaptureTaskUpdateBegin(stream, stream), 107027);
     CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 0);
     launch_add(stream, words, 10);
     model = end_capture(stream);
@@ -353,11 +394,90 @@ static void test_groups(void) {
     CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 0);
     CHECK_THEN(aclmdlRIExecute(model, 5000), words[0] == 13);
     CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 0);
-    CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 107040);
+    CHECK_RC(aclmdlRICaptureTaskUpdateEnd(updater), 507000);
     CHECK_RC(aclmdlRIDestroy(model), 0);
     CHECK_RC(aclmdlRICaptureTaskUpdateBegin(updater, group), 107017);
     CHECK_RC(aclrtFree(words), 0);
     END_STREAMS(stream, updater);
+}
+
+/* A group takes only kernels, and while it is open, no other stream of the capture gets a task. The capture
+ * fails after any other task. */
+static void test_groups_take_only_kernels(void) {
+    aclrtStream stream = new_stream();
+    aclrtStream side = new_stream();
+    uint64_t *words = words_new(1);
+    aclrtEvent event = new_event(1);
+    aclrtTaskGrp group = NULL;
+    aclmdlRI model = NULL;
+    for (int round = 0; round < 2; round++) {
+        CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+        CHECK_RC(aclrtRecordEvent(event, stream), 0);
+        CHECK_RC(aclrtStreamWaitEvent(side, event), 0);
+        CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
+        launch_add(stream, words, 1);
+        CHECK_RC(round == 0 ? aclrtValueWrite(words, 1, 0, side) : aclrtRecordEvent(event, stream),
+                 round == 0 ? 107034 : 507009);
+        CHECK_RC(aclmdlRICaptureTaskGrpEnd(side, &group), 107033);
+        CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), round == 0 ? 107034 : 507009);
+        CHECK_RC(aclmdlRICaptureEnd(stream, &model), 507903);
+    }
+    END({aclrtFree, words}, {aclrtDestroyEvent, event});
+    END_STREAMS(stream, side);
+}
+
+/* A stream that has joined must end with a record for which another stream of the capture waits. */
+static void test_the_last_task_of_a_joined_stream(void) {
+    aclrtStream stream = new_stream();
+    aclrtStream side = new_stream();
+    aclrtEvent event = new_event(1);
+    aclmdlRI model = NULL;
+    for (int tasks = 1; tasks <= 4; tasks++) {
+        CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+        CHECK_RC(aclrtRecordEvent(event, stream), 0);
+        CHECK_RC(aclrtStreamWaitEvent(side, event), 0);
+        if (tasks >= 2) {
+            CHECK_RC(aclrtRecordEvent(event, side), 0);
+        }
+        if (tasks >= 3) {
+            CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
+        }
+        if (tasks >= 4) {
+            CHECK_RC(aclrtRecordEvent(event, side), 0);
+        }
+        CHECK_RC(aclmdlRICaptureEnd(stream, &model), tasks == 3 ? 0 : 107025);
+        if (tasks == 3) {
+            CHECK_RC(aclmdlRIDestroy(model), 0);
+        }
+    }
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    END_STREAMS(stream, side);
+}
+
+/* Each execution passes the callback to the thread that is subscribed to the captured stream. */
+static void test_callbacks(void) {
+    aclrtStream stream = new_stream();
+    aclrtStream other = new_stream();
+    atomic_int called = 0;
+    uint64_t thread = (uint64_t)pthread_self();
+    CHECK_RC(aclmdlRICaptureBegin(stream, GLOBAL), 0);
+    CHECK_RC(aclrtLaunchCallback(on_host, &called, ACL_CALLBACK_BLOCK, stream), 107015);
+    CHECK_RC(aclrtSubscribeReport(thread, stream), 0);
+    CHECK_RC(aclrtLaunchCallback(on_host, &called, ACL_CALLBACK_BLOCK, stream), 0);
+    aclmdlRI model = end_capture(stream);
+    for (int i = 1; i <= 2; i++) {
+        CHECK_RC(aclmdlRIExecuteAsync(model, other), 0);
+        CHECK_RC(aclrtSynchronizeStreamWithTimeout(other, 5), 507046);
+        CHECK_THEN(aclrtProcessReport(5000), atomic_load(&called) == i);
+        CHECK_RC(aclrtSynchronizeStream(other), 0);
+    }
+    CHECK_RC(aclmdlRIExecuteAsync(model, other), 0);
+    CHECK_RC(aclrtSynchronizeStreamWithTimeout(other, 5), 507046);
+    CHECK_RC(aclrtStreamAbort(other), 0);
+    CHECK_RC(aclrtProcessReport(5), 507012); /* the callback was dropped with the execution */
+    CHECK_RC(aclrtUnSubscribeReport(thread, stream), 0);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    END_STREAMS(stream, other);
 }
 
 static void test_names_and_prints(void) {
@@ -461,8 +581,9 @@ int main(void) {
     CHECK(aclsim_register_kernel("fail", kernel_fail, NULL) == 0);
     start_acl();
     RUN(test_everything_runs_again_in_order, test_long_graphs, test_two_streams_execute_one_graph,
-        test_fork_and_join, test_unjoined_streams_and_conflicts, test_external_events, test_modes,
-        test_a_captured_stream, test_a_failing_task_ends_the_execution, test_abort, test_destroy_callbacks,
-        test_tasks, test_groups, test_names_and_prints, test_build, test_labels, test_reset_ends_graphs);
+        test_fork_and_join, test_unjoined_streams_and_conflicts, test_the_last_task_of_a_joined_stream,
+        test_external_events, test_modes, test_an_end_on_another_thread, test_callbacks, test_a_captured_stream,
+        test_a_failing_task_ends_the_execution, test_abort, test_destroy_callbacks, test_tasks, test_groups,
+        test_groups_take_only_kernels, test_names_and_prints, test_build, test_labels, test_reset_ends_graphs);
     end_acl();
 }
