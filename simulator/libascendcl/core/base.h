@@ -263,6 +263,14 @@ aclError error_quiet(aclError code, const char *what);
             return error_quiet(ACL_INVALID_PARAM, #argument);                                                  \
         }                                                                                                      \
     } while (0)
+/* The same for a call of which only the runtime layer checks the argument: RT_PARAM_INVALID, which is stored.
+ */
+#define RUNTIME_REFUSES_NULL(argument)                                                                         \
+    do {                                                                                                       \
+        if ((argument) == NULL) {                                                                              \
+            return error_set(RT_PARAM_INVALID, #argument);                                                     \
+        }                                                                                                      \
+    } while (0)
 /* The refusal of the calling function do_NAME, as one that the simulator does not support. */
 #define UNSUPPORTED() error_set(RT_FEATURE_NOT_SUPPORT, __func__ + sizeof "do_" - 1)
 /* Returns ACL_INVALID_PARAM from the calling function if the condition is true. */
@@ -270,14 +278,6 @@ aclError error_quiet(aclError code, const char *what);
     do {                                                                                                       \
         if (condition) {                                                                                       \
             return error_quiet(ACL_INVALID_PARAM, what);                                                       \
-        }                                                                                                      \
-    } while (0)
-/* The same for a call of which only the runtime layer checks the argument: RT_PARAM_INVALID, which is stored.
- */
-#define RUNTIME_REFUSES_NULL(argument)                                                                         \
-    do {                                                                                                       \
-        if ((argument) == NULL) {                                                                              \
-            return error_set(RT_PARAM_INVALID, #argument);                                                     \
         }                                                                                                      \
     } while (0)
 /* Adds the reason of a task's failure to the error text, if the reason is known. */
