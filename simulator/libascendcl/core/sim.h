@@ -194,6 +194,8 @@ aclError stream_check_launch(context_t *context, stream_t *stream);
 /* The same two, in the caller's context. */
 aclError stream_need(aclrtStream handle, stream_t **stream);
 aclError stream_need_own(aclrtStream handle, stream_t **stream);
+/* Returns an error if the handle is neither NULL nor a live stream. Requires no context. */
+aclError stream_check_handle(aclrtStream handle);
 /* The same as stream_need(), but requires a context only to find the default stream. */
 aclError stream_find_handle(aclrtStream handle, stream_t **stream);
 /* The same as stream_need(), but refuses a captured stream before it looks for the context. */
@@ -338,6 +340,8 @@ typedef enum { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_PINNED, MEMORY_STALE } mem
 enum { MEMORY_READS = 1, MEMORY_WRITES = 2 };
 
 memory_t memory_kind(const void *pointer);
+/* What aclrtPointerGetAttributes reports. Memory without a block is not registered. */
+aclrtMemLocation memory_location(const void *pointer);
 /* Pins the block, so that a free waits. False: the range is not in live memory, or `access` is not permitted
  * there; the violation is noted. */
 bool memory_pin_for(const void *pointer, size_t count, uint32_t access, void **block);

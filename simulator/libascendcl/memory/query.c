@@ -37,7 +37,8 @@ aclError do_aclrtMemInvalidate(void *devPtr, size_t size) {
     return maintain_cache(devPtr, size);
 }
 
-static aclrtMemLocation location_of(const block_t *block) {
+aclrtMemLocation memory_location(const void *pointer) {
+    const block_t *block = block_find(pointer);
     aclrtMemLocation location = {.type = ACL_MEM_LOCATION_TYPE_UNREGISTERED};
     if (block == NULL) {
         return location;
@@ -56,7 +57,7 @@ aclError do_aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attri
     aclrtPtrAttributes found = {.pageSize = SMALL_PAGE_BYTES};
     SIM_GUARD();
     const block_t *block = block_find(ptr);
-    found.location = location_of(block);
+    found.location = memory_location(ptr);
     if (block != NULL && found.location.type == ACL_MEM_LOCATION_TYPE_DEVICE &&
         block->size >= HUGE_PAGE_BYTES) {
         found.pageSize = HUGE_PAGE_BYTES;
@@ -97,8 +98,7 @@ aclError do_aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, 
     aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     uint32_t result = (memType & CHECK_DEVICE) != 0 ? 1 : 0;
     for (uint32_t i = 0; rc == ACL_SUCCESS && i < size; i++) {
-        const block_t *block = block_find(addrList[i]);
-        result &= block != NULL && location_of(block).type == ACL_MEM_LOCATION_TYPE_DEVICE ? 1 : 0;
+        result &= memory_location(addrList[i]).type == ACL_MEM_LOCATION_TYPE_DEVICE ? 1 : 0;
     }
     if (rc == ACL_SUCCESS) {
         *checkResult = result;

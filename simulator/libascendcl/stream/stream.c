@@ -122,6 +122,11 @@ aclError stream_need(aclrtStream handle, stream_t **stream) {
     return context != NULL ? stream_find(context, handle, stream) : RT_CONTEXT_NULL;
 }
 
+aclError stream_check_handle(aclrtStream handle) {
+    bool valid = handle == NULL || object_find(KIND_STREAM, handle) != NULL;
+    return valid ? ACL_SUCCESS : usage_bad_handle(KIND_STREAM, handle);
+}
+
 aclError stream_find_handle(aclrtStream handle, stream_t **stream) {
     return handle != NULL ? stream_find(NULL, handle, stream) : stream_need(handle, stream);
 }
