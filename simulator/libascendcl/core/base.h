@@ -214,6 +214,8 @@ struct thread {
     int capture_mode;                 /* selects which captures restrict this thread */
     uint32_t captures[CAPTURE_MODES]; /* captures that this thread began and has not ended, by mode */
     uint32_t last_task;               /* id of the task that the thread enqueued last */
+    context_t *last_context;          /* the context of that task's stream; only compared */
+    void *last_graph;                 /* the model to which that task was added; NULL: none */
     _Atomic(void *) syncing;          /* the stream that the thread synchronizes now */
     injection_t *injection;           /* the effects of rules on the call that the thread is inside */
     pid_t on_behalf; /* id of the thread that enqueued the task that runs on this thread, 0: none */

@@ -93,7 +93,10 @@ static void take_ids(stream_t *stream, task_t *task) {
 }
 
 aclError stream_enqueue(stream_t *stream, task_t *task) {
-    task->tid = thread_self()->tid;
+    thread_t *thread = thread_self();
+    task->tid = thread->tid;
+    thread->last_context = stream->context;
+    thread->last_graph = graph_of(stream);
     if (graph_takes(stream)) {
         return graph_take(stream, task);
     }
@@ -113,7 +116,7 @@ aclError stream_enqueue(stream_t *stream, task_t *task) {
     take_ids(stream, task);
     sync_end_device_livelock(stream);
     stream->ring[stream->enqueued % SIM_RING] = *task;
-    thread_self()->last_task = stream->next_task - 1;
+    thread->last_task = stream->next_task - 1;
     stream->enqueued++;
     stream->entries += task->entries;
     stream_kick(stream);

@@ -80,6 +80,8 @@ static thread_t *thread_enter(void) {
     thread->cores_of = NULL;
     thread->open_ranges = 0;
     thread->last_task = 0;
+    thread->last_context = NULL;
+    thread->last_graph = NULL;
     thread->syncing = NULL;
     thread->injection = NULL;
     thread->on_behalf = 0;

@@ -49,7 +49,7 @@ bool task_wait_on(stream_t *stream, task_t *task, park_t park, park_list_t *list
 
 /* A task that reads or writes a value in memory. */
 typedef struct {
-    uint64_t *address;
+    void *address;
     uint64_t value;
     uint32_t flag;
     bool waits;
@@ -74,6 +74,12 @@ static inline bool graph_takes(const stream_t *stream) {
     return stream->lane != NULL || stream->updating != NULL;
 }
 aclError graph_take(stream_t *stream, task_t *task);
+/* Returns the handle of the model to which tasks of the stream are added; NULL: none. */
+void *graph_of(const stream_t *stream);
+/* Whether the stream is bound to a model whose build has ended. */
+bool graph_is_built(const stream_t *stream);
+/* Returns 0 if the profiler can store information about a task that was added to the model `handle`. */
+aclError graph_check_op_info(const void *handle, bool extended);
 /* Ends the graph's execution after the failure of a runner's task was handled. Releases sim.lock while other
  * runners of the graph work. */
 void graph_fault(stream_t *runner, aclError code);

@@ -61,12 +61,28 @@ static lane_t *lane_make(graph_t *graph, stream_t *source) {
 /* Lanes are kept in the order in which their streams joined. */
 lane_t *lane_new(graph_t *graph, stream_t *source) {
     lane_t *lane = lane_make(graph, source);
+    graph->cache_op_info = graph->lanes == NULL ? source->options.cache_op_info : graph->cache_op_info;
     lane_t **link = &graph->lanes;
     while (*link != NULL) {
         link = &(*link)->next;
     }
     *link = lane;
     return lane;
+}
+
+void *graph_of(const stream_t *stream) {
+    return stream->lane != NULL ? stream->lane->graph : NULL;
+}
+
+bool graph_is_built(const stream_t *stream) {
+    return stream->lane != NULL && stream->lane->graph->built && stream->lane->graph->state == GRAPH_READY;
+}
+
+/* The attribute of a stream has an effect only for captures. */
+aclError graph_check_op_info(const void *handle, bool extended) {
+    const graph_t *graph = object_find(KIND_GRAPH, handle);
+    bool stored = graph != NULL && (extended || (!graph->built && graph->cache_op_info));
+    return stored ? ACL_SUCCESS : error_set(RT_INTERNAL_ERROR, "the last task: it belongs to no capture");
 }
 
 static bool lane_grow(lane_t *lane) {

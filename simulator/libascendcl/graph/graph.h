@@ -86,7 +86,9 @@ struct graph {
     uint32_t nodes;
     thread_t *thread; /* the thread that began the capture */
     aclmdlRICaptureMode mode;
-    bool built; /* created by aclmdlRIBuildBegin */
+    bool built;         /* created by aclmdlRIBuildBegin */
+    bool ended;         /* aclmdlRIEndTask has added a task */
+    bool cache_op_info; /* the attribute of the stream that began the capture */
     task_group_t *open_group;
     aclError group_code; /* why a task could not be added while a group was open */
     uint32_t uses;       /* number of queued and running tasks that execute the graph */
@@ -122,6 +124,8 @@ struct task_group {
 
 typedef struct {
     object_t object;
+    context_t *context;
+    bool listed;  /* belongs to a list, or belonged to one */
     node_t *node; /* the node at which the label is set; NULL: not set yet */
 } label_t;
 

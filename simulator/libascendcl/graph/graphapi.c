@@ -188,15 +188,22 @@ aclError do_aclmdlRISetName(aclmdlRI modelRI, const char *name) {
     return rc;
 }
 
+static aclError check_name(aclmdlRI handle, uint32_t room, graph_t **graph) {
+    aclError rc = graph_find(handle, graph);
+    rc = rc == ACL_SUCCESS && room == 0 ? error_set(RT_PARAM_INVALID, "maxLen") : rc;
+    return rc == ACL_SUCCESS ? graph_find_own(handle, graph) : rc;
+}
+
+/* A buffer that is too small is refused only when the name is copied, so this has another code than 0 bytes. */
 aclError do_aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name) {
     REFUSE_NULL(modelRI);
     REFUSE_NULL(name);
     graph_t *graph = NULL;
     SIM_GUARD();
-    aclError rc = graph_find(modelRI, &graph);
+    aclError rc = check_name(modelRI, maxLen, &graph);
     const char *found = rc == ACL_SUCCESS && graph->name != NULL ? graph->name : "";
     if (rc == ACL_SUCCESS && strlen(found) >= maxLen) {
-        rc = error_set(RT_PARAM_INVALID, "maxLen");
+        rc = error_set(RT_INTERNAL_ERROR, "maxLen");
     } else if (rc == ACL_SUCCESS) {
         strcpy(name, found);
     }

@@ -23,18 +23,63 @@ aclError do_aclmdlRIBuildBegin(aclmdlRI *modelRI, uint32_t flag) {
     return rc;
 }
 
+/* Checks the two handles. Leaves *found NULL if the client passes no stream. */
 static aclError find_both(aclmdlRI handle, aclrtStream stream, graph_t **graph, stream_t **found) {
-    aclError rc = graph_find_own(handle, graph);
-    return rc == ACL_SUCCESS ? stream_find_own((*graph)->context, stream, found) : rc;
+    aclError rc = graph_find(handle, graph);
+    return rc == ACL_SUCCESS && stream != NULL ? stream_find(NULL, stream, found) : rc;
+}
+
+/* No stream means the default stream of the caller's context. */
+static aclError default_stream(stream_t **found) {
+    if (*found == NULL) {
+        const context_t *context = thread_context();
+        *found = context != NULL ? context->default_stream : NULL;
+    }
+    return *found != NULL ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "stream");
+}
+
+static aclError check_built(const graph_t *graph) {
+    return graph->built ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "modelRI: it was made by a capture");
+}
+
+static aclError check_kinds(const graph_t *graph, const stream_t *stream) {
+    aclError rc = check_built(graph);
+    return rc == ACL_SUCCESS ? capture_check_asked(stream) : rc;
+}
+
+/* Checks the caller's context, then the owner of the model. */
+static aclError check_graph_owner(const graph_t *graph) {
+    const context_t *context = context_need();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    return graph->context == context ? ACL_SUCCESS : error_set(RT_MODEL_CONTEXT, "modelRI");
+}
+
+static bool is_bound(const stream_t *stream) {
+    return stream->lane != NULL && stream->lane->graph->built;
+}
+
+/* The checks that the runtime makes only if the client passes a stream. */
+static aclError check_given(const stream_t *stream) {
+    if ((stream->flags & ACL_STREAM_PERSISTENT) == 0) {
+        return error_set(RT_PARAM_INVALID, "stream: it was made without the persistent flag");
+    }
+    return is_bound(stream) ? error_set(RT_STREAM_MODEL, "stream: it is bound already") : ACL_SUCCESS;
+}
+
+/* The default stream was made with the flag for fast launches, so it is refused here. */
+static aclError check_bindable(const stream_t *stream) {
+    bool refused = stream->stop || (stream->flags & ACL_STREAM_FAST_LAUNCH) != 0;
+    return refused ? error_set(RT_FEATURE_NOT_SUPPORT, "stream: its failure mode or its flags") : ACL_SUCCESS;
 }
 
 static aclError bind(graph_t *graph, stream_t *stream, uint32_t flag) {
-    if (graph->state != GRAPH_BUILDING || stream->is_default) {
-        return error_set(RT_PARAM_INVALID, stream->is_default ? "stream: the default stream cannot be bound"
-                                                              : "modelRI: it is built already");
+    if (graph->state != GRAPH_BUILDING) {
+        return error_set(RT_PARAM_INVALID, "modelRI: it is built already");
     }
     if (graph_takes(stream)) {
-        return error_set(RT_STREAM_MODEL, "stream: it is bound or captured already");
+        return error_set(RT_STREAM_MODEL, "stream: it updates tasks of a model");
     }
     lane_t *lane = lane_new(graph, stream);
     if (lane == NULL) {
@@ -53,12 +98,17 @@ aclError do_aclmdlRIBindStream(aclmdlRI modelRI, aclrtStream stream, uint32_t fl
     stream_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_both(modelRI, stream, &graph, &found);
+    rc = rc == ACL_SUCCESS && found != NULL ? check_given(found) : rc;
+    rc = rc == ACL_SUCCESS ? default_stream(&found) : rc;
+    rc = rc == ACL_SUCCESS ? check_kinds(graph, found) : rc;
+    rc = rc == ACL_SUCCESS ? check_bindable(found) : rc;
+    rc = rc == ACL_SUCCESS ? check_graph_owner(graph) : rc;
+    rc = rc == ACL_SUCCESS ? stream_check_launch(graph->context, found) : rc;
     return rc == ACL_SUCCESS ? bind(graph, found, flag) : rc;
 }
 
-static aclError check_bound(const graph_t *graph, const stream_t *stream) {
-    bool bound = stream->lane != NULL && stream->lane->graph == graph;
-    return bound ? ACL_SUCCESS : error_set(RT_STREAM_MODEL, "stream: it is not bound to the model");
+static bool is_bound_to(const stream_t *stream, const graph_t *graph) {
+    return stream->lane != NULL && stream->lane->graph == graph;
 }
 
 /* The stream's tasks stay in the model; the stream itself is no longer bound. */
@@ -68,9 +118,14 @@ aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
     stream_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_both(modelRI, stream, &graph, &found);
-    rc = rc == ACL_SUCCESS ? check_bound(graph, found) : rc;
-    if (rc == ACL_SUCCESS && (graph->uses > 0 || graph->state == GRAPH_CAPTURING)) {
-        rc = error_set(graph->uses > 0 ? RT_MODEL_RUNNING : RT_MODEL_CAPTURED, "modelRI");
+    rc = rc == ACL_SUCCESS ? default_stream(&found) : rc;
+    rc = rc == ACL_SUCCESS ? check_kinds(graph, found) : rc;
+    rc = rc == ACL_SUCCESS ? check_graph_owner(graph) : rc;
+    rc = rc == ACL_SUCCESS ? stream_check_launch(graph->context, found) : rc;
+    if (rc == ACL_SUCCESS && !is_bound_to(found, graph)) {
+        rc = error_set(RT_STREAM_MODEL, "stream: it is not bound to the model");
+    } else if (rc == ACL_SUCCESS && graph->uses > 0) {
+        rc = error_set(RT_MODEL_RUNNING, "modelRI");
     } else if (rc == ACL_SUCCESS) {
         found->lane->source = NULL;
         found->lane = NULL;
@@ -87,29 +142,62 @@ static bool end_step(stream_t *stream, task_t *task) {
 
 static const work_ops_t end_ops = {.step = end_step};
 
+static aclError end_lane(graph_t *graph, stream_t *stream) {
+    work_t *work = work_new(&end_ops, sizeof *work);
+    task_t task = {.kind = TASK_STEP, .work = work};
+    aclError rc = work != NULL ? stream_enqueue(stream, &task) : error_set(RT_MEMORY_ALLOCATION, "stream");
+    graph->ended = graph->ended || rc == ACL_SUCCESS;
+    return rc;
+}
+
 aclError do_aclmdlRIEndTask(aclmdlRI modelRI, aclrtStream stream) {
     REFUSE_NULL(modelRI);
     graph_t *graph = NULL;
     stream_t *found = NULL;
     SIM_GUARD();
     aclError rc = find_both(modelRI, stream, &graph, &found);
-    rc = rc == ACL_SUCCESS ? check_bound(graph, found) : rc;
-    work_t *work = rc == ACL_SUCCESS ? work_new(&end_ops, sizeof *work) : NULL;
-    if (rc == ACL_SUCCESS) {
-        task_t task = {.kind = TASK_STEP, .work = work};
-        rc = work != NULL ? stream_enqueue(found, &task) : error_set(RT_MEMORY_ALLOCATION, "stream");
+    context_t *context = rc == ACL_SUCCESS ? context_need() : NULL;
+    rc = rc == ACL_SUCCESS && context == NULL ? RT_CONTEXT_NULL : rc;
+    rc = rc == ACL_SUCCESS ? default_stream(&found) : rc;
+    rc = rc == ACL_SUCCESS ? stream_check_launch(context, found) : rc;
+    rc = rc == ACL_SUCCESS ? check_kinds(graph, found) : rc;
+    rc = rc == ACL_SUCCESS ? check_graph_owner(graph) : rc;
+    if (rc == ACL_SUCCESS && !is_bound_to(found, graph)) {
+        rc = error_set(RT_INTERNAL_ERROR, "stream: it is not bound to the model");
     }
-    return rc;
+    return rc == ACL_SUCCESS ? end_lane(graph, found) : rc;
+}
+
+static bool has_streams(const graph_t *graph) {
+    const lane_t *lane = graph->lanes;
+    while (lane != NULL && lane->source == NULL) {
+        lane = lane->next;
+    }
+    return lane != NULL;
+}
+
+static aclError check_complete(const graph_t *graph) {
+    if (graph->state != GRAPH_BUILDING) {
+        return error_set(RT_PARAM_INVALID, "modelRI: it is built already");
+    }
+    if (!has_streams(graph)) {
+        return error_set(RT_STREAM_MODEL, "modelRI: no stream is bound to it");
+    }
+    return graph->ended ? ACL_SUCCESS : error_set(RT_MODEL_EXECUTE, "modelRI: no task ends it");
 }
 
 aclError do_aclmdlRIBuildEnd(aclmdlRI modelRI, void *reserve) {
     REFUSE_NULL(modelRI);
+    if (reserve != NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "reserve");
+    }
     graph_t *graph = NULL;
     SIM_GUARD();
-    aclError rc = graph_find_own(modelRI, &graph);
-    if (rc == ACL_SUCCESS && (graph->state != GRAPH_BUILDING || reserve != NULL)) {
-        rc = error_set(RT_PARAM_INVALID, reserve != NULL ? "reserve" : "modelRI");
-    } else if (rc == ACL_SUCCESS) {
+    aclError rc = graph_find(modelRI, &graph);
+    rc = rc == ACL_SUCCESS ? check_built(graph) : rc;
+    rc = rc == ACL_SUCCESS ? check_graph_owner(graph) : rc;
+    rc = rc == ACL_SUCCESS ? check_complete(graph) : rc;
+    if (rc == ACL_SUCCESS) {
         graph->state = GRAPH_READY;
     }
     return rc;

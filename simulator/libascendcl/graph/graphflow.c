@@ -4,10 +4,10 @@
 
 #include "graph.h"
 
-static aclError find_in_model(aclrtStream handle, stream_t **stream) {
-    aclError rc = stream_need_own(handle, stream);
-    bool inside = rc == ACL_SUCCESS && (*stream)->lane != NULL;
-    return rc == ACL_SUCCESS && !inside ? error_set(RT_STREAM_MODEL, "stream: it is not bound to a model") : rc;
+/* A captured stream is not bound to the model of its capture, so it cannot have branches. */
+static aclError check_bound(const stream_t *stream) {
+    bool bound = stream->lane != NULL && stream->lane->graph->built;
+    return bound ? ACL_SUCCESS : error_set(RT_STREAM_MODEL, "stream: it is not bound to a model");
 }
 
 static aclError add(stream_t *stream, work_t *work) {
@@ -26,9 +26,11 @@ static const work_ops_t label_ops = {.step = pass};
 aclError do_aclrtCreateLabel(aclrtLabel *label) {
     REFUSE_NULL(label);
     SIM_GUARD();
-    aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+    context_t *context = context_need();
+    aclError rc = context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
     label_t *made = rc == ACL_SUCCESS ? object_new(KIND_LABEL) : NULL;
     if (made != NULL) {
+        made->context = context;
         *label = made;
     } else if (rc == ACL_SUCCESS) {
         rc = error_set(RT_MEMORY_ALLOCATION, "label");
@@ -36,10 +38,30 @@ aclError do_aclrtCreateLabel(aclrtLabel *label) {
     return rc;
 }
 
+static aclError label_find(aclrtLabel handle, label_t **label) {
+    *label = object_find(KIND_LABEL, handle);
+    return *label != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_LABEL, handle);
+}
+
+static aclError check_label_owner(const label_t *label, const context_t *context) {
+    return label->context == context ? ACL_SUCCESS : error_set(RT_LABEL_CONTEXT, "label");
+}
+
+static aclError label_find_own(aclrtLabel handle, context_t **context, label_t **label) {
+    aclError rc = label_find(handle, label);
+    *context = rc == ACL_SUCCESS ? context_need() : NULL;
+    if (rc == ACL_SUCCESS && *context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    return rc == ACL_SUCCESS ? check_label_owner(*label, *context) : rc;
+}
+
+/* The list stores the device address of its labels, and a label without an address cannot be set. */
 static aclError set_label(label_t *label, stream_t *stream) {
     lane_t *lane = stream->lane;
-    if (label->node != NULL) {
-        return error_set(RT_PARAM_INVALID, "label: it is set already");
+    if (label->node != NULL || !label->listed) {
+        return error_set(RT_INTERNAL_ERROR,
+                         label->listed ? "label: it is set already" : "label: it does not belong to a list");
     }
     aclError rc = add(stream, work_new(&label_ops, sizeof(work_t)));
     if (rc == ACL_SUCCESS) {
@@ -50,49 +72,75 @@ static aclError set_label(label_t *label, stream_t *stream) {
 
 aclError do_aclrtSetLabel(aclrtLabel label, aclrtStream stream) {
     REFUSE_NULL(label);
+    REFUSE_NULL(stream);
+    label_t *made = NULL;
     stream_t *found = NULL;
+    context_t *context = NULL;
     SIM_GUARD();
-    aclError rc = find_in_model(stream, &found);
-    label_t *made = object_find(KIND_LABEL, label);
-    if (rc != ACL_SUCCESS) {
-        return rc;
-    }
-    return made != NULL ? set_label(made, found) : usage_bad_handle(KIND_LABEL, label);
+    aclError rc = label_find(label, &made);
+    rc = rc == ACL_SUCCESS ? stream_find(NULL, stream, &found) : rc;
+    rc = rc == ACL_SUCCESS ? label_find_own(label, &context, &made) : rc;
+    rc = rc == ACL_SUCCESS ? stream_check_launch(context, found) : rc;
+    rc = rc == ACL_SUCCESS ? check_bound(found) : rc;
+    return rc == ACL_SUCCESS ? set_label(made, found) : rc;
 }
 
 aclError do_aclrtDestroyLabel(aclrtLabel label) {
     REFUSE_NULL(label);
+    label_t *made = NULL;
+    context_t *context = NULL;
     SIM_GUARD();
-    label_t *made = object_find(KIND_LABEL, label);
-    aclError rc = made != NULL ? ACL_SUCCESS : usage_bad_handle(KIND_LABEL, label);
-    if (made != NULL) {
+    aclError rc = label_find_own(label, &context, &made);
+    if (rc == ACL_SUCCESS) {
         object_kill(&made->object);
     }
     return rc;
 }
 
-static aclError list_new(const aclrtLabel *labels, size_t num, aclrtLabelList *handle) {
-    label_t **kept = calloc(num, sizeof *kept);
-    label_list_t *list = kept != NULL ? object_new(KIND_LABEL_LIST) : NULL;
-    bool good = list != NULL;
-    for (size_t i = 0; good && i < num; i++) {
-        kept[i] = object_find(KIND_LABEL, labels[i]);
-        good = kept[i] != NULL;
+/* A label can belong to one list only, and only once. */
+static aclError list_label(label_t *label, const context_t *context) {
+    aclError rc = check_label_owner(label, context);
+    if (rc == ACL_SUCCESS && label->listed) {
+        rc = error_set(RT_INTERNAL_ERROR, "labels: one belongs to a list already");
     }
-    if (!good) {
-        free(kept);
-        if (list != NULL) {
-            object_kill(&list->object);
-        }
-        return error_set(list != NULL ? RT_INVALID_HANDLE : RT_MEMORY_ALLOCATION, "labels");
+    label->listed = label->listed || rc == ACL_SUCCESS;
+    return rc;
+}
+
+static aclError list_new(label_t **labels, size_t num, aclrtLabelList *handle) {
+    label_list_t *list = object_new(KIND_LABEL_LIST);
+    if (list == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "labels");
     }
     for (size_t i = 0; i < num; i++) {
-        object_retain(&kept[i]->object);
+        object_retain(&labels[i]->object);
     }
-    list->labels = kept;
+    list->labels = labels;
     list->count = (uint32_t)num;
     *handle = list;
     return ACL_SUCCESS;
+}
+
+static aclError find_labels(const aclrtLabel *handles, size_t num, label_t **labels) {
+    aclError rc = ACL_SUCCESS;
+    bool all = true;
+    for (size_t i = 0; rc == ACL_SUCCESS && i < num; i++) {
+        all = all && handles[i] != NULL;
+        rc = handles[i] != NULL ? label_find(handles[i], &labels[i]) : ACL_SUCCESS;
+    }
+    return rc == ACL_SUCCESS && !all ? error_set(RT_PARAM_INVALID, "labels") : rc;
+}
+
+static aclError list_labels(const aclrtLabel *handles, size_t num, label_t **labels) {
+    aclError rc = find_labels(handles, num, labels);
+    const context_t *context = rc == ACL_SUCCESS ? context_need() : NULL;
+    if (rc == ACL_SUCCESS && context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    for (size_t i = 0; rc == ACL_SUCCESS && i < num; i++) {
+        rc = list_label(labels[i], context);
+    }
+    return rc;
 }
 
 aclError do_aclrtCreateLabelList(aclrtLabel *labels, size_t num, aclrtLabelList *labelList) {
@@ -102,7 +150,13 @@ aclError do_aclrtCreateLabelList(aclrtLabel *labels, size_t num, aclrtLabelList 
         return error_set(RT_PARAM_INVALID, "num");
     }
     SIM_GUARD();
-    return context_need() != NULL ? list_new(labels, num, labelList) : RT_CONTEXT_NULL;
+    label_t **found = calloc(num, sizeof *found);
+    aclError rc = found != NULL ? list_labels(labels, num, found) : error_set(RT_MEMORY_ALLOCATION, "labels");
+    rc = rc == ACL_SUCCESS ? list_new(found, num, labelList) : rc;
+    if (rc != ACL_SUCCESS) {
+        free(found);
+    }
+    return rc;
 }
 
 static void list_release(label_list_t *list) {
@@ -179,12 +233,13 @@ aclError do_aclrtSwitchLabelByIndex(void *ptr, uint32_t maxValue, aclrtLabelList
                                     aclrtStream stream) {
     REFUSE_NULL(ptr);
     REFUSE_NULL(labelList);
-    if (maxValue == 0) {
-        return error_set(RT_PARAM_INVALID, "maxValue");
-    }
+    REFUSE_NULL(stream);
     stream_t *found = NULL;
     SIM_GUARD();
-    aclError rc = find_in_model(stream, &found);
+    aclError rc = stream_find(NULL, stream, &found);
+    rc = rc == ACL_SUCCESS && maxValue == 0 ? error_set(RT_PARAM_INVALID, "maxValue") : rc;
+    rc = rc == ACL_SUCCESS ? stream_need_own(stream, &found) : rc;
+    rc = rc == ACL_SUCCESS ? check_bound(found) : rc;
     return rc == ACL_SUCCESS ? add_jump(found, ptr, maxValue, labelList) : rc;
 }
 
@@ -249,8 +304,10 @@ static const work_ops_t activate_ops = {.step = activate_step};
 static aclError add_activate(aclrtStream target, aclrtStream stream, activate_t what) {
     stream_t *from = NULL;
     stream_t *to = NULL;
-    aclError rc = find_in_model(stream, &from);
-    rc = rc == ACL_SUCCESS ? find_in_model(target, &to) : rc;
+    aclError rc = stream_need_own(stream, &from);
+    rc = rc == ACL_SUCCESS ? check_bound(from) : rc;
+    rc = rc == ACL_SUCCESS ? stream_need_own(target, &to) : rc;
+    rc = rc == ACL_SUCCESS ? check_bound(to) : rc;
     if (rc == ACL_SUCCESS && (to->lane->graph != from->lane->graph || to == from)) {
         rc = error_set(RT_STREAM_MODEL, "stream: it must be another stream of the same model");
     }

@@ -9,7 +9,7 @@ enum {
     DESCRIPTOR_BYTES = 64,
     BARRIERS_MOST = 6,
     TRACE_BYTES_MOST = 18,
-    FLAG_PERSISTENT = 0x4,
+    OP_INFO_BYTES_MOST = 65536,
     SYNC_BYTES = 65536 /* at least a page, for area_new */
 };
 
@@ -22,28 +22,32 @@ static bool nothing(stream_t *stream, task_t *task) {
 static const work_ops_t nothing_ops = {.step = nothing};
 
 static aclError enqueue_nothing(aclrtStream stream) {
-    return work_enqueue(stream, TASK_STEP, work_new(&nothing_ops, sizeof(work_t)));
+    SIM_GUARD();
+    aclError rc = stream_check_handle(stream);
+    work_t *work = rc == ACL_SUCCESS ? work_new(&nothing_ops, sizeof *work) : NULL;
+    if (rc == ACL_SUCCESS && work == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "task");
+    }
+    return rc == ACL_SUCCESS ? work_enqueue_locked(stream, TASK_STEP, work) : rc;
 }
 
-static aclError check(const void *address, size_t size, aclrtCmoType type) {
-    if (address == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "src");
-    }
-    if ((unsigned int)type > ACL_RT_CMO_TYPE_FLUSH || size == 0) {
-        return error_set(RT_PARAM_INVALID, size == 0 ? "size" : "cmoType");
-    }
-    return ACL_SUCCESS;
+static bool is_known(aclrtCmoType type) {
+    return (unsigned int)type <= ACL_RT_CMO_TYPE_FLUSH;
 }
 
 aclError do_aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream) {
-    aclError rc = check(src, size, cmoType);
-    return rc == ACL_SUCCESS ? enqueue_nothing(stream) : rc;
+    if (src == NULL || size == 0) {
+        return error_quiet(ACL_INVALID_PARAM, src == NULL ? "src" : "size");
+    }
+    return is_known(cmoType) ? enqueue_nothing(stream) : error_quiet(RT_FEATURE_NOT_SUPPORT, "cmoType");
 }
 
 aclError do_aclrtCmoAsyncWithBarrier(void *src, size_t size, aclrtCmoType cmoType, uint32_t barrierId,
                                      aclrtStream stream) {
     (void)barrierId;
-    return do_aclrtCmoAsync(src, size, cmoType, stream);
+    REFUSE_NULL(src);
+    bool valid = size != 0 && is_known(cmoType);
+    return valid ? enqueue_nothing(stream) : error_set(RT_PARAM_INVALID, size == 0 ? "size" : "cmoType");
 }
 
 /* The operations of the barrier have ended when the stream reaches the barrier, so the barrier does not wait.
@@ -56,8 +60,11 @@ aclError do_aclrtCmoWaitBarrier(aclrtBarrierTaskInfo *taskInfo, aclrtStream stre
     return enqueue_nothing(stream);
 }
 
+/* The arguments of the three functions for descriptions are checked by the runtime, not by the ACL layer. */
 aclError do_aclrtCmoGetDescSize(size_t *size) {
-    REFUSE_NULL(size);
+    if (size == NULL) {
+        return error_set(RT_PARAM_INVALID, "size");
+    }
     *size = DESCRIPTOR_BYTES;
     return ACL_SUCCESS;
 }
@@ -68,10 +75,8 @@ typedef struct {
 } descriptor_t;
 
 aclError do_aclrtCmoSetDesc(void *cmoDesc, void *src, size_t size) {
-    REFUSE_NULL(cmoDesc);
-    REFUSE_NULL(src);
-    if (size == 0) {
-        return error_set(RT_PARAM_INVALID, "size");
+    if (cmoDesc == NULL || src == NULL || size == 0) {
+        return error_set(RT_PARAM_INVALID, "cmoDesc, src or size");
     }
     descriptor_t descriptor = {src, size};
     void *block = NULL;
@@ -90,11 +95,8 @@ aclError do_aclrtCmoSetDesc(void *cmoDesc, void *src, size_t size) {
 
 aclError do_aclrtCmoAsyncWithDesc(void *cmoDesc, aclrtCmoType cmoType, aclrtStream stream,
                                   const void *reserve) {
-    aclError rc = check(cmoDesc, DESCRIPTOR_BYTES, cmoType);
-    if (rc == ACL_SUCCESS && reserve != NULL) {
-        rc = error_set(RT_PARAM_INVALID, "reserve");
-    }
-    return rc == ACL_SUCCESS ? enqueue_nothing(stream) : rc;
+    bool valid = cmoDesc != NULL && is_known(cmoType) && reserve == NULL;
+    return valid ? enqueue_nothing(stream) : error_set(RT_PARAM_INVALID, "cmoDesc, cmoType or reserve");
 }
 
 /* Queues a marker, which has no effect because there is no profiler. */
@@ -104,32 +106,55 @@ aclError do_aclrtProfTrace(void *userdata, int32_t length, aclrtStream stream) {
     return fits ? enqueue_nothing(stream) : error_set(RT_PARAM_INVALID, "length");
 }
 
-static aclError check_info(const void *info, size_t size) {
-    if (info == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "infoPtr");
+/* The information is checked and not stored. */
+static aclError cache_info(const void *info, size_t size, size_t most, bool extended) {
+    if (info == NULL || size == 0) {
+        return error_quiet(ACL_INVALID_PARAM, info == NULL ? "infoPtr" : "infoSize");
     }
-    return size != 0 ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "infoSize");
+    if (size > most) {
+        return error_set(RT_PARAM_INVALID, "infoSize");
+    }
+    SIM_GUARD();
+    const context_t *context = context_need();
+    const thread_t *thread = thread_self();
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (thread->last_context != NULL && thread->last_context != context) {
+        return error_set(RT_STREAM_CONTEXT, "the stream of the last task");
+    }
+    return graph_check_op_info(thread->last_graph, extended);
 }
 
-/* The profiler's information about the thread's last task is checked and not stored. */
 aclError do_aclrtCacheLastTaskOpInfo(const void *const infoPtr, const size_t infoSize) {
-    return check_info(infoPtr, infoSize);
+    return cache_info(infoPtr, infoSize, OP_INFO_BYTES_MOST, false);
 }
 
+/* Longer information is cut off. */
 aclError do_aclrtCacheLastTaskExtendInfo(const char *const extendInfoPtr, const size_t infoSize) {
-    return check_info(extendInfoPtr, infoSize);
+    return cache_info(extendInfoPtr, infoSize, SIZE_MAX, true);
 }
 
-/* In the simulator, tasks of a persistent stream run only once, like all other tasks. So there is nothing to
- * clean. */
+static aclError check_cleanable(const stream_t *stream) {
+    bool persistent = (stream->flags & ACL_STREAM_PERSISTENT) != 0;
+    bool complete = persistent && graph_is_built(stream);
+    return complete
+               ? ACL_SUCCESS
+               : error_set(RT_INTERNAL_ERROR, persistent ? "stream: it is not bound to a complete model"
+                                                         : "stream: it was made without the persistent flag");
+}
+
+/* The state of the stream is checked before the context. In the simulator, the tasks of a bound stream belong
+ * to the model, so there is nothing to clean. */
 aclError do_aclrtPersistentTaskClean(aclrtStream stream) {
     stream_t *found = NULL;
-    SIM_GUARD();
-    aclError rc = stream_need_own(stream, &found);
-    if (rc == ACL_SUCCESS && (found->flags & FLAG_PERSISTENT) == 0) {
-        rc = error_set(RT_PARAM_INVALID, "stream: it was made without the persistent flag");
+    if (stream == NULL) {
+        return error_set(RT_PARAM_INVALID, "stream");
     }
-    return rc;
+    SIM_GUARD();
+    aclError rc = stream_find(NULL, stream, &found);
+    rc = rc == ACL_SUCCESS ? check_cleanable(found) : rc;
+    return rc == ACL_SUCCESS ? stream_need_own(stream, &found) : rc;
 }
 
 /* Returns an address that only kernels may use. Neither the host nor copies can read or write there. */

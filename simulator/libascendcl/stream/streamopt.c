@@ -26,8 +26,9 @@ static aclError check_null(aclrtStreamAttr attribute) {
 
 /* Checks the handle, then the attribute. The caller's context is checked after both. */
 static aclError check(aclrtStream handle, aclrtStreamAttr attribute) {
-    if (handle != NULL && object_find(KIND_STREAM, handle) == NULL) {
-        return usage_bad_handle(KIND_STREAM, handle);
+    aclError rc = stream_check_handle(handle);
+    if (rc != ACL_SUCCESS) {
+        return rc;
     }
     bool known = (int)attribute >= ACL_STREAM_ATTR_FAILURE_MODE && (int)attribute <= ACL_STREAM_ATTR_PRIORITY;
     if (!known) {
@@ -73,6 +74,15 @@ static aclError check_capture(aclrtStream handle, aclrtStreamAttr attribute) {
     return fixed && stream != NULL ? capture_check_asked(stream) : ACL_SUCCESS;
 }
 
+/* The stream keeps the value for its next capture. Reading returns the value of the capture in progress, which
+ * has the value of the stream that began it. */
+static void set_cache_op_info(stream_t *stream, bool on) {
+    stream->options.cache_op_info = on;
+    if (capture_has(stream) && stream->lane == stream->lane->graph->lanes) {
+        stream->lane->graph->cache_op_info = on;
+    }
+}
+
 static aclError set(stream_t *stream, aclrtStreamAttr attribute, const aclrtStreamAttrValue *value) {
     switch (attribute) {
     case ACL_STREAM_ATTR_FAILURE_MODE:
@@ -84,7 +94,7 @@ static aclError set(stream_t *stream, aclrtStreamAttr attribute, const aclrtStre
         stream->options.tag_inverted = ~value->userCustomTag;
         return ACL_SUCCESS;
     case ACL_STREAM_ATTR_CACHE_OP_INFO:
-        stream->options.cache_op_info = value->cacheOpInfoSwitch == 1;
+        set_cache_op_info(stream, value->cacheOpInfoSwitch == 1);
         return ACL_SUCCESS;
     default:
         return ACL_SUCCESS; /* the driver accepts any priority, and does not store it */
@@ -103,7 +113,7 @@ static void get(const stream_t *stream, aclrtStreamAttr attribute, aclrtStreamAt
         value->userCustomTag = ~stream->options.tag_inverted;
         break;
     case ACL_STREAM_ATTR_CACHE_OP_INFO:
-        value->cacheOpInfoSwitch = stream->options.cache_op_info ? 1 : 0;
+        value->cacheOpInfoSwitch = capture_has(stream) && stream->lane->graph->cache_op_info ? 1 : 0;
         break;
     default:
         value->streamPriority = 0;

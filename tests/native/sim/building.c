@@ -4,13 +4,7 @@
 
 #include "graph_test.h"
 
-enum { PERSISTENT = 0x4, HEAD = 0, ACTIVATED = 0x7FFFFFFF, STREAMS = 4 };
-
-static aclrtStream stream_with(uint32_t flag) {
-    aclrtStream stream = NULL;
-    CHECK_RC(aclrtCreateStreamWithConfig(&stream, 0, flag), 0);
-    return stream;
-}
+enum { HEAD = 0, ACTIVATED = 0x7FFFFFFF, STREAMS = 4 };
 
 static void put(int32_t *to, int32_t value, aclrtStream stream) {
     CHECK_RC(aclrtMemcpyAsync(to, sizeof value, &value, sizeof value, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
@@ -38,7 +32,7 @@ static void test_a_model_that_switches(void) {
     int32_t *words = (int32_t *)words_new(4); /* [0] is compared with [1], [2]; [4] or [5] is copied to [6] */
     CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
     for (int i = 0; i < STREAMS; i++) {
-        streams[i] = stream_with(PERSISTENT);
+        streams[i] = new_persistent_stream();
         CHECK_RC(aclmdlRIBindStream(model, streams[i], i == 0 ? HEAD : ACTIVATED), 0);
     }
     put(&words[0], 1, streams[0]);
@@ -72,23 +66,44 @@ static void test_a_model_that_switches(void) {
 /* A copy of pageable memory is done at once. The copy is not part of the model, so executing the model does not
  * repeat it. */
 static void test_copies_are_not_part_of_the_model(void) {
-    static const uint32_t flags[] = {0, PERSISTENT};
     int32_t *words = (int32_t *)words_new(1);
-    for (int i = 0; i < 2; i++) {
-        aclrtStream stream = stream_with(flags[i]);
-        aclmdlRI model = new_model(stream);
-        int32_t back = 0;
-        put(words, 5, stream);
-        CHECK_THEN(aclrtMemcpyAsync(&back, 4, words, 4, ACL_MEMCPY_DEVICE_TO_HOST, stream), back == 5);
-        CHECK_RC(aclrtMemcpy2dAsync(words, 4, &back, 4, 4, 1, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
-        CHECK_RC(aclmdlRIEndTask(model, stream), 0);
-        CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
-        CHECK_RC(aclrtMemset(words, 4, 0, 4), 0);
-        CHECK_THEN(aclmdlRIExecute(model, 5000), get(words) == 0);
-        CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
-        END({aclmdlRIDestroy, model}, {aclrtDestroyStream, stream});
-    }
-    CHECK_RC(aclrtFree(words), 0);
+    aclrtStream stream = new_persistent_stream();
+    aclmdlRI model = new_model(stream);
+    int32_t back = 0;
+    put(words, 5, stream);
+    CHECK_THEN(aclrtMemcpyAsync(&back, 4, words, 4, ACL_MEMCPY_DEVICE_TO_HOST, stream), back == 5);
+    CHECK_RC(aclrtMemcpy2dAsync(words, 4, &back, 4, 4, 1, ACL_MEMCPY_HOST_TO_DEVICE, stream), 0);
+    CHECK_RC(aclmdlRIEndTask(model, stream), 0);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
+    CHECK_RC(aclrtMemset(words, 4, 0, 4), 0);
+    CHECK_THEN(aclmdlRIExecute(model, 5000), get(words) == 0);
+    CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
+    END({aclmdlRIDestroy, model}, {aclrtDestroyStream, stream}, {aclrtFree, words});
+}
+
+/* A model needs a stream and a task that ends it. Only a persistent stream can be bound, and not the default
+ * stream. The tasks of a stream can be cleaned while it is bound to a model whose build has ended. */
+static void test_what_a_build_needs(void) {
+    aclrtStream plain = new_stream();
+    aclrtStream stream = new_persistent_stream();
+    aclmdlRI model = NULL;
+    CHECK_RC(aclmdlRIBuildBegin(&model, 0), 0);
+    CHECK_RC(aclmdlRIBuildEnd(model, &model), 100000);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 107005);
+    CHECK_RC(aclmdlRIBindStream(model, plain, HEAD), 107000);
+    CHECK_RC(aclmdlRIBindStream(model, NULL, HEAD), 207000);
+    CHECK_RC(aclmdlRIEndTask(model, stream), 507000);
+    CHECK_RC(aclmdlRIBindStream(model, stream, HEAD), 0);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 507011);
+    CHECK_RC(aclmdlRIEndTask(model, stream), 0);
+    CHECK_RC(aclrtPersistentTaskClean(stream), 507000);
+    CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
+    CHECK_RC(aclrtPersistentTaskClean(stream), 0);
+    CHECK_RC(aclmdlRIUnbindStream(model, stream), 0);
+    CHECK_RC(aclrtPersistentTaskClean(stream), 507000);
+    CHECK_RC(aclrtPersistentTaskClean(plain), 507000);
+    CHECK_RC(aclmdlRIDestroy(model), 0);
+    END_STREAMS(plain, stream);
 }
 
 /* A copy of pageable memory cannot be captured in any mode. While one stream is captured, the copy is also
@@ -114,7 +129,8 @@ static void test_captures(void) {
 
 int main(void) {
     start_acl();
-    RUN(test_a_model_that_switches, test_copies_are_not_part_of_the_model, test_captures);
+    RUN(test_a_model_that_switches, test_copies_are_not_part_of_the_model, test_what_a_build_needs,
+        test_captures);
     CHECK(stats().violations == 0);
     end_acl();
 }

@@ -213,7 +213,7 @@ static void test_events_for_one_side(void) {
 }
 
 static void test_a_model_built_by_hand(void) {
-    aclrtStream stream = new_stream();
+    aclrtStream stream = new_persistent_stream();
     aclrtEvent event = new_event(1);
     aclmdlRI model = new_model(stream);
     CHECK_RC(aclrtRecordEventWithFlag(event, stream, EXTERNAL), 207000);

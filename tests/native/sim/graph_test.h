@@ -16,6 +16,13 @@ static inline aclmdlRI end_capture(aclrtStream stream) {
     return model;
 }
 
+/* Only such a stream can be bound to a model. */
+static inline aclrtStream new_persistent_stream(void) {
+    aclrtStream stream = NULL;
+    CHECK_RC(aclrtCreateStreamWithConfig(&stream, 0, ACL_STREAM_PERSISTENT), 0);
+    return stream;
+}
+
 /* Begins to build a model, whose first stream is `head`. */
 static inline aclmdlRI new_model(aclrtStream head) {
     aclmdlRI model = NULL;

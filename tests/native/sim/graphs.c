@@ -492,7 +492,7 @@ static void test_names_and_prints(void) {
     aclmdlRI model = end_capture(stream);
     CHECK_THEN(aclmdlRIGetName(model, sizeof name, name), name[0] == 0);
     CHECK_RC(aclmdlRISetName(model, "sum\""), 0);
-    CHECK_RC(aclmdlRIGetName(model, 4, name), 107000);
+    CHECK_RC(aclmdlRIGetName(model, 4, name), 507000);
     CHECK_THEN(aclmdlRIGetName(model, 5, name), strcmp(name, "sum\"") == 0);
     CHECK_RC(aclmdlRIGetId(model, &id), 0);
     int file = mkstemp(path);
@@ -512,8 +512,8 @@ static void test_names_and_prints(void) {
 }
 
 static void test_build(void) {
-    aclrtStream head = new_stream();
-    aclrtStream later = new_stream();
+    aclrtStream head = new_persistent_stream();
+    aclrtStream later = new_persistent_stream();
     uint64_t *words = words_new(3);
     CHECK_RC(aclrtActiveStream(later, head), 107005);
     aclmdlRI model = new_model(head);
@@ -545,7 +545,7 @@ static void test_build(void) {
 
 /* Counts down in a loop: jumps to the label at the beginning until the index is 1. */
 static void test_labels(void) {
-    aclrtStream stream = new_stream();
+    aclrtStream stream = new_persistent_stream();
     uint64_t *words = words_new(2);
     aclrtLabel labels[2];
     aclrtLabelList list = NULL;
@@ -553,16 +553,20 @@ static void test_labels(void) {
     CHECK_RC(aclrtCreateLabel(&labels[1]), 0);
     CHECK_RC(aclrtSetLabel(labels[0], stream), 107005);
     CHECK_RC(aclrtCreateLabelList(labels, 0, &list), 107000);
-    CHECK_RC(aclrtCreateLabelList(labels, 2, &list), 0);
     aclmdlRI model = new_model(stream);
+    CHECK_RC(aclrtSetLabel(labels[0], stream), 507000); /* it belongs to no list */
+    CHECK_RC(aclrtCreateLabelList(labels, 2, &list), 0);
+    CHECK_RC(aclrtCreateLabelList(labels, 2, &list), 507000);
+    CHECK_RC(aclrtSetLabel(labels[0], NULL), 100000);
     CHECK_RC(aclrtSetLabel(labels[0], stream), 0);
-    CHECK_RC(aclrtSetLabel(labels[0], stream), 107000);
+    CHECK_RC(aclrtSetLabel(labels[0], stream), 507000);
     launch_add(stream, words, 1);     /* the index: -1, 0, 1 */
     launch_add(stream, words + 1, 1); /* the number of passes */
     CHECK_RC(aclrtSwitchLabelByIndex(words, 2, list, stream), 0);
     launch_add(stream, words + 1, 1000);
     CHECK_RC(aclrtSetLabel(labels[1], stream), 0);
     launch_add(stream, words + 1, 50);
+    CHECK_RC(aclmdlRIEndTask(model, stream), 0);
     CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
     words[0] = (uint64_t)0;
     CHECK_THEN(aclmdlRIExecute(model, 5000), words[1] == 51);
@@ -576,6 +580,38 @@ static void test_labels(void) {
     END({aclrtFree, words}, {aclrtDestroyStream, stream});
 }
 
+/* A captured stream is not bound to the model of its capture, so it has no labels. */
+static void test_labels_in_a_capture(void) {
+    aclrtStream stream = new_stream();
+    aclrtLabel label = NULL;
+    CHECK_RC(aclrtCreateLabel(&label), 0);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtSetLabel(label, stream), 107005);
+    CHECK_RC(aclmdlRIDestroy(end_capture(stream)), 0);
+    END({aclrtDestroyLabel, label}, {aclrtDestroyStream, stream});
+}
+
+/* The profiler's information about a task is stored in captures, if the stream has the attribute. */
+static void test_operator_information(void) {
+    aclrtStream stream = new_stream();
+    uint64_t *words = words_new(1);
+    aclrtStreamAttrValue value = {.cacheOpInfoSwitch = 1};
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    launch_add(stream, words, 1);
+    CHECK_RC(aclrtCacheLastTaskOpInfo("info", 4), 507000);
+    CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_CACHE_OP_INFO, &value), 0);
+    CHECK_RC(aclrtCacheLastTaskOpInfo("info", 4), 0);
+    CHECK_RC(aclrtCacheLastTaskOpInfo("info", 0), 100000);
+    value.cacheOpInfoSwitch = 0;
+    CHECK_THEN(aclrtGetStreamAttribute(stream, ACL_STREAM_ATTR_CACHE_OP_INFO, &value),
+               value.cacheOpInfoSwitch == 1);
+    CHECK_RC(aclmdlRIDestroy(end_capture(stream)), 0);
+    CHECK_RC(aclrtCacheLastTaskOpInfo("info", 4), 507000);
+    CHECK_THEN(aclrtGetStreamAttribute(stream, ACL_STREAM_ATTR_CACHE_OP_INFO, &value),
+               value.cacheOpInfoSwitch == 0);
+    END({aclrtFree, words}, {aclrtDestroyStream, stream});
+}
+
 int main(void) {
     CHECK(aclsim_register_kernel("add", kernel_add, NULL) == 0);
     CHECK(aclsim_register_kernel("fail", kernel_fail, NULL) == 0);
@@ -584,6 +620,7 @@ int main(void) {
         test_fork_and_join, test_unjoined_streams_and_conflicts, test_the_last_task_of_a_joined_stream,
         test_external_events, test_modes, test_an_end_on_another_thread, test_callbacks, test_a_captured_stream,
         test_a_failing_task_ends_the_execution, test_abort, test_destroy_callbacks, test_tasks, test_groups,
-        test_groups_take_only_kernels, test_names_and_prints, test_build, test_labels, test_reset_ends_graphs);
+        test_groups_take_only_kernels, test_names_and_prints, test_build, test_labels, test_labels_in_a_capture,
+        test_operator_information, test_reset_ends_graphs);
     end_acl();
 }

@@ -37,12 +37,13 @@ static void test_device_sync_blocks(void) {
 
 /* Neither failure mode can be set for a stream of a model. */
 static void test_failure_mode_of_a_bound_stream(void) {
-    aclrtStream stream = new_stream();
+    aclrtStream stream = new_persistent_stream();
     aclrtStreamAttrValue value = {.failureMode = 1};
     aclmdlRI model = new_model(stream);
     CHECK_RC(aclrtSetStreamFailureMode(stream, 0), 207000);
     CHECK_RC(aclrtSetStreamFailureMode(stream, 1), 207000);
     CHECK_RC(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 0);
+    CHECK_RC(aclmdlRIEndTask(model, stream), 0);
     CHECK_RC(aclmdlRIBuildEnd(model, NULL), 0);
     CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_FAILURE_MODE, &value), 207000);
     CHECK_RC(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 207000);

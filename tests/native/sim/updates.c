@@ -107,7 +107,7 @@ static aclrtRandomNumTaskInfo random_info(uint64_t *result, uint64_t *counter, u
 
 /* Each range of random numbers has size one, so the numbers show which task has run. */
 static void test_an_update_by_a_task(void) {
-    aclrtStream bound = new_stream();
+    aclrtStream bound = new_persistent_stream();
     aclrtStream stream = new_stream();
     uint64_t *words = words_new(3);
     aclrtRandomNumTaskInfo info = random_info(words, words + 1, 5, 6);
