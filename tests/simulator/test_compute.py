@@ -27,10 +27,8 @@ INTEGERS = {
     "ACL_UINT16": "H",
     "ACL_INT32": "i",
     "ACL_UINT32": "I",
-    "ACL_INT64": "q",
-    "ACL_UINT64": "Q",
 }
-REALS = {"ACL_FLOAT16": "e", "ACL_FLOAT": "f", "ACL_DOUBLE": "d"}
+REALS = {"ACL_FLOAT16": "e", "ACL_FLOAT": "f"}
 DROPOUT, UNIFORM, NORMAL, TRUNCATED = range(4)
 WHOLE_RANGE = (struct.pack("Q", 0), struct.pack("Q", 2**64 - 1))
 
@@ -115,14 +113,27 @@ def test_reduction_with_bad_arguments_is_refused(open_device: OpenDevice) -> Non
         opened(device.allocate(16)) as memory,
     ):
         reduce = on(device).aclrtReduceAsync
-        for count, kind, name in [(3, SUM, "ACL_FLOAT"), (0, SUM, "ACL_FLOAT"), (4, 9, "ACL_FLOAT")]:
+        refused = [
+            (0, SUM, "ACL_FLOAT", ffi.NULL, 107000),
+            (4, 9, "ACL_FLOAT", ffi.NULL, 107000),
+            (4, 9, "ACL_INT64", ffi.NULL, 100000),
+            (4, SUM, "ACL_DOUBLE", ffi.NULL, 100000),
+            (4, SUM, "ACL_COMPLEX64", ffi.NULL, 100000),
+            (4, SUM, "ACL_FLOAT", memory, 100000),
+            (4, SUM, "ACL_INT4", ffi.NULL, 207000),
+        ]
+        for count, kind, name, reserve, code in refused:
             with pytest.raises(aioacl.AclError) as caught:
-                reduce(memory, memory, count, kind, constant(name), stream, ffi.NULL)
-            assert caught.value.code == 107000
-        with pytest.raises(aioacl.AclError):
-            reduce(memory, memory, 4, SUM, constant("ACL_COMPLEX64"), stream, ffi.NULL)
-        with pytest.raises(aioacl.AclError):
-            reduce(memory, memory, 4, SUM, constant("ACL_FLOAT"), stream, memory)
+                reduce(memory, memory, count, kind, constant(name), stream, reserve)
+            assert caught.value.code == code
+
+
+@pytest.mark.anyio
+async def test_reduction_leaves_bytes_that_are_not_a_whole_number(open_device: OpenDevice) -> None:
+    left, right = struct.pack("=iH", 1, 7), struct.pack("=iH", 2, 9)
+    async with open_device() as device, device.create_stream() as stream:
+        found = await reduced(device, stream, SUM, "ACL_INT32", left, right)
+    assert found == struct.pack("=iH", 3, 7)
 
 
 # --- random numbers -----------------------------------------------------------------------------------------------
@@ -292,8 +303,6 @@ async def test_cache_operation_or_mark_on_a_stream_runs_in_order(open_device: Op
         acl.aclrtCmoAsyncWithDesc(memory, constants.ACL_RT_CMO_TYPE_PREFETCH, stream, ffi.NULL)
         mark = ffi.new("char[]", 18)
         acl.aclrtProfTrace(mark, 18, stream)
-        acl.aclrtCacheLastTaskOpInfo(b"info", 4)
-        acl.aclrtCacheLastTaskExtendInfo(b"info", 4)
         address = ffi.new("void **")
         acl.aclrtGetHardwareSyncAddr(address)
         assert address[0] != ffi.NULL
@@ -309,14 +318,20 @@ def test_mark_with_bad_arguments_is_refused(open_device: OpenDevice) -> None:
         acl = on(device)
         mark = ffi.new("char[]", 19)
         refused = [
-            (acl.aclrtProfTrace, (mark, 19, stream)),
-            (acl.aclrtCmoAsync, (memory, 0, 0, stream)),
-            (acl.aclrtCmoAsync, (memory, 64, 4, stream)),
-            (acl.aclrtCmoWaitBarrier, (ffi.new("aclrtBarrierTaskInfo *"), stream, 0)),
-            (acl.aclrtPersistentTaskClean, (stream,)),
-            (acl.aclrtCacheLastTaskOpInfo, (b"", 0)),
+            (acl.aclrtProfTrace, (mark, 19, stream), 107000),
+            (acl.aclrtCmoAsync, (memory, 0, 0, stream), 100000),
+            (acl.aclrtCmoAsync, (memory, 64, 4, stream), 207000),
+            (acl.aclrtCmoAsyncWithBarrier, (memory, 0, 0, 0, stream), 107000),
+            (acl.aclrtCmoAsyncWithDesc, (ffi.NULL, 0, stream, ffi.NULL), 107000),
+            (acl.aclrtCmoGetDescSize, (ffi.NULL,), 107000),
+            (acl.aclrtCmoSetDesc, (ffi.NULL, memory, 64), 107000),
+            (acl.aclrtCmoWaitBarrier, (ffi.new("aclrtBarrierTaskInfo *"), stream, 0), 107000),
+            (acl.aclrtPersistentTaskClean, (stream,), 507000),
+            (acl.aclrtCacheLastTaskOpInfo, (b"", 0), 100000),
+            (acl.aclrtCacheLastTaskOpInfo, (b"info", 4), 507000),
+            (acl.aclrtCacheLastTaskExtendInfo, (b"info", 4), 507000),
         ]
-        for function, arguments in refused:
+        for function, arguments, code in refused:
             with pytest.raises(aioacl.AclError) as caught:
                 function(*arguments)  # type: ignore[operator]  # each with its own
-            assert caught.value.code == 107000
+            assert caught.value.code == code

@@ -64,7 +64,7 @@ static aclError run(work_t *work, const stream_t *stream) {
     const reduce_t *reduce = (const reduce_t *)work;
     number_type_t type = reduce->type;
     (void)stream;
-    for (size_t i = 0; i < reduce->bytes; i += type.bytes) {
+    for (size_t i = 0; i + type.bytes <= reduce->bytes; i += type.bytes) {
         char *to = reduce->dst + i;
         const char *from = reduce->src + i;
         if (number_is_real(type)) {
@@ -80,32 +80,66 @@ static aclError run(work_t *work, const stream_t *stream) {
 
 static const work_ops_t reduce_ops = {.begin = begin, .run = run, .end = end, .reports = true};
 
-static aclError check(const reduce_t *reduce, const void *reserve) {
+/* The types that the ACL layer passes on. */
+static bool is_passed(aclDataType type) {
+    switch ((int)type) {
+    case ACL_INT64:
+    case ACL_UINT64:
+    case ACL_DOUBLE:
+        return false;
+    default:
+        return type == ACL_INT4 || number_type(type).kind != NUMBER_NONE;
+    }
+}
+
+static aclError check_first(const reduce_t *reduce, aclDataType type, const void *reserve) {
     if (reduce->dst == NULL || reduce->src == NULL) {
         return error_quiet(ACL_INVALID_PARAM, reduce->dst == NULL ? "dst" : "src");
     }
-    int kind = (int)reduce->kind;
-    if (kind < ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM || kind > ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL) {
-        return error_set(RT_PARAM_INVALID, "kind");
-    }
-    if (reduce->type.kind == NUMBER_NONE || reserve != NULL) {
-        return error_set(RT_PARAM_INVALID, reserve != NULL ? "reserve" : "type");
-    }
-    bool whole = reduce->bytes != 0 && reduce->bytes % reduce->type.bytes == 0;
-    return whole ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "count: it is not a whole number of elements");
+    bool refused = reserve != NULL || !is_passed(type);
+    return refused ? error_quiet(ACL_INVALID_PARAM, reserve != NULL ? "reserve" : "type") : ACL_SUCCESS;
 }
 
+static aclError check(const reduce_t *reduce) {
+    int kind = (int)reduce->kind;
+    bool known = kind >= ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM && kind <= ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL;
+    if (!known || reduce->bytes == 0) {
+        return error_set(RT_PARAM_INVALID, known ? "count" : "kind");
+    }
+    return ACL_SUCCESS;
+}
+
+/* The chip does not reduce numbers of 4 bits. This is checked after the context and the stream. */
+static aclError refuse_type(aclrtStream stream) {
+    stream_t *found = NULL;
+    aclError rc = stream_need_own(stream, &found);
+    return rc == ACL_SUCCESS ? error_set(RT_FEATURE_NOT_SUPPORT, "type") : rc;
+}
+
+static aclError enqueue(const reduce_t *what, aclrtStream stream) {
+    reduce_t *reduce = work_new(&reduce_ops, sizeof *reduce);
+    if (reduce == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "count");
+    }
+    work_t work = reduce->work;
+    *reduce = *what;
+    reduce->work = work;
+    return work_enqueue_locked(stream, TASK_WORK, &reduce->work);
+}
+
+/* Bytes at the end that are not a whole number stay as they are. */
 aclError do_aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduceKind kind, aclDataType type,
                              aclrtStream stream, void *reserve) {
     reduce_t what = {.dst = dst, .src = src, .bytes = count, .kind = kind, .type = number_type(type)};
-    aclError rc = check(&what, reserve);
+    aclError rc = check_first(&what, type, reserve);
     if (rc != ACL_SUCCESS) {
         return rc;
     }
-    reduce_t *reduce = work_new(&reduce_ops, sizeof *reduce);
-    if (reduce != NULL) {
-        what.work = reduce->work;
-        *reduce = what;
+    SIM_GUARD();
+    rc = stream_check_handle(stream);
+    rc = rc == ACL_SUCCESS ? check(&what) : rc;
+    if (rc != ACL_SUCCESS) {
+        return rc;
     }
-    return work_enqueue(stream, TASK_WORK, (work_t *)reduce);
+    return what.type.kind != NUMBER_NONE ? enqueue(&what, stream) : refuse_type(stream);
 }
