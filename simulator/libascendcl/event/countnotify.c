@@ -72,10 +72,6 @@ static bool wait_step(stream_t *stream, task_t *task) {
 static const work_ops_t record_ops = {.step = record_step, .free = work_free};
 static const work_ops_t wait_ops = {.step = wait_step, .free = work_free, .reports = true};
 
-static aclError unsupported(void) {
-    return sim.count_notify_supported ? ACL_SUCCESS : error_quiet(RT_FEATURE_NOT_SUPPORT, "cntNotify");
-}
-
 /* A missing context does not set the thread's last error. The other errors of this function do. */
 aclError do_aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag) {
     if (flag != 0) {
@@ -101,30 +97,23 @@ aclError do_aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag) {
     return ACL_SUCCESS;
 }
 
-/* On a chip without count notifies, no handle is valid. */
+/* Checks the handle, then the caller's context. */
 static aclError find(aclrtCntNotify handle, count_notify_t **notify) {
-    if (context_need() == NULL) {
-        return RT_CONTEXT_NULL;
-    }
-    if (unsupported() != ACL_SUCCESS) {
-        return RT_FEATURE_NOT_SUPPORT;
+    if (handle == NULL) {
+        return error_set(RT_PARAM_INVALID, "cntNotify");
     }
     *notify = object_find(KIND_COUNT_NOTIFY, handle);
     if (*notify == NULL) {
         return usage_bad_handle(KIND_COUNT_NOTIFY, handle);
     }
     thread_uses((*notify)->device);
-    return ACL_SUCCESS;
-}
-
-static aclError find_given(aclrtCntNotify handle, count_notify_t **notify) {
-    return handle != NULL ? find(handle, notify) : error_set(RT_PARAM_INVALID, "cntNotify");
+    return context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
 }
 
 aclError do_aclrtCntNotifyDestroy(aclrtCntNotify cntNotify) {
     count_notify_t *notify = NULL;
     SIM_GUARD();
-    aclError rc = find_given(cntNotify, &notify);
+    aclError rc = find(cntNotify, &notify);
     if (rc == ACL_SUCCESS) {
         object_kill(&notify->object);
     }
@@ -137,7 +126,7 @@ aclError do_aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId) {
         return error_set(RT_PARAM_INVALID, "notifyId");
     }
     SIM_GUARD();
-    aclError rc = find_given(cntNotify, &notify);
+    aclError rc = find(cntNotify, &notify);
     if (rc == ACL_SUCCESS) {
         *notifyId = notify->object.index;
     }
@@ -145,9 +134,11 @@ aclError do_aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId) {
 }
 
 /* The notify may be destroyed while its tasks are queued, so each task holds a reference to it. */
-static aclError enqueue(aclrtCntNotify handle, aclrtStream stream, const work_ops_t *ops, count_work_t what) {
+static aclError enqueue(aclrtCntNotify handle, aclrtStream stream, const work_ops_t *ops, count_work_t what,
+                        bool known) {
     sim_lock();
-    aclError rc = find_given(handle, &what.notify);
+    aclError rc = find(handle, &what.notify);
+    rc = rc == ACL_SUCCESS && !known ? error_set(RT_PARAM_INVALID, "info->mode") : rc;
     count_work_t *work = rc == ACL_SUCCESS ? work_new(ops, sizeof *work) : NULL;
     if (work != NULL) {
         what.work = work->work;
@@ -163,30 +154,27 @@ static bool is_record_mode(uint32_t mode) {
 }
 
 aclError do_aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclrtCntNotifyRecordInfo *info) {
-    if (info == NULL || !is_record_mode((uint32_t)info->mode)) {
-        return error_set(RT_PARAM_INVALID, info == NULL ? "info" : "info->mode");
-    }
+    REFUSE_NULL(info);
     return enqueue(cntNotify, stream, &record_ops,
-                   (count_work_t){.mode = (uint32_t)info->mode, .value = info->value});
+                   (count_work_t){.mode = (uint32_t)info->mode, .value = info->value},
+                   is_record_mode((uint32_t)info->mode));
 }
 
 /* The time-out is in seconds. Zero and the largest value of the type both mean no limit. */
 aclError do_aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream stream,
                                           aclrtCntNotifyWaitInfo *info) {
-    bool known = info != NULL && (uint32_t)info->mode <= ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE;
-    if (!known) {
-        return error_set(RT_PARAM_INVALID, info == NULL ? "info" : "info->mode");
-    }
+    REFUSE_NULL(info);
     return enqueue(cntNotify, stream, &wait_ops,
                    (count_work_t){.mode = (uint32_t)info->mode,
                                   .value = info->value,
                                   .timeout_s = info->timeout != UINT32_MAX ? info->timeout : 0,
-                                  .clear = info->isClear != 0});
+                                  .clear = info->isClear != 0},
+                   (uint32_t)info->mode <= ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE);
 }
 
 aclError do_aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream) {
     return enqueue(cntNotify, stream, &record_ops,
-                   (count_work_t){.mode = ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE});
+                   (count_work_t){.mode = ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE}, true);
 }
 
 API void aclsim_set_count_notify_supported(int supported) {

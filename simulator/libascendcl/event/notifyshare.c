@@ -26,6 +26,19 @@ aclError do_aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId) {
     return rc;
 }
 
+static aclError reset(aclrtNotify handle) {
+    notify_t *notify = NULL;
+    aclError rc = handle != NULL ? notify_find(handle, &notify) : error_set(RT_PARAM_INVALID, "notifies");
+    if (rc == ACL_SUCCESS && context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    if (rc == ACL_SUCCESS) {
+        notify = notify->shared != NULL ? notify->shared : notify;
+        notify->flag = false;
+    }
+    return rc;
+}
+
 /* The host resets the notifies at once, up to the first invalid handle. */
 aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
     REFUSE_NULL(notifies);
@@ -33,14 +46,9 @@ aclError do_aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num) {
         return error_set(RT_PARAM_INVALID, "num");
     }
     SIM_GUARD();
-    aclError rc = context_need() != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
+    aclError rc = ACL_SUCCESS;
     for (size_t i = 0; i < num && rc == ACL_SUCCESS; i++) {
-        notify_t *notify = NULL;
-        rc = notify_find(notifies[i], &notify);
-        if (rc == ACL_SUCCESS) {
-            notify = notify->shared != NULL ? notify->shared : notify;
-            notify->flag = false;
-        }
+        rc = reset(notifies[i]);
     }
     return rc;
 }

@@ -1,6 +1,9 @@
 /* Values in memory: tasks that write a value, and tasks that wait for a value. */
+#include <string.h>
+
 #include "work.h"
 
+enum { VALUE_BYTES = 8 };
 enum { WAIT_GREATER_OR_EQUAL, WAIT_EQUAL, WAIT_AND, WAIT_NOR, WAIT_FLAGS };
 
 /* A waiting stream also checks its value at this interval, because a host thread may write to memory without a
@@ -9,7 +12,7 @@ static const int64_t poll_ns = 1000000;
 
 typedef struct {
     work_t work;
-    uint64_t *address;
+    char *address; /* need not be aligned */
     uint64_t value;
     uint32_t flag;
     void *pinned;
@@ -23,16 +26,24 @@ void value_may_have_changed(void) {
     }
 }
 
+static bool is_aligned(const char *address) {
+    return (uintptr_t)address % VALUE_BYTES == 0;
+}
+
 static aclError write_begin(work_t *work, const stream_t *stream) {
     value_t *value = (value_t *)work;
     (void)stream;
-    return memory_pin(value->address, sizeof *value->address, &value->pinned) ? 0 : RT_TASK_ERROR;
+    return memory_pin(value->address, VALUE_BYTES, &value->pinned) ? 0 : RT_TASK_ERROR;
 }
 
 static aclError write_run(work_t *work, const stream_t *stream) {
     const value_t *value = (const value_t *)work;
     (void)stream;
-    __atomic_store_n(value->address, value->value, __ATOMIC_RELEASE);
+    if (is_aligned(value->address)) {
+        __atomic_store_n((uint64_t *)(void *)value->address, value->value, __ATOMIC_RELEASE);
+    } else {
+        memcpy(value->address, &value->value, VALUE_BYTES);
+    }
     return 0;
 }
 
@@ -44,8 +55,19 @@ static void write_end(work_t *work) {
 
 /* The device and the host may write to this address at any time. So sanitizers must not report this read as a
  * race. */
-__attribute__((no_sanitize("thread"))) static bool holds(const value_t *value) {
-    uint64_t now = *(const volatile uint64_t *)value->address;
+__attribute__((no_sanitize("thread"))) static uint64_t read_value(const char *address) {
+    uint64_t now = 0;
+    if (is_aligned(address)) {
+        return *(const volatile uint64_t *)(const void *)address;
+    }
+    for (size_t i = VALUE_BYTES; i-- > 0;) {
+        now = now << 8 | *(const volatile unsigned char *)(address + i);
+    }
+    return now;
+}
+
+static bool holds(const value_t *value) {
+    uint64_t now = read_value(value->address);
     switch (value->flag) {
     case WAIT_GREATER_OR_EQUAL:
         return (int64_t)(now - value->value) >= 0;
@@ -58,11 +80,9 @@ __attribute__((no_sanitize("thread"))) static bool holds(const value_t *value) {
     }
 }
 
-/* Blocks are aligned, so all bytes of an aligned word are in the same block, and the check of the first byte is
- * enough. */
-static bool readable(const void *address) {
-    memory_t kind = memory_kind(address);
-    return kind != MEMORY_STALE && kind != MEMORY_PAGEABLE;
+/* An address that is not aligned may be at the end of a block, so the last byte is checked too. */
+static bool readable(const char *address) {
+    return memory_kind(address) == MEMORY_DEVICE && memory_kind(address + VALUE_BYTES - 1) == MEMORY_DEVICE;
 }
 
 static bool wait_step(stream_t *stream, task_t *task) {
@@ -91,15 +111,14 @@ bool value_of(const task_t *task, value_task_t *found) {
     return is;
 }
 
+/* Called with sim.lock held, before the caller's context is checked. */
 static aclError check(const value_task_t *what) {
     uint32_t flags = what->waits ? WAIT_FLAGS : 1;
-    if (what->address == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "devAddr");
+    if (what->flag >= flags) {
+        return error_set(RT_PARAM_INVALID, "flag");
     }
-    if ((uintptr_t)what->address % sizeof(uint64_t) != 0) {
-        return error_set(RT_PARAM_INVALID, "devAddr: it must be a multiple of 8");
-    }
-    return what->flag >= flags ? error_set(RT_PARAM_INVALID, "flag") : ACL_SUCCESS;
+    bool there = memory_location(what->address).type == ACL_MEM_LOCATION_TYPE_DEVICE;
+    return there ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "devAddr: it is not in memory of a device");
 }
 
 static work_t *make(const value_task_t *what) {
@@ -113,12 +132,21 @@ static work_t *make(const value_task_t *what) {
 }
 
 work_t *value_work_new(const value_task_t *value) {
-    return check(value) == ACL_SUCCESS ? make(value) : NULL;
+    return value->address != NULL && check(value) == ACL_SUCCESS ? make(value) : NULL;
 }
 
 static aclError enqueue(const value_task_t *what, aclrtStream stream) {
-    aclError rc = check(what);
-    return rc == ACL_SUCCESS ? work_enqueue(stream, what->waits ? TASK_STEP : TASK_WORK, make(what)) : rc;
+    if (what->address == NULL) {
+        return error_quiet(ACL_INVALID_PARAM, "devAddr");
+    }
+    SIM_GUARD();
+    aclError rc = stream_check_handle(stream);
+    rc = rc == ACL_SUCCESS ? check(what) : rc;
+    work_t *work = rc == ACL_SUCCESS ? make(what) : NULL;
+    if (rc == ACL_SUCCESS && work == NULL) {
+        return error_set(RT_MEMORY_ALLOCATION, "devAddr");
+    }
+    return rc == ACL_SUCCESS ? work_enqueue_locked(stream, what->waits ? TASK_STEP : TASK_WORK, work) : rc;
 }
 
 aclError do_aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {

@@ -20,15 +20,41 @@ static void test_write(void) {
     uint64_t *words = zeros(8 * 2);
     CHECK_RC(aclrtValueWrite(words, 7, 0, stream), 0);
     CHECK_THEN(aclrtSynchronizeStream(stream), word_at(words) == 7 && word_at(words + 1) == 0);
-    CHECK_RC(aclrtValueWrite((char *)words + 4, 7, 0, stream), 107000);
     CHECK_RC(aclrtValueWrite(words, 7, 1, stream), 107000);
     CHECK_RC(aclrtValueWait(words, 7, 4, stream), 107000);
     CHECK_RC(aclrtValueWait(NULL, 7, 0, stream), 100000);
-    CHECK_RC(aclrtFree(words), 0);
+    CHECK(aclsim_hold(stream) == 0);
     CHECK_RC(aclrtValueWrite(words, 7, 0, stream), 0);
+    CHECK_RC(aclrtValueWait(words + 1, 7, 0, stream), 0);
+    CHECK_RC(aclrtFree(words), 0);
+    CHECK_RC(aclrtValueWrite(words, 7, 0, stream), 107000);
+    CHECK_RC(aclrtValueWait(words, 7, 0, stream), 107000);
+    release_and_wait(stream, 507001);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+}
+
+/* An address need not be a multiple of 8, but it must be in memory of a device. At the end of a block, a part
+ * of the value is outside, and the task fails. A block of 24 bytes ends after 64 bytes. */
+static void test_addresses(void) {
+    aclrtStream stream = new_stream();
+    uint64_t *host = new_host(16);
+    uint64_t pageable = 0;
+    char *bytes = zeros(24);
+    for (size_t offset = 0; offset <= 8; offset++) {
+        CHECK_RC(aclrtValueWrite(bytes + offset, UINT64_C(0x0102030405060708), 0, stream), 0);
+        CHECK_RC(aclrtValueWait(bytes + offset, UINT64_C(0x0102030405060708), 1, stream), 0);
+        CHECK_THEN(aclrtSynchronizeStreamWithTimeout(stream, 5000),
+                   word_at(bytes + offset) == UINT64_C(0x0102030405060708));
+    }
+    CHECK_RC(aclrtValueWrite(host, 7, 0, stream), 107000);
+    CHECK_RC(aclrtValueWait(host, 7, 0, stream), 107000);
+    CHECK_RC(aclrtValueWrite(&pageable, 7, 0, stream), 107000);
+    CHECK_RC(aclrtValueWait(&pageable, 7, 0, stream), 107000);
+    CHECK_RC(aclrtValueWrite(bytes + 60, 7, 0, stream), 0);
     CHECK_RC(aclrtSynchronizeStream(stream), 507001);
-    CHECK_RC(aclrtValueWait(words, 7, 0, stream), 0);
+    CHECK_RC(aclrtValueWait(bytes + 60, 7, 0, stream), 0);
     finish_stream(stream, 507001);
+    END({aclrtFree, bytes}, {aclrtFreeHost, host});
 }
 
 /* Checks that a wait does not end while the value is `before`, and ends when it is `after`. */
@@ -217,8 +243,10 @@ static void count_not_reached(aclrtCntNotify notify, aclrtCntNotifyWaitMode mode
 static void test_counts_are_missing(void) {
     uint32_t id = 0;
     CHECK_RC(aclrtCntNotifyCreate(NULL, 0), 107000);
-    CHECK_RC(aclrtCntNotifyGetId(&id, &id), 207000);
+    CHECK_RC(aclrtCntNotifyGetId(&id, &id), 107017);
     CHECK_RC(aclrtCntNotifyDestroy(NULL), 107000);
+    CHECK_RC(aclrtCntNotifyRecord(NULL, NULL, NULL), 100000);
+    CHECK_RC(aclrtCntNotifyWaitWithTimeout(NULL, NULL, NULL), 100000);
 }
 
 static void test_counts(void) {
@@ -228,6 +256,8 @@ static void test_counts(void) {
     aclsim_set_count_notify_supported(1);
     CHECK_RC(aclrtCntNotifyCreate(&notify, 0), 0);
     CHECK_RC(aclrtCntNotifyGetId(notify, &id), 0);
+    aclrtCntNotifyRecordInfo unknown = {.mode = (aclrtCntNotifyRecordMode)3};
+    CHECK_RC(aclrtCntNotifyRecord(notify, stream, &unknown), 107000);
     record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 4);
     record(notify, stream, ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 2);
     CHECK_RC(aclrtSynchronizeStream(stream), 0);
@@ -340,7 +370,7 @@ static void test_shared_events(void) {
 
 int main(void) {
     start_acl();
-    RUN(test_write, test_waits, test_wait_sees_copies_and_writes_of_the_host,
+    RUN(test_write, test_addresses, test_waits, test_wait_sees_copies_and_writes_of_the_host,
         test_wait_sees_the_host_while_the_clock_is_stopped, test_wait_is_aborted, test_trap, test_notify_ids,
         test_batch_reset, test_notify_by_key, test_notifies_run_out, test_counts_are_missing, test_counts,
         test_events_left, test_shared_events_are_missing, test_shared_events);
