@@ -4,6 +4,8 @@
 
 #include "copy.h"
 
+enum { BLOCKING_COPIES_MOST = 4096 };
+
 typedef struct {
     void **dsts;
     const size_t *rooms;
@@ -53,31 +55,40 @@ static aclError check_arrays(const batch_t *batch) {
 }
 
 /* The first index must be 0, and each index must be greater than the previous index. */
-static aclError check_indexes(const batch_t *batch) {
+static aclError check_indexes(const batch_t *batch, bool async) {
     bool valid = batch->attr_count != 0 && batch->attr_count <= batch->count && batch->indexes[0] == 0;
     for (size_t i = 1; valid && i < batch->attr_count; i++) {
         valid = batch->indexes[i] > batch->indexes[i - 1] && batch->indexes[i] < batch->count;
     }
-    return valid ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "attrsIndexes");
+    valid = valid && (async || batch->count <= BLOCKING_COPIES_MOST);
+    return valid ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "attrsIndexes or numBatches");
 }
 
-static bool place_is(aclrtMemLocation place, aclrtMemLocationType type, memory_t memory) {
-    bool device = type == ACL_MEM_LOCATION_TYPE_DEVICE;
-    return place.type == type && (device ? memory == MEMORY_DEVICE && device_find((int32_t)place.id) != NULL
-                                         : memory == MEMORY_PINNED || memory == MEMORY_PAGEABLE);
+static aclrtMemLocationType simple(aclrtMemLocationType type, aclrtMemLocationType other) {
+    return type == other ? ACL_MEM_LOCATION_TYPE_HOST : type;
 }
 
-/* Sets the direction that the attribute names. False: the direction does not match the pointers. */
+/* Whether the attribute names the location of the pointer. The id of a location on the host has no meaning. */
+static bool place_is(aclrtMemLocation named, aclrtMemLocation actual) {
+    bool device = actual.type == ACL_MEM_LOCATION_TYPE_DEVICE;
+    return simple(named.type, ACL_MEM_LOCATION_TYPE_HOST_NUMA) ==
+               simple(actual.type, ACL_MEM_LOCATION_TYPE_UNREGISTERED) &&
+           (!device || named.id == actual.id);
+}
+
+/* Sets the direction of the copy. False: the pointers are not where the attribute says, or both are on the same
+ * side. */
 static bool direct(copy_t *copy, const aclrtMemcpyBatchAttr *attr) {
-    copy_classify(copy);
-    if (place_is(attr->srcLoc, ACL_MEM_LOCATION_TYPE_HOST, copy->from) &&
-        place_is(attr->dstLoc, ACL_MEM_LOCATION_TYPE_DEVICE, copy->to)) {
-        copy->kind = ACL_MEMCPY_HOST_TO_DEVICE;
-        return true;
+    if (copy->dst == NULL || copy->src == NULL) {
+        return false;
     }
-    copy->kind = ACL_MEMCPY_DEVICE_TO_HOST;
-    return place_is(attr->srcLoc, ACL_MEM_LOCATION_TYPE_DEVICE, copy->from) &&
-           place_is(attr->dstLoc, ACL_MEM_LOCATION_TYPE_HOST, copy->to);
+    aclrtMemLocation to = memory_location(copy->dst);
+    aclrtMemLocation from = memory_location(copy->src);
+    bool up = to.type == ACL_MEM_LOCATION_TYPE_DEVICE;
+    copy_classify(copy);
+    copy->kind = up ? ACL_MEMCPY_HOST_TO_DEVICE : ACL_MEMCPY_DEVICE_TO_HOST;
+    return place_is(attr->dstLoc, to) && place_is(attr->srcLoc, from) &&
+           up != (from.type == ACL_MEM_LOCATION_TYPE_DEVICE);
 }
 
 static copy_t item(const batch_t *batch, size_t i) {
@@ -89,17 +100,14 @@ static const aclrtMemcpyBatchAttr *attr_of(const batch_t *batch, size_t i, size_
     return &batch->attrs[*which];
 }
 
-/* All copies are checked before the first copy is made, and all must have the same direction. */
+/* Blocking copies must all have the same direction. They are checked before the first copy is made, also those
+ * of 0 bytes. */
 static aclError check_directions(const batch_t *batch, size_t *failed) {
     size_t which = 0;
     aclrtMemcpyKind way = ACL_MEMCPY_DEFAULT;
     for (size_t i = 0; i < batch->count; i++) {
         copy_t copy = item(batch, i);
-        const aclrtMemcpyBatchAttr *attr = attr_of(batch, i, &which);
-        if (batch->sizes[i] == 0) {
-            continue;
-        }
-        if (!direct(&copy, attr) || (way != ACL_MEMCPY_DEFAULT && way != copy.kind)) {
+        if (!direct(&copy, attr_of(batch, i, &which)) || (way != ACL_MEMCPY_DEFAULT && way != copy.kind)) {
             *failed = i;
             return error_set(RT_PARAM_INVALID, "attrs");
         }
@@ -108,35 +116,43 @@ static aclError check_directions(const batch_t *batch, size_t *failed) {
     return ACL_SUCCESS;
 }
 
-static aclError copy_item(copy_t *copy, aclrtStream stream, bool async) {
-    if (async) {
-        return copy_async(stream, copy);
+static aclError copy_each(const batch_t *batch, size_t *failed) {
+    aclError rc = check_directions(batch, failed);
+    for (size_t i = 0; rc == ACL_SUCCESS && i < batch->count; i++) {
+        copy_t copy = item(batch, i);
+        copy_classify(&copy);
+        rc = copy.count != 0 ? copy_now(&copy) : ACL_SUCCESS;
     }
-    copy_classify(copy);
-    return copy_now(copy);
+    return rc;
 }
 
-static aclError copy_each(const batch_t *batch, aclrtStream stream, bool async) {
+/* Each copy is checked when the copies before it are enqueued. */
+static aclError enqueue_each(const batch_t *batch, aclrtStream stream, size_t *failed) {
     size_t which = 0;
     aclError rc = ACL_SUCCESS;
     for (size_t i = 0; rc == ACL_SUCCESS && i < batch->count; i++) {
         copy_t copy = item(batch, i);
         const aclrtMemcpyBatchAttr *attr = attr_of(batch, i, &which);
-        if (batch->sizes[i] != 0) {
-            rc = direct(&copy, attr) ? copy_item(&copy, stream, async) : error_set(RT_PARAM_INVALID, "attrs");
+        if (copy.count == 0 || !direct(&copy, attr)) {
+            *failed = i;
+            return error_set(RT_PARAM_INVALID, "sizes or attrs");
         }
+        rc = copy_async(stream, &copy);
     }
     return rc;
 }
 
+/* The handle and the indexes are checked before the caller's context. */
 static aclError run(const batch_t *batch, aclrtStream stream, bool async, size_t *failed) {
-    stream_t *target = NULL;
-    context_t *context = context_need();
-    aclError rc = context != NULL ? ACL_SUCCESS : RT_CONTEXT_NULL;
-    rc = rc == ACL_SUCCESS && async ? stream_find_own(context, stream, &target) : rc;
-    rc = rc == ACL_SUCCESS ? check_indexes(batch) : rc;
-    rc = rc == ACL_SUCCESS ? check_directions(batch, failed) : rc;
-    return rc == ACL_SUCCESS ? copy_each(batch, stream, async) : rc;
+    aclError rc = stream_check_handle(stream);
+    rc = rc == ACL_SUCCESS ? check_indexes(batch, async) : rc;
+    if (rc != ACL_SUCCESS) {
+        return rc;
+    }
+    if (context_need() == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    return async ? enqueue_each(batch, stream, failed) : copy_each(batch, failed);
 }
 
 static aclError copy_batch(const batch_t *batch, aclrtStream stream, bool async, size_t *failIndex) {

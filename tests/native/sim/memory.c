@@ -181,6 +181,14 @@ static void test_batches(void) {
     fill_batch(&attrs[1], ACL_MEM_LOCATION_TYPE_DEVICE, ACL_MEM_LOCATION_TYPE_HOST);
     CHECK_RC(aclrtMemcpyBatch(dsts, sizes, srcs, sizes, 3, attrs, indexes, 2, &failed), 107000);
     CHECK(failed == 1);
+    attrs[1] = attrs[0];
+    attrs[1].srcLoc.id = 1; /* has no meaning, because the source is on the host */
+    CHECK_RC(aclrtMemcpyBatch(dsts, sizes, srcs, sizes, 3, attrs, indexes, 2, &failed), 0);
+    attrs[1].srcLoc.type = ACL_MEM_LOCATION_TYPE_HOST_NUMA;
+    CHECK_RC(aclrtMemcpyBatch(dsts, sizes, srcs, sizes, 3, attrs, indexes, 2, &failed), 0);
+    attrs[1].dstLoc.id = 1;
+    CHECK_RC(aclrtMemcpyBatch(dsts, sizes, srcs, sizes, 3, attrs, indexes, 2, &failed), 107000);
+    CHECK(failed == 1);
     indexes[1] = 3;
     CHECK_RC(aclrtMemcpyBatchV2(dsts, sizes, srcs, sizes, 3, attrs, indexes, 2), 107000);
     CHECK_RC(aclrtMemcpyBatchAsyncV2(dsts, sizes, srcs, sizes, 3, attrs, indexes, 1, NULL), 0);
