@@ -7,9 +7,18 @@
 
 enum { PCI_ID_BYTES = 13 };
 
-static aclError logical_of(int32_t user, int32_t *id) {
+/* A negative number has another code than a number that is too large. */
+static aclError check(int32_t number, const int32_t *id) {
     if (id == NULL) {
         return error_quiet(ACL_INVALID_PARAM, "output");
+    }
+    return number >= 0 ? ACL_SUCCESS : error_set(RT_PARAM_INVALID, "deviceId");
+}
+
+static aclError logical_of(int32_t user, int32_t *id) {
+    aclError rc = check(user, id);
+    if (rc != ACL_SUCCESS) {
+        return rc;
     }
     if (device_find(user) == NULL) {
         return error_set(RT_INVALID_DEVICE, "deviceId");
@@ -19,8 +28,9 @@ static aclError logical_of(int32_t user, int32_t *id) {
 }
 
 static aclError user_of(int32_t logical, int32_t *id) {
-    if (id == NULL) {
-        return error_quiet(ACL_INVALID_PARAM, "output");
+    aclError rc = check(logical, id);
+    if (rc != ACL_SUCCESS) {
+        return rc;
     }
     for (int user = 0; user < sim.settings.devices; user++) {
         if (sim.settings.logical_ids[user] == logical) {

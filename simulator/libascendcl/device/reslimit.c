@@ -43,7 +43,7 @@ static aclError find_device(int32_t id, aclrtDevResLimitType type, device_t **de
         return error_set(RT_INVALID_DEVICE, "deviceId");
     }
     bool there = (*device)->retains > 0 || (*device)->explicit_contexts > 0;
-    return there ? ACL_SUCCESS : error_set(RT_CONTEXT_NULL, "deviceId");
+    return there ? ACL_SUCCESS : error_set(RT_DEVICE_SETUP_ERROR, "deviceId: this process has not set it");
 }
 
 aclError do_aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t *value) {
@@ -75,13 +75,9 @@ aclError do_aclrtResetDeviceResLimit(int32_t deviceId) {
 }
 
 static aclError find_stream(aclrtStream handle, aclrtDevResLimitType type, stream_t **stream) {
-    if (handle != NULL && object_find(KIND_STREAM, handle) == NULL) {
-        return usage_bad_handle(KIND_STREAM, handle);
-    }
-    if (!type_valid(type)) {
-        return error_set(RT_PARAM_INVALID, "type");
-    }
-    return stream_find_handle(handle, stream);
+    aclError rc = stream_check_handle(handle);
+    rc = rc == ACL_SUCCESS && !type_valid(type) ? error_set(RT_PARAM_INVALID, "type") : rc;
+    return rc == ACL_SUCCESS ? stream_find_handle(handle, stream) : rc;
 }
 
 aclError do_aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value) {
@@ -139,7 +135,7 @@ aclError do_aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *valu
         return error_set(RT_PARAM_INVALID, "type");
     }
     SIM_GUARD();
-    const stream_t *stream = object_find(KIND_STREAM, thread_self()->cores_of);
+    const stream_t *stream = thread_self()->cores_of; /* its slot keeps the limits after the stream has ended */
     bool own = stream != NULL && stream->options.cores[type].set;
     const context_t *context = own ? NULL : context_need();
     if (own || context != NULL) {

@@ -58,7 +58,9 @@ aclError do_aclrtNpuClearFloatOverFlowStatus(uint32_t checkMode, aclrtStream str
 /* Returns the address of a status that belongs to the context's device. Blocking copies can read the status. */
 aclError do_aclrtCtxGetFloatOverflowAddr(void **overflowAddr) {
     static _Alignas(STATUS_BYTES) char statuses[SIM_MAX_DEVICES][STATUS_BYTES];
-    REFUSE_NULL(overflowAddr);
+    if (overflowAddr == NULL) {
+        return error_set(RT_PARAM_INVALID, "overflowAddr");
+    }
     SIM_GUARD();
     const context_t *context = context_need();
     if (context != NULL) {

@@ -65,7 +65,8 @@ static void test_ids(void) {
     CHECK_RC(aclrtGetPhyDevIdByLogicDevId(id, &id), 0);
     CHECK_THEN(aclrtGetLogicDevIdByPhyDevId(id, &id), id == 1);
     CHECK_RC(aclrtGetLogicDevIdByUserDevId(2, &id), 107001);
-    CHECK_RC(aclrtGetUserDevIdByPhyDevId(-1, &id), 107001);
+    CHECK_RC(aclrtGetUserDevIdByPhyDevId(-1, &id), 107000);
+    CHECK_RC(aclrtGetLogicDevIdByUserDevId(-1, &id), 107000);
     CHECK_RC(aclrtGetUserDevIdByPhyDevId(0, NULL), 100000);
 }
 
@@ -122,10 +123,17 @@ static void test_cores(void) {
     CHECK_RC(aclrtResetStreamResLimit(stream), 0);
     CHECK_RC(aclrtResetDeviceResLimit(0), 0);
     CHECK_THEN(aclrtGetStreamResLimit(stream, ACL_RT_DEV_RES_CUBE_CORE, &value), value == 24);
-    CHECK_RC(aclrtGetDeviceResLimit(1, ACL_RT_DEV_RES_CUBE_CORE, &value), 107002);
+    CHECK_RC(aclrtGetDeviceResLimit(1, ACL_RT_DEV_RES_CUBE_CORE, &value), 507033);
     CHECK_RC(aclrtGetDeviceResLimit(-1, ACL_RT_DEV_RES_CUBE_CORE, &value), 107001);
     CHECK_RC(aclrtGetDeviceResLimit(0, (aclrtDevResLimitType)2, &value), 107000);
     CHECK_RC(aclrtUseStreamResInCurrentThread(&value), 107017);
+    CHECK_RC(aclrtSetStreamResLimit(stream, ACL_RT_DEV_RES_CUBE_CORE, 4), 0);
+    CHECK_RC(aclrtUseStreamResInCurrentThread(stream), 0);
+    CHECK_RC(aclrtDestroyStream(stream), 0);
+    CHECK_THEN(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), value == 4);
+    CHECK_THEN(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_VECTOR_CORE, &value), value == 48);
+    stream = new_stream(); /* takes the slot of the destroyed stream */
+    CHECK_THEN(aclrtGetResInCurrentThread(ACL_RT_DEV_RES_CUBE_CORE, &value), value == 24);
     CHECK_RC(aclrtDestroyStream(stream), 0);
     CHECK_RC(aclrtDeviceSetLimit(ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE, 65536), 0);
     CHECK_THEN(aclrtDeviceGetLimit(ACL_RT_DEV_LIMIT_SIMD_STACK_SIZE, &limit), limit == 65536);
@@ -146,6 +154,8 @@ static void test_attributes(void) {
     CHECK(value.userCustomTag == 5);
     value.cacheOpInfoSwitch = 1;
     CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_CACHE_OP_INFO, &value), 0);
+    CHECK_THEN(aclrtGetStreamAttribute(stream, ACL_STREAM_ATTR_CACHE_OP_INFO, &value),
+               value.cacheOpInfoSwitch == 0);
     value.streamPriority = 8;
     CHECK_RC(aclrtSetStreamAttribute(stream, ACL_STREAM_ATTR_PRIORITY, &value), 0);
     CHECK_THEN(aclrtGetStreamAttribute(stream, ACL_STREAM_ATTR_PRIORITY, &value), value.streamPriority == 0);
@@ -164,6 +174,7 @@ static void test_attributes(void) {
     memset(host, 1, sizeof host);
     CHECK_THEN(aclrtMemcpy(host, 64, device, 64, ACL_MEMCPY_DEVICE_TO_HOST), host[0] == 0 && host[63] == 0);
     void *address = NULL;
+    CHECK_RC(aclrtCtxGetFloatOverflowAddr(NULL), 107000);
     CHECK_THEN(aclrtCtxGetFloatOverflowAddr(&address), address != NULL);
     END({aclrtFree, device}, {aclrtDestroyStream, stream});
 }
