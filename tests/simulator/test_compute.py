@@ -113,7 +113,7 @@ def test_reduction_with_bad_arguments_is_refused(open_device: OpenDevice) -> Non
         opened(device.allocate(16)) as memory,
     ):
         reduce = on(device).aclrtReduceAsync
-        refused = [
+        refused: list[tuple[int, int, str, Any, int]] = [
             (0, SUM, "ACL_FLOAT", ffi.NULL, 107000),
             (4, 9, "ACL_FLOAT", ffi.NULL, 107000),
             (4, 9, "ACL_INT64", ffi.NULL, 100000),
