@@ -7,16 +7,21 @@ A page has a template of the same name in docs/reference/_pages. Its text is wri
 is replaced by the signature, docstring and members of that name. `::: names`, `::: codes` and `::: functions` are
 replaced by the tables of all public names, of the error codes and of the ACL functions.
 
-The sources are read by griffe and not imported, except the table of error codes and build_ffi.py.
+The sources are read by griffe and not imported, except the table of error codes and build_ffi.py. What the answers of
+the simulator are based on comes from the recordings and provenance.toml in tests/conformance.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gzip
+import json
 import logging
 import re
 import sys
+import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = ROOT / "docs" / "reference"
 TEMPLATES: Final = PAGES / "_pages"
+VECTORS: Final = ROOT / "tests" / "conformance"
+PROVENANCE: Final = VECTORS / "provenance.toml"
 COMMAND: Final = ".venv/bin/python scripts/reference.py"
 MODULES: Final = ("aioacl", "aioacl.simulator", "aioacl.lowlevel", "aioacl.testing")
 PLUGIN: Final = "pytest_aioacl"
@@ -524,11 +531,52 @@ def codes_table() -> str:
     return table(("code", "name", "error", "action"), rows)
 
 
+def recorded_calls() -> tuple[Counter[str], Counter[str]]:
+    """How often the recordings contain each function, and how often it did not fail."""
+    calls: Counter[str] = Counter()
+    successes: Counter[str] = Counter()
+    for path in VECTORS.glob("*.jsonl*"):
+        if path.name == "derived.jsonl":  # the only file that was not recorded
+            continue
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        for line in data.splitlines():
+            steps = json.loads(line)["steps"]
+            calls.update(step["call"] for step in steps)
+            successes.update(step["call"] for step in steps if not step.get("rc"))
+    return calls, successes
+
+
+def provenance(functions: Iterable[str]) -> dict[str, str]:
+    """What the simulator's answers are based on, for each function."""
+    calls, successes = recorded_calls()
+    beside = tomllib.loads(PROVENANCE.read_text())
+    source = {name for names in beside["source"].values() for name in names}
+    missing: dict[str, str] = beside["not_recorded"]
+    answers: dict[str, str] = {}
+    for name in functions:
+        parts: list[str] = []
+        if calls[name]:
+            parts.append(f"recording: {calls[name]} calls" if calls[name] > 1 else "recording: 1 call")
+            parts += [] if successes[name] else ["none succeeded"]
+            parts += [f"without {missing[name]}"] if name in missing else []
+        if name in source and not successes[name]:
+            parts.append("source")
+        answers[name] = ", ".join(parts) or "neither"
+    unknown = (source | set(missing)) - set(answers) or {name for name in missing if not calls[name]}
+    if unknown:
+        raise Problem(
+            f"expected {PROVENANCE.name} to name ACL functions, and recorded ones in [not_recorded], "
+            f"got {', '.join(sorted(unknown))}; correct it"
+        )
+    return answers
+
+
 def functions_table() -> str:
-    """The ACL functions by the file of their family, with the release of CANN that introduced each."""
+    """The ACL functions by the file of their family: release of CANN, and what the simulator's answers are based on."""
     import build_ffi  # noqa: PLC0415 - a module of the repository's root
 
     rows = {row.name: row for row in build_ffi.table()}
+    answers = provenance(rows)
     parts: list[str] = []
     for path in sorted((ROOT / "aioacl" / "_native" / "api").glob("*.inc")):
         text = path.read_text()
@@ -538,11 +586,14 @@ def functions_table() -> str:
             (
                 code(f"{rows[name].returns} {name}({' '.join(rows[name].params.split())})"),
                 rows[name].since.strip('"'),
+                answers[name],
             )
             for name in dict.fromkeys(names)
         ]
         heading = " ".join(title[1].split()) if title else path.stem
-        parts.append(f"## {path.stem}\n\n{heading}.\n\n" + table(("function", "since CANN"), cells))
+        parts.append(
+            f"## {path.stem}\n\n{heading}.\n\n" + table(("function", "since CANN", "answers from"), cells)
+        )
     return "\n\n".join(parts)
 
 

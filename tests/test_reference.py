@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +15,15 @@ import pytest
 import aioacl
 import pytest_aioacl
 from aioacl import lowlevel, simulator, testing
+from aioacl._base.codes import lookup
+from aioacl._conformance._vectors import load
 from scripts import reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
+
+    from aioacl._conformance._vectors import Step
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "reference"
@@ -101,6 +107,60 @@ def test_functions_page_has_all_acl_functions() -> None:
         r"^\| `[^`]*?\b(acl\w+)\(", (PAGES / "acl-functions.md").read_text(), flags=re.MULTILINE
     )
     assert sorted(named) == sorted(row.name for row in build_ffi.table())
+
+
+VECTORS = ROOT / "tests" / "conformance"
+
+
+def recorded_steps() -> list[Step]:
+    """Returns the calls of all recorded vectors."""
+    paths = [path for path in VECTORS.glob("*.jsonl*") if path.name != "derived.jsonl"]
+    return [step for path in paths for vector in load(path) for step in vector.steps]
+
+
+def test_functions_page_states_what_the_answers_of_each_function_are_based_on() -> None:
+    page = (PAGES / "acl-functions.md").read_text()
+    cells: list[tuple[str, str]] = re.findall(
+        r"^\| `[^`]*?\b(acl\w+)\(.* \| ([^|]+) \|$", page, flags=re.MULTILINE
+    )
+    steps = recorded_steps()
+    calls = Counter(step.call for step in steps)
+    succeeded = {step.call for step in steps if step.expected.get("rc") == 0}
+    source = tomllib.loads(reference.PROVENANCE.read_text())["source"]
+    read = {name for names in source.values() for name in names}
+    assert {name for name in calls if name.startswith("acl")} <= {name for name, _ in cells}
+    for name, cell in cells:
+        number = re.match(r"recording: (\d+) calls?\b", cell)
+        assert int(number[1] if number else 0) == calls[name], name
+        assert ("none succeeded" in cell) == (name in calls and name not in succeeded), name
+        assert cell.endswith("source") == (name in read and name not in succeeded), name
+        assert (cell == "neither") == (name not in calls and name not in read), name
+
+
+def test_no_recording_contains_a_failed_task() -> None:
+    codes = {step.expected.get("rc", 0) for step in recorded_steps()}
+    assert 507007 in codes
+    assert [code for code in codes if lookup(code).action == "new_stream"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('source."acl.cpp" = ["aclGone"]\nnot_recorded = {}', "aclGone"),
+        ('source = {}\nnot_recorded.aclGone = "x"', "aclGone"),
+        ('source = {}\nnot_recorded.aclrtMallocPhysical = "x"', "aclrtMallocPhysical"),
+    ],
+)
+def test_provenance_of_a_function_that_is_unknown_or_not_recorded_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, wrong: str
+) -> None:
+    path = tmp_path / "provenance.toml"
+    path.write_text(text)
+    monkeypatch.setattr(reference, "PROVENANCE", path)
+    with pytest.raises(
+        reference.Problem, match=rf"expected provenance\.toml to name .*, got {wrong}; correct it"
+    ):
+        reference.provenance(["aclrtMalloc", "aclrtMallocPhysical"])
 
 
 # --- errors in the sources and templates ---------------------------------------------------------------------------
