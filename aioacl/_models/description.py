@@ -184,13 +184,30 @@ def must_be_runnable(
                 f"expected tensors of types that an array can hold, got {each.name!r} of {each.dtype}",
                 hint="Cast the tensor inside the model, or call the model through `aioacl.lowlevel`.",
             )
-    # With gears, the shapes of the outputs are those of the largest gear.
-    if kind is None and any(None in each.shape for each in (*inputs, *outputs)):
-        raise NotSupported(
-            "expected a model with fixed shapes or with gears, got one whose shapes are known only when it runs",
-            hint="Convert the model with atc (for the simulator: `python -m aioacl simulator atc`) and fixed shapes "
-            "in --input_shape, or --dynamic_batch_size, --dynamic_image_size or --dynamic_dims.",
-        )
+    if kind is None:  # with gears, the shapes of the outputs are those of the largest gear
+        _must_be_fixed("input", inputs, _CONVERT)
+        _must_be_fixed("output", outputs, _STATE)
+
+
+_CONVERT: Final = (
+    "Convert the model with atc (for the simulator: `python -m aioacl simulator atc`) and fixed shapes in "
+    "--input_shape, or --dynamic_batch_size, --dynamic_image_size or --dynamic_dims."
+)
+_STATE: Final = (
+    "If the data decides this shape, call the model through `aioacl.lowlevel`; otherwise state the shape in the "
+    "outputs of the ONNX model, and convert it again."
+)
+
+
+def _must_be_fixed(what: str, tensors: Sequence[TensorInfo], hint: str) -> None:
+    for each in tensors:
+        if None in each.shape:
+            shown = ",".join("?" if size is None else str(size) for size in each.shape)
+            raise NotSupported(
+                f"expected a model with fixed shapes or with gears, got {what} {each.name!r} of shape [{shown}], "
+                "which is known only when the model runs",
+                hint=hint,
+            )
 
 
 def split_inputs(inputs: Sequence[TensorInfo]) -> tuple[tuple[TensorInfo, ...], int]:

@@ -199,13 +199,30 @@ class TestTensors:
             device.load_model(file).result()
         assert caught.value.message == f"expected tensors of types that an array can hold, got 'x' of {name}"
 
-    def test_model_whose_shapes_are_known_only_when_it_runs_is_refused(self, device: aioacl.Device) -> None:
+    def test_input_that_is_known_only_when_the_model_runs_is_named(self, device: aioacl.Device) -> None:
         source = onnx_model(
             [helper.make_node("Neg", ["x"], ["y"])], [value("x", ["N", 3])], [value("y", ["N", 3])]
         )
-        with pytest.raises(aioacl.NotSupported, match="whose shapes are known only when it runs") as caught:
+        with pytest.raises(aioacl.NotSupported) as caught:
             device.load_model(offline.converted(source, input_shape="x:-1,3")).result()
+        assert caught.value.message == (
+            "expected a model with fixed shapes or with gears, got input 'x' of shape [?,3], "
+            "which is known only when the model runs"
+        )
         assert "--dynamic_batch_size" in caught.value.hint
+
+    def test_output_that_is_known_only_when_the_model_runs_is_named(self, device: aioacl.Device) -> None:
+        parts = {
+            0: modelfiles.tensors(modelfiles.Tensor("x", (2, 3))),
+            1: modelfiles.tensors(modelfiles.Tensor("z", (2, 3)), modelfiles.Tensor("y", (2, -1), size=0)),
+        }
+        source = modelfiles.onnx_model(
+            [("Add", ["x", "x"], ["y"]), ("Relu", ["x"], ["z"])], {"x": [2, 3]}, {"z": [2, 3], "y": [2, "n"]}
+        )
+        with pytest.raises(aioacl.NotSupported, match=r"got output 'y' of shape \[2,\?\]") as caught:
+            device.load_model(modelfiles.simulated(source, parts, dynamic=True)).result()
+        assert "state the shape in the outputs of the ONNX model" in caught.value.hint
+        assert "--input_shape" not in caught.value.hint  # the inputs are fixed already
 
 
 def test_result_without_numpy_names_it_and_out_works(
