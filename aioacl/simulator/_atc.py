@@ -10,9 +10,10 @@ from aioacl._base.container import SHAPE_DATA
 from aioacl._base.dtypes import INT64, NCDHW, NCHW, ND, size_of
 from aioacl.simulator._gears import largest, parse_gears, parse_shapes, shape_of
 from aioacl.simulator._om import BadModel, Description, Tensor, write
+from aioacl.simulator._onnx_child import because
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from aioacl.simulator._gears import Gears, Kind, Ranges, Shapes
@@ -58,6 +59,7 @@ class _Plan:
     sizes: list[Shapes]
     results: list[list[tuple[int, ...]]]
     gears: Gears | None = None
+    reason: str = ""  # why onnxruntime has found no shapes
 
     @property
     def dynamic(self) -> bool:
@@ -70,14 +72,20 @@ class _Plan:
         return {name: shape_of(ranges) for name, ranges in self.inputs.items()}
 
 
-def convert(path: Path, options: Options, name: str) -> bytes:
-    """Returns the bytes of a `.om`. Raises OSError if the file cannot be read, and BadModel for all other mistakes."""
+def convert(path: Path, options: Options, name: str, note: Callable[[str], object] | None = None) -> bytes:
+    """Returns the bytes of a `.om`. Raises OSError if the file cannot be read, and BadModel for all other mistakes.
+
+    Calls `note` with the reason if the shapes of outputs stay unknown because onnxruntime does not fold them.
+    """
     source = _source(path)
     given = parse_shapes(options.input_shape)
     inputs = _inputs(source.inputs, given)
     gears = parse_gears(options.gears(), _in_order(inputs, given))
     plan = _plan(source, inputs) if gears is None else _geared(source, inputs, gears)
-    return write(name, _description(source, options, plan), source.content, dynamic=plan.dynamic)
+    if plan.reason and plan.dynamic and note is not None:
+        note(plan.reason)
+    content = source.corrected([plan.outputs, *plan.results])
+    return write(name, _description(source, options, plan), content, dynamic=plan.dynamic)
 
 
 def _source(path: Path) -> Source:
@@ -97,23 +105,25 @@ def _in_order(inputs: dict[str, Ranges], given: dict[str, Ranges]) -> dict[str, 
 
 def _plan(source: Source, inputs: dict[str, Ranges]) -> _Plan:
     shapes = {name: shape_of(ranges) for name, ranges in inputs.items()}
-    outputs = source.output_shapes(shapes)
     most = {name: tuple(most for _, most in ranges) for name, ranges in inputs.items()}
-    return _Plan(inputs, outputs, [most], [outputs if most == shapes else source.output_shapes(most)])
+    found = source.output_shapes([shapes] if most == shapes else [shapes, most])
+    return _Plan(inputs, found.gears[0], [most], [found.gears[-1]], reason=found.reason)
 
 
 def _geared(source: Source, inputs: dict[str, Ranges], gears: Gears) -> _Plan:
     shapes = {name: shape_of(ranges) for name, ranges in inputs.items()}
     sizes = [gears.shapes(gear, shapes) for gear in range(len(gears.values))]
-    results = [source.output_shapes(each) for each in sizes]
-    for made in results:
+    found = source.output_shapes(sizes)
+    for made in found.gears:
         for port, shape in zip(source.outputs, made, strict=True):
             if -1 in shape:
                 raise BadModel(
-                    f"expected a shape of output {port.name!r} that each gear decides, got {_shown(shape)}; "
-                    "convert the model without gears, or state the shape in the model's outputs"
+                    f"expected a shape of output {port.name!r} that each gear decides, got {_shown(shape)}"
+                    f"{because(found.reason)}; convert the model without gears, or state the shape in the model's "
+                    "outputs"
                 )
-    return _Plan(inputs, [largest(list(each)) for each in zip(*results, strict=True)], sizes, results, gears)
+    outputs = [largest(list(each)) for each in zip(*found.gears, strict=True)]
+    return _Plan(inputs, outputs, sizes, found.gears, gears)
 
 
 # --- the shapes of the inputs -------------------------------------------------------------------------------------

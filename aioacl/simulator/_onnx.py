@@ -3,8 +3,9 @@
 This module needs the package `onnx`; only `_atc` imports it, and reports a missing package.
 
 The shapes come from onnx's inference. It works on a copy of the model without large weights, because it may run a
-hundred times, once for each gear. If it does not find a dimension of an output, the model's own statement about the
-output is used: a number, or a symbol that an input has too.
+hundred times, once for each gear. If it does not find a shape that the inputs may decide, onnxruntime folds constants:
+see `_onnx_child`. If a dimension is still unknown, the model's own statement about the output is used: a number, or a
+symbol that an input has too.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from onnx.external_data_helper import load_external_data_for_model, uses_externa
 
 from aioacl._base.dtypes import FROM_ONNX
 from aioacl.simulator._om import BadModel
+from aioacl.simulator._onnx_child import Unanswered, because, fold
+from aioacl.simulator._onnx_shapes import set_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 MOST_BYTES: Final = 2**31 - 1  # of a message of protobuf
@@ -38,6 +41,17 @@ class Port:
     name: str
     dtype: int
     shape: tuple[Dimension, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputShapes:
+    """The shapes of the outputs for each set of shapes of the inputs; -1 is a dimension that cannot be inferred.
+
+    `reason` states why onnxruntime has found no shapes; "" if it has, or was not asked.
+    """
+
+    gears: list[list[tuple[int, ...]]]
+    reason: str = ""
 
 
 class Source:
@@ -61,26 +75,79 @@ class Source:
             return stated
         return list(_inferred(self._skeleton).graph.output)
 
-    def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Returns the shape of each output; -1 is a dimension that cannot be inferred. `shapes` may have -1 too.
+    def output_shapes(self, gears: Sequence[Mapping[str, tuple[int, ...]]]) -> OutputShapes:
+        """Returns the shapes of the outputs for each set of shapes of the inputs, which may have -1.
 
         Raises BadModel if the number of dimensions of an output is unknown.
         """
+        models = [self._model(shapes) for shapes in gears]
+        inferred = [self._inferred(model) for model in models]
+        for shapes, model, each in zip(gears, models, inferred, strict=True):
+            if any(shape is None or -1 in shape for shape in self._merged(shapes, each)):
+                _inferred(model, strict=True)  # raises BadModel if an operator and its inputs do not fit
+        folded, reason = self._folded(gears, inferred)
+        made: list[list[tuple[int, ...]]] = []
+        for shapes, *both in zip(gears, inferred, folded, strict=True):
+            found = self._merged(shapes, [*map(_filled, *both)])
+            made.append(
+                [_known(port, shape, reason) for port, shape in zip(self.outputs, found, strict=True)]
+            )
+        return OutputShapes(made, reason)
+
+    def _merged(
+        self, shapes: Mapping[str, tuple[int, ...]], found: Sequence[tuple[Dimension, ...] | None]
+    ) -> list[tuple[int, ...] | None]:
+        symbols = _symbols(self.inputs, shapes)
+        return [_merged(port, shape, symbols) for port, shape in zip(self.outputs, found, strict=True)]
+
+    def corrected(self, gears: Sequence[Sequence[tuple[int, ...]]]) -> bytes:
+        """Returns the model without the stated shapes of outputs that contradict the found ones.
+
+        onnxruntime does not write an output to memory of another shape than the model states.
+        """
+        wrong = {
+            port.name
+            for place, port in enumerate(self.outputs)
+            if any(_contradicts(port.shape, shapes[place]) for shapes in gears)
+        }
+        if not wrong:
+            return self.content
+        model = onnx.ModelProto.FromString(self.content)
+        for each in model.graph.output:
+            if each.name in wrong:
+                each.type.tensor_type.ClearField("shape")
+        content: bytes = model.SerializeToString(deterministic=True)
+        return content
+
+    def _model(self, shapes: Mapping[str, tuple[int, ...]]) -> onnx.ModelProto:
+        """Returns the model without large weights, and with these shapes of the inputs."""
         model = onnx.ModelProto()
         model.CopyFrom(self._skeleton)
         if any(port.shape != shapes[port.name] for port in self.inputs):
             _forget_shapes(model.graph)
-        for each in model.graph.input:
-            if each.name in shapes:
-                _set_shape(each, shapes[each.name])
-        inferred = {each.name: _shape(each.type.tensor_type) for each in _inferred(model).graph.output}
-        symbols = _symbols(self.inputs, shapes)
-        found = [_merged(port, inferred.get(port.name), symbols) for port in self.outputs]
-        if any(shape is None or -1 in shape for shape in found):
-            _inferred(
-                model, strict=True
-            )  # raises BadModel with the reason if an operator and its inputs do not fit
-        return [_known(port, shape) for port, shape in zip(self.outputs, found, strict=True)]
+        set_shapes(model, shapes)
+        return model
+
+    def _inferred(self, model: onnx.ModelProto) -> list[tuple[Dimension, ...] | None]:
+        found = {each.name: _shape(each.type.tensor_type) for each in _inferred(model).graph.output}
+        return [found.get(port.name) for port in self.outputs]
+
+    def _folded(
+        self,
+        gears: Sequence[Mapping[str, tuple[int, ...]]],
+        inferred: Sequence[Sequence[tuple[Dimension, ...] | None]],
+    ) -> tuple[Sequence[Sequence[tuple[int | None, ...] | None]], str]:
+        """Returns what onnxruntime finds, and why it finds nothing. It is asked only if it may find more."""
+        nothing = [[None] * len(self.outputs)] * len(gears)
+        if not any(map(_may_be_folded, gears, inferred)):
+            return nothing, ""
+        model = onnx.ModelProto()
+        model.CopyFrom(self._skeleton)
+        _forget_shapes(model.graph)
+        try:
+            return fold(model.SerializeToString(), gears), ""
+        except Unanswered as error:
+            return nothing, str(error)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -233,16 +300,6 @@ def _forget_shapes(graph: onnx.GraphProto) -> None:
         each.type.tensor_type.ClearField("shape")
 
 
-def _set_shape(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
-    tensor = value.type.tensor_type
-    tensor.ClearField("shape")
-    tensor.shape.SetInParent()
-    for number in shape:
-        dim = tensor.shape.dim.add()
-        if number >= 0:
-            dim.dim_value = number
-
-
 def _inferred(model: onnx.ModelProto, *, strict: bool = False) -> onnx.ModelProto:
     """Returns the model with the shapes that onnx infers. Only a strict inference raises an error for a wrong shape."""
     try:
@@ -269,6 +326,32 @@ def _symbols(inputs: tuple[Port, ...], shapes: Mapping[str, tuple[int, ...]]) ->
     return {symbol: numbers.pop() for symbol, numbers in found.items() if len(numbers) == 1}
 
 
+def _contradicts(stated: tuple[Dimension, ...] | None, found: tuple[int, ...]) -> bool:
+    return stated is not None and (
+        len(stated) != len(found)
+        or any(isinstance(dim, int) and dim != number >= 0 for dim, number in zip(stated, found, strict=True))
+    )
+
+
+def _may_be_folded(
+    shapes: Mapping[str, tuple[int, ...]], inferred: Sequence[tuple[Dimension, ...] | None]
+) -> bool:
+    """Whether the shapes of the inputs may decide more of the outputs than was inferred."""
+    fixed = all(-1 not in shape for shape in shapes.values())
+    return any(
+        shape is None or (fixed and any(not isinstance(dim, int) for dim in shape)) for shape in inferred
+    )
+
+
+def _filled(
+    inferred: tuple[Dimension, ...] | None, folded: tuple[int | None, ...] | None
+) -> tuple[Dimension, ...] | None:
+    """Returns the inferred shape with the dimensions that only the folding has found."""
+    if folded is None or inferred is None or len(folded) != len(inferred):
+        return inferred if folded is None else folded
+    return tuple(dim if isinstance(dim, int) else other for dim, other in zip(inferred, folded, strict=True))
+
+
 def _merged(
     port: Port, inferred: tuple[Dimension, ...] | None, symbols: dict[str, int]
 ) -> tuple[int, ...] | None:
@@ -283,10 +366,10 @@ def _merged(
     )
 
 
-def _known(port: Port, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+def _known(port: Port, shape: tuple[int, ...] | None, reason: str) -> tuple[int, ...]:
     if shape is None:
         raise BadModel(
             f"expected a model that decides the number of dimensions of output {port.name!r}, got an operator without "
-            "shape inference; state the shape in the model's outputs"
+            f"shape inference{because(reason)}; state the shape in the model's outputs"
         )
     return shape

@@ -14,6 +14,7 @@ from aioacl._base.container import SHAPE_DATA
 from aioacl._base.dtypes import FROM_ONNX, size_of, type_name
 from aioacl.simulator._atc import Options, convert
 from aioacl.simulator._om import BadModel, Description, Model, Tensor, read
+from aioacl.simulator._onnx_child import Unanswered
 
 pytest.importorskip("onnx", reason="atc needs the package onnx: pip install 'aioacl[onnx]'")
 
@@ -85,6 +86,7 @@ class TestShapes:
             Tensor("x", FLOAT, ND, (0, 3), 0),
         )
 
+    @pytest.mark.process
     def test_stated_symbol_replaces_a_dimension_that_is_not_inferred(
         self, converted: Callable[..., Model]
     ) -> None:
@@ -188,6 +190,7 @@ class TestDynamic:
             (Tensor("y", FLOAT, ND, (-1, 10), 320),),
         )
 
+    @pytest.mark.process
     def test_output_that_depends_on_the_data_makes_the_model_dynamic(
         self, converted: Callable[..., Model]
     ) -> None:
@@ -201,6 +204,49 @@ class TestDynamic:
 
     def test_model_with_gears_is_not_dynamic(self, converted: Callable[..., Model]) -> None:
         assert not converted(made.linear(), input_shape="x:-1,64", dynamic_batch_size="1,2").dynamic
+
+
+@pytest.mark.process
+class TestFolding:
+    """Shapes that onnx's inference does not find, because it does not compute what the shapes are made of."""
+
+    def test_fixed_inputs_decide_a_shape_that_nodes_compute(self, converted: Callable[..., Model]) -> None:
+        model = converted(made.computed_shape(), input_shape="x:2,12")
+        assert not model.dynamic
+        assert description(model).outputs == (Tensor("y", FLOAT, ND, (6, 4), 96),)
+
+    def test_each_gear_decides_a_shape_that_nodes_compute(self, converted: Callable[..., Model]) -> None:
+        found = description(converted(made.computed_shape(), input_shape="x:-1,12", dynamic_batch_size="2,4"))
+        assert found.output_shapes == ("0,0,6,4", "1,0,12,4")
+        assert found.outputs[0].nbytes == 192
+
+    def test_end_of_a_range_decides_the_size(self, converted: Callable[..., Model]) -> None:
+        found = description(converted(made.computed_shape(), input_shape="x:1~4,12"))
+        assert found.outputs == (Tensor("y", FLOAT, ND, (-1, -1), 192),)
+
+    def test_wrong_statement_of_the_model_is_replaced(self, converted: Callable[..., Model]) -> None:
+        source = made.computed_shape()
+        source.graph.output[0].CopyFrom(made.value("y", [1, "n", 7]))
+        model = converted(source, input_shape="x:2,12")
+        assert description(model).outputs[0].shape == (6, 4)
+        assert model.onnx is not None
+        kept = onnx.ModelProto.FromString(model.onnx)
+        assert not kept.graph.output[0].type.tensor_type.HasField(
+            "shape"
+        )  # onnxruntime would refuse the memory
+        kept.graph.output[0].CopyFrom(source.graph.output[0])
+        assert kept == source
+
+    def test_reason_is_noted_if_onnxruntime_refuses_the_model(self, tmp_path: Path) -> None:
+        node = helper.make_node("Custom", ["x"], ["y"], domain="com.example")
+        path = tmp_path / "m.onnx"
+        path.write_bytes(
+            made.model([node], [made.value("x", [4])], [made.value("y", ["n"])]).SerializeToString()
+        )
+        notes: list[str] = []
+        assert read(convert(path, Options(), "m", notes.append)).dynamic
+        assert len(notes) == 1
+        assert "com.example" in notes[0]
 
 
 class TestPorts:
@@ -285,6 +331,7 @@ class TestRefused:
     def test_unknown_input_is_refused(self, refusal: Callable[..., str]) -> None:
         assert "expected an input of the model (x), got 'z'" in refusal(made.linear(1), input_shape="z:1")
 
+    @pytest.mark.process
     def test_output_whose_shape_depends_on_the_data_is_refused_with_gears(
         self, refusal: Callable[..., str]
     ) -> None:
@@ -299,10 +346,14 @@ class TestRefused:
         source.graph.input[0].CopyFrom(made.value("x", None))
         assert "a model whose shapes can be inferred" in refusal(source, input_shape="x:1,63")
 
+    @pytest.mark.process
     def test_output_of_an_unknown_operator_is_refused(self, refusal: Callable[..., str]) -> None:
         node = helper.make_node("Custom", ["x"], ["y"], domain="com.example")
         source = made.model([node], [made.value("x", [4])], [made.value("y", None)])
-        assert "the number of dimensions of output 'y', got an operator without" in refusal(source)
+        message = refusal(source)
+        assert "the number of dimensions of output 'y', got an operator without" in message
+        assert "onnxruntime does not fold the shapes: " in message
+        assert "com.example" in message
 
     def test_tensor_above_the_address_space_is_refused(self, refusal: Callable[..., str]) -> None:
         shape = [2**31 - 1, 2**31 - 1, 2**31 - 1]
@@ -316,7 +367,14 @@ class TestRefused:
         content = made.linear(1).SerializeToString().replace(b"MatMul", b"MatM\xffl")
         assert "expected UTF-8 in the field op_type, got b'MatM\\xffl'" in refusal(content)
 
-    def test_damaged_model_raises_only_bad_model(self, converted: Callable[..., Model]) -> None:
+    def test_damaged_model_raises_only_bad_model(
+        self, converted: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def unanswered(*_: object) -> None:
+            raise Unanswered("it is not asked")
+
+        # A process for each of dozens of models takes a minute, and only processes of their own run onnxruntime.
+        monkeypatch.setattr("aioacl.simulator._onnx.fold", unanswered)
         chance = random.Random(7)
         whole = made.linear(inputs=4, outputs=3).SerializeToString()
         for _ in range(DAMAGED):

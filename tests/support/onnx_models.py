@@ -67,3 +67,56 @@ def relu(shape: Shape, output: Shape, dtype: int = TensorProto.FLOAT) -> onnx.Mo
     return model(
         [helper.make_node("Relu", ["x"], ["y"])], [value("x", shape, dtype)], [value("y", output, dtype)]
     )
+
+
+def computed_shape() -> onnx.ModelProto:
+    """x [N, 12] to y [N * 3, 4]: nodes compute the 4, by a cast to float and back, which onnx does not follow."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], start=1, end=2),
+        helper.make_node("Cast", ["shape"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["float", "three"], ["quarter"]),
+        helper.make_node("Cast", ["quarter"], ["columns"], to=TensorProto.INT64),
+        helper.make_node("Concat", ["rest", "columns"], ["new"], axis=0),
+        helper.make_node("Reshape", ["x", "new"], ["y"]),
+    ]
+    constants = [
+        onnx.TensorProto(name="three", dims=[1], data_type=TensorProto.FLOAT, float_data=[3]),
+        onnx.TensorProto(name="rest", dims=[1], data_type=TensorProto.INT64, int64_data=[-1]),
+    ]
+    return model(nodes, [value("x", ["N", 12])], [value("y", ["a", "b"])], constants)
+
+
+def running_sum() -> onnx.ModelProto:
+    """x [T, 3] to y [T, 3], the sums of the first rows, and last [3], the sum of all: the first dimension is time."""
+    nodes = [
+        helper.make_node("CumSum", ["x", "axis"], ["y"]),
+        helper.make_node("ReduceSum", ["x", "axes"], ["last"], keepdims=0),
+    ]
+    constants = [
+        onnx.TensorProto(name="axis", dims=[], data_type=TensorProto.INT64, int64_data=[0]),
+        onnx.TensorProto(name="axes", dims=[1], data_type=TensorProto.INT64, int64_data=[0]),
+    ]
+    outputs = [value("y", ["T", 3]), value("last", [3])]
+    return model(nodes, [value("x", ["T", 3])], outputs, constants)
+
+
+def centred() -> onnx.ModelProto:
+    """x [N, 3] to y [N, 3], less the mean of each column: each row depends on all rows."""
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0]),
+        helper.make_node("Sub", ["x", "mean"], ["y"]),
+    ]
+    return model(nodes, [value("x", ["N", 3])], [value("y", ["N", 3])])
+
+
+def endless() -> onnx.ModelProto:
+    """x [N, 3] to y [N, 3], by a loop that runs 2 ** 62 times."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Neg", ["before"], ["after"])],
+        "body",
+        [value("turn", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("before", ["N", 3])],
+        [value("on", [], TensorProto.BOOL), value("after", ["N", 3])],
+    )
+    node = helper.make_node("Loop", ["times", "", "x"], ["y"], body=body)
+    times = onnx.TensorProto(name="times", dims=[], data_type=TensorProto.INT64, int64_data=[2**62])
+    return model([node], [value("x", ["N", 3])], [value("y", ["N", 3])], [times])
