@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._cli import UserError
 from aioacl._cli._model import described, show
+from aioacl._cli._model_notes import notes
 from aioacl._cli._screen import Screen, put, put_json
 from aioacl.simulator._atc import INPUT_FORMATS, Options, convert
 from aioacl.simulator._om import BadModel, read
+from aioacl.simulator._onnx_child import because
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -187,8 +189,9 @@ def run(arguments: Namespace) -> int:
         if getattr(arguments, name) is not None:
             put(f"aioacl: --{name} has no effect: {IGNORED[name]}\n", sys.stderr)
     path = _output(arguments.output)
+    reasons: list[str] = []
     try:
-        content = convert(arguments.model, _options(arguments), path.stem)
+        content = convert(arguments.model, _options(arguments), path.stem, reasons.append)
     except BadModel as error:
         raise UserError(f"{arguments.model}: {error}") from error
     except OSError as error:
@@ -197,11 +200,9 @@ def run(arguments: Namespace) -> int:
         ) from error
     _write(path, content)
     model = read(content)
-    if model.dynamic:
-        put(
-            "aioacl: some shapes are known only when the model runs: they are -1 in the description\n",
-            sys.stderr,
-        )
+    unfolded = [f"some shapes of outputs were not found{because(each)}" for each in reasons]
+    for note in (*unfolded, *notes(model)):
+        put(f"aioacl: {note}\n", sys.stderr)
     if arguments.json:
         put_json({"output": str(path), **described(model, len(content))})
         return 0

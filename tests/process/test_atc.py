@@ -18,10 +18,15 @@ from tests.support import forkserver
 
 pytest.importorskip("onnx", reason="atc needs the package onnx: pip install 'aioacl[onnx]'")
 
+from onnx import TensorProto, helper
+
 from tests.support import onnx_models as made
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
+
+    import onnx
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulated-models.md"
 BATCHES = ("--input_shape", "x:-1,64", "--dynamic_batch_size=1,2,4,8")
@@ -51,6 +56,15 @@ def found(done: subprocess.CompletedProcess[str], stderr: str = "") -> dict[str,
 def refused(done: subprocess.CompletedProcess[str]) -> str:
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"aioacl: .*expected .*, got.*; .*\n", done.stderr), done.stderr
+    return done.stderr
+
+
+def _refusal(named: str, done: subprocess.CompletedProcess[str]) -> str:
+    """The note of the command, which must name the tensor that `load_model` refuses."""
+    assert done.stderr.startswith(
+        "aioacl: load_model will refuse this model: expected a model with fixed shapes or with gears, got "
+        f"{named}, which is known only when the model runs. "
+    )
     return done.stderr
 
 
@@ -86,10 +100,74 @@ class TestAtc:
         ]
         found(done, stderr="".join(f"{note}\n" for note in notes))
 
-    def test_shapes_that_are_known_late_are_noted(self, folder: Path) -> None:
+    def test_input_that_load_model_will_refuse_is_noted(self, folder: Path) -> None:
         done = atc("--input_shape=x:-1,64", "--json", folder=folder)
-        note = "aioacl: some shapes are known only when the model runs: they are -1 in the description\n"
+        note = _refusal("input 'x' of shape [?,64]", done)
         assert found(done, stderr=note)["dynamic"] is True
+        assert "--dynamic_batch_size" in note
+
+    def test_output_that_load_model_will_refuse_is_noted(self, folder: Path) -> None:
+        node = helper.make_node("NonZero", ["x"], ["y"])
+        source = made.model([node], [made.value("x", [4])], [made.value("y", None, TensorProto.INT64)])
+        (folder / "m.onnx").write_bytes(source.SerializeToString())
+        done = atc("--json", folder=folder)
+        note = _refusal("output 'y' of shape [1,?]", done)
+        assert found(done, stderr=note)["dynamic"] is True
+        assert "aioacl.lowlevel" in note
+
+    def test_type_that_load_model_will_refuse_is_noted(self, folder: Path) -> None:
+        nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT4)]
+        source = made.model(nodes, [made.value("x", [4])], [made.value("y", [4], TensorProto.INT4)])
+        (folder / "m.onnx").write_bytes(source.SerializeToString())
+        done = atc("--json", folder=folder)
+        assert "load_model will refuse this model: expected tensors of types" in done.stderr
+
+    def test_reason_of_onnxruntime_is_noted(self, folder: Path) -> None:
+        node = helper.make_node("Custom", ["x"], ["y"], domain="com.example")
+        source = made.model([node], [made.value("x", [4])], [made.value("y", ["n"])])
+        (folder / "m.onnx").write_bytes(source.SerializeToString())
+        first, second = atc("--json", folder=folder).stderr.splitlines()
+        assert first.startswith(
+            "aioacl: some shapes of outputs were not found (onnxruntime does not fold the "
+        )
+        assert "com.example" in first
+        assert "output 'y' of shape [?]" in second
+
+    def test_shape_that_the_inputs_decide_needs_no_note(self, folder: Path) -> None:
+        (folder / "m.onnx").write_bytes(made.computed_shape().SerializeToString())
+        result = found(atc("--input_shape=x:2,12", "--json", folder=folder))
+        assert result["outputs"][0]["shape"] == [6, 4]
+
+    @pytest.mark.parametrize(
+        ("source", "names"), [(made.running_sum, ["last"]), (made.centred, ["y"]), (made.linear, [])]
+    )
+    def test_outputs_that_depend_on_the_padding_of_a_batch_are_noted(
+        self, folder: Path, source: Callable[[], onnx.ModelProto], names: list[str]
+    ) -> None:
+        (folder / "m.onnx").write_bytes(source().SerializeToString())
+        columns = 64 if source is made.linear else 3
+        done = atc(f"--input_shape=x:-1,{columns}", "--dynamic_batch_size=1,4,8", "--json", folder=folder)
+        assert done.returncode == 0
+        assert re.findall(r"output '(\w+)' depends on the rows that pad a batch", done.stderr) == names
+        assert len(done.stderr.splitlines()) == len(names)
+
+    def test_dims_are_not_padded_and_need_no_note(self, folder: Path) -> None:
+        (folder / "m.onnx").write_bytes(made.running_sum().SerializeToString())
+        found(atc("--input_shape=x:-1,3", "--dynamic_dims=4;8", "--json", folder=folder))
+
+    def test_padding_that_cannot_be_checked_is_noted(self, folder: Path) -> None:
+        node = helper.make_node("Custom", ["x"], ["y", "z"], domain="com.example")
+        source = made.model(
+            [node], [made.value("x", ["N", 3])], [made.value("y", ["N", 3]), made.value("z", [3])]
+        )
+        (folder / "m.onnx").write_bytes(source.SerializeToString())
+        done = atc("--input_shape=x:-1,3", "--dynamic_batch_size=1,4", "--json", folder=folder)
+        assert done.returncode == 0
+        first, second = done.stderr.splitlines()
+        assert first.startswith(
+            "aioacl: whether the padding of a batch changes the outputs was not checked: "
+        )
+        assert "output 'z' may depend on the padding" in second
 
     @pytest.mark.parametrize(
         ("options", "message"),
