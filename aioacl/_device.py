@@ -315,7 +315,7 @@ class Device(Made):
         """Loads an offline model (aclmdlLoadFromFileWithMem, aclmdlLoadFromMemWithMem), on a thread of its own.
 
         Args:
-            model: the path of an `.om` file, or its bytes.
+            model: the path of an `.om` file, or its bytes. The simulator also loads an ONNX model, with an AclWarning.
             slots: how many calls each instance may have in progress, an int from 1 to 64. Each slot has memory for the
                 inputs and outputs. With 2 or 3 slots, uploads, executions and downloads overlap.
             instances: how often the model is loaded, an int from 1 to 64. Each instance has its own work memory; the

@@ -38,17 +38,17 @@ def line_of(made: Site) -> tuple[str, int, str]:
     return code.co_filename, next(lines, code.co_firstlineno), module
 
 
-def warn(sentence: str, made: Site | None, depth: int) -> None:
-    """Emits a ResourceWarning at the line that made an object.
+def warn(sentence: str, made: Site | None, depth: int, category: type[Warning] = ResourceWarning) -> None:
+    """Emits a warning at the line that made an object.
 
     If aioacl made the object for itself, `made` is None, and the warning names the line `depth` frames up.
     """
     if made is None:
-        warnings.warn(sentence, ResourceWarning, stacklevel=depth + 1)
+        warnings.warn(sentence, category, stacklevel=depth + 1)
         return
     module = sys.modules.get(made[2])
     registry: dict[Any, Any] = {} if module is None else vars(module).setdefault("__warningregistry__", {})
-    warnings.warn_explicit(sentence, ResourceWarning, *line_of(made), registry=registry)
+    warnings.warn_explicit(sentence, category, *line_of(made), registry=registry)
 
 
 class Droppable(Protocol):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin
 from aioacl._base.errors import (
+    AclWarning,
     ParameterError,
 )
 from aioacl._base.ffi import Dataset, lib
@@ -362,13 +363,18 @@ def new_model(
         raise ParameterError(f"reload must be a bool, got {repr_of(reload)}", hint="Pass True or False.")
     source = Source(model)
     life = Lifetime(manager, device, source, slots=counts[0], instances=counts[1], reload=reload)
-    return Model._make(life)
+    made = Model._make(life)
+    made._site = origin.site()
+    return made
 
 
 async def load(model: Model, *, wait: bool, deadline: float | None) -> Model:
     """Loads a new model. If the load fails or is cancelled, closes the model."""
     try:
         await model._life.ready(wait, deadline)
+        _warn_of_onnx(
+            model
+        )  # not before the load, because only the simulator knows whether it is an ONNX model
     except GeneratorExit:
         model._leave_open()
         raise
@@ -377,3 +383,15 @@ async def load(model: Model, *, wait: bool, deadline: float | None) -> Model:
         raise
     model._handed_out = True
     return model
+
+
+def _warn_of_onnx(model: Model) -> None:
+    """Emits an AclWarning if a card would not load the model: Python shows it once for a file and a line of code."""
+    if model._life.source.for_simulator:
+        origin.warn(
+            f"expected an .om file, got the ONNX model {model.name!r}, which the simulator executes, and a card "
+            "refuses; convert it with CANN's atc, or with `python -m aioacl simulator atc` for the simulator",
+            model._site,
+            2,
+            AclWarning,
+        )

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from aioacl._base.container import HEADER_BYTES, is_simulated
+from aioacl._base.container import HEADER_BYTES, MAGIC_BYTES, is_simulated
 from aioacl._base.errors import NotSupported, ParameterError
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.options import repr_of
@@ -26,6 +26,7 @@ class Source:
     Attributes:
         name: the path, or "a model of N bytes".
         path: the path; None for bytes.
+        for_simulator: whether the model, if it can be loaded, is an ONNX model, which only the simulator loads.
     """
 
     def __init__(self, model: Any) -> None:
@@ -40,7 +41,9 @@ class Source:
             self._bytes = _bytes_of(model)
             self.name = f"a model of {len(self._bytes)} bytes"
             head = self._bytes[:HEADER_BYTES]
-        if is_simulated(head) and library_info().backend != "simulator":
+        simulated = library_info().backend == "simulator"
+        self.for_simulator = simulated and not head.startswith(MAGIC_BYTES)
+        if is_simulated(head) and not simulated:
             raise NotSupported(
                 f"expected a model for this chip, got {self.name}, which `simulator atc` made",
                 hint="Convert the ONNX model with CANN's atc, or select the simulator: AIOACL_LIBRARY=simulator.",

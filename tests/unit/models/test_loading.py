@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,6 +14,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._models import source as source_module
 from tests.kit import Raised, Waiting, drop_abandoned, hanging, hung_in, no_call, raises, until, until_now
+from tests.simulator import modelfiles
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -170,6 +172,63 @@ def test_path_and_bytes_are_loaded(device: aioacl.Device, path: Path, form: Call
         assert model.name in (str(path), f"a model of {path.stat().st_size} bytes")
         assert repr(model) == f"<Model {model.name!r}, device 0, loaded>"
     assert repr(model) == f"<Model {model.name!r}, device 0, closed>"
+
+
+class TestPlainOnnx:
+    @pytest.fixture
+    def plain(self, tmp_path: Path) -> Path:
+        path = tmp_path / "m.onnx"
+        path.write_bytes(modelfiles.doubling_onnx())
+        return path
+
+    @pytest.mark.parametrize("form", ["str", "path", "bytes"])
+    def test_onnx_model_is_loaded_with_a_warning_at_the_line_of_the_call(
+        self, device: aioacl.Device, plain: Path, form: str
+    ) -> None:
+        content = plain.read_bytes()
+        given: Any = {"str": str(plain), "path": plain, "bytes": content}[form]
+        name = f"a model of {len(content)} bytes" if form == "bytes" else str(plain)
+        with pytest.warns(aioacl.AclWarning) as caught, device.load_model(given) as model:
+            assert np.array_equal(model(rows()).result(), 2 * rows())
+        assert [each.filename for each in caught] == [__file__]
+        assert str(caught[0].message) == (
+            f"expected an .om file, got the ONNX model {name!r}, which the simulator executes, and a card refuses; "
+            "convert it with CANN's atc, or with `python -m aioacl simulator atc` for the simulator"
+        )
+
+    def test_warning_is_shown_once_for_a_line_and_a_file(self, device: aioacl.Device, plain: Path) -> None:
+        other = plain.with_name("other.onnx")
+        other.write_bytes(plain.read_bytes())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            for path in (plain, plain, other):
+                device.load_model(path).result().close().result()
+        assert [
+            path.name in str(each.message) for path, each in zip((plain, other), caught, strict=True)
+        ] == [
+            True,
+            True,
+        ]
+
+    def test_warning_that_is_an_error_leaves_no_model(self, device: aioacl.Device, plain: Path) -> None:
+        with pytest.raises(aioacl.AclWarning):
+            device.load_model(plain).result()
+        until_now(lambda: simulator.models() == ())
+
+    def test_load_after_a_reset_warns_no_more(self, device: aioacl.Device, plain: Path) -> None:
+        with pytest.warns(aioacl.AclWarning):
+            model = device.load_model(plain).result()
+        device.force_reset(grace=1.0).result()
+        assert np.array_equal(model(rows()).result(), 2 * rows())  # a warning would be an error
+        model.close().result()
+
+    def test_file_that_is_no_model_is_refused_without_the_warning(
+        self, device: aioacl.Device, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "m.onnx"
+        path.write_bytes(b"not a model")
+        with pytest.raises(aioacl.AclError):  # the warning would be an AclWarning, which is no AclError
+            device.load_model(path).result()
 
 
 def test_description_is_of_the_model(model: aioacl.Model) -> None:
