@@ -119,6 +119,22 @@ def test_gear_selects_the_rows_that_are_computed() -> None:
             assert outputs.read(0) == expected
 
 
+def test_execution_fails_if_an_output_has_another_shape_than_its_gear_states() -> None:
+    parts = {
+        0: modelfiles.tensors(Tensor("x", (-1, 3), size=48), Tensor(GEAR_INPUT, (1,), INT64)),
+        1: modelfiles.tensors(Tensor("y", (4, 3), size=48)),
+        2: modelfiles.batches(2, 4),
+        5: modelfiles.texts("0,0,3,3", "1,0,4,3"),
+    }
+    wrong = modelfiles.simulated(modelfiles.doubling_onnx("n"), parts)
+    with device(), loaded(wrong) as model, data(48, 8) as inputs, data(48) as outputs:
+        good("aclmdlSetDynamicBatchSize", model, inputs.dataset, 1, 2)
+        assert execute(model, inputs, outputs) == FAILED
+        assert "output 0 has the shape [2,3], but the model states [3,3] for this gear" in error_text()
+        good("aclmdlSetDynamicBatchSize", model, inputs.dataset, 1, 4)
+        assert execute(model, inputs, outputs) == 0
+
+
 def test_execution_without_a_gear_fails_with_a_reason() -> None:
     with device(), loaded(batched()) as model, data(48, 8) as inputs, data(48) as outputs:
         good("aclrtMemset", inputs.memory[0], 48, 0, 48)

@@ -4,7 +4,6 @@
  * and not in the order of a stream. The device reads the buffer when a stream reaches the execution.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model.h"
@@ -106,37 +105,6 @@ aclError do_aclmdlGetInputDynamicDims(const aclmdlDesc *modelDesc, size_t index,
     return info != NULL ? write_gears(info, dims, gearCount) : ACL_INVALID_PARAM;
 }
 
-/* Reads "gear,output,dimension,dimension,...". Returns the number of numbers; 0: the text has another form. */
-static size_t read_numbers(const char *text, int64_t *numbers, size_t most) {
-    size_t count = 0;
-    while (count < most) {
-        char *end = NULL;
-        numbers[count++] = strtoll(text, &end, 10);
-        if (end == text || (*end != ',' && *end != '\0')) {
-            return 0;
-        }
-        if (*end == '\0') {
-            return count;
-        }
-        text = end + 1;
-    }
-    return 0;
-}
-
-static bool find_shape(const model_info_t *info, size_t gear, size_t output, aclmdlIODims *dims) {
-    int64_t numbers[DESCRIBED_DIMS_MAX + 2];
-    for (size_t i = 0; i < info->output_shapes.count; i++) {
-        size_t count = read_numbers(info->output_shapes.texts[i], numbers, sizeof numbers / sizeof *numbers);
-        if (count >= 2 && numbers[0] == (int64_t)gear && numbers[1] == (int64_t)output) {
-            dims->dimCount = count - 2;
-            memset(dims->dims, 0, sizeof dims->dims);
-            memcpy(dims->dims, numbers + 2, (count - 2) * sizeof *numbers);
-            return true;
-        }
-    }
-    return false;
-}
-
 static aclError current_dims(const model_desc_t *desc, size_t index, aclmdlIODims *dims) {
     model_t *model = NULL;
     if (desc->info->dynamic) {
@@ -148,7 +116,7 @@ static aclError current_dims(const model_desc_t *desc, size_t index, aclmdlIODim
     }
     aclError rc = model_find(desc->model, &model);
     if (rc == ACL_SUCCESS && model->gear != SIZE_MAX) {
-        find_shape(desc->info, model->gear, index, dims);
+        model_gear_output(desc->info, model->gear, index, dims->dims, &dims->dimCount);
     }
     return rc;
 }

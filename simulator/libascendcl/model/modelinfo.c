@@ -166,3 +166,34 @@ void model_gear_dims(const model_info_t *info, size_t gear, int64_t *all) {
         all += info->inputs.tensors[i].dims.count;
     }
 }
+
+/* Reads "gear,output,dimension,dimension,...". Returns the number of numbers; 0: the text has another form. */
+static size_t read_numbers(const char *text, int64_t *numbers, size_t most) {
+    size_t count = 0;
+    while (count < most) {
+        char *end = NULL;
+        numbers[count++] = strtoll(text, &end, 10);
+        if (end == text || (*end != ',' && *end != '\0')) {
+            return 0;
+        }
+        if (*end == '\0') {
+            return count;
+        }
+        text = end + 1;
+    }
+    return 0;
+}
+
+bool model_gear_output(const model_info_t *info, size_t gear, size_t output, int64_t *dims, size_t *dim_count) {
+    int64_t numbers[DESCRIBED_DIMS_MAX + 2];
+    for (size_t i = 0; i < info->output_shapes.count; i++) {
+        size_t count = read_numbers(info->output_shapes.texts[i], numbers, sizeof numbers / sizeof *numbers);
+        if (count >= 2 && numbers[0] == (int64_t)gear && numbers[1] == (int64_t)output) {
+            *dim_count = count - 2;
+            memset(dims, 0, DESCRIBED_DIMS_MAX * sizeof *dims);
+            memcpy(dims, numbers + 2, *dim_count * sizeof *dims);
+            return true;
+        }
+    }
+    return false;
+}

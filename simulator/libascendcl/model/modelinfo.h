@@ -81,5 +81,8 @@ bool model_gear_input(const model_info_t *info, size_t *index);
 void model_gear_dims(const model_info_t *info, size_t gear, int64_t *all);
 /* The number of dimensions of all inputs. */
 size_t model_all_dims(const model_info_t *info);
+/* Writes the shape of an output in the gear; `dims` has room for DESCRIBED_DIMS_MAX, and zeros follow the
+ * shape. False: the file does not state the shape. */
+bool model_gear_output(const model_info_t *info, size_t gear, size_t output, int64_t *dims, size_t *dim_count);
 
 #endif

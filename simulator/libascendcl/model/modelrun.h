@@ -40,6 +40,7 @@ struct model_run {
     size_t output_count;
     run_tensor_t *tensors; /* owned: the inputs, then the outputs */
     run_tensor_t gear;     /* the input that selects the gear; read when the stream reaches the task */
+    size_t gear_index;     /* the gear that was read */
 };
 
 /* modelbind.c. Makes an execution from datasets. Adds an error text on failure. Called with sim.lock held. */

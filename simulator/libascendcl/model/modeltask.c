@@ -79,6 +79,7 @@ static aclError choose_gear(model_run_t *run) {
                               " does not contain a gear; call aclmdlSetDynamicBatchSize, "
                               "aclmdlSetDynamicHWSize or aclmdlSetInputDynamicDims before each execution");
     }
+    run->gear_index = gear;
     return set_gear_shapes(run, gear);
 }
 
