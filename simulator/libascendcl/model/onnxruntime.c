@@ -81,8 +81,9 @@ static void *open_library(char *why) {
     void *library = open_unnamed();
     if (library == NULL) {
         snprintf(why, SESSION_WHY_BYTES,
-                 "onnxruntime is needed to execute models, and was not found; install aioacl[onnx], or set "
-                 "AIOACL_SIM_ONNXRUNTIME to the path of libonnxruntime.so");
+                 "onnxruntime is needed to execute models, and was not found; install aioacl[onnx], and for a "
+                 "program that is not in Python, set AIOACL_SIM_ONNXRUNTIME to the path of libonnxruntime.so, "
+                 "which the package onnxruntime contains");
     }
     return library;
 }
