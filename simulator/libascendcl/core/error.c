@@ -31,6 +31,7 @@ static const error_text_t texts[] = {
     {RT_CONTEXT_RELEASE_ERROR, "EE9999", "There is nothing to release: the count is zero already."},
     {RT_STREAM_SYNC_TIMEOUT, "EE1002", "The work did not end before the time-out."},
     {RT_EVENT_SYNC_TIMEOUT, "EE1002", "The device did not reach the event before the time-out."},
+    {RT_SYMBOL_NOT_FOUND, "EE9999", "There is no such symbol."},
     {RT_MODEL_EXECUTE, "EE9999", "The execution of a model failed on the device."},
     {RT_DRIVER_ERROR, "EE9999", "The driver refuses the address."},
     {RT_HOST_MEMORY_ALREADY_REGISTERED, "EE1018", "All or part of the memory is registered already."},
@@ -47,6 +48,7 @@ static const error_text_t texts[] = {
     {GE_MEMORY_ALLOCATION, "E19999", "No memory is left for the model."},
     {GE_LOAD_MODEL, "E19999", "The model cannot be loaded."},
     {GE_FAILURE, "E19999", "The graph engine cannot do this in the present state."},
+    {ACL_API_NOT_SUPPORT, "EH0006", "The function does not support this model or option."},
     {ACL_NOT_STATIC_AIPP, "EH0009", "The input has no static AIPP."},
 };
 

@@ -177,7 +177,10 @@ static void test_functions(void) {
     CHECK_RC(aclrtBinarySetExceptionCallback(binary, NULL, NULL), 0);
     CHECK_THEN(aclrtGetFuncBySymbol(&symbol_of_add, &by_symbol), by_symbol != function);
     CHECK_RC(aclrtFunctionGetBinary(by_symbol, &of), 107044);
+    aclGetRecentErrMsg(); /* reading the text clears it */
     CHECK_RC(aclrtGetFuncBySymbol(&number, &by_symbol), 107042);
+    const char *text = aclGetRecentErrMsg();
+    CHECK(text != NULL && strstr(text, "aclsim_kernel_symbol") != NULL);
     CHECK_RC(aclrtGetSymbolSize(&number, &number), 107042);
     CHECK_RC(aclrtMemcpyToSymbol(&number, &number, 8, 0, ACL_MEMCPY_HOST_TO_DEVICE), 107042);
     CHECK_RC(aclrtBinaryGetGlobal(binary, "v", addresses, &number), 107042);
