@@ -67,6 +67,7 @@ def test_dynamic_model_takes_shapes_from_the_dataset_and_reports_them() -> None:
         assert "aclmdlSetDatasetTensorDesc" in error_text()
         inputs.describe(0, [2, 4])
         assert execute(model, inputs, outputs) == BAD_SHAPE
+        assert "the shape [2,4] in the dataset does not fit the shape [-1,3] of the tensor 0 (x)" in error_text()
         inputs.describe(0, [2, 3])
         assert execute(model, inputs, outputs) == 0
         assert outputs.read(0)[:6] == TWICE
@@ -74,6 +75,24 @@ def test_dynamic_model_takes_shapes_from_the_dataset_and_reports_them() -> None:
         inputs.describe(0, [0, 3])
         assert execute(model, inputs, outputs) == 0
         assert outputs.shape(0) == [0, 3]
+
+
+def test_dynamic_model_refuses_a_shape_outside_of_its_ranges() -> None:
+    parts = {
+        0: modelfiles.tensors(Tensor("x", (-1, 3), size=24, ranges=((1, 2), (3, 3)))),
+        1: modelfiles.tensors(Tensor("y", (-1, 3), size=24)),
+    }
+    ranged = modelfiles.simulated(modelfiles.doubling_onnx("n"), parts, dynamic=True)
+    with device(), loaded(ranged) as model, data(36) as inputs, data(36) as outputs:
+        inputs.describe(0, [3, 3])
+        assert execute(model, inputs, outputs) == 100000
+        assert "the shape [3,3] in the dataset is outside of the ranges of the tensor 0 (x)" in error_text()
+
+
+def test_current_dims_of_a_dynamic_model_are_refused_with_a_reason() -> None:
+    with device(), described(dynamic()) as desc:
+        assert rc("aclmdlGetCurOutputDims", desc, 0, ffi.new("aclmdlIODims *")) == 200001
+        assert "the model is dynamic; read the shapes from the output dataset" in error_text()
 
 
 def test_dynamic_model_allocates_an_output_without_memory() -> None:

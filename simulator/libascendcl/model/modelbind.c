@@ -8,7 +8,7 @@
 /* The graph engine accepts a buffer that is up to 64 bytes smaller than the tensor. Such an execution fails on
  * the device if the tensor does not fit. The graph engine checks no sizes if the model is dynamic or has gears.
  */
-enum { SLACK_BYTES = 64, TEXT_BYTES = 320 };
+enum { SLACK_BYTES = 64, TEXT_BYTES = 448 };
 
 static aclError refuse(aclError code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -73,6 +73,25 @@ static bool shape_agrees(const dims_t *known, const tensor_shape_t *given) {
     return agrees;
 }
 
+static aclError check_shape(const tensor_info_t *info, const tensor_shape_t *given, size_t index) {
+    char got[DIMS_TEXT_BYTES];
+    char wanted[DIMS_TEXT_BYTES];
+    dims_show(got, sizeof got, given->dims, given->dim_count);
+    dims_show(wanted, sizeof wanted, info->dims.values, info->dims.count);
+    if (!shape_agrees(&info->dims, given)) {
+        return refuse(GE_SHAPE_INVALID,
+                      "input: the shape %s in the dataset does not fit the shape %s of the tensor %zu (%.60s)",
+                      got, wanted, index, info->name);
+    }
+    if (!shape_in_ranges(&info->ranges, given)) {
+        return refuse(ACL_INVALID_PARAM,
+                      "input: the shape %s in the dataset is outside of the ranges of the tensor %zu (%.60s); "
+                      "aclmdlGetInputDimsRange returns them",
+                      got, index, info->name);
+    }
+    return ACL_SUCCESS;
+}
+
 /* The shape of an input comes from the description in the dataset, or from the file. The shapes of a model with
  * gears are known when the stream reaches the task. */
 static aclError take_shape(const model_t *model, const dataset_entry_t *entry, const tensor_info_t *info,
@@ -87,14 +106,9 @@ static aclError take_shape(const model_t *model, const dataset_entry_t *entry, c
                       "input: the shape of the tensor %zu (%.60s) is dynamic; call aclmdlSetDatasetTensorDesc",
                       index, info->name);
     }
-    if (given != NULL && !shape_agrees(&info->dims, given)) {
-        return refuse(GE_SHAPE_INVALID, "input: the shape in the dataset does not fit the tensor %zu (%.60s)",
-                      index, info->name);
-    }
-    if (given != NULL && !shape_in_ranges(&info->ranges, given)) {
-        return refuse(ACL_INVALID_PARAM,
-                      "input: the shape in the dataset is outside of the ranges of the tensor %zu (%.60s)",
-                      index, info->name);
+    aclError rc = given != NULL ? check_shape(info, given, index) : ACL_SUCCESS;
+    if (rc != ACL_SUCCESS) {
+        return rc;
     }
     bool set = given != NULL ? dims_set(&tensor->dims, given->dims, given->dim_count)
                              : dims_set(&tensor->dims, info->dims.values, info->dims.count);

@@ -1,12 +1,9 @@
 /* The computation of one execution, on the model's thread, without sim.lock. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "modelrun.h"
-
-enum { SHAPE_BYTES = 128 };
 
 static void *allocate(model_run_t *run, run_tensor_t *tensor, size_t bytes) {
     SIM_GUARD();
@@ -14,16 +11,6 @@ static void *allocate(model_run_t *run, run_tensor_t *tensor, size_t bytes) {
         memory_pin(tensor->data, bytes, &tensor->pinned);
     }
     return tensor->data;
-}
-
-static void show_shape(char *text, size_t size, const int64_t *dims, size_t dim_count) {
-    size_t length = (size_t)snprintf(text, size, "[");
-    for (size_t i = 0; i < dim_count && length < size; i++) {
-        length += (size_t)snprintf(text + length, size - length, "%s%" PRId64, i > 0 ? "," : "", dims[i]);
-    }
-    if (length < size) {
-        snprintf(text + length, size - length, "]");
-    }
 }
 
 /* The client of a model with gears gets no shapes from an execution, so it relies on those of the file. */
@@ -35,10 +22,10 @@ static bool is_of_gear(const model_run_t *run, size_t index, const int64_t *dims
         (count == dim_count && memcmp(stated, dims, count * sizeof *dims) == 0)) {
         return true;
     }
-    char had[SHAPE_BYTES];
-    char wanted[SHAPE_BYTES];
-    show_shape(had, sizeof had, dims, dim_count);
-    show_shape(wanted, sizeof wanted, stated, count);
+    char had[DIMS_TEXT_BYTES];
+    char wanted[DIMS_TEXT_BYTES];
+    dims_show(had, sizeof had, dims, dim_count);
+    dims_show(wanted, sizeof wanted, stated, count);
     snprintf(why, SESSION_WHY_BYTES, "output %zu has the shape %s, but the model states %s for this gear",
              index, had, wanted);
     return false;

@@ -1,6 +1,8 @@
 /* Descriptions of models: memory, sizes, and the shapes of gears. */
 #include "modelinfo.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +105,16 @@ bool dims_bytes(const int64_t *dims, size_t count, aclDataType type, uint64_t *b
     }
     *bytes = bits / BYTE_BITS + (bits % BYTE_BITS != 0 ? 1 : 0);
     return true;
+}
+
+void dims_show(char *text, size_t size, const int64_t *dims, size_t count) {
+    size_t length = (size_t)snprintf(text, size, "[");
+    for (size_t i = 0; i < count && length < size; i++) {
+        length += (size_t)snprintf(text + length, size - length, "%s%" PRId64, i > 0 ? "," : "", dims[i]);
+    }
+    if (length < size) {
+        snprintf(text + length, size - length, "]");
+    }
 }
 
 bool model_gear_input(const model_info_t *info, size_t *index) {

@@ -4,7 +4,13 @@
 
 #include "described.h"
 
-enum { MODEL_GEARS_MOST = 128, MODEL_TENSORS_MOST = 4096, MODEL_NAME_BYTES = 128, MODEL_FILE_NAME_BYTES = 33 };
+enum {
+    MODEL_GEARS_MOST = 128,
+    MODEL_TENSORS_MOST = 4096,
+    MODEL_NAME_BYTES = 128,
+    MODEL_FILE_NAME_BYTES = 33,
+    DIMS_TEXT_BYTES = 128
+};
 
 /* The name of the input that selects the gear. It is the last input of a model with gears. */
 #define MODEL_GEAR_INPUT "ascend_mbatch_shape_data"
@@ -72,6 +78,8 @@ bool dims_set(dims_t *dims, const int64_t *values, size_t count);
 bool dims_known(const dims_t *dims);
 /* The number of bytes of a tensor. False: a dimension is not known, or the number is too large. */
 bool dims_bytes(const int64_t *dims, size_t count, aclDataType type, uint64_t *bytes);
+/* Writes "[2,-1]". A long text is cut off. */
+void dims_show(char *text, size_t size, const int64_t *dims, size_t count);
 /* The number of inputs without the input that selects the gear. */
 size_t model_data_inputs(const model_info_t *info);
 /* The index of the input that selects the gear. False: the model has no gears. */
