@@ -67,7 +67,9 @@ def test_dynamic_model_takes_shapes_from_the_dataset_and_reports_them() -> None:
         assert "aclmdlSetDatasetTensorDesc" in error_text()
         inputs.describe(0, [2, 4])
         assert execute(model, inputs, outputs) == BAD_SHAPE
-        assert "the shape [2,4] in the dataset does not fit the shape [-1,3] of the tensor 0 (x)" in error_text()
+        assert (
+            "the shape [2,4] in the dataset does not fit the shape [-1,3] of the tensor 0 (x)" in error_text()
+        )
         inputs.describe(0, [2, 3])
         assert execute(model, inputs, outputs) == 0
         assert outputs.read(0)[:6] == TWICE
