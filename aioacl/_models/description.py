@@ -194,20 +194,24 @@ _CONVERT: Final = (
     "--input_shape, or --dynamic_batch_size, --dynamic_image_size or --dynamic_dims."
 )
 _STATE: Final = (
-    "If the data decides this shape, call the model through `aioacl.lowlevel`; otherwise state the shape in the "
+    "If the data decides a shape, call the model through `aioacl.lowlevel`; otherwise state the shapes in the "
     "outputs of the ONNX model, and convert it again."
 )
 
 
 def _must_be_fixed(what: str, tensors: Sequence[TensorInfo], hint: str) -> None:
-    for each in tensors:
-        if None in each.shape:
-            shown = ",".join("?" if size is None else str(size) for size in each.shape)
-            raise NotSupported(
-                f"expected a model with fixed shapes or with gears, got {what} {each.name!r} of shape [{shown}], "
-                "which is known only when the model runs",
-                hint=hint,
-            )
+    open_ones = [f"{each.name!r} of shape {_bracketed(each.shape)}" for each in tensors if None in each.shape]
+    if open_ones:
+        one = len(open_ones) == 1
+        raise NotSupported(
+            f"expected a model with fixed shapes or with gears, got {what if one else f'{what}s'} "
+            f"{', '.join(open_ones)}, which {'is' if one else 'are'} known only when the model runs",
+            hint=hint,
+        )
+
+
+def _bracketed(shape: Sequence[int | None]) -> str:
+    return f"[{','.join('?' if size is None else str(size) for size in shape)}]"
 
 
 def split_inputs(inputs: Sequence[TensorInfo]) -> tuple[tuple[TensorInfo, ...], int]:

@@ -221,8 +221,28 @@ class TestTensors:
         )
         with pytest.raises(aioacl.NotSupported, match=r"got output 'y' of shape \[2,\?\]") as caught:
             device.load_model(modelfiles.simulated(source, parts, dynamic=True)).result()
-        assert "state the shape in the outputs of the ONNX model" in caught.value.hint
+        assert "state the shapes in the outputs of the ONNX model" in caught.value.hint
         assert "--input_shape" not in caught.value.hint  # the inputs are fixed already
+
+    def test_all_outputs_that_are_known_only_when_the_model_runs_are_named(
+        self, device: aioacl.Device
+    ) -> None:
+        outputs = [modelfiles.Tensor("y", (2, -1), size=0), modelfiles.Tensor("z", (-1, 3), size=0)]
+        parts = {
+            0: modelfiles.tensors(modelfiles.Tensor("x", (2, 3))),
+            1: modelfiles.tensors(*outputs),
+        }
+        source = modelfiles.onnx_model(
+            [("Add", ["x", "x"], ["y"]), ("Relu", ["x"], ["z"])],
+            {"x": [2, 3]},
+            {"y": [2, "n"], "z": ["m", 3]},
+        )
+        with pytest.raises(aioacl.NotSupported) as caught:
+            device.load_model(modelfiles.simulated(source, parts, dynamic=True)).result()
+        assert caught.value.message == (
+            "expected a model with fixed shapes or with gears, got outputs 'y' of shape [2,?], 'z' of shape [?,3], "
+            "which are known only when the model runs"
+        )
 
 
 def test_result_without_numpy_names_it_and_out_works(
