@@ -120,7 +120,7 @@ def _geared(source: Source, inputs: dict[str, Ranges], gears: Gears) -> _Plan:
                 raise BadModel(
                     f"expected a shape of output {port.name!r} that each gear decides, got {_shown(shape)}"
                     f"{because(found.reason)}; convert the model without gears, or state the shape in the model's "
-                    "outputs"
+                    "outputs, with the names of dimensions that its inputs have"
                 )
     outputs = [largest(list(each)) for each in zip(*found.gears, strict=True)]
     return _Plan(inputs, outputs, sizes, found.gears, gears)
