@@ -164,6 +164,12 @@ static aclError keep_way(const event_t *event, event_way_t *way, bool external) 
     return ACL_SUCCESS;
 }
 
+/* The runtime looks for its objects before it checks them, and before it looks for the context. */
+static aclError find_both(aclrtEvent event, aclrtStream stream, event_t **found) {
+    aclError rc = event_find(event, found);
+    return rc == ACL_SUCCESS ? stream_check_handle(stream) : rc;
+}
+
 /* Finds the stream of a call that uses the event. A stream that is bound to a model accepts only events of
  * aclrtCreateEventWithFlag. */
 static aclError find_target(const event_t *event, aclrtStream handle, stream_t **stream) {
@@ -183,7 +189,7 @@ static aclError record(aclrtEvent event, aclrtStream stream, bool external) {
     event_t *found = NULL;
     stream_t *target = NULL;
     SIM_GUARD();
-    aclError rc = event_find(event, &found);
+    aclError rc = find_both(event, stream, &found);
     rc = rc == ACL_SUCCESS ? keep_way(found, &found->recorded, external) : rc;
     rc = rc == ACL_SUCCESS ? find_target(found, stream, &target) : rc;
     return rc == ACL_SUCCESS ? record_on(found, target, external) : rc;
@@ -211,7 +217,7 @@ aclError do_aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     event_t *found = NULL;
     stream_t *target = NULL;
     SIM_GUARD();
-    aclError rc = event_find(event, &found);
+    aclError rc = find_both(event, stream, &found);
     if (rc == ACL_SUCCESS && (!event_is_awaitable(found) || found->key != 0)) {
         rc = error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
     } else if (rc == ACL_SUCCESS && found->mode == EVENT_EXTENDED) {
@@ -260,7 +266,7 @@ aclError event_enqueue_wait(event_t *event, stream_t *stream, uint32_t limit_s) 
 static aclError wait_event(aclrtStream stream, aclrtEvent event, uint32_t limit_s, bool external) {
     event_t *found = NULL;
     stream_t *target = NULL;
-    aclError rc = event_find(event, &found);
+    aclError rc = find_both(event, stream, &found);
     if (rc == ACL_SUCCESS && !event_is_awaitable(found)) {
         return error_quiet(RT_FEATURE_NOT_SUPPORT, "event");
     }
@@ -285,11 +291,13 @@ aclError do_aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event
     if (timeout < 0) {
         return error_quiet(RT_PARAM_INVALID, "timeout");
     }
-    if (event == NULL) {
-        return error_set(RT_PARAM_INVALID, "event");
-    }
     SIM_GUARD();
-    return wait_event(stream, event, (uint32_t)timeout, false);
+    aclError rc = stream_check_handle(stream);
+    if (rc == ACL_SUCCESS) {
+        RUNTIME_REFUSES_NULL(event);
+        rc = wait_event(stream, event, (uint32_t)timeout, false);
+    }
+    return rc;
 }
 
 aclError do_aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout,

@@ -43,12 +43,12 @@ aclError notify_find(aclrtNotify handle, notify_t **notify) {
     return ACL_SUCCESS;
 }
 
-static aclError find(aclrtNotify handle, context_t **context, notify_t **notify) {
-    *context = context_need();
-    if (*context == NULL) {
-        return RT_CONTEXT_NULL;
-    }
-    return notify_find(handle, notify);
+/* The runtime looks for its objects before it looks for the context. */
+static aclError find(aclrtNotify handle, aclrtStream stream, context_t **context, notify_t **notify) {
+    aclError rc = notify_find(handle, notify);
+    rc = rc == ACL_SUCCESS ? stream_check_handle(stream) : rc;
+    *context = rc == ACL_SUCCESS ? context_need() : NULL;
+    return rc == ACL_SUCCESS && *context == NULL ? RT_CONTEXT_NULL : rc;
 }
 
 aclError do_aclrtDestroyNotify(aclrtNotify notify) {
@@ -56,7 +56,7 @@ aclError do_aclrtDestroyNotify(aclrtNotify notify) {
     context_t *context = NULL;
     notify_t *found = NULL;
     SIM_GUARD();
-    aclError rc = find(notify, &context, &found);
+    aclError rc = find(notify, NULL, &context, &found);
     if (rc == ACL_SUCCESS) {
         found->device->notifies--;
         if (found->shared != NULL) {
@@ -72,7 +72,7 @@ static aclError enqueue(aclrtNotify notify, aclrtStream stream, task_t *task) {
     context_t *context = NULL;
     stream_t *target = NULL;
     SIM_GUARD();
-    aclError rc = find(notify, &context, &task->notify);
+    aclError rc = find(notify, stream, &context, &task->notify);
     rc = rc == ACL_SUCCESS ? stream_find_own(context, stream, &target) : rc;
     if (rc == ACL_SUCCESS) {
         task->notify = task->notify->shared != NULL ? task->notify->shared : task->notify;

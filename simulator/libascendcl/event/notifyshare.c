@@ -11,7 +11,8 @@ enum { KEY_BYTES = 65, EXPORT_FLAG_NO_PID_CHECK = 0x2, IMPORT_FLAG_PEER_ACCESS =
 static const char key_format[] = "aclsim-notify-%ld-%p";
 
 static aclError find_in_context(aclrtNotify handle, notify_t **notify) {
-    return context_need() != NULL ? notify_find(handle, notify) : RT_CONTEXT_NULL;
+    aclError rc = notify_find(handle, notify);
+    return rc == ACL_SUCCESS && context_need() == NULL ? RT_CONTEXT_NULL : rc;
 }
 
 aclError do_aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId) {

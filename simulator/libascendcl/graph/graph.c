@@ -21,10 +21,17 @@ aclError graph_find(aclmdlRI handle, graph_t **graph) {
     return ACL_SUCCESS;
 }
 
-aclError graph_find_own(aclmdlRI handle, graph_t **graph) {
+aclError graph_check_owner(const graph_t *graph) {
     const context_t *context = context_need();
-    aclError rc = context != NULL ? graph_find(handle, graph) : RT_CONTEXT_NULL;
-    return rc == ACL_SUCCESS && (*graph)->context != context ? error_set(RT_MODEL_CONTEXT, "modelRI") : rc;
+    if (context == NULL) {
+        return RT_CONTEXT_NULL;
+    }
+    return graph->context == context ? ACL_SUCCESS : error_set(RT_MODEL_CONTEXT, "modelRI");
+}
+
+aclError graph_find_own(aclmdlRI handle, graph_t **graph) {
+    aclError rc = graph_find(handle, graph);
+    return rc == ACL_SUCCESS ? graph_check_owner(*graph) : rc;
 }
 
 aclError graph_find_whole(aclmdlRI handle, graph_t **graph) {

@@ -141,7 +141,9 @@ graph_t *graph_new(context_t *context);
 void graph_free(graph_t *graph);
 void graphs_end(context_t *context);
 aclError graph_find(aclmdlRI handle, graph_t **graph);
-/* The same, for a graph of the current context. */
+/* Checks that the caller has a context, and that it is the context of the graph. */
+aclError graph_check_owner(const graph_t *graph);
+/* The same as graph_find(), for a graph of the current context. */
 aclError graph_find_own(aclmdlRI handle, graph_t **graph);
 /* The same, for a graph that does not belong to a condition. */
 aclError graph_find_whole(aclmdlRI handle, graph_t **graph);

@@ -30,7 +30,9 @@ aclError do_aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
     graph_t *graph = NULL;
     stream_t *target = NULL;
     SIM_GUARD();
-    aclError rc = find_ready(modelRI, &graph);
+    aclError rc = graph_find(modelRI, &graph);
+    rc = rc == ACL_SUCCESS ? stream_check_handle(stream) : rc;
+    rc = rc == ACL_SUCCESS ? find_ready(modelRI, &graph) : rc;
     rc = rc == ACL_SUCCESS ? stream_find_own(graph->context, stream, &target) : rc;
     return rc == ACL_SUCCESS ? enqueue(graph, target) : rc;
 }
@@ -62,13 +64,14 @@ static aclError execute(graph_t *graph, int64_t deadline_ns) {
 
 aclError do_aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
     REFUSE_NULL(modelRI);
-    if (timeout == 0 || timeout < -1) {
-        return error_set(RT_PARAM_INVALID, "timeout");
-    }
     graph_t *graph = NULL;
     int64_t deadline_ns = deadline_ms(timeout);
     SIM_GUARD();
-    aclError rc = find_ready(modelRI, &graph);
+    aclError rc = graph_find(modelRI, &graph);
+    if (rc == ACL_SUCCESS && (timeout == 0 || timeout < -1)) {
+        return error_set(RT_PARAM_INVALID, "timeout");
+    }
+    rc = rc == ACL_SUCCESS ? find_ready(modelRI, &graph) : rc;
     return rc == ACL_SUCCESS ? execute(graph, deadline_ns) : rc;
 }
 
@@ -239,9 +242,12 @@ static aclError list_streams(const graph_t *graph, aclrtStream *streams, uint32_
 
 aclError do_aclmdlRIGetStreams(aclmdlRI modelRI, aclrtStream *streams, uint32_t *numStreams) {
     RUNTIME_REFUSES_NULL(modelRI);
-    RUNTIME_REFUSES_NULL(numStreams);
     graph_t *graph = NULL;
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
+    if (rc == ACL_SUCCESS) {
+        RUNTIME_REFUSES_NULL(numStreams);
+        rc = graph_check_owner(graph);
+    }
     return rc == ACL_SUCCESS ? list_streams(graph, streams, numStreams) : rc;
 }

@@ -47,15 +47,6 @@ static aclError check_kinds(const graph_t *graph, const stream_t *stream) {
     return rc == ACL_SUCCESS ? capture_check_asked(stream) : rc;
 }
 
-/* Checks the caller's context, then the owner of the model. */
-static aclError check_graph_owner(const graph_t *graph) {
-    const context_t *context = context_need();
-    if (context == NULL) {
-        return RT_CONTEXT_NULL;
-    }
-    return graph->context == context ? ACL_SUCCESS : error_set(RT_MODEL_CONTEXT, "modelRI");
-}
-
 static bool is_bound(const stream_t *stream) {
     return stream->lane != NULL && stream->lane->graph->built;
 }
@@ -102,7 +93,7 @@ aclError do_aclmdlRIBindStream(aclmdlRI modelRI, aclrtStream stream, uint32_t fl
     rc = rc == ACL_SUCCESS ? default_stream(&found) : rc;
     rc = rc == ACL_SUCCESS ? check_kinds(graph, found) : rc;
     rc = rc == ACL_SUCCESS ? check_bindable(found) : rc;
-    rc = rc == ACL_SUCCESS ? check_graph_owner(graph) : rc;
+    rc = rc == ACL_SUCCESS ? graph_check_owner(graph) : rc;
     rc = rc == ACL_SUCCESS ? stream_check_launch(graph->context, found) : rc;
     return rc == ACL_SUCCESS ? bind(graph, found, flag) : rc;
 }
@@ -120,7 +111,7 @@ aclError do_aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream) {
     aclError rc = find_both(modelRI, stream, &graph, &found);
     rc = rc == ACL_SUCCESS ? default_stream(&found) : rc;
     rc = rc == ACL_SUCCESS ? check_kinds(graph, found) : rc;
-    rc = rc == ACL_SUCCESS ? check_graph_owner(graph) : rc;
+    rc = rc == ACL_SUCCESS ? graph_check_owner(graph) : rc;
     rc = rc == ACL_SUCCESS ? stream_check_launch(graph->context, found) : rc;
     if (rc == ACL_SUCCESS && !is_bound_to(found, graph)) {
         rc = error_set(RT_STREAM_MODEL, "stream: it is not bound to the model");
@@ -161,7 +152,7 @@ aclError do_aclmdlRIEndTask(aclmdlRI modelRI, aclrtStream stream) {
     rc = rc == ACL_SUCCESS ? default_stream(&found) : rc;
     rc = rc == ACL_SUCCESS ? stream_check_launch(context, found) : rc;
     rc = rc == ACL_SUCCESS ? check_kinds(graph, found) : rc;
-    rc = rc == ACL_SUCCESS ? check_graph_owner(graph) : rc;
+    rc = rc == ACL_SUCCESS ? graph_check_owner(graph) : rc;
     if (rc == ACL_SUCCESS && !is_bound_to(found, graph)) {
         rc = error_set(RT_INTERNAL_ERROR, "stream: it is not bound to the model");
     }
@@ -195,7 +186,7 @@ aclError do_aclmdlRIBuildEnd(aclmdlRI modelRI, void *reserve) {
     SIM_GUARD();
     aclError rc = graph_find(modelRI, &graph);
     rc = rc == ACL_SUCCESS ? check_built(graph) : rc;
-    rc = rc == ACL_SUCCESS ? check_graph_owner(graph) : rc;
+    rc = rc == ACL_SUCCESS ? graph_check_owner(graph) : rc;
     rc = rc == ACL_SUCCESS ? check_complete(graph) : rc;
     if (rc == ACL_SUCCESS) {
         graph->state = GRAPH_READY;

@@ -82,7 +82,7 @@ static void print_graph(FILE *file, const graph_t *graph) {
 static aclError describe(aclmdlRI handle, char **text, size_t *size) {
     graph_t *graph = NULL;
     SIM_GUARD();
-    aclError rc = graph_find(handle, &graph);
+    aclError rc = graph_find_own(handle, &graph);
     FILE *memory = rc == ACL_SUCCESS ? open_memstream(text, size) : NULL;
     if (memory != NULL) {
         print_graph(memory, graph);

@@ -37,11 +37,11 @@ static aclError list_tasks(const lane_t *lane, aclmdlRITask *tasks, uint32_t *co
 
 aclError do_aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, uint32_t *numTasks) {
     RUNTIME_REFUSES_NULL(stream);
-    RUNTIME_REFUSES_NULL(numTasks);
     stream_t *found = NULL;
     SIM_GUARD();
-    aclError rc = stream_need(stream, &found);
+    aclError rc = stream_find(NULL, stream, &found);
     if (rc == ACL_SUCCESS) {
+        RUNTIME_REFUSES_NULL(numTasks);
         const lane_t *lane = found->lane != NULL && !capture_has(found) ? found->lane : found->runs;
         rc = lane != NULL ? list_tasks(lane, tasks, numTasks)
                           : error_set(RT_PARAM_INVALID, "stream: it belongs to no model");
