@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from aioacl._base.child import command
 from aioacl._base.errors import LibraryNotFound
 from aioacl._selftest._records import Needs, Verdict
 
@@ -70,14 +70,13 @@ class _Child:
                 "model": request.model,
             }
         )
-        command = [sys.executable, "-m", "aioacl._selftest", str(theirs), order]
         self._descriptor = ours
         self._rest = b""
         self._complaints = complaints
         self.hung = False
         try:
             self._process = subprocess.Popen(  # noqa: S603 - aioacl's own module
-                command,
+                command("aioacl._selftest", str(theirs), order),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=complaints,

@@ -20,6 +20,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from aioacl._base.child import command
 from aioacl.simulator._onnx_shapes import set_shapes
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def _ask(request: dict[str, Any], model: bytes, parts: int) -> Any:
     seconds = SECONDS * parts
     limits = {"seconds": seconds, "bytes": MEMORY_BYTES + 4 * len(model)}
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "aioacl.simulator._onnx_child"],
+        done = subprocess.run(  # noqa: S603 - aioacl's own module
+            command("aioacl.simulator._onnx_child"),
             input=json.dumps(request | limits).encode() + b"\n" + model,
             capture_output=True,
             timeout=WAITS * seconds,

@@ -36,7 +36,9 @@ FORKING = """
 import subprocess, sys
 from aioacl.__main__ import main
 from tests.support import forkserver
-forkserver.use((), forkserver.PLAIN, sys.argv.pop(1))
+address = sys.argv.pop(1)
+for flags in ((), ("-P",)):
+    forkserver.use(flags, forkserver.PLAIN, address)
 subprocess.Popen = forkserver.Forked
 sys.exit(main())
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
 
 pytest.importorskip("onnx", reason="the child needs the package onnx: pip install 'aioacl[onnx]'")
@@ -15,6 +18,9 @@ from aioacl.simulator import _onnx_child
 from aioacl.simulator._onnx_child import Unanswered, fold, padded
 from tests.support import onnx_models as made
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 pytestmark = pytest.mark.process
 
 
@@ -27,6 +33,16 @@ def test_shape_that_depends_on_the_data_stays_unknown() -> None:
 def test_bytes_that_are_no_model_have_no_answer() -> None:
     with pytest.raises(Unanswered):
         fold(b"not a model", [{}])
+
+
+def test_child_does_not_import_files_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "numpy", "onnx", "onnxruntime"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
+    assert fold(made.linear().SerializeToString(), [{"x": (2, 64)}]) == [[(2, 10)]]
 
 
 def test_child_without_memory_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,8 +172,8 @@ def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
     if command[0] != sys.executable:
         raise ValueError(f"expected a command of {sys.executable}, got {command[0]}")
     place = 1
-    while command[place] in ("-W", "-X"):
-        place += 2
+    while command[place] in ("-P", "-W", "-X"):
+        place += 1 if command[place] == "-P" else 2
     return [*command[1:place]], [*command[place:]]
 
 
