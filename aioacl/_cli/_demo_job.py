@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WORKER_THREADS: Final = 4
-RESETS: Final = ((0.4, 5.0), (0.6, 0.0))  # share of pieces before each reset, and its grace in seconds
+# The share of pieces before each reset, and its grace in seconds. The first reset lets running work end; the second has
+# no grace and interrupts it.
+RESETS: Final = ((0.4, 5.0), (0.6, 0.0))
 
 
 @dataclass
@@ -112,13 +114,21 @@ class Kit:
 class Job:
     """Moves all files, each in one task."""
 
-    def __init__(self, device: Device, files: tuple[Source, ...], tasks: int, streams: int) -> None:
+    def __init__(
+        self,
+        device: Device,
+        files: tuple[Source, ...],
+        tasks: int,
+        streams: int,
+        resets: tuple[tuple[float, float], ...] = RESETS,
+    ) -> None:
         self.tally = Tally(by_stream=[0] * streams)
         self.files = len(files)
         self.pieces = sum(len(file.offsets()) for file in files)
         self._device = device
         self._left = iter(files)
         self._tasks = tasks
+        self._resets = resets
         self._streams = Streams(device, streams)
         self._threads = anyio.CapacityLimiter(WORKER_THREADS)
         self._at_work = 0
@@ -126,20 +136,19 @@ class Job:
         self._marks: list[tuple[int, anyio.Event]] = []
 
     async def run(self) -> None:
-        """Moves all files, while the device is force-reset twice."""
+        """Moves all files, while the device is force-reset."""
         async with self._streams, anyio.create_task_group() as group:
-            group.start_soon(self._reset_twice)
+            group.start_soon(self._reset)
             for number in range(self._tasks):
                 group.start_soon(self._work, number)
 
     # --- resets ----------------------------------------------------------------------------------------------
 
-    async def _reset_twice(self) -> None:
-        """Resets the device twice. The first reset lets running work end; the second has no grace and interrupts it."""
-        for share, grace in RESETS:
+    async def _reset(self) -> None:
+        for share, grace in self._resets:
             await self._reached(int(self.pieces * share))
             self.tally.at_work.append(self._at_work)
-            name = f"reset {len(self.tally.at_work)} of {len(RESETS)}"
+            name = f"reset {len(self.tally.at_work)} of {len(self._resets)}"
             self.tally.events.append(
                 f"{name}: started with {self._at_work} tasks running; {_patience(grace)}"
             )

@@ -157,20 +157,26 @@ def _rows(outcome: Outcome) -> list[tuple[str, str, *tuple[str, ...]]]:
         f"{outcome.streams:,} streams; this and the measurement of the loop lag took "
         f"{outcome.seconds:.1f} s"
     )
-    repeated = tally.stale_refused + tally.resetting_refused + tally.interrupted
-    resets = (
-        f"{tally.resets} of {len(tally.at_work)} succeeded, while {' and '.join(map(str, tally.at_work))} tasks "
-        f"were running. As expected, the resets interrupted or refused work {repeated:,} times; each time, the task "
-        f"started its copies again. The device's generation is now {outcome.generation}: 1, plus 1 for each reset."
-    )
     return [
         ("verified", verified),
         ("work", work),
-        ("resets", resets),
+        ("resets", _resets(outcome)),
         ("loop lag", _lag(outcome.lag)),
         *_digits_rows(outcome.inference, outcome.skipped),
         ("result", *_result(outcome)),
     ]
+
+
+def _resets(outcome: Outcome) -> str:
+    tally = outcome.tally
+    if not tally.at_work:
+        return "none"
+    repeated = tally.stale_refused + tally.resetting_refused + tally.interrupted
+    return (
+        f"{tally.resets} of {len(tally.at_work)} succeeded, while {' and '.join(map(str, tally.at_work))} tasks "
+        f"were running. As expected, the resets interrupted or refused work {repeated:,} times; each time, the task "
+        f"started its copies again. The device's generation is now {outcome.generation}: 1, plus 1 for each reset."
+    )
 
 
 def _lag(lag: Comparison | None) -> str:

@@ -16,7 +16,7 @@ import anyio
 from aioacl._cli import inference
 from aioacl._cli._demo_digits import Classifier, refusal
 from aioacl._cli._demo_input import find_input
-from aioacl._cli._demo_job import Job
+from aioacl._cli._demo_job import RESETS, Job
 from aioacl._cli._demo_lag import compare
 from aioacl._cli._demo_library import load, unwrapped
 from aioacl._cli._demo_report import Outcome, as_json, show
@@ -62,6 +62,11 @@ def add(commands: Any) -> None:
         metavar="N",
         help="number of streams (default: 16)",
     )
+    parser.add_argument(
+        "--no-reset",
+        action="store_true",
+        help="do not reset the device, and leave out the part with the model, which resets it too",
+    )
     add_option(parser, default="simulator", otherwise="simulator")
     inference.add_model(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object on a line at the end")
@@ -87,12 +92,20 @@ class Plan:
     tasks: int
     streams: int
     model: str | None
+    resets: bool
 
 
 def run(arguments: Namespace) -> int:
     """Runs the demo and prints its report. Returns 0 if nothing failed and every result is right."""
     source = find_input(arguments.input)
-    plan = Plan(load(arguments.library), source, arguments.tasks, arguments.streams, arguments.model)
+    plan = Plan(
+        load(arguments.library),
+        source,
+        arguments.tasks,
+        arguments.streams,
+        arguments.model,
+        resets=not arguments.no_reset,
+    )
     with view_for(Screen(sys.stderr), Screen(), json=arguments.json) as view:
         outcome = unwrapped(lambda: anyio.run(_demonstrate, plan, view))
     if arguments.json:
@@ -105,7 +118,7 @@ def run(arguments: Namespace) -> int:
 async def _demonstrate(plan: Plan, view: View) -> Outcome:
     begun = time.monotonic()
     async with open_device(0) as device:
-        job = Job(device, plan.source.files, plan.tasks, plan.streams)
+        job = Job(device, plan.source.files, plan.tasks, plan.streams, RESETS if plan.resets else ())
         async with anyio.create_task_group() as group:
             group.start_soon(_watch, job, view)
             await job.run()
@@ -114,7 +127,7 @@ async def _demonstrate(plan: Plan, view: View) -> Outcome:
         lag = await _compare(device, plan, view) if not job.tally.failures else None
         generation = device.generation
     seconds = time.monotonic() - begun
-    skipped = "the job failed" if job.tally.failures else refusal(plan.library, plan.model)
+    skipped = "the job failed" if job.tally.failures else _refusal(plan)
     found = None if skipped else await inference.classify(Classifier(plan.library, plan.model), view)
     return Outcome(
         plan.library,
@@ -128,6 +141,11 @@ async def _demonstrate(plan: Plan, view: View) -> Outcome:
         found,
         skipped,
     )
+
+
+def _refusal(plan: Plan) -> str | None:
+    """Returns why the part with the model cannot run, or None if it can."""
+    return refusal(plan.library, plan.model) if plan.resets else "it resets the device"
 
 
 async def _compare(device: Device, plan: Plan, view: View) -> Comparison:

@@ -56,6 +56,8 @@ def add_model(parser: ArgumentParser, *, default: str | None = None) -> None:
 
 def run(arguments: Namespace) -> int:
     """Runs this part and prints its report. Returns 0 if each digit has one result, and each result is right."""
+    if arguments.no_reset:
+        arguments.parser.error("this part always resets the device; omit --no-reset")
     library = load(arguments.library)
     reason = refusal(library, arguments.model)
     if reason is not None:

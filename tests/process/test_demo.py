@@ -117,6 +117,24 @@ def test_demo_of_a_folder_verifies_files_of_all_sizes(folder: Path) -> None:
     assert (result["mismatches"], result["finished"], result["resets"]) == (0, 3, 2)
 
 
+def test_demo_without_resets_moves_all_files_and_makes_no_forced_reset(folder: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    result = found(
+        demo("--json", "--no-reset", "--input", folder, "--tasks", "3", AIOACL_SIM_TRACE=str(trace))
+    )
+    assert (result["mismatches"], result["finished"], result["resets"], result["generation"]) == (0, 3, 0, 1)
+    assert (result["inference"], result["inference_skipped"]) == (None, "it resets the device")
+    calls = [json.loads(line).get("call") for line in trace.read_text().splitlines()]
+    assert "aclrtMemcpyAsync" in calls
+    assert "aclrtResetDeviceForce" not in calls
+
+
+def test_part_with_the_model_refuses_to_run_without_resets() -> None:
+    done = demo("--no-reset", "inference")
+    assert done.returncode == 2
+    assert "always resets the device; omit --no-reset" in done.stderr
+
+
 @pytest.mark.parametrize("size", [0, (4 << 20) + 1])
 def test_input_may_be_a_single_file(tmp_path: Path, size: int) -> None:
     path = tmp_path / "alone"
