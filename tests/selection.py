@@ -45,6 +45,7 @@ REPOSITORY: Final = frozenset(  # tests of pages, scripts and the tests' own too
         "test_architecture.py",
         "test_awaitables.py",
         "test_build.py",
+        "test_card_sequences.py",
         "test_ci.py",
         "test_environment.py",
         "test_instructions.py",
