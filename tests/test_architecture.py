@@ -38,7 +38,7 @@ READERS = {
     "_library.onnxruntime": "AIOACL_SIM_ONNXRUNTIME, whether the simulator has a library for models",
     "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which are applied again for each test",
     "_conformance": "sets for each child the number of devices that its vector needs",
-    "_cli": "doctor reports the environment, demo sets the simulator's variables",
+    "_cli": "doctor reports the environment, demo sets the simulator's variables, report selects a card for its steps",
 }
 LINES_AT_MOST = 400
 

@@ -19,7 +19,7 @@ def meaning(environ: Mapping[str, str]) -> dict[str, str]:
 def _runtime(value: str | None) -> str:
     if value is None:
         return "not set: the process sees every card that it may use"
-    ids = _leading_ids(value)
+    ids = leading_ids(value)
     seen = ", ".join(f"device {index} is card {card}" for index, card in enumerate(ids))
     return f"{value!r}: {seen}" if seen else f"{value!r}: it names no card"
 
@@ -30,7 +30,8 @@ def _container(value: str | None) -> str:
     return f"{value!r}: the container runtime has used it to select the cards; CANN does not read it"
 
 
-def _leading_ids(value: str) -> list[int]:
+def leading_ids(value: str) -> list[int]:
+    """Returns the cards that the value names before the first part that is not a number."""
     ids: list[int] = []
     for part in value.split(","):
         if not _is_id(part):

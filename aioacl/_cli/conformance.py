@@ -122,7 +122,7 @@ def _played(vectors: list[Vector], library: str, jobs: int) -> list[Outcome]:
 
 def _details(outcomes: list[Outcome]) -> dict[str, list[dict[str, Any]]]:
     return {
-        "failures": [_failure(outcome) for outcome in outcomes if outcome.status == "failed"],
+        "failures": [failure_of(outcome) for outcome in outcomes if outcome.status == "failed"],
         "skips": [
             {"id": outcome.vector.id, "reason": outcome.reason}
             for outcome in outcomes
@@ -131,7 +131,8 @@ def _details(outcomes: list[Outcome]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _failure(outcome: Outcome) -> dict[str, Any]:
+def failure_of(outcome: Outcome) -> dict[str, Any]:
+    """Returns what differed in a vector that failed."""
     vector = outcome.vector
     return {
         "id": vector.id,

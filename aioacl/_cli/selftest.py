@@ -65,7 +65,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--limit",
-        type=_seconds,
+        type=seconds,
         default=LIMIT_SECONDS,
         metavar="SECONDS",
         help=f"an assumption is broken if its check does not return within this time (default: {LIMIT_SECONDS:g})",
@@ -79,7 +79,8 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run, parser=parser)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Returns the number of seconds that an option has. Raises ArgumentTypeError."""
     with suppress(ValueError):
         value = float(text)
         if 0 < value < MOST_SECONDS:
@@ -91,13 +92,13 @@ def _seconds(text: str) -> float:
 
 def run(arguments: Namespace) -> int:
     """Runs the chosen checks; returns 1 if an assumption is broken."""
-    model = _readable(arguments.model)
+    model = readable(arguments.model)
     request = Request(arguments.library, arguments.device, arguments.reset, arguments.limit, model)
     families = [each for each in FAMILIES if each.name in (arguments.family or [each.name])]
     library = _identified(request)
     chosen = [each for family in families for each in family.members]
     if request.reset:
-        _warn(request.device)
+        warn(request.device)
     verdicts = _tried(request, chosen) if not library.problem else _not_loaded(library, chosen)
     if arguments.json:
         put_json(_record(library, request, verdicts))
@@ -106,7 +107,7 @@ def run(arguments: Namespace) -> int:
     return 1 if _count(verdicts, "broken") else 0
 
 
-def _readable(model: str | None) -> str | None:
+def readable(model: str | None) -> str | None:
     """Returns the absolute path of the model, which must be a file that can be read."""
     if model is None:
         return None
@@ -131,7 +132,7 @@ def _identified(request: Request) -> Library:
     return library
 
 
-def _warn(device: int) -> None:
+def warn(device: int) -> None:
     """Warns of the resets, before the first check."""
     print(
         f"aioacl: --reset: child processes will set device {device} and reset it many times, with and without force. "
@@ -177,11 +178,12 @@ def _record(library: Library, request: Request, verdicts: list[Verdict]) -> dict
         "device": request.device,
         "reset": request.reset,
         **{outcome: _count(verdicts, outcome) for outcome in WORDS},
-        "assumptions": [_row(verdict) for verdict in verdicts],
+        "assumptions": [as_row(verdict) for verdict in verdicts],
     }
 
 
-def _row(verdict: Verdict) -> dict[str, Any]:
+def as_row(verdict: Verdict) -> dict[str, Any]:
+    """Returns the verdict for JSON."""
     assumption = verdict.assumption
     return {
         "id": assumption.id,

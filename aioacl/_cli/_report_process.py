@@ -1,0 +1,125 @@
+"""Runs a step of `report` in a process group that ends within a time limit, whatever the step does.
+
+A guard is the first process of each group. It waits until the report closes a pipe, which also happens if the report is
+killed. Then the guard kills the group. So no process of a step outlives the report, even with SIGKILL. If the kernel
+cannot end a process, because the driver holds it, the report waits `LEAVE_SECONDS` for that process, and continues.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+LEAVE_SECONDS: Final = 10.0  # the time for a killed process to end
+REFRESH_SECONDS: Final = 0.2
+MOST_BYTES: Final = 1 << 24  # of the output of a step that is read
+GUARD: Final = "import os, signal; os.read(0, 1); os.killpg(0, signal.SIGKILL)"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a step ended, and what it wrote.
+
+    `status` is the exit status, or minus the number of a signal. It is None if the step was killed at its limit. `left`
+    is set if the process has not ended although it was killed.
+    """
+
+    status: int | None
+    seconds: float
+    lines: list[dict[str, Any]]
+    errors: str
+    left: bool = False
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a step. `left` is set if its process has not ended although it was killed."""
+
+    def __init__(self, *, left: bool) -> None:
+        super().__init__()
+        self.left = left
+
+
+@contextmanager
+def _group() -> Generator[int]:
+    """Makes a process group, and kills it at the end."""
+    guard = subprocess.Popen(  # noqa: S603 - Python itself
+        [sys.executable, "-I", "-S", "-c", GUARD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    try:
+        yield guard.pid
+    finally:
+        os.killpg(guard.pid, signal.SIGKILL)  # the guard is not reaped yet, so the group still exists
+        guard.communicate()
+
+
+def run(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    limit_seconds: float,
+    progress: Callable[[list[dict[str, Any]]], None],
+) -> Ended:
+    """Runs the command until it ends or the limit has passed. Calls `progress` with the JSON objects that it wrote."""
+    begun = time.monotonic()
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            with _group() as group:
+                process = subprocess.Popen(  # noqa: S603 - aioacl's own commands
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    env=environ,
+                    process_group=group,
+                )
+                status = _wait(process, begun + limit_seconds, lambda: progress(_objects(output)))
+        except KeyboardInterrupt:
+            raise Interrupted(left=process is not None and _is_left(process)) from None
+        left = _is_left(process)
+        return Ended(status, time.monotonic() - begun, _objects(output), _text(errors), left=left)
+
+
+def _wait(process: subprocess.Popen[bytes], end: float, look: Callable[[], None]) -> int | None:
+    while (left := end - time.monotonic()) > 0:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(min(left, REFRESH_SECONDS))
+        look()
+    return process.poll()
+
+
+def _is_left(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(LEAVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _text(file: IO[bytes]) -> str:
+    return os.pread(file.fileno(), MOST_BYTES, 0).decode("utf-8", "replace")
+
+
+def _objects(file: IO[bytes]) -> list[dict[str, Any]]:
+    """Returns the JSON objects of the output, each on a line. A library may write other lines, and before an object."""
+    found: list[dict[str, Any]] = []
+    for line in _text(file).split("\n"):
+        with suppress(ValueError):
+            value: object = json.loads(line[line.find("{") :]) if "{" in line else None
+            if isinstance(value, dict):
+                found.append(cast("dict[str, Any]", value))
+    return found

@@ -1,0 +1,332 @@
+"""`python -m aioacl report` on the simulator in six states: it ends, writes one archive or none, and leaves nothing."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from aioacl import _digits
+from aioacl._base.ffi import lib, text_of
+from aioacl._cli._report_process import Ended, run
+from aioacl.simulator import library_path
+from tests.kit import until_now
+from tests.support.command import finished
+
+ARCHIVE = "aioacl-report.zip"
+COMMAND = [sys.executable, "-W", "error", "-m", "aioacl", "report"]
+# SIGINT is ignored in background jobs of a shell.
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from aioacl.__main__ import main
+sys.exit(main())
+"""
+WITHOUT_SPACE = """
+import errno, os, sys
+from aioacl.__main__ import main
+def fail(_descriptor):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+os.fsync = fail
+sys.exit(main())
+"""
+# A step that does not end, and has a child that does not end either.
+FAMILY = """
+import json, signal, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+print("text of a library ", json.dumps({"child": child.pid}), flush=True)
+print("{", flush=True)
+signal.pause()
+"""
+NOT_NAMED = ("summary.txt", "report.json")
+LIMIT = "2"  # of steps that hang; steps that take longer on a busy machine count as hanging too
+ENOUGH = "3600"  # of steps that end
+HANG = "aclInit|aclrtGetDeviceCount:hang"
+RESET_FAILS = "aclrtResetDeviceForce:rc=507018"
+
+
+class Done(NamedTuple):
+    """The end of a report."""
+
+    status: int
+    summary: str
+    errors: str
+    files: dict[str, str]
+
+    @property
+    def results(self) -> dict[str, str]:
+        """The result of each step."""
+        return {
+            name.removesuffix(".json"): json.loads(text)["result"]
+            for name, text in self.files.items()
+            if name not in NOT_NAMED
+        }
+
+    def step(self, name: str) -> Any:
+        return json.loads(self.files[f"{name}.json"])
+
+
+def environment(environ: dict[str, str]) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIOACL_", "ASCEND_"))}
+    return {**clean, **environ}
+
+
+def report(folder: Path, *arguments: str, **environ: str) -> Done:
+    """Runs the command in the folder, which then has one more file."""
+    before = set(folder.iterdir())
+    done = finished([*COMMAND, *arguments], cwd=folder, env=environment(environ), timeout=3600)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert set(folder.iterdir()) - before == {folder / ARCHIVE}, done.stderr
+    with zipfile.ZipFile(folder / ARCHIVE) as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert (folder / ARCHIVE).stat().st_mode & 0o777 == 0o600
+    for name in files:
+        assert f"  {name} " in done.stderr  # the list of files, before the archive was written
+    assert files["summary.txt"] == done.stdout
+    return Done(done.returncode, done.stdout, done.stderr, files)
+
+
+# --- the six states ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_healthy_device_is_reported_in_one_private_archive(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.touch()
+    done = report(tmp_path, "--library", "simulator", "--limit", ENOUGH, AIOACL_SIM_TRACE=str(trace))
+    assert done.summary.startswith("aioacl report: SIMULATOR, no card was used\n")
+    assert done.status == 0, done.summary
+    assert set(done.results.values()) == {"ok"}
+    assert done.step("sequences")["as_recorded"] == done.step("sequences")["total"] > 50
+    assert done.step("selftest")["broken"] == 0
+    assert done.step("demo")["resets"] == 0
+    calls = re.findall(r'"call":"(aclrtResetDeviceForce|aclrtSetDevice)"', trace.read_text())
+    assert set(calls) == {"aclrtSetDevice"}  # nothing has force-reset the device
+
+
+@pytest.mark.slow
+def test_planted_values_are_not_in_the_archive(tmp_path: Path) -> None:
+    place = tmp_path / "zaphod-models"
+    place.mkdir()
+    model, library = place / "zaphod.om", place / "libascendcl.so"
+    model.write_bytes(_digits.MODEL.read_bytes())
+    for name in ("libascendcl.so", "libruntime.so"):
+        (place / name).write_bytes(library_path().with_name(name).read_bytes())
+    planted = {
+        "USER": "zaphod-user",
+        "LOGNAME": "zaphod-user",
+        "HOSTNAME": "zaphod-host",
+        "ASCEND_HOME_PATH": str(place),
+        "ASCEND_PROCESS_LOG_PATH": "/zaphod/log",
+        "SECRET_TOKEN": "zaphod-token",
+        "AIOACL_SIM_FAULTS": "aclmdlExecuteAsync:rc=507018",
+    }
+    done = report(
+        tmp_path, "--library", str(library), "--model", str(model), "--limit", ENOUGH, "--reset", **planted
+    )
+    assert done.step("model")["code"] == 507018
+    assert done.status == 1
+    text = done.summary + "".join(done.files) + "".join(done.files.values())
+    assert "zaphod" not in text
+    for value in (str(tmp_path), str(Path.home()), str(Path.cwd()), sys.executable, socket.gethostname()):
+        assert value not in text
+    assert not re.search(rf"\b{re.escape(getpass.getuser())}\b", text)
+    assert not re.search(r"0x[0-9a-f]{4,}", text)
+
+
+@pytest.mark.slow
+def test_device_that_hangs_is_reported_within_the_limits(tmp_path: Path) -> None:
+    done = report(tmp_path, "--library", "simulator", "--limit", LIMIT, AIOACL_SIM_FAULTS=HANG)
+    assert done.summary.startswith("aioacl report: SIMULATOR, no card was used\n")
+    assert done.status == 1
+    assert done.results["doctor"] == done.results["demo"] == done.results["device-after"] == "hang"
+    assert f"killed after {LIMIT} s" in done.summary
+    assert not processes_in(tmp_path)
+
+
+@pytest.mark.slow
+def test_reset_that_fails_is_reported(tmp_path: Path) -> None:
+    done = report(
+        tmp_path, "--library", "simulator", "--reset", "--limit", ENOUGH, AIOACL_SIM_FAULTS=RESET_FAILS
+    )
+    assert done.status == 1
+    assert "with resets of the device" in done.summary
+    assert done.results["selftest"] == done.results["demo"] == "problem"
+    assert done.results["doctor"] == done.results["sequences"] == done.results["device-after"] == "ok"
+    broken = [each for each in done.step("selftest")["checks"] if each["verdict"] == "broken"]
+    assert all("aclrtResetDeviceForce returned 507018" in each["evidence"] for each in broken)
+    assert done.step("demo")["resets"] == 0
+    assert "aclrtResetDeviceForce" in done.step("demo")["evidence"]
+
+
+def test_missing_library_is_reported(tmp_path: Path) -> None:
+    done = report(tmp_path, AIOACL_LIBRARY="/nowhere/libascendcl.so")
+    assert done.summary.startswith("aioacl report: no ACL library was found\n")
+    assert done.status == 1
+    assert done.results.pop("doctor") == "problem"
+    assert {result for name, result in done.results.items() if name != "doctor"} == {"not run"}
+
+
+@pytest.mark.slow
+def test_library_without_half_of_its_functions_is_reported(tmp_path: Path) -> None:
+    place = tmp_path / "half"
+    place.mkdir()
+    lost = half_of_the_functions()
+    content = library_path().read_bytes()
+    for (
+        name
+    ) in lost:  # the dynamic linker does not find the new name, because its hash is that of the old one
+        content = content.replace(f"\0{name}\0".encode(), f"\0x{name[1:]}\0".encode())
+    (place / "libascendcl.so").write_bytes(content)
+    (place / "libruntime.so").write_bytes(library_path().with_name("libruntime.so").read_bytes())
+    done = report(tmp_path, "--library", str(place / "libascendcl.so"), "--limit", ENOUGH)
+    assert done.summary.startswith("aioacl report: SIMULATOR, no card was used\n")
+    assert done.status == 1
+    assert set(lost) <= set(done.step("doctor")["missing"])
+    assert done.step("doctor")["result"] == "problem"
+    assert done.step("sequences")["lack_a_function"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_report_that_is_killed_leaves_no_archive_and_no_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", INTERRUPTIBLE, "report", "--library", "simulator", "--limit", ENOUGH]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment({"AIOACL_SIM_FAULTS": HANG}), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert until_now(lambda: len(children_of(process.pid)) == 2)  # the guard and the step, which hangs
+        descriptors = [os.pidfd_open(child) for child in children_of(process.pid)]
+        process.send_signal(number)
+        errors = process.communicate()[1]
+        for descriptor in descriptors:
+            assert select.select([descriptor], [], [], 60)[0]  # the child has ended
+            os.close(descriptor)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 130)
+    assert list(tmp_path.iterdir()) == []
+    if number == signal.SIGINT:
+        assert errors.splitlines()[-2:] == [
+            "aioacl: interrupted in the step doctor: its processes were killed; no archive was written",
+            "aioacl: interrupted",
+        ]
+
+
+def half_of_the_functions() -> list[str]:
+    """Returns every second function. Functions that the simulator itself calls by their names are left out."""
+    names = sorted(text_of(lib.aio_table_name(index)) for index in range(lib.aio_table_size()))
+    libraries = (library_path(), library_path().with_name("libruntime.so"))
+    command = ["readelf", "--wide", "--relocs", *map(str, libraries)]
+    called = {*re.findall(r"acl\w+", finished(command, check=True).stdout)} | {"aclrtGetDeviceCount"}
+    return [name for name in names if name not in called][::2]
+
+
+# --- one step ----------------------------------------------------------------------------------------------------
+
+
+def played(program: str, limit: float = 60.0) -> tuple[Ended, list[list[dict[str, Any]]]]:
+    seen: list[list[dict[str, Any]]] = []
+    return run([sys.executable, "-c", program], os.environ, limit, seen.append), seen
+
+
+def test_step_that_does_not_end_is_killed_with_its_children() -> None:
+    limit = 1.0
+    ended, _ = played(FAMILY, limit)
+    while not ended.lines:  # on a busy machine, Python may take longer to start
+        limit *= 2
+        ended, _ = played(FAMILY, limit)
+    assert (ended.status, ended.left) == (None, False)
+    (line,) = ended.lines
+    try:
+        descriptor = os.pidfd_open(line["child"])
+    except ProcessLookupError:
+        return
+    assert select.select([descriptor], [], [], 60)[0]
+    os.close(descriptor)
+
+
+def test_step_that_ends_leaves_no_child() -> None:
+    ended, _ = played(FAMILY.replace("signal.pause()\n", "sys.exit(3)\n"))
+    assert ended.status == 3
+    (line,) = ended.lines
+    try:
+        descriptor = os.pidfd_open(line["child"])
+    except ProcessLookupError:
+        return
+    assert select.select([descriptor], [], [], 60)[0]
+    os.close(descriptor)
+
+
+def test_step_that_crashes_keeps_its_results() -> None:
+    ended, _ = played("import os; print('{\"id\": 1}', flush=True); os.write(2, b'aclInit'); os.abort()")
+    assert (ended.status, ended.lines, ended.errors) == (-signal.SIGABRT, [{"id": 1}], "aclInit")
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--output", "there/x.zip"), "expected a folder that can be written to"),
+        (("--output", "."), "exists; move it away"),
+        (("--model", "missing.om"), "missing.om: No such file"),
+        (("--limit", "0"), "expected a number of seconds"),
+    ],
+)
+def test_mistake_is_refused_before_the_first_step(
+    tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    done = finished([*COMMAND, *arguments], cwd=tmp_path, env=environment({}))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert reason in done.stderr
+    assert "step 1" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_is_one_object(tmp_path: Path) -> None:
+    done = finished([*COMMAND, "--json"], cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    assert found["archive"] == str(tmp_path / ARCHIVE)
+    assert (found["backend"], found["reset"], found["model"]) == (None, False, False)
+    assert found["steps"]["doctor"]["result"] == "problem"
+
+
+def test_archive_that_cannot_be_written_does_not_lose_the_summary(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_SPACE, "report"]
+    done = finished(command, cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
+    assert done.returncode == 2
+    assert done.stdout.startswith("aioacl report: no ACL library was found\n")
+    assert f"{tmp_path / ARCHIVE}: No space left on device" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def children_of(process: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Returns the processes whose working folder is this one."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                place = str((entry / "cwd").readlink())
+            except OSError:
+                continue
+            found += [entry.name] if place == str(folder) else []
+    return found
