@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-FOLDERS: Final = ("aioacl", "benchmarks", "docs", "examples", "scripts", "simulator", "tests", ".ci")
+FOLDERS: Final = (
+    "aioacl",
+    "benchmarks",
+    "docs",
+    "examples",
+    "scripts",
+    "simulator",
+    "tests",
+    ".ci",
+    ".github",
+)
 TEMPLATES: Final = ROOT / "docs" / "reference" / "_pages"
 LANGUAGES: Final = ("c", "console", "ini", "py", "python", "text", "toml")
 """`python` marks a program, `text` the output of the program above it, and `py` a signature of the reference."""

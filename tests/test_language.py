@@ -16,7 +16,17 @@ import pytest
 from tests.support.prose import Passage, passages
 
 ROOT: Final = Path(__file__).parents[1]
-FOLDERS: Final = ("aioacl", "benchmarks", "docs", "examples", "scripts", "simulator", "tests", ".ci")
+FOLDERS: Final = (
+    "aioacl",
+    "benchmarks",
+    "docs",
+    "examples",
+    "scripts",
+    "simulator",
+    "tests",
+    ".ci",
+    ".github",
+)
 TEXT: Final = (".py", ".c", ".h", ".inc", ".md", ".toml", ".sh", ".yml", ".yaml")
 # For each pattern: the number of lines with this pattern before the text was rewritten, and what to write instead.
 PHRASES: Final = {
