@@ -54,7 +54,9 @@ REPOSITORY: Final = frozenset(  # tests of pages, scripts and the tests' own too
         "test_pages.py",
         "test_readme.py",
         "test_reference.py",
+        "test_release.py",
         "test_services.py",
+        "test_signatures.py",
         "test_site.py",
         "test_typing.py",
     )
