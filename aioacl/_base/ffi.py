@@ -22,8 +22,8 @@ from aioacl._base.extension import load_part
 # A free-threaded Python cannot load modules of the stable ABI, and the C of `_await` relies on the GIL.
 if "t" in sys.abiflags:
     raise ImportError(
-        f"aioacl needs a Python with the GIL, got the free-threaded build {sys.executable}; "
-        "use the usual build of that Python"
+        f"aioacl needs a Python with the GIL, got the free-threaded build {sys.executable}; without the GIL, threads "
+        "could change the lists of aioacl's C code at the same time, so use the usual build of that Python"
     )
 
 if not TYPE_CHECKING:  # before the other imports, because it raises ImportError in a sub-interpreter
