@@ -34,8 +34,11 @@ static bool plain; /* every await runs in Python: AIOACL_PLAIN_AWAITS */
 
 /* --- the loop of this thread ----------------------------------------------------------------------------- */
 
-/* Python 3.13 deprecates this function. Its successor is not in the stable ABI of Python 3.11. The borrowed
- * reference is safe under the GIL: no code runs before the caller takes a reference or drops it. */
+/* Python 3.13 deprecates this function, and the headers of Python 3.15 do not declare it. The stable ABI keeps
+ * it. Its successor is not in the stable ABI of Python 3.11. The borrowed reference is safe under the GIL: no
+ * code runs before the caller takes a reference or drops it. */
+PyAPI_FUNC(PyObject *) PyWeakref_GetObject(PyObject *);
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static PyObject *referent(PyObject *reference) {

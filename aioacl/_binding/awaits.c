@@ -2,9 +2,9 @@
  * Awaits, the base of AsyncioPort and TrioPort: it takes the completions of a loop from the engine, and wakes
  * the tasks. See await.c.
  */
-#include <string.h>
-
 #include "await.h"
+
+#include <string.h>
 
 /* FEW_QUICK: after so many quick awaits, the loop reports its next turn. */
 enum { QUICK_IN_A_ROW = 64, QUICK_US = 1000, FEW_QUICK = 8 };

@@ -12,9 +12,9 @@
  * No function here runs Python code or releases the GIL while the lists change. So no lock is needed, and a
  * finalizer may give an item at any time. cache.h says who owns an item.
  */
-#include <stdlib.h>
-
 #include "cache.h"
+
+#include <stdlib.h>
 
 PyTypeObject *cache_type;
 

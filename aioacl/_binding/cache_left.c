@@ -3,9 +3,9 @@
  * call these functions, also after an exception of a signal handler has interrupted a close. cache.h says who
  * owns an item.
  */
-#include <stdlib.h>
-
 #include "cache.h"
+
+#include <stdlib.h>
 
 /* Leaves the item to the maintenance thread, or to the end of the running reset or close. */
 void leave_item(cache_object *self, item *it) {

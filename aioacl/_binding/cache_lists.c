@@ -2,9 +2,9 @@
  * The lists of a cache: all items of a kind by age, and a stack for each size class. No function here runs
  * Python code or releases the GIL while the lists change; see cache.c.
  */
-#include <stdlib.h>
-
 #include "cache.h"
+
+#include <stdlib.h>
 
 Py_ssize_t pinned_in_use;
 

@@ -1,9 +1,9 @@
 /*
  * Takes memory and streams from a cache, and makes their handles.
  */
-#include <stdlib.h>
-
 #include "cache.h"
+
+#include <stdlib.h>
 
 static PyTypeObject *makers[CACHED_KINDS]; /* the types of the handles */
 

@@ -19,9 +19,9 @@
  * The structures are those of dlpack.h, version 1. The version decides which fields follow, so only the version
  * of a structure with another major number is read.
  */
-#include <stdlib.h>
-
 #include "binding.h"
+
+#include <stdlib.h>
 
 enum { MAJOR = 1, MINOR = 0, READ_ONLY = 1, UINT_CODE = 1, DIMENSIONS = 64 };
 
