@@ -54,7 +54,9 @@ if TYPE_CHECKING:
 
     from setuptools import Extension
 
-WARNINGS: Final = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes")
+# An undeclared function would return an int: a pointer would lose its upper half.
+UNDECLARED: Final = "-Werror=implicit-function-declaration"
+WARNINGS: Final = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", UNDECLARED)
 C_FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS)
 GENERATORS: Final = ("build_ffi.py", "build_stubs.py")
 SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
@@ -288,7 +290,7 @@ class BuildNative(build_ext):
     def get_ext_filename(self, fullname: str) -> str:
         if "libascendcl" in fullname or "libruntime" in fullname:
             return fullname.replace(".", "/").replace("_", ".") + ".so"
-        return str(super().get_ext_filename(fullname))  # type: ignore[no-untyped-call]  # setuptools has no types there
+        return fullname.replace(".", "/") + ".abi3.so"  # with Python 3.15, setuptools would add the platform
 
 
 @contextmanager

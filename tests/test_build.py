@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from setuptools import Distribution, Extension
 from setuptools.errors import CompileError
 
 import build_ffi
@@ -63,6 +64,16 @@ def test_command_of_a_free_threaded_python_ends_with_one_message(
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("aioacl needs a Python with the GIL, got the free-threaded build")
+
+
+def test_name_of_the_extension_is_the_same_for_each_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.15 prefers a name with the platform, which older versions do not find."""
+    suffix = ".abi3-x86_64-linux-gnu.so"
+    monkeypatch.setattr("setuptools.command.build_ext.get_abi3_suffix", lambda: suffix)
+    command = build_ninja.BuildNative(Distribution({"ext_modules": [Extension("aioacl._acl", [])]}))
+    command.finalize_options()
+    assert command.get_ext_filename("aioacl._acl") == "aioacl/_acl.abi3.so"
+    assert command.get_ext_filename("aioacl.simulator.libruntime") == "aioacl/simulator/libruntime.so"
 
 
 @pytest.mark.parametrize("name", [".", "missing"])
