@@ -32,10 +32,10 @@ elif venv is None:
 PYTHON
 }
 
-# Sets `found` to the first suitable Python.
+# Sets `found` to the first suitable Python. 3.15 is last, because onnxruntime has no release for it yet.
 find_python() {
     reasons=
-    for name in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    for name in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python3.15}; do
         found=$(command -v "$name") || continue
         reason=$(lacking "$found")
         [ -n "$reason" ] || return 0

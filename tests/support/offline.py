@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aioacl
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
     from aioacl._models.loading import Load
     from tests.support.onnx_models import Shape
+
+needs_onnxruntime = pytest.mark.skipif(
+    find_spec("onnxruntime") is None, reason="loading a model needs onnxruntime: pip install 'aioacl[onnx]'"
+)
 
 WEIGHTS: Final[NDArray[np.float32]] = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 ROWS: Final = 2

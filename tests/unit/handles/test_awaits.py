@@ -354,13 +354,14 @@ WAYS_TO_WAKE = {
 }
 
 
-def on_loops(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.every_loop if name in WAYS_TO_WAKE else pytest.mark.every_loop_in_ci
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    on_loops = pytest.mark.every_loop if name in WAYS_TO_WAKE else pytest.mark.every_loop_in_ci
+    return [on_loops, offline.needs_onnxruntime] if "model" in name else [on_loops]
 
 
 def each(entries: dict[str, Await]) -> pytest.MarkDecorator:
     """Runs a test with each of the awaits."""
-    rows = [pytest.param(entry, id=name, marks=on_loops(name)) for name, entry in entries.items()]
+    rows = [pytest.param(entry, id=name, marks=marks_of(name)) for name, entry in entries.items()]
     return pytest.mark.parametrize("entry", rows)
 
 

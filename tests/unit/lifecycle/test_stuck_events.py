@@ -102,6 +102,7 @@ async def test_query_of_the_watcher_that_hangs_sends_stuck_and_then_recovered(
         await stream
 
 
+@offline.needs_onnxruntime
 @pytest.mark.usefixtures("soon")
 async def test_execution_that_hangs_sends_stuck_and_then_recovered(open_device: OpenDevice) -> None:
     async with open_device() as device, device.load_model(offline.product()) as model:
@@ -195,6 +196,7 @@ async def test_thread_that_cannot_start_makes_events_raise_resource_exhausted(
         device.events()
 
 
+@offline.needs_onnxruntime
 async def test_load_of_a_model_that_takes_long_does_not_count_as_stuck(
     open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
