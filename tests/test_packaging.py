@@ -143,7 +143,7 @@ def test_metadata_of_the_wheel_is_valid(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
     metadata = Metadata.from_email(archive.read(name), validate=True)
-    assert (metadata.name, metadata.license_expression) == ("aioacl", "Apache-2.0 AND CC-BY-4.0")
+    assert (metadata.name, metadata.license_expression) == ("aioacl", "Apache-2.0 AND CC-BY-4.0 AND MIT")
     assert metadata.description_content_type == "text/markdown"
     assert metadata.description == (ROOT / "README.md").read_text()
 

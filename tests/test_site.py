@@ -1,4 +1,6 @@
-"""The site: its navigation has each page, and scripts/site_pages.py makes a page for each linked file."""
+"""The site: its navigation has each page, scripts/site_pages.py makes a page for each linked file, and a browser needs
+no other host: scripts/site_requests.py.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,14 @@ import shutil
 import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.utils.yaml import yaml_load
 
-from scripts.pages import ROOT, pages
+from scripts.pages import LANGUAGES, ROOT, pages
 from scripts.site_pages import page_for
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     Site = Callable[[str], tuple[list[str], dict[str, str]]]
 
 SETTINGS = (ROOT / "mkdocs.yml").read_text()
+CHROMIUM = shutil.which("chromium")
 
 
 # --- the navigation ------------------------------------------------------------------------------------------------
@@ -78,7 +82,7 @@ def test_wrong_entry_of_the_navigation_is_named(entry: str, instead: str, proble
 
 @pytest.fixture
 def site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Site:
-    """Builds a site with the hook from the text of one page. Returns the warnings, and the HTML of each page."""
+    """Builds a site with the hooks from the text of one page. Returns the warnings, and the HTML of each page."""
     project = tmp_path / "project"
     for folder in ("docs", "scripts", "tests/unit", "theme"):
         (project / folder).mkdir(parents=True)
@@ -88,7 +92,8 @@ def site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Site:
     (project / "tests" / "a b.py").write_text('"""Has [no link](unit/x.py).\n\n`````\n"""\n')
     (project / "tests" / "unit" / "x.py").write_text("x = 1\n")
     (project / "theme" / "main.html").write_text("{{ page.content }}")
-    shutil.copy2(ROOT / "scripts" / "site_pages.py", project / "scripts")
+    for name in ("site_pages.py", "site_requests.py"):
+        shutil.copy2(ROOT / "scripts" / name, project / "scripts")
     settings = {name: value for name, value in yaml_load(SETTINGS).items() if name != "nav"}
     settings |= {
         "theme": {"name": None, "custom_dir": "theme"},
@@ -161,9 +166,107 @@ def test_link_that_the_hook_cannot_replace_is_a_warning(site: Site, text: str, g
     assert got in warning
 
 
+# --- requests ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("<script src=https://example.org/a.js></script>", "https://example.org/a.js"),
+        ("<script src=//example.org/a.js></script>", "//example.org/a.js"),
+        ("<script>\nimport('https://example.org/a.js')\n</script>", "https://example.org/a.js"),
+        ("<script>\nnew WebSocket(`wss://example.org/`)\n</script>", "wss://example.org/"),
+        ("<link rel=stylesheet href=https://example.org/a.css>", "https://example.org/a.css"),
+        ("<style>\n@import 'https://example.org/a.css';\n</style>", "https://example.org/a.css"),
+        ("<style>\na {src: url( https://example.org/a.woff)}\n</style>", "https://example.org/a.woff"),
+        ('<p style="background: url(https://example.org/a.png)"></p>', "https://example.org/a.png"),
+        ("![a](https://example.org/a.png)", "https://example.org/a.png"),
+        ('<img srcset="page.html 1x, https://example.org/a.png 2x">', "https://example.org/a.png"),
+        ('<meta http-equiv="refresh" content="0; url=https://example.org/">', "https://example.org/"),
+        ("<form action=https://example.org/></form>", "https://example.org/"),
+    ],
+)
+def test_request_to_another_host_is_a_warning(site: Site, text: str, url: str) -> None:
+    warnings, _ = site(text)
+    (warning,) = [each for each in warnings if each.startswith("page.html: expected the URL of a file")]
+    assert warning.endswith(f", got {url}, which is on another host; put a copy of the file into docs/assets")
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [("gone.js", "does not exist"), ("/page.html", "is absolute, and leads nowhere if a browser opens")],
+)
+def test_request_for_a_file_that_files_do_not_find_is_a_warning(site: Site, url: str, problem: str) -> None:
+    warnings, _ = site(f"<script src={url}></script>")
+    (warning,) = [each for each in warnings if f", got {url}, which {problem}" in each]
+    assert warning.startswith("page.html: expected the URL of a file of the site")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a](https://example.org/) `<script src=https://example.org/a.js>`",
+        "<script src=page.html?a#b></script>",
+        "<style>\na {background: url('data:image/png;base64,AA'), url(page.html)}\n</style>",
+        "<svg><use href='#a'/></svg>",
+    ],
+    ids=["a link, and code", "a file", "a style", "a part of the page"],
+)
+def test_links_and_requests_for_files_of_the_site_are_accepted(site: Site, text: str) -> None:
+    warnings, _ = site(text)
+    assert [each for each in warnings if "expected the URL" in each] == []
+
+
+def test_theme_has_no_reason_to_request_what_its_scripts_could_request() -> None:
+    assert "repo_url" not in yaml_load(SETTINGS)
+    assert "mermaid" not in LANGUAGES
+
+
+# --- the whole site ------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.process
 @pytest.mark.packaging
-def test_site_is_built_without_a_broken_link() -> None:
+def test_site_is_built_without_a_broken_link_and_with_a_search_for_files() -> None:
     ran = subprocess.run([ROOT / "scripts" / "docs"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert (ROOT / "build" / "site" / "index.html").exists()
+    written = ROOT / "build" / "site"
+    index = (written / "search" / "search_index.js").read_text().removeprefix("var __index = ")
+    found = {each["location"] for each in json.loads(index)["docs"]}
+    for page in ("index", "tutorial", "reference/stream"):
+        assert f"{page}.html" in found
+        scripts = re.findall(r'<script src="([^"]*)"', (written / f"{page}.html").read_text())
+        assert [name.rpartition("/")[2].partition(".")[0] for name in scripts] == ["iframe-worker", "bundle"]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.packaging
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, for example of Debian's package")
+@pytest.mark.parametrize(("words", "page"), [("quarantine", "resets.html")])
+def test_search_of_the_site_finds_a_page_if_a_browser_opens_files(
+    words: str, page: str, tmp_path: Path
+) -> None:
+    built = subprocess.run(
+        [ROOT / "scripts" / "docs", "build", "--site-dir", tmp_path / "site"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    first = (tmp_path / "site" / "index.html").as_uri()
+    shown = subprocess.run(
+        [
+            *(str(CHROMIUM), "--headless", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}"),
+            *("--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=20000", "--dump-dom"),
+            f"{first}?q={quote(words)}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    results = re.findall(
+        r'<a href="file:[^"]*/site/([^"#?]*)[^"]*" class="md-search-result__link', shown.stdout
+    )
+    assert page in results
