@@ -117,8 +117,8 @@ def test_example_of_the_readme_is_short_and_runs(tmp_path: Path) -> None:
     assert re.fullmatch(r"hello True\ndevice 0: open at generation 2; .*\n", ran.stdout)
 
 
-def test_readme_has_at_most_100_lines() -> None:
-    assert len(README.splitlines()) <= 100
+def test_readme_has_at_most_120_lines() -> None:
+    assert len(README.splitlines()) <= 120
 
 
 def test_both_readmes_link_to_each_other_and_have_the_same_blocks() -> None:
