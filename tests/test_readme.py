@@ -17,7 +17,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.pages import ROOT, blocks, name_of, one, pages, wrong_blocks, wrong_links
+from scripts.pages import (
+    ROOT,
+    blocks,
+    file_of,
+    language,
+    links,
+    name_of,
+    one,
+    pages,
+    parse,
+    wrong_blocks,
+    wrong_links,
+)
 from tests.support import forkserver
 from tests.support.command import finished
 
@@ -42,10 +54,11 @@ SETTINGS = (
 LOOP = 'asyncio_default_fixture_loop_scope = "function"\n'
 
 
+CHINESE = [page for page in PAGES if page.name.endswith(".zh.md")]
 PROGRAMS = [
     block
     for page in PAGES
-    if name_of(page) not in OWN_TESTS
+    if name_of(page) not in OWN_TESTS and page not in CHINESE  # they have the programs of the English pages
     for block in blocks(page)
     if block.language == "python"
 ]
@@ -121,15 +134,69 @@ def test_readme_has_at_most_120_lines() -> None:
     assert len(README.splitlines()) <= 120
 
 
-def test_both_readmes_link_to_each_other_and_have_the_same_blocks() -> None:
-    chinese = (ROOT / "README.zh.md").read_text()
-    assert "(README.zh.md)" in README.partition("\n## ")[0]
-    assert "(README.md)" in chinese.partition("\n## ")[0]
-    english, other = (
-        [block.text for block in blocks(ROOT / name) if block.language == "python"]
-        for name in ("README.md", "README.zh.md")
+# --- the pages in two languages ------------------------------------------------------------------------------------
+
+
+def english(page: Path) -> Path:
+    """The English page of a Chinese page."""
+    return page.with_name(page.name.removesuffix(".zh.md") + ".md")
+
+
+def outline(text: str) -> list[str]:
+    """The headings, blocks, rows of tables and items of lists, without the words that a translation changes."""
+    parts = []
+    for token in parse(text):
+        if token.type == "heading_open":
+            parts.append(f"a heading {token.tag}")
+        elif token.type in ("fence", "code_block"):
+            code = token.content
+            if language(token) == "console":
+                code = re.sub(r" +# .*", "", code)  # comments of commands are translated
+            parts.append(f"a block {language(token)}: {code}")
+        elif token.type in ("tr_open", "list_item_open"):
+            parts.append({"tr_open": "a row", "list_item_open": "an item"}[token.type])
+    return parts
+
+
+@pytest.mark.parametrize("page", CHINESE, ids=name_of)
+def test_chinese_page_has_the_headings_blocks_rows_and_items_of_the_english_page(page: Path) -> None:
+    assert outline(page.read_text()) == outline(english(page).read_text())
+
+
+@pytest.mark.parametrize("page", CHINESE, ids=name_of)
+def test_pages_in_two_languages_link_to_each_other_before_the_first_heading(page: Path) -> None:
+    assert f"({page.name})" in english(page).read_text().partition("\n## ")[0]
+    assert f"({english(page).name})" in page.read_text().partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("page", CHINESE, ids=name_of)
+def test_chinese_page_links_to_pages_in_chinese_where_they_exist(page: Path) -> None:
+    targets = {file_of(target, page.parent) for _, target in links(page.read_text())}
+    translated = {english(each) for each in CHINESE}
+    assert translated & targets == {english(page)}, "link to the page *.zh.md"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("## B", "### B"),
+        ("## B\n", ""),
+        ("print(1)", "print(2)"),
+        ("```python", "```text"),
+        ("$ run", "$ walk"),
+        ("| 2 |\n", ""),
+        ("- d\n", ""),
+    ],
+    ids=["a level", "a heading", "a program", "a language", "a command", "a row", "an item"],
+)
+def test_outline_of_a_page_differs_if_a_translation_leaves_something_out(change: tuple[str, str]) -> None:
+    text = (
+        "# A\n\n## B\n\n```python\nprint(1)\n```\n\n```console\n$ run  # it\n```\n\n"
+        "| a |\n|---|\n| 1 |\n| 2 |\n\n- c\n- d\n"
     )
-    assert english == other
+    assert text.count(change[0]) == 1
+    assert outline(text.replace(*change)) != outline(text)
+    assert outline(text.replace("# it", "# 它").replace("# A", "# 甲")) == outline(text)
 
 
 def test_commands_of_the_readme_exist() -> None:
