@@ -48,6 +48,7 @@ REPOSITORY: Final = frozenset(  # tests of pages, scripts and the tests' own too
         "test_card_sequences.py",
         "test_ci.py",
         "test_environment.py",
+        "test_first_steps.py",
         "test_instructions.py",
         "test_language.py",
         "test_packaging.py",
