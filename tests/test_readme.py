@@ -176,6 +176,17 @@ def test_chinese_page_links_to_pages_in_chinese_where_they_exist(page: Path) -> 
     assert translated & targets == {english(page)}, "link to the page *.zh.md"
 
 
+@pytest.mark.parametrize("page", CHINESE, ids=name_of)
+def test_chinese_paragraph_is_one_line_because_browsers_show_a_line_break_as_a_space(page: Path) -> None:
+    broken = [
+        token.content
+        for token in parse(page.read_text())
+        for child in token.children or ()
+        if child.type == "softbreak"
+    ]
+    assert broken == []
+
+
 @pytest.mark.parametrize(
     "change",
     [
