@@ -136,7 +136,8 @@ def _limit(what: int, most: int) -> None:
 
 
 def _opened(model: bytes, level: str) -> Any:
-    onnxruntime: Any = importlib.import_module("onnxruntime")  # it has no types, and only the child may import it
+    # onnxruntime has no types, and only the child may import it
+    onnxruntime: Any = importlib.import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL
