@@ -13,6 +13,7 @@ the same operations, and its bits are the same.
 
 from __future__ import annotations
 
+import importlib
 import json
 import resource
 import signal
