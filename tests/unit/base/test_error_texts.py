@@ -166,9 +166,10 @@ def test_fault_that_a_caller_without_a_device_meets_names_no_method_of_a_device(
 @pytest.mark.thorough
 def test_open_that_is_given_up_names_no_method_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     simulator.hang_call("aclrtSetDevice")
-    with monkeypatch.context() as patch, pytest.raises(aioacl.DeviceQuarantined) as caught:
+    with monkeypatch.context() as patch:
         patch.setattr(limits, "OPEN_SECONDS", 0.05)
-        aioacl.open_device(0).result()
+        with pytest.raises(aioacl.DeviceQuarantined) as caught:
+            aioacl.open_device(0).result()
     simulator.release_all()
     assert caught.value.hint == OPEN_FAILED
     aioacl.open_device(0).result().close().result()
