@@ -1,7 +1,7 @@
 /*
  * A library in place of onnxruntime, for tests under sanitizers. It has the functions of the table that the
  * simulator uses. Each model has the input x and the output y, which are float tensors with two dimensions, and
- * y is 2 * x.
+ * y is 2 * x. A model that begins with "pair" also has the output z, which equals y.
  *
  * If the first number of x is HELD, the run does not end before standin_release() or the end of the run that
  * the caller demands. If it is BROKEN, the run fails.
@@ -21,6 +21,10 @@ enum { DIMS_MOST = 8, FLOAT_TYPE = 1, RANK = 2 };
 
 struct ort_status {
     const char *message;
+};
+
+struct ort_session {
+    size_t outputs;
 };
 
 struct ort_run_options {
@@ -125,7 +129,11 @@ static ort_status_t *create_session(const ort_env_t *env, const void *model, siz
     if (size == 0 || memcmp(model, "bad", size < 3 ? size : 3) == 0) {
         return fail("this is not a model");
     }
-    *session = malloc(1);
+    *session = malloc(sizeof **session);
+    if (*session == NULL) {
+        abort();
+    }
+    (*session)->outputs = size >= 4 && memcmp(model, "pair", 4) == 0 ? 2 : 1;
     return NULL;
 }
 
@@ -136,6 +144,11 @@ static void release_session(ort_session_t *session) {
 static ort_status_t *count_one(const ort_session_t *session, size_t *count) {
     (void)session;
     *count = 1;
+    return NULL;
+}
+
+static ort_status_t *count_outputs(const ort_session_t *session, size_t *count) {
+    *count = session->outputs;
     return NULL;
 }
 
@@ -160,9 +173,8 @@ static ort_status_t *input_name(const ort_session_t *session, size_t index, ort_
 static ort_status_t *output_name(const ort_session_t *session, size_t index, ort_allocator_t *allocator,
                                  char **name) {
     (void)session;
-    (void)index;
     (void)allocator;
-    return name_of('y', name);
+    return name_of(index == 0 ? 'y' : 'z', name);
 }
 
 static ort_status_t *default_allocator(ort_allocator_t **allocator) {
@@ -313,8 +325,8 @@ static ort_value_t *make_output(const ort_tensor_info_t *info) {
 static ort_status_t *run(ort_session_t *session, const ort_run_options_t *options,
                          const char *const *input_names, const ort_value_t *const *inputs, size_t input_count,
                          const char *const *output_names, size_t output_count, ort_value_t **outputs) {
-    (void)session;
-    if (input_count != 1 || output_count != 1 || *input_names[0] != 'x' || *output_names[0] != 'y') {
+    if (input_count != 1 || output_count != session->outputs || *input_names[0] != 'x' ||
+        *output_names[0] != 'y') {
         return fail("the names are wrong");
     }
     const float *from = inputs[0]->data;
@@ -325,12 +337,14 @@ static ort_status_t *run(ort_session_t *session, const ort_run_options_t *option
     if (count > 0 && from[0] == STANDIN_HELD && !wait_released(options)) {
         return fail("the run was terminated");
     }
-    if (outputs[0] == NULL) {
-        outputs[0] = make_output(&inputs[0]->info);
-    }
-    float *to = outputs[0]->data;
-    for (size_t i = 0; i < count; i++) {
-        to[i] = 2 * from[i];
+    for (size_t output = 0; output < output_count; output++) {
+        if (outputs[output] == NULL) {
+            outputs[output] = make_output(&inputs[0]->info);
+        }
+        float *to = outputs[output]->data;
+        for (size_t i = 0; i < count; i++) {
+            to[i] = 2 * from[i];
+        }
     }
     return NULL;
 }
@@ -345,7 +359,7 @@ static const ort_api_t table = {
     .set_threads_inside = set_number,
     .set_threads_between = set_number,
     .input_count = count_one,
-    .output_count = count_one,
+    .output_count = count_outputs,
     .input_type = tensor_type,
     .output_type = tensor_type,
     .input_name = input_name,

@@ -112,6 +112,26 @@ def test_static_model_allocates_an_output_without_memory() -> None:
         assert outputs.read(0) == TWICE
 
 
+@pytest.mark.parametrize(("names", "code"), [("zy", 0), ("yz", FAILED)])
+def test_output_fits_into_the_memory_that_another_output_with_its_buffer_got(names: str, code: int) -> None:
+    nodes = [("Add", ["x", "x"], ["y"]), ("Transpose", ["x"], ["t"]), ("MatMul", ["t", "x"], ["z"])]
+    rows: dict[str, int | str] = {"y": "n", "z": 3}
+    onnx = modelfiles.onnx_model(nodes, {"x": ["n", 3]}, {name: [rows[name], 3] for name in names})
+    parts = {
+        0: modelfiles.tensors(Tensor("x", (-1, 3), size=0)),
+        1: modelfiles.tensors(*(Tensor(name, (-1, 3), size=0) for name in names)),
+    }
+    source = modelfiles.simulated(onnx, parts, dynamic=True)
+    with device(), loaded(source) as model, data(BYTES) as inputs, data(0) as outputs:
+        good("aclmdlAddDatasetBuffer", outputs.dataset, outputs.buffers[0])
+        inputs.write(0, NUMBERS)
+        inputs.describe(0, [2, 3])
+        assert execute(model, inputs, outputs) == code
+        assert len(outputs.read(0)) == (9 if names == "zy" else 6)
+        if code:
+            assert "output 1 has 36 bytes, but its buffer has 24" in error_text()
+
+
 def test_dynamic_model_fails_if_an_output_does_not_fit() -> None:
     with device(), loaded(dynamic()) as model, data(BYTES) as inputs, data(12) as outputs:
         inputs.describe(0, [2, 3])

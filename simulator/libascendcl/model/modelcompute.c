@@ -5,6 +5,18 @@
 
 #include "modelrun.h"
 
+/* Returns the memory of an output that has the same buffer as this output, or NULL. */
+static void *share(const model_run_t *run, run_tensor_t *tensor) {
+    const run_tensor_t *outputs = &run->tensors[run->input_count];
+    for (size_t i = 0; i < run->output_count && tensor->data == NULL; i++) {
+        if (outputs[i].buffer == tensor->buffer) {
+            tensor->data = outputs[i].data;
+            tensor->size = outputs[i].size;
+        }
+    }
+    return tensor->data;
+}
+
 static void *allocate(model_run_t *run, run_tensor_t *tensor, size_t bytes) {
     SIM_GUARD();
     if (model_run_allocate(run, tensor, bytes) == ACL_SUCCESS) {
@@ -35,7 +47,7 @@ static void *place(void *user, size_t index, size_t bytes, const int64_t *dims, 
     static char none[1];
     model_run_t *run = user;
     run_tensor_t *tensor = &run->tensors[run->input_count + index];
-    void *memory = tensor->data;
+    void *memory = NULL;
     if (!is_of_gear(run, index, dims, dim_count, why)) {
         return NULL;
     }
@@ -46,6 +58,7 @@ static void *place(void *user, size_t index, size_t bytes, const int64_t *dims, 
     if (bytes == 0) {
         return none;
     }
+    memory = share(run, tensor);
     if (memory == NULL) {
         memory = allocate(run, tensor, bytes);
         snprintf(why, SESSION_WHY_BYTES, "no memory is left for output %zu, which has %zu bytes", index, bytes);

@@ -216,6 +216,47 @@ static void test_calls_that_wait_give_memory_to_an_output(void) {
     END({aclrtFree, x}, {aclrtDestroyStream, stream});
 }
 
+/* x has `rows` rows, or 1 to 8 rows if `rows` is -1. The outputs y and z have the same shape. */
+static uint32_t load_pair(int64_t rows) {
+    static bytes_t file;
+    static bytes_t part;
+    static bytes_t description;
+    const int64_t dims[] = {rows, COLUMNS};
+    description.size = 0;
+    part.size = 0;
+    put_u32(&part, 1);
+    put_tensor(&part, "x", dims, 2);
+    put_part(&description, 0, &part);
+    part.size = 0;
+    put_u32(&part, 2);
+    put_tensor(&part, "y", dims, 2);
+    put_tensor(&part, "z", dims, 2);
+    put_part(&description, 1, &part);
+    put_file(&file, &description, "pair");
+    file.bytes[193] = rows < 0;
+    return load_bytes(&file);
+}
+
+/* The outputs share the memory, as they do if the client has given memory to their buffer. */
+static void test_outputs_with_one_buffer_are_given_one_block(void) {
+    float *x = numbers_new();
+    aclmdlDataset *input = dataset_of(x, BYTES);
+    aclmdlDataset *output = dataset_of(NULL, 0);
+    CHECK_RC(aclmdlAddDatasetBuffer(output, aclmdlGetDatasetBuffer(output, 0)), 0);
+    set_rows(input, ROWS);
+    for (int64_t rows = -1; rows <= ROWS; rows += ROWS + 1) {
+        uint32_t model = load_pair(rows);
+        uint64_t blocks = stats().device_blocks;
+        CHECK_THEN(aclmdlExecute(model, input, output), stats().device_blocks == blocks + 1);
+        check_given(output, x);
+        CHECK(stats().device_blocks == blocks);
+        CHECK_RC(aclmdlUnload(model), 0);
+    }
+    dataset_free(input);
+    dataset_free(output);
+    END_BLOCKS(x);
+}
+
 /* The memory is large enough for each gear. */
 static void test_output_of_a_model_with_gears_is_given_memory(void) {
     static bytes_t file;
@@ -246,7 +287,7 @@ int main(void) {
         test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits,
         test_buffers_of_a_dynamic_model_hold_the_shape, test_buffers_of_a_static_model_hold_the_tensor,
         test_ranges_of_inputs, test_calls_that_wait_give_memory_to_an_output,
-        test_output_of_a_model_with_gears_is_given_memory);
+        test_outputs_with_one_buffer_are_given_one_block, test_output_of_a_model_with_gears_is_given_memory);
     CHECK(stats().violations == 0);
     end_acl();
 }
