@@ -168,10 +168,12 @@ with device():
 
 def test_onnxruntime_can_be_set_again_after_it_was_loaded() -> None:
     simulator.set_onnxruntime()
-    simulator.set_onnxruntime("/nonexistent/libonnxruntime.so")  # no effect: the library is loaded
     try:
-        with device(), loaded(modelfiles.doubling()):
-            pass
+        with device():
+            with loaded(modelfiles.doubling()):
+                simulator.set_onnxruntime("/nonexistent/libonnxruntime.so")  # no effect
+            with loaded(modelfiles.doubling()):
+                pass
     finally:
         simulator.set_onnxruntime()
 
