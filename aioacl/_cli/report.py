@@ -7,6 +7,7 @@ and a hang or a crash is a result. The order of the steps is that of their risk.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from aioacl._cli import _report_fields as fields
 from aioacl._cli._doctor_visible import RUNTIME, leading_ids
 from aioacl._cli._library import add_option
 from aioacl._cli._report_archive import check_place, files_of, write
-from aioacl._cli._report_process import Interrupted
+from aioacl._cli._report_process import LEAVE_SECONDS, Interrupted
 from aioacl._cli._report_process import run as run_command
 from aioacl._cli._report_summary import summary
 from aioacl._cli._screen import Bar, put, put_json
@@ -51,14 +52,14 @@ STEPS: Final = (sys.executable, "-m", "aioacl._cli._report_steps")
 
 def add(commands: Any) -> None:
     """Adds the command to the parser."""
-    most = sum(LIMITS.values()) / 60
+    most = math.ceil(sum(limit + LEAVE_SECONDS for limit in LIMITS.values()) / 60)
     parser = commands.add_parser(
         "report",
         help="collect evidence from a card in one archive, and print a summary for an issue",
         description="Run doctor, selftest, recorded sequences of calls, doctor --timing and the demo on one card. "
         "Write the results into one archive, and print a summary for an issue. The archive has versions, the chip, "
         "results, codes and durations. It has no names, paths, addresses or serial numbers. Nothing is sent. Without "
-        f"--reset, nothing force-resets the device. The command ends after at most {most:.0f} minutes. The exit "
+        f"--reset, nothing force-resets the device. The command ends after at most {most} minutes. The exit "
         "status is 1 if a step found a problem.",
     )
     add_option(parser, default=None, otherwise="the usual search, which never selects the simulator")
@@ -156,7 +157,7 @@ class Report:
         total = len(LIMITS) - (self.model is None)
         put(f"step {place} of {total}: {name}, at most {limit:g} s\n", sys.stderr, flush=True)
         with Bar() as bar:
-            ended = run_command(command, self._environ(name), limit, lambda lines: _draw(bar, name, lines))
+            ended = run_command(command, self.environ(name), limit, lambda lines: _draw(bar, name, lines))
         self.keep(name, ended, look)
 
     def keep(self, name: str, ended: Ended, look: Callable[[fields.Lines], fields.Fields]) -> None:
@@ -173,12 +174,17 @@ class Report:
             **{key: value for key, value in found.items() if value != ""},
         }
 
-    def _environ(self, step: str) -> Mapping[str, str]:
-        """The environment of a step: all steps except the first one see one card only."""
-        if step == "doctor":
+    def environ(self, step: str) -> Mapping[str, str]:
+        """Returns the environment of a step. All steps except the first one see at most one card.
+
+        A variable that names no card hides all cards, and stays as it is. On the simulator it has no effect: it is set
+        for the cards of the machine.
+        """
+        value = os.environ.get(RUNTIME)
+        ids = [0] if value is None or self.backend == SIMULATOR else leading_ids(value)
+        if step == "doctor" or not ids:
             return os.environ
-        cards = leading_ids(os.environ.get(RUNTIME, "")) or [0]
-        return {**os.environ, RUNTIME: "0" if self.backend == SIMULATOR else str(cards[0])}
+        return {**os.environ, RUNTIME: str(ids[0])}
 
     def _find_library(self, lines: fields.Lines) -> None:
         for line in lines:

@@ -1,4 +1,7 @@
-"""`python -m aioacl report` on the simulator in six states: it ends, writes one archive or none, and leaves nothing."""
+"""`python -m aioacl report` on the simulator in six states: it ends, writes one archive or none, and leaves nothing.
+
+A test with a number is the test of this promise of docs/contract.md.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,14 @@ import pytest
 from aioacl import _digits
 from aioacl._base.ffi import lib, text_of
 from aioacl._cli._report_process import Ended, run
+from aioacl._cli.report import Report
 from aioacl.simulator import library_path
 from tests.kit import until_now
 from tests.support.command import finished
 
 ARCHIVE = "aioacl-report.zip"
+CANN = Path("/usr/local/Ascend")
+VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 COMMAND = [sys.executable, "-W", "error", "-m", "aioacl", "report"]
 # SIGINT is ignored in background jobs of a shell.
 INTERRUPTIBLE = """
@@ -101,7 +107,7 @@ def report(folder: Path, *arguments: str, **environ: str) -> Done:
 
 
 @pytest.mark.slow
-def test_healthy_device_is_reported_in_one_private_archive(tmp_path: Path) -> None:
+def test_40_report_of_a_healthy_device_force_resets_nothing(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     trace.touch()
     done = report(tmp_path, "--library", "simulator", "--limit", ENOUGH, AIOACL_SIM_TRACE=str(trace))
@@ -116,7 +122,7 @@ def test_healthy_device_is_reported_in_one_private_archive(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_planted_values_are_not_in_the_archive(tmp_path: Path) -> None:
+def test_39_planted_values_are_not_in_the_archive(tmp_path: Path) -> None:
     place = tmp_path / "zaphod-models"
     place.mkdir()
     model, library = place / "zaphod.om", place / "libascendcl.so"
@@ -146,7 +152,7 @@ def test_planted_values_are_not_in_the_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_device_that_hangs_is_reported_within_the_limits(tmp_path: Path) -> None:
+def test_38_device_that_hangs_is_reported_within_the_limits(tmp_path: Path) -> None:
     done = report(tmp_path, "--library", "simulator", "--limit", LIMIT, AIOACL_SIM_FAULTS=HANG)
     assert done.summary.startswith("aioacl report: SIMULATOR, no card was used\n")
     assert done.status == 1
@@ -176,6 +182,33 @@ def test_missing_library_is_reported(tmp_path: Path) -> None:
     assert done.status == 1
     assert done.results.pop("doctor") == "problem"
     assert {result for name, result in done.results.items() if name != "doctor"} == {"not run"}
+
+
+@pytest.mark.skipif(CANN.exists(), reason="the report would use this machine's card")
+def test_41_simulator_that_was_not_selected_is_not_used(tmp_path: Path) -> None:
+    place = str(library_path().parent)
+    done = report(tmp_path, LD_LIBRARY_PATH=place, ASCEND_TOOLKIT_HOME=str(Path(place).parent))
+    assert done.summary.startswith("aioacl report: no ACL library was found\n")
+    assert done.step("doctor")["places_tried"] > 0
+    assert done.step("demo")["result"] == "not run"
+
+
+@pytest.mark.parametrize(
+    ("value", "visible"),
+    [(None, "0"), ("4,5", "4"), ("4,x", "4"), ("", ""), ("x", "x"), ("-1", "-1"), (" 4", " 4")],
+)
+def test_41_report_uses_no_card_that_the_variable_hides(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, visible: str
+) -> None:
+    if value is None:
+        monkeypatch.delenv(VISIBLE, raising=False)
+    else:
+        monkeypatch.setenv(VISIBLE, value)
+    made = Report(library="/cann/libascendcl.so", model=None, reset=False, limit=None, backend="ascend")
+    assert made.environ("demo")[VISIBLE] == visible
+    assert made.environ("doctor").get(VISIBLE) == value
+    made.backend = "simulator"
+    assert made.environ("demo")[VISIBLE] == "0"
 
 
 @pytest.mark.slow
@@ -239,7 +272,7 @@ def played(program: str, limit: float = 60.0) -> tuple[Ended, list[list[dict[str
     return run([sys.executable, "-c", program], os.environ, limit, seen.append), seen
 
 
-def test_step_that_does_not_end_is_killed_with_its_children() -> None:
+def test_38_step_that_does_not_end_is_killed_with_its_children() -> None:
     limit = 1.0
     ended, _ = played(FAMILY, limit)
     while not ended.lines:  # on a busy machine, Python may take longer to start
@@ -255,7 +288,7 @@ def test_step_that_does_not_end_is_killed_with_its_children() -> None:
     os.close(descriptor)
 
 
-def test_step_that_ends_leaves_no_child() -> None:
+def test_38_step_that_ends_leaves_no_child() -> None:
     ended, _ = played(FAMILY.replace("signal.pause()\n", "sys.exit(3)\n"))
     assert ended.status == 3
     (line,) = ended.lines
