@@ -34,6 +34,7 @@ from tests.kit import (
     works,
 )
 from tests.process.child import run
+from tests.process import test_report
 from tests.unit import test_contract_models
 from tests.unit.handles import test_contract_awaits
 
@@ -50,7 +51,7 @@ def force_resets() -> int:
 
 def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
     promised = re.findall(r"^(\d+)\. ", PAGE.read_text(), flags=re.MULTILINE)
-    names = [*globals(), *vars(test_contract_awaits), *vars(test_contract_models)]
+    names = [*globals(), *vars(test_contract_awaits), *vars(test_contract_models), *vars(test_report)]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]
     assert promised == [str(number) for number in range(1, len(promised) + 1)]
     assert sorted(set(tested), key=int) == promised
