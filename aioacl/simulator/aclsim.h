@@ -150,8 +150,25 @@ void aclsim_clear(void);
  * All times in it are in milliseconds (MS), as the time-outs of ACL are. Fractions are possible: 0.5.
  *
  * WHICH   names of functions, with * and ? as in a shell, or groups, separated by bars: alloc|aclrtCreateStream
- *         The groups: alloc copy memory stream event notify context device create destroy sync query reset init
- *         launch callback model graph op enqueue wait lifetime control free *   (group.c describes each)
+ *         The groups:
+ *         alloc               allocates memory of a device or of the host
+ *         copy                moves or fills bytes
+ *         memory              everything about memory
+ *         stream event notify context device
+ *         create              creates a handle
+ *         destroy             ends a handle or frees memory
+ *         sync                waits for work on the calling thread
+ *         query               queries the progress of work
+ *         reset               resets a device
+ *         init                begins or ends the process's use of ACL
+ *         launch              starts kernels and host functions
+ *         callback            host functions and reports
+ *         model               loads, queries and runs models
+ *         graph               captured graphs
+ *         op                  single operators
+ *         enqueue wait lifetime control free
+ *                             how the gate of aioacl counts the function
+ *         *                   every function
  *
  *         These fields select among the calls of WHICH:
  *         dev=N  stream=ID|0xHANDLE  thread=N  tid=N  size>=N  size<=N

@@ -1,24 +1,6 @@
 /*
  * The groups of functions that a rule can name. The name of a function, or its kind in the table, decides its
- * groups. So a function that is added to the table needs no change here.
- *
- *   alloc     allocates memory of a device or of the host
- *   copy      moves or fills bytes
- *   memory    everything about memory
- *   stream, event, notify, context, device
- *   create    creates a handle
- *   destroy   ends a handle or frees memory
- *   sync      waits for work on the calling thread
- *   query     queries the progress of work
- *   reset     resets a device
- *   init      begins or ends the process's use of ACL
- *   launch    starts kernels and host functions
- *   callback  host functions and reports
- *   model     loads, queries and runs models
- *   graph     captured graphs
- *   op        single operators
- *   enqueue, wait, lifetime, control, free: the table's kind
- *   *         every function
+ * groups. So a function that is added to the table needs no change here. aclsim.h describes the groups.
  */
 #include <stdio.h>
 #include <string.h>
