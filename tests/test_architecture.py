@@ -335,6 +335,16 @@ def test_simulator_needs_its_libruntime_and_exports_none_of_its_names(cann: Rele
     assert {name for name in exported if not name.startswith(("rt", "Msprof"))} == {"aclsim_runtime_deliver"}
 
 
+def test_each_code_with_a_reason_adds_it_to_the_error_text() -> None:
+    """A refusal such as `error_set(CODE, "stream: a group is open")` gives a reason, which only listed codes show."""
+    folder = ROOT / "simulator" / "libascendcl"
+    listed = re.findall(r"^    {(\w+), \"E", (folder / "core" / "error.c").read_text(), flags=re.MULTILINE)
+    sources = "".join(path.read_text() for path in folder.rglob("*.c"))
+    given = re.findall(r"error_(?:set|quiet)\(\s*([A-Z]\w+),\s*\"[^\"]*: ", sources)
+    assert len(given) > 50
+    assert set(given) <= set(listed)
+
+
 def test_build_and_package_agree_on_the_releases_without_libruntime() -> None:
     assert build_ffi.WITHOUT_RUNTIME == WITHOUT_RUNTIME
 

@@ -377,7 +377,10 @@ static void test_groups(void) {
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
     CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 107033);
     CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 0);
+    aclGetRecentErrMsg(); /* reading the text clears it */
     CHECK_RC(aclmdlRICaptureTaskGrpBegin(stream), 107033);
+    const char *text = aclGetRecentErrMsg();
+    CHECK(text != NULL && strstr(text, "a group is open") != NULL);
     CHECK_RC(aclmdlRICaptureEnd(stream, &model), 107033);
     CHECK_RC(aclmdlRICaptureTaskGrpEnd(stream, &group), 107029);
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);

@@ -223,6 +223,8 @@ static void test_visible(void) {
 static void test_visible_none(void) {
     uint32_t count = 7;
     CHECK_RC(aclrtGetDeviceCount(&count), 207004);
+    const char *text = aclGetRecentErrMsg();
+    CHECK(text != NULL && strstr(text, "ASCEND_RT_VISIBLE_DEVICES") != NULL);
     CHECK_RC(aclrtSetDevice(0), 107001);
     CHECK(count == 7);
 }
