@@ -33,8 +33,8 @@ from tests.kit import (
     wait_for,
     works,
 )
-from tests.process.child import run
 from tests.process import test_report
+from tests.process.child import run
 from tests.unit import test_contract_models
 from tests.unit.handles import test_contract_awaits
 
