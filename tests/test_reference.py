@@ -33,8 +33,8 @@ MODULES: dict[str, ModuleType] = {
     "aioacl.lowlevel": lowlevel,
     "aioacl.testing": testing,
 }
-FOR_TESTS = {"allow"}
-"""Functions of the package that only tests call."""
+FOR_TESTS = {"allow", "deprecated"}
+"""Functions of the package that only tests call: no public name is deprecated yet."""
 
 CLASSES = ("Device", "Stream", "Event", "Ticket", "DeviceBuffer", "PinnedBuffer", "Lease")
 
