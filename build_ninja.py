@@ -104,6 +104,7 @@ class Plan:
             f"builddir = {_path(str(self._folder))}",  # for ninja's own log
             f"cc = {_words([*cc, *C_FLAGS])}",
             f"ld = {_words(ld)}",
+            f"ld_of_wheel = {_words(word for word in ld if not word.startswith('-Wl,-rpath'))}",
             f"python = {_words([sys.executable])}",
             NINJA_RULES,
         ]
@@ -139,12 +140,14 @@ class Plan:
     def linked(self, name: str, objects: Iterable[str], flags: list[str], *reads: str) -> str:
         """A shared library of those objects, and the same library for a wheel, without debug information and symbols.
 
-        `reads` are the files that the flags name.
+        In a wheel, the library does not name the folder of this machine's Python, in which the loader would search
+        first. `reads` are the files that the flags name.
         """
         target = str(self._folder / "lib" / name)
         rule = f"link {_paths(objects)}" + (f" | {_paths(reads)}" if reads else "")
-        for each, more in ((target, []), (stripped(target), ["-Wl,--strip-all"])):
-            self._lines += [f"build {_path(each)}: {rule}", f"  flags = {_words([*flags, *more])}"]
+        self._lines += [f"build {_path(target)}: {rule}", f"  flags = {_words(flags)}"]
+        self._lines += [f"build {_path(stripped(target))}: {rule}", "  ld = $ld_of_wheel"]
+        self._lines += [f"  flags = {_words([*flags, '-Wl,--strip-all'])}"]
         return target
 
     def extension(self) -> str:

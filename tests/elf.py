@@ -1,4 +1,4 @@
-"""A minimal ELF64 reader: the exported names, the SONAME and the dependencies of a shared object."""
+"""A minimal ELF64 reader: the names, the dependencies and the processor of a shared object."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-SYMTAB, DYNAMIC, DYNSYM = 2, 6, 11
-DT_NEEDED, DT_SONAME, DT_RUNPATH = 1, 14, 29
+SYMTAB, DYNAMIC, DYNSYM, VERNEED = 2, 6, 11, 0x6FFFFFFE
+DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 14, 15, 29
+MACHINES = {62: "x86_64", 183: "aarch64"}
 UNDEFINED, LOCAL = 0, 0
 
 
@@ -67,8 +68,33 @@ def needed(path: Path) -> list[str]:
 
 
 def runpath(path: Path) -> list[str]:
-    """Returns the folders that the linker searches first for the libraries that the file needs (RUNPATH)."""
-    return [folder for text in _dynamic(path, DT_RUNPATH) for folder in text.split(":")]
+    """Returns the folders that the loader searches first for the libraries that the file needs."""
+    texts = [*_dynamic(path, DT_RPATH), *_dynamic(path, DT_RUNPATH)]
+    return [folder for text in texts for folder in text.split(":")]
+
+
+def machine(path: Path) -> str:
+    """Returns the processor of the file."""
+    (number,) = struct.unpack_from("<H", path.read_bytes(), 0x12)
+    return MACHINES[number]
+
+
+def versions(path: Path) -> set[str]:
+    """Returns the versions of symbols that the file needs, such as GLIBC_2.17."""
+    data = path.read_bytes()
+    sections = _sections(data)
+    found: set[str] = set()
+    for section in (each for each in sections if each.kind == VERNEED):
+        names, library, step = sections[section.link].offset, section.offset, 1
+        while step:
+            _, count, _, first, step = struct.unpack_from("<HHIII", data, library)
+            version = library + first
+            for _ in range(count):
+                *_, name, following = struct.unpack_from("<IHHII", data, version)
+                found.add(_text(data, names + name))
+                version += following
+            library += step
+    return found
 
 
 def _dynamic(path: Path, wanted: int) -> list[str]:

@@ -209,6 +209,21 @@ def test_build_writes_the_stubs_and_strips_the_libraries_of_a_wheel(checkout: Pa
     libraries = [package / "_acl.abi3.so", *package.glob("simulator/*.so")]
     assert len(libraries) == 2 + len(build_ffi.RELEASES)
     assert [elf.is_stripped(path) for path in libraries] == [where == "wheel"] * len(libraries)
+    if where == "wheel":
+        assert {folder for path in libraries for folder in elf.runpath(path)} == {"$ORIGIN"}
+
+
+def test_only_the_library_of_a_wheel_is_linked_without_the_folder_of_python() -> None:
+    plan = build_ninja.Plan(["cc"], ["cc", "-shared", "-Wl,-rpath,/python/lib", "-L/python/lib"], [])
+    plan.linked("a.so", ["a.o"], [])
+    lines = plan.text().splitlines()
+    assert "ld = cc -shared -Wl,-rpath,/python/lib -L/python/lib" in lines
+    assert "ld_of_wheel = cc -shared -L/python/lib" in lines
+    statements = [number for number, line in enumerate(lines) if line.startswith("build ")]
+    assert ["/stripped/" in lines[number] for number in statements] == [False, True]
+    assert [number for number, line in enumerate(lines) if line == "  ld = $ld_of_wheel"] == [
+        statements[1] + 1
+    ]
 
 
 def members(names: Iterable[str]) -> set[str]:
