@@ -184,8 +184,9 @@ class Plan:
         if release not in WITHOUT_RUNTIME:
             runtime = self.runtime()
             reads.append(runtime)
-            # --as-needed would drop libruntime.so, because the only symbol that is used from it is weak.
-            flags += ["-Wl,--push-state,--no-as-needed", runtime, "-Wl,--pop-state"]
+            # --as-needed would drop libruntime.so, because the only symbol that is used from it is weak. libc, which
+            # follows on the command line, is needed anyway. So --push-state is not used, which `zig cc` refuses.
+            flags += ["-Wl,--no-as-needed", runtime]
             flags += ["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]
         return self.linked(f"libascendcl-{release}.so", map(self.compiled, [*shared, *own]), flags, *reads)
 
