@@ -16,24 +16,18 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.debian import run, unpacked  # noqa: E402 - it is not in a package
+
 MADE: Final = ROOT / "build" / "pythons"
 SUITES: Final = ("forky", "sid")
-KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 KEPT: Final = (".venv", "build")  # what ./test makes in the copy
 SUITABLE: Final = """
 import ensurepip, os, sys, sysconfig
 assert "%d.%d" % sys.version_info[:2] == sys.argv[1] and not sysconfig.get_config_var("Py_GIL_DISABLED")
 assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
 """
-
-
-def run(*command: str | Path, **variables: str) -> str:
-    """Runs a command and returns its output. SystemExit with that output if the command fails."""
-    environment = {**os.environ, "LC_ALL": "C", **variables}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 # --- finding a Python ---------------------------------------------------------------------------------------------
@@ -60,49 +54,11 @@ def found(version: str) -> Path | None:
 # --- making one from Debian's packages ----------------------------------------------------------------------------
 
 
-def mirror() -> str:
-    """The address from which this machine's apt takes Debian."""
-    targets = run(
-        "apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages"
-    )
-    for line in targets.splitlines():
-        origin, label, address = line.split(maxsplit=2)
-        if (origin, label) == ("Debian", "Debian"):
-            return address
-    raise SystemExit("expected a source of Debian packages in apt, found none; run: apt-get update")
-
-
-def apt_of(folder: Path) -> Path:
-    """The configuration of an apt of its own: it has the next release as its source, and no installed package."""
-    for name in ("etc/apt.conf.d", "etc/preferences.d", "state/lists/partial", "cache/archives/partial"):
-        (folder / name).mkdir(parents=True)
-    (folder / "state" / "status").touch()
-    sources = "".join(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n" for suite in SUITES)
-    (folder / "etc" / "sources.list").write_text(sources)
-    configuration = folder / "apt.conf"
-    # The indices are signed. A mirror may have older ones, which apt would refuse because of their age.
-    configuration.write_text(
-        f'Dir::Etc "{folder}/etc";\nDir::State "{folder}/state";\nDir::State::status "{folder}/state/status";\n'
-        f'Dir::Cache "{folder}/cache";\nAPT::Sandbox::User "root";\nAcquire::Check-Valid-Until "false";\n'
-    )
-    return configuration
-
-
 def make(version: str) -> Path:
     """Makes a Python from Debian's packages, in a folder of build/pythons."""
-    target, name = MADE / version, f"python{version}"
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    configuration = str(apt_of(target / "apt"))
-    run("apt-get", "update", "-qq", APT_CONFIG=configuration)
-    wanted = (name, f"lib{name}-dev", f"{name}-venv")
-    run(
-        *("apt-get", "install", "-qq", "-y", "--no-install-recommends", "--download-only", *wanted),
-        APT_CONFIG=configuration,
-    )
-    for package in (target / "apt" / "cache" / "archives").glob("*.deb"):
-        run("dpkg-deb", "-x", package, target)
-    shutil.rmtree(target / "apt")
+    name = f"python{version}"
+    architecture = run("dpkg", "--print-architecture").strip()
+    target = unpacked(MADE / version, architecture, SUITES, (name, f"lib{name}-dev", f"{name}-venv"))
     python = target / "usr" / "bin" / name
     settle(target / "usr", python)
     return python
