@@ -44,6 +44,7 @@ REPOSITORY: Final = frozenset(  # tests of pages, scripts and the tests' own too
         "reliability",
         "test_architecture.py",
         "test_awaitables.py",
+        "test_barriers.py",
         "test_build.py",
         "test_card_sequences.py",
         "test_ci.py",
@@ -60,15 +61,16 @@ REPOSITORY: Final = frozenset(  # tests of pages, scripts and the tests' own too
         "test_signatures.py",
         "test_site.py",
         "test_typing.py",
+        "test_wheels.py",
     )
 )
-NOT_QUICK: Final = ("process", "thorough", "packaging", "repository", "slow", "sweep", "torch")
+NOT_QUICK: Final = ("process", "thorough", "packaging", "repository", "slow", "sweep", "torch", "wheels")
 SIMULATOR: Final = HERE / "simulator"
 SAMPLED: Final = 4  # ./test runs about one of so many test functions of the simulator
 QUICK: Final = "quick"
 OF_SIMULATOR: Final = "of_simulator"
 OTHER_LOOP: Final = "other_loop"
-ALL: Final = "not slow and not sweep and not torch and not other_loop"
+ALL: Final = "not slow and not sweep and not torch and not wheels and not other_loop"
 STARTS: Final = (
     (subprocess.Popen, "__init__"),
     (os, "fork"),
