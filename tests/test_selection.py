@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Source = pytest.Config.ArgsSource
-CI = "not slow and not sweep and not torch and not other_loop"
+CI = "not slow and not sweep and not torch and not wheels and not other_loop"
 
 
 def chosen(
