@@ -134,7 +134,7 @@ class World:
 
     @cached_property
     def model(self) -> Any:
-        pytest.importorskip("onnx", reason="the model needs the package onnx")
+        pytest.importorskip("onnxruntime", reason="loading a model needs onnxruntime")
         from tests.support import offline
 
         return self.device.load_model(offline.product()).result()

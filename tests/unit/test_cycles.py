@@ -51,7 +51,6 @@ class World:
         self.event: Any = self.stream.record(await device.create_event())
         self.model: Any = None
         if with_model:
-            pytest.importorskip("onnxruntime", reason="executing a model needs onnxruntime")
             import numpy as np
 
             self.x = np.zeros((2, 3), np.float32)
@@ -323,8 +322,11 @@ def described(thing: Any) -> str:
 async def test_await_leaves_no_garbage(
     open_device: OpenDevice, case: Case, outcome: Callable[[World, Case], Awaitable[None]], request: Any
 ) -> None:
+    with_model = "model" in request.node.name
+    if with_model:
+        pytest.importorskip("onnxruntime", reason="executing a model needs onnxruntime")
     world = World(await open_device())
-    await world.fill(with_model="model" in request.node.name)
+    await world.fill(with_model=with_model)
     try:
         await outcome(world, case)  # the first await of its kind makes objects that stay
         await world.settle()
