@@ -48,9 +48,10 @@ def packages(wheel: Path) -> Path:
     """Installs the wheel, and what its tests need, into a folder."""
     folder = MADE / "packages"
     shutil.rmtree(folder, ignore_errors=True)
-    platforms = [f"--platform={each}" for each in PLATFORMS]
-    options = ("--only-binary=:all:", "--python-version=3.11", "-c", ROOT / "constraints.txt", *platforms)
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, *options, f"{wheel}[dev]")
+    options = ["--no-compile", "--only-binary=:all:", "--python-version=3.11"]
+    options += [f"--platform={each}" for each in PLATFORMS]
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *options)
+    run(*pip, "--target", folder, f"{wheel}[dev]")
     return folder
 
 
