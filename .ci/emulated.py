@@ -48,10 +48,15 @@ def packages(wheel: Path) -> Path:
     """Installs the wheel, and what its tests need, into a folder."""
     folder = MADE / "packages"
     shutil.rmtree(folder, ignore_errors=True)
-    options = ["--no-compile", "--only-binary=:all:", "--python-version=3.11"]
+    options = [
+        "-c",
+        str(ROOT / "constraints.txt"),
+        "--no-compile",
+        "--only-binary=:all:",
+        "--python-version=3.11",
+    ]
     options += [f"--platform={each}" for each in PLATFORMS]
-    pip = (sys.executable, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *options)
-    run(*pip, "--target", folder, f"{wheel}[dev]")
+    run(sys.executable, "-m", "pip", "install", "--quiet", *options, "--target", folder, f"{wheel}[dev]")
     return folder
 
 
