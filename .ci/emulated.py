@@ -40,7 +40,7 @@ def machine() -> tuple[Path, Path]:
         own = run("dpkg", "--print-architecture").strip()
         unpacked(qemu, own, [QEMU_SUITE], ["qemu-user"], alone=True)
     if not root.exists():
-        unpacked(root, "arm64", ["bookworm"], ["python3.11"])
+        unpacked(root, "arm64", ["bookworm"], ["python3.11", "libstdc++6"])  # numpy needs libstdc++
     return qemu / "usr" / "bin" / "qemu-aarch64", root
 
 
