@@ -23,8 +23,14 @@ PRIVATE: Final = 0o600
 
 
 def check_place(place: Path) -> None:
-    """Raises UserError, before the first step, if the archive cannot be written there."""
-    if place.exists():
+    """Raises UserError if the archive cannot be written there."""
+    try:
+        place.lstat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UserError(f"{place}: {error.strerror or error}; choose another file with --output") from error
+    else:
         raise UserError(f"{place} exists; move it away, or choose another file with --output")
     if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
         raise UserError(
@@ -42,21 +48,30 @@ def files_of(found: Fields, summary: str) -> dict[str, bytes]:
 
 
 def write(place: Path, files: dict[str, bytes]) -> None:
-    """Lists the files, and writes the archive under a temporary name, which is then renamed."""
+    """Lists the files, writes the archive under a temporary name, and then gives it its name."""
     put(f"{place.name} will contain these files:\n", sys.stderr)
     for name, content in files.items():
         put(f"  {name:<20} {len(content):>8,} bytes\n", sys.stderr, flush=True)
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    temporary = place.with_name(f".aioacl-report.{secrets.token_hex(8)}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
             file.write(_zipped(files))
             file.flush()
             os.fsync(file.fileno())
-        temporary.rename(place)
+        _publish(temporary, place)
     except OSError as error:
         raise UserError(f"{place}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _publish(temporary: Path, place: Path) -> None:
+    """Gives the file its name. A link never replaces an archive that another report has written in the meantime."""
+    try:
+        os.link(temporary, place)
+    except OSError:  # the name is taken, or the file system has no hard links
+        check_place(place)
+        temporary.rename(place)
 
 
 def _zipped(files: dict[str, bytes]) -> bytes:
