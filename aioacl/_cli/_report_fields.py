@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 Lines = list[dict[str, Any]]
 Fields = dict[str, Any]
 
-# 3.14.0rc1, 8.5.0, 8.0.RC3.alpha003
-VERSION: Final = re.compile(r"\d{1,3}(\.(\d{1,3}((a|b|rc)\d{1,3})?|(RC|SPC|T|B|alpha|beta)\d{1,3})){1,4}")
+# 3.14.0rc1, 8.5.0, 8.0.RC3.alpha003. Four numbers could be an address.
+VERSION: Final = re.compile(
+    r"(?!\d+(\.\d+){3}$)\d{1,3}(\.(\d{1,3}((a|b|rc)\d{1,3})?|(RC|SPC|T|B|alpha|beta)\d{1,3})){1,4}"
+)
 CHIP: Final = re.compile(r"Ascend\d{3}[A-Z0-9]{0,4}([_-]\d{1,4})?")
 WORDS: Final = {
     "backend": ("simulator", "ascend"),
@@ -44,6 +46,7 @@ WORDS: Final = {
 OTHER: Final = "not in the form that is expected"
 MOST_EVIDENCE: Final = 12  # words of one text
 MOST_CODE: Final = 999_999
+MOST_NUMBER: Final = 10**15
 WORK: Final = (
     "files",
     "bytes",
@@ -81,8 +84,8 @@ def functions() -> frozenset[str]:
 
 
 def number(value: object) -> float | None:
-    """Returns a number, rounded to three decimals."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """Returns a number, rounded to three decimals. Nothing in the archive is MOST_NUMBER or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST_NUMBER:
         return None
     return value if isinstance(value, int) else round(value, 3)
 
@@ -216,7 +219,7 @@ def selftest(lines: Lines) -> Fields:
         if known(ASSUMPTIONS, line.get("id"))
     ]
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in WORDS["verdict"]}
-    well = bool(rows) and not head.get("problem") and not counts["broken"] and len(rows) == head["total"]
+    well = bool(rows) and not head.get("problem") and not counts["broken"] and len(rows) == head.get("total")
     return {"well": well, "total": number(head.get("total")), **counts, "checks": rows}
 
 

@@ -163,6 +163,16 @@ def test_steps_without_output_have_a_summary(status: int | None) -> None:
     assert len(rows) == len(LIMITS)
 
 
+def test_checks_without_their_number_are_a_problem() -> None:
+    found = fields.selftest([{"id": "process.loads", "verdict": "held"}])
+    assert (found["well"], found["total"], found["held"]) == (False, None, 1)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 10**400, 2102353000012345])
+def test_number_that_nothing_has_counted_is_left_out(value: float) -> None:
+    assert fields.number(value) is None
+
+
 @pytest.mark.parametrize(
     "text",
     ["8.5.0", "8.0.RC3.alpha003", "7.0.0.B050", "3.14.0rc1", "8.2.RC1.SPC001"],
@@ -172,7 +182,7 @@ def test_version_in_its_form_is_kept(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["8.5.0 zaphod", "8.5.0-host", "10.1.2.zaphod", "/8.5", "2102353ABCD0012345"]
+    "text", ["8.5.0 zaphod", "8.5.0-host", "10.1.2.zaphod", "10.1.2.3", "/8.5", "2102353ABCD0012345"]
 )
 def test_version_in_another_form_is_left_out(text: str) -> None:
     assert fields.formed(fields.VERSION, text) == fields.OTHER
