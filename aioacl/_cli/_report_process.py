@@ -1,8 +1,9 @@
 """Runs a step of `report` in a process group that ends within a time limit, whatever the step does.
 
 A guard is the first process of each group. It waits until the report closes a pipe, which also happens if the report is
-killed. Then the guard kills the group. So no process of a step outlives the report, even with SIGKILL. If the kernel
-cannot end a process, because the driver holds it, the report waits `LEAVE_SECONDS` for that process, and continues.
+killed. Then the guard kills the group. So no process of a step outlives the report, even with SIGKILL. The
+report waits until the kernel has ended each process of the group. If the kernel cannot end a process, because the
+driver holds it, the report waits `LEAVE_SECONDS`, and continues.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 LEAVE_SECONDS: Final = 10.0  # the time for a killed process to end
 REFRESH_SECONDS: Final = 0.2
+ENDING_SECONDS: Final = 0.02  # between two looks at the processes that were killed
 MOST_BYTES: Final = 1 << 24  # of the output of a step that is read
+THREADS: Final = 14  # the place of num_threads after pgrp in /proc/PID/stat
 GUARD: Final = "import os, signal; os.read(0, 1); os.killpg(0, signal.SIGKILL)"
 
 
@@ -32,7 +36,7 @@ class Ended:
     """How a step ended, and what it wrote.
 
     `status` is the exit status, or minus the number of a signal. It is None if the step was killed at its limit. `left`
-    is set if the process has not ended although it was killed.
+    is set if a process of the step has not ended although it was killed.
     """
 
     status: int | None
@@ -43,7 +47,7 @@ class Ended:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C ended a step. `left` is set if its process has not ended although it was killed."""
+    """Ctrl-C ended a step. `left` is set if a process of it has not ended although it was killed."""
 
     def __init__(self, *, left: bool) -> None:
         super().__init__()
@@ -76,7 +80,7 @@ def run(
     """Runs the command until it ends or the limit has passed. Calls `progress` with the JSON objects that it wrote."""
     begun = time.monotonic()
     with TemporaryFile() as output, TemporaryFile() as errors:
-        process: subprocess.Popen[bytes] | None = None
+        group = 0
         try:
             with _group() as group:
                 process = subprocess.Popen(  # noqa: S603 - aioacl's own commands
@@ -89,8 +93,10 @@ def run(
                 )
                 status = _wait(process, begun + limit_seconds, lambda: progress(_objects(output)))
         except KeyboardInterrupt:
-            raise Interrupted(left=process is not None and _is_left(process)) from None
-        left = _is_left(process)
+            raise Interrupted(left=group != 0 and is_left(group, LEAVE_SECONDS)) from None
+        left = is_left(group, LEAVE_SECONDS)
+        if not left:
+            process.wait()
         return Ended(status, time.monotonic() - begun, _objects(output), _text(errors), left=left)
 
 
@@ -102,11 +108,27 @@ def _wait(process: subprocess.Popen[bytes], end: float, look: Callable[[], None]
     return process.poll()
 
 
-def _is_left(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(LEAVE_SECONDS)
-    except subprocess.TimeoutExpired:
-        return True
+def is_left(group: int, seconds: float) -> bool:
+    """Waits until no process of the group runs. Returns True if a process still runs after this time.
+
+    A step has children, and children of a child become children of another process when it ends. So `wait` cannot wait
+    for all of them.
+    """
+    end = time.monotonic() + seconds
+    while _runs(group):
+        if time.monotonic() >= end:
+            return True
+        time.sleep(ENDING_SECONDS)
+    return False
+
+
+def _runs(group: int) -> bool:
+    """Whether a thread of the group runs. The driver may hold one thread after the main thread has ended."""
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # the process ended during this call
+            state, _, its_group, *rest = place.read_bytes().rpartition(b") ")[2].split()
+            if int(its_group) == group and (state not in b"XZ" or int(rest[THREADS]) > 1):
+                return True
     return False
 
 
@@ -118,7 +140,7 @@ def _objects(file: IO[bytes]) -> list[dict[str, Any]]:
     """Returns the JSON objects of the output, each on a line. A library may write other lines, and before an object."""
     found: list[dict[str, Any]] = []
     for line in _text(file).split("\n"):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             value: object = json.loads(line[line.find("{") :]) if "{" in line else None
             if isinstance(value, dict):
                 found.append(cast("dict[str, Any]", value))
