@@ -1,4 +1,4 @@
-"""The child side of `report`: `python -m aioacl._cli._report_steps STEP ORDER` runs a step.
+"""The child side of `report`: this module runs a step, with the arguments STEP ORDER.
 
 Each result is written to stdout as soon as it is known, as a JSON object on a line. So the results before a hang are
 not lost. The steps `selftest` and `sequences` load no library in this process.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from aioacl._base.child import command
 from aioacl._cli import UserError
 from aioacl._cli import _report_fields as fields
 from aioacl._cli._doctor_visible import RUNTIME, leading_ids
@@ -46,8 +47,6 @@ LIMITS: Final = {
     "device after": 60.0,
 }
 SIMULATOR: Final = "simulator"
-MAIN: Final = (sys.executable, "-m", "aioacl")
-STEPS: Final = (sys.executable, "-m", "aioacl._cli._report_steps")
 
 
 def add(commands: Any) -> None:
@@ -105,7 +104,7 @@ class Report:
     def run(self) -> None:
         """Runs all steps."""
         given = () if self.library is None else ("--library", self.library)
-        self._step("doctor", (*MAIN, "doctor", "--json", *given), fields.doctor)
+        self._step("doctor", command("aioacl", "doctor", "--json", *given), fields.doctor)
         self._step("device before", self._command("devices"), fields.device)
         self._step("selftest", self._order("selftest"), fields.selftest)
         self._step("sequences", self._order("sequences"), fields.sequences)
@@ -130,26 +129,28 @@ class Report:
             "steps": self.steps,
         }
 
-    def _command(self, *words: str) -> tuple[str, ...] | None:
+    def _command(self, *words: str) -> list[str] | None:
         """A command with the library that was found. Without the option, `demo` would use the simulator."""
-        return None if self.library is None else (*MAIN, *words, "--json", "--library", self.library)
+        if self.library is None:
+            return None
+        return command("aioacl", *words, "--json", "--library", self.library)
 
-    def _order(self, step: str) -> tuple[str, ...] | None:
+    def _order(self, step: str) -> list[str] | None:
         """A step of `_report_steps`. Only `selftest` can search for the library."""
         if self.library is None and step != "selftest":
             return None
         limit = min(CHECK_SECONDS, self._limit(step))
         order = {"library": self.library, "reset": self.reset, "limit": limit, "model": self.model}
-        return (*STEPS, step, json.dumps(order))
+        return command("aioacl._cli._report_steps", step, json.dumps(order))
 
     def _limit(self, step: str) -> float:
         return LIMITS[step] if self.limit is None else self.limit
 
     def _step(
-        self, name: str, command: Sequence[str] | None, look: Callable[[fields.Lines], fields.Fields]
+        self, name: str, words: Sequence[str] | None, look: Callable[[fields.Lines], fields.Fields]
     ) -> None:
         """Runs a step, and keeps what its output contains of the listed fields."""
-        if not command or self.absent:
+        if not words or self.absent:
             self.steps[name] = {"result": "not run", "seconds": 0, "well": False}
             return
         self.now = name
@@ -157,7 +158,7 @@ class Report:
         total = len(LIMITS) - (self.model is None)
         put(f"step {place} of {total}: {name}, at most {limit:g} s\n", sys.stderr, flush=True)
         with Bar() as bar:
-            ended = run_command(command, self.environ(name), limit, lambda lines: _draw(bar, name, lines))
+            ended = run_command(words, self.environ(name), limit, lambda lines: _draw(bar, name, lines))
         self.keep(name, ended, look)
 
     def keep(self, name: str, ended: Ended, look: Callable[[fields.Lines], fields.Fields]) -> None:
@@ -196,8 +197,8 @@ class Report:
 
 
 def _draw(bar: Bar, name: str, lines: fields.Lines) -> None:
-    total = next((line["total"] for line in lines if "total" in line), 0)
-    bar.draw(name, sum("id" in line for line in lines), total)
+    total = next((fields.code(line["total"]) for line in lines if "total" in line), 0)
+    bar.draw(name, sum("id" in line for line in lines), total or 0)
 
 
 def _result(ended: Ended, found: fields.Fields) -> str:
