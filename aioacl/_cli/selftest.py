@@ -111,9 +111,12 @@ def readable(model: str | None) -> str | None:
     """Returns the absolute path of the model, which must be a file that can be read."""
     if model is None:
         return None
+    path = Path(model)
     try:
-        with Path(model).open("rb"):
-            return str(Path(model).absolute())
+        if path.exists() and not path.is_file():  # to open a named pipe could take forever
+            raise UserError(f"{model}: expected a file")
+        with path.open("rb"):
+            return str(path.absolute())
     except OSError as error:
         raise UserError(f"{model}: {error.strerror or error}") from error
 

@@ -197,11 +197,11 @@ def usual_name(path: str) -> str:
 
 def is_simulator(path: str) -> bool:
     """Return whether a file is a simulator of aioacl, without loading it."""
-    with Path(path).open("rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(_SIMULATOR) >= 0
+    status = Path(path).stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
+        return False  # to open a named pipe could take forever
+    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(_SIMULATOR) >= 0
 
 
 def inspect(candidate: Candidate, rules: Rules) -> tuple[str, ...]:
