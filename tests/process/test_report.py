@@ -5,6 +5,7 @@ A test with a number is the test of this promise of docs/contract.md.
 
 from __future__ import annotations
 
+import errno
 import getpass
 import json
 import os
@@ -16,13 +17,16 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, NamedTuple
 
 import pytest
 
 from aioacl import _digits
 from aioacl._base.ffi import lib, text_of
-from aioacl._cli._report_process import Ended, run
+from aioacl._cli import UserError
+from aioacl._cli._report_archive import check_place, write
+from aioacl._cli._report_process import Ended, is_left, run
 from aioacl._cli.report import Report
 from aioacl.simulator import library_path
 from tests.kit import until_now
@@ -280,29 +284,38 @@ def test_38_step_that_does_not_end_is_killed_with_its_children() -> None:
         ended, _ = played(FAMILY, limit)
     assert (ended.status, ended.left) == (None, False)
     (line,) = ended.lines
-    try:
-        descriptor = os.pidfd_open(line["child"])
-    except ProcessLookupError:
-        return
-    assert select.select([descriptor], [], [], 60)[0]
-    os.close(descriptor)
+    assert not runs(line["child"])
 
 
 def test_38_step_that_ends_leaves_no_child() -> None:
     ended, _ = played(FAMILY.replace("signal.pause()\n", "sys.exit(3)\n"))
     assert ended.status == 3
     (line,) = ended.lines
-    try:
-        descriptor = os.pidfd_open(line["child"])
-    except ProcessLookupError:
-        return
-    assert select.select([descriptor], [], [], 60)[0]
-    os.close(descriptor)
+    assert not runs(line["child"])
+
+
+def test_38_child_of_a_step_that_does_not_end_is_noticed() -> None:
+    """The group has a process that was not killed, which stands for one that the driver holds."""
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, process_group=0) as child:
+        assert child.stdout
+        child.stdout.readline()
+        assert is_left(child.pid, 0.0)
+        child.kill()
+        descriptor = os.pidfd_open(child.pid)
+        assert select.select([descriptor], [], [], 60)[0]
+        os.close(descriptor)
+        assert not is_left(child.pid, 0.0)  # it has ended, although its status was not read
 
 
 def test_step_that_crashes_keeps_its_results() -> None:
     ended, _ = played("import os; print('{\"id\": 1}', flush=True); os.write(2, b'aclInit'); os.abort()")
     assert (ended.status, ended.lines, ended.errors) == (-signal.SIGABRT, [{"id": 1}], "aclInit")
+
+
+def test_output_that_is_nested_too_deeply_is_left_out() -> None:
+    ended, _ = played("print('{\"a\":' * 200_000); print('{\"id\": 1}')")
+    assert (ended.status, ended.lines) == (0, [{"id": 1}])
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------
@@ -313,7 +326,11 @@ def test_step_that_crashes_keeps_its_results() -> None:
     [
         (("--output", "there/x.zip"), "expected a folder that can be written to"),
         (("--output", "."), "exists; move it away"),
+        (("--output", "a" * 256), "File name too long"),
+        (("--output", "/dev/null/x.zip"), "Not a directory"),
         (("--model", "missing.om"), "missing.om: No such file"),
+        (("--model", "/dev/null"), "/dev/null: expected a file"),
+        (("--model", "."), ".: expected a file"),
         (("--limit", "0"), "expected a number of seconds"),
     ],
 )
@@ -336,6 +353,19 @@ def test_json_is_one_object(tmp_path: Path) -> None:
     assert found["steps"]["doctor"]["result"] == "problem"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "library", "status"), [((), "pipe", 1), (("--model", "pipe"), "/nowhere/x.so", 2)]
+)
+def test_38_named_pipe_that_no_process_writes_to_does_not_hang_the_report(
+    tmp_path: Path, arguments: tuple[str, ...], library: str, status: int
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    place = str(tmp_path / library)
+    command = [*COMMAND, "--limit", "10", *arguments]
+    done = finished(command, cwd=tmp_path, env=environment({"AIOACL_LIBRARY": place}), timeout=600)
+    assert done.returncode == status, done.stderr
+
+
 def test_archive_that_cannot_be_written_does_not_lose_the_summary(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_SPACE, "report"]
     done = finished(command, cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
@@ -345,7 +375,61 @@ def test_archive_that_cannot_be_written_does_not_lose_the_summary(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["archive.zip", "a" * 255])
+def test_archive_can_have_any_name_of_the_file_system(tmp_path: Path, name: str) -> None:
+    done = finished(
+        [*COMMAND, "--output", name], cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"})
+    )
+    assert [each.name for each in tmp_path.iterdir()] == [name], done.stderr
+
+
+def test_archive_of_another_report_is_not_replaced(tmp_path: Path) -> None:
+    place = tmp_path / ARCHIVE
+    check_place(place)  # before the first step
+    place.write_bytes(b"the archive of another report")
+    with pytest.raises(UserError, match="exists; move it away"):
+        write(place, {"summary.txt": b"text"})
+    assert place.read_bytes() == b"the archive of another report"
+    assert [*tmp_path.iterdir()] == [place]
+
+
+def test_archive_is_written_to_a_file_system_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    place = tmp_path / ARCHIVE
+    write(place, {"summary.txt": b"text"})
+    assert [*tmp_path.iterdir()] == [place]
+    with pytest.raises(UserError, match="exists; move it away"):
+        write(place, {})
+
+
+def test_files_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
+    """The script `aioacl` does not search the current folder, so its steps must not search it either."""
+    for name in ("aioacl", "anyio", "cffi"):
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('a file of the current folder was imported')\n"
+        )
+    command = [sys.executable, "-P", "-m", "aioacl", "report", "--json"]
+    done = finished(command, cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
+    found = json.loads(done.stdout)
+    assert found["steps"]["doctor"]["places_tried"] == 1, done.stderr
+
+
 # --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def runs(process: int) -> bool:
+    try:
+        descriptor = os.pidfd_open(process)
+    except ProcessLookupError:
+        return False
+    ended, _, _ = select.select([descriptor], [], [], 0)
+    os.close(descriptor)
+    return not ended
 
 
 def children_of(process: int) -> list[int]:
