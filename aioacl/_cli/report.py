@@ -13,6 +13,7 @@ import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.child import command
@@ -224,6 +225,10 @@ def run(arguments: Namespace) -> int:
     """Runs the steps, writes the archive and prints the summary. Returns 1 if a step found a problem."""
     place: Path = arguments.output.absolute()
     check_place(place)
+    try:
+        gettempdir()  # the steps write their output to temporary files
+    except FileNotFoundError as error:
+        raise UserError("no folder can take temporary files; free some space, or set TMPDIR") from error
     model = readable(arguments.model)
     report = Report(arguments.library, model, arguments.reset, arguments.limit, _backend(arguments.library))
     if report.reset:

@@ -51,6 +51,12 @@ def fail(_descriptor):
 os.fsync = fail
 sys.exit(main())
 """
+WITHOUT_TEMPORARY_FILES = """
+import resource, sys
+from aioacl.__main__ import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # like a full disk
+sys.exit(main())
+"""
 # A step that does not end, and has a child that does not end either.
 FAMILY = """
 import json, signal, subprocess, sys
@@ -342,6 +348,13 @@ def test_mistake_is_refused_before_the_first_step(
     assert reason in done.stderr
     assert "step 1" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_full_disk_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_TEMPORARY_FILES, "report"]
+    done = finished(command, cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "aioacl: no folder can take temporary files; free some space, or set TMPDIR\n"
 
 
 def test_json_is_one_object(tmp_path: Path) -> None:
