@@ -24,6 +24,15 @@ _ERROR_SIZE_BYTES: Final = 1024
 _PATHS_SIZE_BYTES: Final = 1 << 16
 _TURN_US: Final = 100_000
 _WORD: Final = "simulator"
+_DRIVER: Final = "libascend_hal.so"
+_WITHOUT_DRIVER: Final = (
+    "Install the card's driver, or mount /usr/local/Ascend/driver in the container, or use Ascend's container runtime. "
+    "Then `source set_env.sh`."
+)
+_WRONG_VARIABLE: Final = (
+    "Unset AIOACL_LIBRARY to use the CANN of `source set_env.sh`, or set it to the path of libascendcl.so. To run "
+    "without a card, set AIOACL_LIBRARY=simulator."
+)
 # The origins whose file may be the simulator. For a library that other code has loaded, C reports whether it is one.
 _MAY_BE_SIMULATED: Final = (*locate.ON_REQUEST, "loaded")
 
@@ -99,7 +108,17 @@ def search(
             return load(candidate, passed_over + locate.inspect(candidate, rules))
         except Unusable as unusable:
             refused.append((candidate, str(unusable)))
-    raise LibraryNotFound(candidates=locate.report(refused))
+    raise LibraryNotFound(candidates=locate.report(refused), hint=_hint(refused))
+
+
+def _hint(refused: Iterable[tuple[Candidate, str]]) -> str | None:
+    """Return what to do if the reasons show it, else None for the usual hint."""
+    for candidate, why in refused:
+        if _DRIVER in why:
+            return _WITHOUT_DRIVER
+        if candidate.origin == "AIOACL_LIBRARY":
+            return _WRONG_VARIABLE
+    return None
 
 
 class _Native:

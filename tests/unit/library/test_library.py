@@ -345,6 +345,22 @@ class TestSearch:
             search([Candidate("/nowhere.so", origin)], TRUSTING, refusing)
         assert caught.value.candidates == (("/nowhere.so", f"no such file (from {origin})"),)
 
+    def test_hint_of_a_failed_search_is_to_unset_a_wrong_variable(self) -> None:
+        with pytest.raises(LibraryNotFound) as caught:
+            search([Candidate("/nowhere.so", "AIOACL_LIBRARY")], TRUSTING, refusing)
+        assert caught.value.hint.startswith("Unset AIOACL_LIBRARY")
+
+    @pytest.mark.parametrize("origin", ["AIOACL_LIBRARY", "ASCEND_HOME_PATH", "argument"])
+    def test_hint_of_a_library_without_the_driver_is_to_install_it(
+        self, library: Path, origin: Origin
+    ) -> None:
+        def refuse(_candidate: Candidate, _findings: tuple[str, ...]) -> LibraryInfo:
+            raise Unusable("libascend_hal.so: cannot open shared object file: No such file or directory")
+
+        with pytest.raises(LibraryNotFound) as caught:
+            search([Candidate(str(library), origin)], TRUSTING, refuse)
+        assert caught.value.hint.startswith("Install the card's driver")
+
     def test_refused_candidate_is_not_loaded(self, library: Path) -> None:
         library.chmod(0o666)
         asked: list[str] = []
