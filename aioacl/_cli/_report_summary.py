@@ -68,9 +68,15 @@ def _figure(value: float | None, unit: str = "") -> str:
     return "?" if value is None else f"{value:,g}{unit}"
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _doctor(step: Fields) -> str:
     if step["backend"] is None:
-        return f"no library in {step['places_tried']} places" if step["places_tried"] else "no results"
+        return (
+            f"no library in {_count(step['places_tried'], 'place')}" if step["places_tried"] else "no results"
+        )
     calls = ("aclInit", "aclrtGetDeviceCount")
     return ", ".join(
         [
@@ -78,7 +84,7 @@ def _doctor(step: Fields) -> str:
             *(f"{call} returned {step[call]}" for call in calls if step[call]),
             f"{_figure(step['devices'])} devices",
             f"failed tasks: {step['failure_detection'] or '?'}",
-            f"{step['problems']} problems, {step['warnings']} notes",
+            f"{_count(step['problems'], 'problem')}, {_count(step['warnings'], 'note')}",
         ]
     )
 
@@ -134,6 +140,9 @@ def _rows(name: str, step: Fields) -> Iterator[str]:
             yield f"{each['verdict'].replace('_', ' ')}: {each['id']}: {each['evidence'] or 'no code'}"
     for each in step.get("differences", ()):
         yield f"{each['id']}, step {each['step']}, {each['call']}: expected {each['expected']}, got {each['got']}"
+    for each in step.get("rows", ()):
+        if each["median"] is None:
+            yield f"no figure: {each['step']}: {each['evidence'] or 'no code'}"
     if step["result"] != "ok" and name not in ("device before", "device after") and step.get("evidence"):
         yield f"the errors name {step['evidence']}"
     if step.get("process_left"):

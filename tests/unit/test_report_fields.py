@@ -198,3 +198,22 @@ def test_chip_in_its_form_is_kept(text: str) -> None:
 @pytest.mark.parametrize("text", ["Ascend910B4 2102353ABCD", "Ascend-zaphod", "Ascend910B4_2102353"])
 def test_chip_in_another_form_is_left_out(text: str) -> None:
     assert fields.formed(fields.CHIP, text) == fields.OTHER
+
+
+def test_summary_names_each_figure_of_the_timing_that_is_missing() -> None:
+    missing = {
+        "step": "wake-up, watch",
+        "what": "",
+        "unit": "us",
+        "median": None,
+        "error": "the time has passed",
+    }
+    text, _ = kept({**OUTPUTS, "timing": [{"timing": {"suits": "watch", "rows": [ROW, missing]}}]})
+    assert "    no figure: wake-up, watch: no code\n" in text
+    assert "no figure: empty task" not in text
+
+
+def test_summary_counts_one_problem_in_the_singular() -> None:
+    facts = {"library": {"backend": "simulator"}, "problems": ["one"], "warnings": []}
+    text, _ = kept({**OUTPUTS, "doctor": [facts]})
+    assert "1 problem, 0 notes\n" in text
