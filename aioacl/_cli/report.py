@@ -89,8 +89,9 @@ def add(commands: Any) -> None:
 class Report:
     """The steps of one report, and what they have found so far.
 
-    `library` is what the user gave, and then the path that a step has found. `absent` is set if `doctor` has found no
-    library. `steps` has a result for each step that has ended, and `now` is the step that runs.
+    `library` is what the user gave, and then the path that a step has found. `absence` has the texts of `doctor` if it
+    has found no library: they are for the terminal, not for the archive. `steps` has a result for each step that has
+    ended, and `now` is the step that runs.
     """
 
     library: str | None
@@ -98,7 +99,7 @@ class Report:
     reset: bool
     limit: float | None
     backend: str | None = None
-    absent: bool = False
+    absence: list[str] = field(default_factory=list[str])
     now: str = ""
     steps: dict[str, fields.Fields] = field(default_factory=dict[str, fields.Fields])
 
@@ -151,7 +152,7 @@ class Report:
         self, name: str, words: Sequence[str] | None, look: Callable[[fields.Lines], fields.Fields]
     ) -> None:
         """Runs a step, and keeps what its output contains of the listed fields."""
-        if not words or self.absent:
+        if not words or self.absence:
             self.steps[name] = {"result": "not run", "seconds": 0, "well": False}
             return
         self.now = name
@@ -193,8 +194,9 @@ class Report:
             facts = fields.part(line, "library") or {"path": line.get("library"), **line}
             if facts.get("path") and facts.get("backend"):
                 self.library, self.backend = str(facts["path"]), fields.word("backend", facts["backend"])
-            elif fields.items(line, "candidates"):
-                self.absent = True
+            elif tried := fields.objects(line, "candidates"):
+                only = [f"{tried[0].get('path')!r}: {tried[0].get('reason')}"] if len(tried) == 1 else []
+                self.absence = [*only, *map(str, fields.items(line, "problems"))]
 
 
 def _draw(bar: Bar, name: str, lines: fields.Lines) -> None:
@@ -259,8 +261,19 @@ def run(arguments: Namespace) -> int:
         put_json({"archive": str(place), **found})
     else:
         put(text)
-    _say(f"{place} was written, and nothing was sent. To publish the report, see docs/cards.md.")
+    _say(f"{place} was written, and nothing was sent. {_next(report)}")
     return 0 if report.well else 1
+
+
+def _next(report: Report) -> str:
+    """What to do with the archive. If there is no library, the reason is printed first."""
+    if not report.absence:
+        return "To publish the report, see docs/cards.md."
+    for text in report.absence:
+        _say(text)
+    return (
+        "Remove it, and start the report again; `python -m aioacl doctor` lists the places that were tried."
+    )
 
 
 def _backend(choice: str | None) -> str | None:

@@ -192,6 +192,11 @@ def test_missing_library_is_reported(tmp_path: Path) -> None:
     assert done.status == 1
     assert done.results.pop("doctor") == "problem"
     assert {result for name, result in done.results.items() if name != "doctor"} == {"not run"}
+    assert "no library in 1 place\n" in done.summary
+    assert "'/nowhere/libascendcl.so': no such file (from AIOACL_LIBRARY)" in done.errors
+    assert "Unset AIOACL_LIBRARY" in done.errors
+    assert "Remove it, and start the report again" in done.errors
+    assert not any("nowhere" in text for text in done.files.values())
 
 
 @pytest.mark.skipif(CANN.exists(), reason="the report would use this machine's card")
@@ -331,6 +336,7 @@ def test_output_that_is_nested_too_deeply_is_left_out() -> None:
     ("arguments", "reason"),
     [
         (("--output", "there/x.zip"), "expected a folder that can be written to"),
+        (("--output", "/proc/x.zip"), "expected a folder that can be written to"),
         (("--output", "."), "exists; move it away"),
         (("--output", "a" * 256), "File name too long"),
         (("--output", "/dev/null/x.zip"), "Not a directory"),
