@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 import zipfile
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from aioacl._cli import UserError
@@ -32,10 +33,14 @@ def check_place(place: Path) -> None:
         raise UserError(f"{place}: {error.strerror or error}; choose another file with --output") from error
     else:
         raise UserError(f"{place} exists; move it away, or choose another file with --output")
-    if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
+    try:
+        with TemporaryFile(dir=place.parent):  # os.access() does not know which files a file system refuses
+            pass
+    except OSError as error:
         raise UserError(
-            f"{place.parent}: expected a folder that can be written to; choose a file with --output"
-        )
+            f"{place.parent}: expected a folder that can be written to, got: {error.strerror}; choose a file with "
+            "--output"
+        ) from error
 
 
 def files_of(found: Fields, summary: str) -> dict[str, bytes]:
