@@ -243,7 +243,7 @@ def test_site_is_built_without_a_broken_link_and_with_a_search_for_files() -> No
 @pytest.mark.process
 @pytest.mark.packaging
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, for example of Debian's package")
-@pytest.mark.parametrize(("words", "page"), [("quarantine", "resets.html"), ("复位", "tutorial.zh.html")])
+@pytest.mark.parametrize(("words", "page"), [("quarantine", "resets.html"), ("复位", "real-card.zh.html")])
 def test_search_of_the_site_finds_a_page_if_a_browser_opens_files(
     words: str, page: str, tmp_path: Path
 ) -> None:
