@@ -141,7 +141,7 @@ def _objects(file: IO[bytes]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for line in _text(file).split("\n"):
         with suppress(ValueError, RecursionError):
-            value: object = json.loads(line[line.find("{") :]) if "{" in line else None
+            value: object = json.loads(line[line.find('{"') :]) if '{"' in line else None
             if isinstance(value, dict):
                 found.append(cast("dict[str, Any]", value))
     return found

@@ -329,6 +329,11 @@ def test_output_that_is_nested_too_deeply_is_left_out() -> None:
     assert (ended.status, ended.lines) == (0, [{"id": 1}])
 
 
+def test_object_after_a_library_text_with_a_brace_is_read() -> None:
+    ended, _ = played("print('[INFO] {device 0} ', end=''); print('{\"id\": 1}')")
+    assert ended.lines == [{"id": 1}]
+
+
 # --- refusals ----------------------------------------------------------------------------------------------------
 
 
