@@ -16,10 +16,10 @@ import numpy as np
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import pointer
+from aioacl._base.ffi import lib, pointer
 from aioacl._base.paths import DATA
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import live_streams, until_now
+from tests.kit import live_streams, settle_maintenance, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,11 @@ class Bench:
         self.before = self.in_use()
 
     def settled(self) -> bool:
-        """Whether the maintenance threads have nothing to do, and no call has a slot."""
+        """Whether all work is done, the maintenance threads have nothing to do, and no call has a slot."""
+        if any(lib.aio_device_busy(index) for index in (CACHED, UNCACHED)):
+            return False  # what the work uses is given back later
         gc.collect()
+        settle_maintenance()
         notes = any(manager_of(index).deferred.notes for index in (CACHED, UNCACHED))
         return not notes and self.in_use()[-1] == 0
 
