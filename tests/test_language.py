@@ -8,25 +8,16 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from scripts.pages import FOLDERS, ROOT
 from tests.support.prose import Passage, passages
 
-ROOT: Final = Path(__file__).parents[1]
-FOLDERS: Final = (
-    "aioacl",
-    "benchmarks",
-    "docs",
-    "examples",
-    "scripts",
-    "simulator",
-    "tests",
-    ".ci",
-    ".github",
-)
+if TYPE_CHECKING:
+    from pathlib import Path
+
 TEXT: Final = (".py", ".c", ".h", ".inc", ".md", ".toml", ".sh", ".yml", ".yaml")
 # For each pattern: the number of lines with this pattern before the text was rewritten, and what to write instead.
 PHRASES: Final = {
