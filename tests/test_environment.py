@@ -12,10 +12,12 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,6 +228,15 @@ def test_optional_packages_that_cannot_be_installed_are_left_out_with_one_messag
 def test_optional_packages_that_are_installed_are_not_installed_again(tmp_path: Path) -> None:
     done = try_to_add(tmp_path, "pytest")
     assert (done.returncode, done.stdout, done.stderr) == (0, "continues\n", "")
+
+
+def test_each_package_works_with_the_oldest_python() -> None:
+    refused = {
+        package.name: needed
+        for package in distributions()
+        if (needed := package.metadata["Requires-Python"]) and not SpecifierSet(needed).contains("3.11.0")
+    }
+    assert not refused
 
 
 def test_constraint_of_isolated_builds_is_not_passed_to_a_build_without_isolation(tmp_path: Path) -> None:
