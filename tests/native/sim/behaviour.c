@@ -131,9 +131,9 @@ static void test_device_wait_blocks_creation(void) {
     call_start(&create, body_create, &made);
     call_start(&destroy, body_destroy, spare);
     call_start(&abort_other, body_abort, setup.other);
-    until_waiting("aclrtCreateStream");
-    until_waiting("aclrtDestroyStream");
-    until_waiting("aclrtStreamAbort");
+    until_waiting(&create, 1, "aclrtCreateStream");
+    until_waiting(&destroy, 1, "aclrtDestroyStream");
+    until_waiting(&abort_other, 1, "aclrtStreamAbort");
     CHECK_RC(aclrtRecordEvent(setup.mark, setup.other), 107023); /* returns when the abort gets the lock */
     CHECK_RC(aclrtStreamQuery(setup.stuck, &status), 0);
     CHECK(status == ACL_STREAM_STATUS_NOT_READY && still_waits(&setup));
@@ -191,7 +191,7 @@ static void test_a_full_queue_holds_an_event(void) {
     record_call_t other = {event, setup.other};
     call_waiting(&calls[0], body_record, &full, "aclrtRecordEvent");
     call_start(&calls[1], body_record, &other); /* this call waits for the event, not for the stream */
-    UNTIL(aclsim_waiting("aclrtRecordEvent") >= 2);
+    until_waiting(calls, 2, "aclrtRecordEvent");
     aclrtStream made = new_stream();
     void *block = new_block(64);
     CHECK_RC(aclrtMemsetAsync(block, 64, 0, 64, made), 0);

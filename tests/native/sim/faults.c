@@ -121,7 +121,7 @@ static void test_clock(void) {
     for (int i = 0; i < THREADS; i++) {
         call_start(&calls[i], body_delayed, NULL);
     }
-    UNTIL(aclsim_waiting("aclrtGetMemInfo") >= THREADS);
+    until_waiting(calls, THREADS, "aclrtGetMemInfo");
     CHECK(aclsim_clock_now() == start);
     CHECK(aclsim_clock_advance(INT64_MAX - start) == -1 && aclsim_clock_advance(-1) == -1);
     CHECK(aclsim_clock_now() == start);

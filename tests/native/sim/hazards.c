@@ -95,7 +95,7 @@ static int reset_child(bool limited) {
     aclrtStream held = held_stream();
     fill(held, block, 0);
     call_start(&call, limited ? body_sync_limited : body_sync, held);
-    until_waiting(limited ? "aclrtSynchronizeStreamWithTimeout" : "aclrtSynchronizeStream");
+    until_waiting(&call, 1, limited ? "aclrtSynchronizeStreamWithTimeout" : "aclrtSynchronizeStream");
     aclsim_set_reset_crash(1);
     aclrtResetDeviceForce(0);
     return 0;

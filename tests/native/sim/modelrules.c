@@ -66,7 +66,7 @@ static void test_two_calls_destroy_a_model(void) {
     call_t calls[2];
     call_start(&calls[0], body_destroy_model, model);
     call_start(&calls[1], body_destroy_model, model);
-    UNTIL(aclsim_waiting("aclmdlRIDestroy") == 2);
+    until_waiting(calls, 2, "aclmdlRIDestroy");
     end_execution(word);
     aclError first = call_join(&calls[0]);
     aclError second = call_join(&calls[1]);

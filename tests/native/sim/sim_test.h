@@ -247,14 +247,20 @@ static inline aclError elsewhere(aclError (*body)(void *), void *arg) {
     return call_join(&call);
 }
 
-static inline void until_waiting(const char *function) {
-    UNTIL(aclsim_waiting(function) >= 1);
+/* Returns when as many calls as these wait inside `function`. Fails if one of these calls returns before. */
+static inline void until_waiting(const call_t *calls, int count, const char *function) {
+    while (aclsim_waiting(function) < count) {
+        for (int i = 0; i < count; i++) {
+            CHECK_RC(atomic_load(&calls[i].rc), -1);
+        }
+        sched_yield();
+    }
 }
 
 /* Makes the call on another thread, and returns when the call waits inside `function`. */
 static inline void call_waiting(call_t *call, aclError (*body)(void *), void *arg, const char *function) {
     call_start(call, body, arg);
-    until_waiting(function);
+    until_waiting(call, 1, function);
 }
 
 static inline aclError body_sync(void *stream) {
