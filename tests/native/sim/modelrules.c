@@ -9,13 +9,18 @@ static aclError body_destroy_model(void *model) {
     return aclmdlRIDestroy(model);
 }
 
-/* A model whose execution ends when the word is 1. The execution has begun. */
+/* A model whose execution ends when the word is 1. The execution has begun: an abort would ignore a later one.
+ */
 static aclmdlRI executing_model(aclrtStream stream, uint64_t *word) {
+    static atomic_int begun;
+    int before = atomic_load(&begun);
     CHECK_RC(aclrtMemset(word, 8, 0, 8), 0);
     CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtLaunchHostFunc(stream, on_host, &begun), 0);
     CHECK_RC(aclrtValueWait(word, 1, 1, stream), 0);
     aclmdlRI model = end_capture(stream);
     CHECK_RC(aclmdlRIExecuteAsync(model, stream), 0);
+    UNTIL(atomic_load(&begun) != before);
     return model;
 }
 
