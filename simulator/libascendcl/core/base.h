@@ -169,6 +169,8 @@ int64_t now_ns(void);
 void clock_wait(pthread_cond_t *cond, int64_t deadline_ns);
 /* The same, but waits at most until the real time `poll_ns`. A virtual clock does not jump to this time. */
 void clock_wait_polling(pthread_cond_t *cond, int64_t deadline_ns, int64_t poll_ns);
+/* Returns the earliest time at which a wait is due; SIM_FOREVER if there is none. Called with sim.lock held. */
+int64_t clock_first_due(void);
 int64_t real_ns(void);
 bool clock_is_virtual(void);
 void clock_set_virtual(bool on);

@@ -73,7 +73,7 @@ static void sleeper_remove(sleeper_t *sleeper) {
     }
 }
 
-static int64_t earliest(void) {
+int64_t clock_first_due(void) {
     int64_t found = SIM_FOREVER;
     for (const sleeper_t *sleeper = sleepers; sleeper != NULL; sleeper = sleeper->next) {
         found = sleeper->deadline_ns < found ? sleeper->deadline_ns : found;
@@ -98,8 +98,8 @@ void clock_wait(pthread_cond_t *cond, int64_t deadline_ns) {
     }
     sleeper_add(&sleeper);
     bool woken = wait_real(cond, still ? real_ns() + patience_ns : deadline_ns - atomic_load(&ahead_ns));
-    if (!woken && still && atomic_load(&is_virtual) && earliest() > now_ns()) {
-        set_time(earliest());
+    if (!woken && still && atomic_load(&is_virtual) && clock_first_due() > now_ns()) {
+        set_time(clock_first_due());
     }
     sleeper_remove(&sleeper);
 }
