@@ -91,6 +91,60 @@ static void test_reset_ends_a_destroy_that_waits(void) {
     aclsim_forget();
 }
 
+typedef struct {
+    aclrtContext context;
+    aclrtStream stream;
+    aclmdlRI model;
+} home_t;
+
+/* Another context, with an empty model. */
+static home_t other_home(void) {
+    aclrtContext own = current_context();
+    home_t home = {.context = new_context(), .stream = new_stream()};
+    CHECK_RC(aclmdlRICaptureBegin(home.stream, RELAXED), 0);
+    home.model = end_capture(home.stream);
+    CHECK_RC(aclrtSetCurrentContext(own), 0);
+    return home;
+}
+
+/* A model of this context that executes the model of the other context. */
+static aclmdlRI model_that_executes(const home_t *home, aclrtStream stream) {
+    aclrtContext own = current_context();
+    aclrtEvent event = new_event(1);
+    CHECK_RC(aclmdlRICaptureBegin(stream, RELAXED), 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    CHECK_RC(aclrtSetCurrentContext(home->context), 0);
+    CHECK_RC(aclrtStreamWaitEvent(home->stream, event), 0);
+    CHECK_RC(aclmdlRIExecuteAsync(home->model, home->stream), 0);
+    CHECK_RC(aclrtRecordEvent(event, home->stream), 0);
+    CHECK_RC(aclrtSetCurrentContext(own), 0);
+    CHECK_RC(aclrtStreamWaitEvent(stream, event), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    return end_capture(stream);
+}
+
+static aclError body_destroy_at_home(void *arg) {
+    const home_t *home = arg;
+    CHECK_RC(aclrtSetCurrentContext(home->context), 0);
+    return aclmdlRIDestroy(home->model);
+}
+
+/* A model of another context still refers to the model that ends. */
+static void test_end_of_the_context_ends_a_destroy_that_waits(void) {
+    aclrtStream stream = new_stream();
+    home_t home = other_home();
+    aclmdlRI outer = model_that_executes(&home, stream);
+    call_t call;
+    aclsim_clock_virtual(1);
+    call_waiting(&call, body_destroy_at_home, &home, "aclmdlRIDestroy");
+    CHECK_RC(aclrtDestroyContext(home.context), 0);
+    CHECK(aclsim_clock_advance(DESTROY_NS) == 0);
+    CHECK_RC(call_join(&call), 107017);
+    aclsim_clock_virtual(0);
+    aclsim_forget();
+    END({aclmdlRIDestroy, outer}, {aclrtDestroyStream, stream});
+}
+
 static void set_rows(aclmdlDataset *dataset, int64_t rows) {
     const int64_t dims[] = {rows, COLUMNS};
     aclTensorDesc *desc = aclCreateTensorDesc(ACL_FLOAT, 2, dims, ACL_FORMAT_ND);
@@ -290,9 +344,10 @@ int main(void) {
     start_acl();
     RUN(test_destroy_waits_for_the_execution, test_destroy_of_a_long_execution_fails,
         test_two_calls_destroy_a_model, test_reset_ends_a_destroy_that_waits,
-        test_buffers_of_a_dynamic_model_hold_the_shape, test_buffers_of_a_static_model_hold_the_tensor,
-        test_ranges_of_inputs, test_calls_that_wait_give_memory_to_an_output,
-        test_outputs_with_one_buffer_are_given_one_block, test_output_of_a_model_with_gears_is_given_memory);
+        test_end_of_the_context_ends_a_destroy_that_waits, test_buffers_of_a_dynamic_model_hold_the_shape,
+        test_buffers_of_a_static_model_hold_the_tensor, test_ranges_of_inputs,
+        test_calls_that_wait_give_memory_to_an_output, test_outputs_with_one_buffer_are_given_one_block,
+        test_output_of_a_model_with_gears_is_given_memory);
     CHECK(stats().violations == 0);
     end_acl();
 }
