@@ -386,10 +386,10 @@ class _Ended(Exception):
 
 
 def _warm_up() -> None:
-    """Runs pytest once, so that its modules are imported."""
+    """Runs pytest once, so that its modules are imported. The test that starts the server may have set variables."""
     import pytest
 
-    for name in [name for name in os.environ if name.startswith("PYTEST")]:
+    for name in [name for name in os.environ if name.startswith(("PYTEST", "AIOACL_"))]:
         del os.environ[name]
     path = [*sys.path]
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as output:
