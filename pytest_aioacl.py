@@ -33,6 +33,13 @@ MARKERS: Final = {
     "host_blocks, threads, descriptors, violations, ...",
 }
 CHECKS: Final = ("fixtures", "all", "none")
+TRIAL: Final = """
+import sys
+sys.path.append(sys.argv[1])  # the package is beside this module
+import aioacl
+aioacl.use_library("simulator")
+aioacl.list_devices()
+"""
 
 
 @dataclass(frozen=True)
@@ -112,11 +119,12 @@ def _try_environment() -> None:
     """Tries the AIOACL_SIM_* variables in a child process.
 
     The simulator ends its process if one of the variables is invalid. In this process, pytest would hide the reason.
+    The child does not search the current folder, where a file may have the name of a module.
     """
     if not any(name.startswith("AIOACL_SIM_") for name in os.environ):
         return
-    command = [sys.executable, "-c", "import aioacl; aioacl.use_library('simulator'); aioacl.list_devices()"]
-    tried = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - it is constant
+    command = [sys.executable, "-P", "-c", TRIAL, str(Path(__file__).parent)]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - Python itself
     reasons = [line for line in tried.stderr.splitlines() if line.startswith("aclsim: ")]
     if tried.returncode and reasons:
         raise pytest.UsageError(reasons[-1].removeprefix("aclsim: "))

@@ -444,6 +444,18 @@ def test_invalid_setting_of_the_simulator_ends_the_run(
     assert "Abort" not in ran.output
 
 
+def test_invalid_setting_is_reported_beside_files_with_names_of_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(aioacl_device): pass\n")
+    for name in ("logging", "socket", "token"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
+    monkeypatch.setenv("AIOACL_SIM_DEVICES", "99 bottles")
+    ran = run(tmp_path, "test_it.py")
+    assert ran.status == pytest.ExitCode.USAGE_ERROR, ran.output
+    assert "ERROR: AIOACL_SIM_DEVICES=99 bottles" in ran.output
+
+
 def test_traceback_of_an_error_ends_at_the_line_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import aioacl\n\ndef test_it(aioacl_library): aioacl.open_device(99).result()\n"
