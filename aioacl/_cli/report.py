@@ -180,14 +180,13 @@ class Report:
     def environ(self, step: str) -> Mapping[str, str]:
         """Returns the environment of a step. All steps except the first one see at most one card.
 
-        A variable that names no card hides all cards, and stays as it is. On the simulator it has no effect: it is set
-        for the cards of the machine.
+        A variable that names no card hides all cards, and stays as it is. On the simulator it has no effect in any
+        step: it is set for the cards of the machine.
         """
-        value = os.environ.get(RUNTIME)
-        ids = [0] if value is None or self.backend == SIMULATOR else leading_ids(value)
-        if step == "doctor" or not ids:
-            return os.environ
-        return {**os.environ, RUNTIME: str(ids[0])}
+        hidden = RUNTIME if self.backend == SIMULATOR else ""
+        inherited = {name: value for name, value in os.environ.items() if name != hidden}
+        ids = leading_ids(inherited.get(RUNTIME, "0"))
+        return inherited if step == "doctor" or not ids else {**inherited, RUNTIME: str(ids[0])}
 
     def _find_library(self, lines: fields.Lines) -> None:
         for line in lines:

@@ -222,8 +222,9 @@ def test_41_report_uses_no_card_that_the_variable_hides(
     made = Report(library="/cann/libascendcl.so", model=None, reset=False, limit=None, backend="ascend")
     assert made.environ("demo")[VISIBLE] == visible
     assert made.environ("doctor").get(VISIBLE) == value
-    made.backend = "simulator"
+    made.backend = "simulator"  # the variable is about the cards of the machine
     assert made.environ("demo")[VISIBLE] == "0"
+    assert VISIBLE not in made.environ("doctor")
 
 
 @pytest.mark.slow
