@@ -77,7 +77,7 @@ def _run(command: Callable[[argparse.Namespace], int], arguments: argparse.Names
         return command(arguments)
     except (UserError, LibraryConflict) as error:
         if getattr(arguments, "json", False):
-            put_json({"error": str(error)})
+            put_json({"error": str(error), **getattr(error, "results", {})})
         return _complain(error, MISUSED)
     except AclError as error:
         return _complain(error, FAILED)

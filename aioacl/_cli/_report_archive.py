@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from aioacl._cli import UserError
-from aioacl._cli._screen import put
+from aioacl._cli._screen import ENDING, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,12 +53,16 @@ def files_of(found: Fields, summary: str) -> dict[str, bytes]:
 
 
 def write(place: Path, files: dict[str, bytes]) -> None:
-    """Lists the files, writes the archive under a temporary name, and then gives it its name."""
+    """Lists the files, writes the archive under a temporary name, and then gives it its name.
+
+    A signal that ends the report waits meanwhile, because it could leave the file with the temporary name.
+    """
     put(f"{place.name} will contain these files:\n", sys.stderr)
     for name, content in files.items():
         put(f"  {name:<20} {len(content):>8,} bytes\n", sys.stderr, flush=True)
     temporary = place.with_name(f".aioacl-report.{secrets.token_hex(8)}")
     try:
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*ENDING, signal.SIGINT))
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
             file.write(_zipped(files))
             file.flush()
@@ -69,6 +73,7 @@ def write(place: Path, files: dict[str, bytes]) -> None:
     finally:
         temporary.unlink(missing_ok=True)
 
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 def _publish(temporary: Path, place: Path) -> None:
     """Gives the file its name. A link never replaces an archive that another report has written in the meantime."""

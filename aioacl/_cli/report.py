@@ -6,6 +6,7 @@ and a hang or a crash is a result. The order of the steps is that of their risk.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -252,7 +253,8 @@ def run(arguments: Namespace) -> int:
     text = summary(found)
     try:
         write(place, files_of(found, text))
-    except UserError:
+    except UserError as error:
+        error.results = {"archive": None, **found}
         if not arguments.json:
             put(text)
         raise

@@ -51,6 +51,17 @@ def fail(_descriptor):
 os.fsync = fail
 sys.exit(main())
 """
+SIGNALLED = """
+import os, signal, sys
+from aioacl.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+write = os.fsync
+def interrupt(descriptor):
+    os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    write(descriptor)
+os.fsync = interrupt
+sys.exit(main())
+"""
 WITHOUT_TEMPORARY_FILES = """
 import resource, sys
 from aioacl.__main__ import main
@@ -436,6 +447,30 @@ def test_files_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
     """The script `aioacl` does not search the current folder, so its steps must not search it either."""
     for name in ("aioacl", "anyio", "cffi"):
         (tmp_path / f"{name}.py").write_text(
+def test_archive_that_cannot_be_written_does_not_lose_the_results_as_json(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_SPACE, "report", "--json"]
+    done = finished(command, cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
+    assert done.returncode == 2
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    assert found["error"] == f"{tmp_path / ARCHIVE}: No space left on device"
+    assert found["archive"] is None
+    assert found["steps"]["doctor"]["places_tried"] == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+def test_signal_during_the_write_leaves_a_complete_archive(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    environ = environment({"AIOACL_LIBRARY": "/nowhere/x.so", "SIGNAL": str(int(number))})
+    done = finished([sys.executable, "-c", SIGNALLED, "report"], cwd=tmp_path, env=environ)
+    assert done.returncode == status, done.stderr
+    assert list(tmp_path.iterdir()) == [tmp_path / ARCHIVE]
+    with zipfile.ZipFile(tmp_path / ARCHIVE) as archive:
+        assert archive.testzip() is None
+
+
             "raise SystemExit('a file of the current folder was imported')\n"
         )
     command = [sys.executable, "-P", "-m", "aioacl", "report", "--json"]
