@@ -6,6 +6,7 @@ import io
 import json
 import os
 import secrets
+import signal
 import sys
 import zipfile
 from tempfile import TemporaryFile
@@ -61,8 +62,8 @@ def write(place: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         put(f"  {name:<20} {len(content):>8,} bytes\n", sys.stderr, flush=True)
     temporary = place.with_name(f".aioacl-report.{secrets.token_hex(8)}")
-    try:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*ENDING, signal.SIGINT))
+    try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
             file.write(_zipped(files))
             file.flush()
@@ -72,8 +73,8 @@ def write(place: Path, files: dict[str, bytes]) -> None:
         raise UserError(f"{place}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
 
 def _publish(temporary: Path, place: Path) -> None:
     """Gives the file its name. A link never replaces an archive that another report has written in the meantime."""

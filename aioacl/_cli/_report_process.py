@@ -20,6 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
+from aioacl._cli._screen import OutputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
@@ -35,8 +37,8 @@ GUARD: Final = "import os, signal; os.read(0, 1); os.killpg(0, signal.SIGKILL)"
 class Ended:
     """How a step ended, and what it wrote.
 
-    `status` is the exit status, or minus the number of a signal. It is None if the step was killed at its limit. `left`
-    is set if a process of the step has not ended although it was killed.
+    `status` is the exit status, or minus the number of a signal. It is None if the step was killed at its limit, or if
+    it could not be run because of `error`. `left` is set if a process of the step has not ended although it was killed.
     """
 
     status: int | None
@@ -44,6 +46,7 @@ class Ended:
     lines: list[dict[str, Any]]
     errors: str
     left: bool = False
+    error: OSError | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -79,6 +82,21 @@ def run(
 ) -> Ended:
     """Runs the command until it ends or the limit has passed. Calls `progress` with the JSON objects that it wrote."""
     begun = time.monotonic()
+    try:
+        return _run(command, environ, begun, limit_seconds, progress)
+    except OutputError:
+        raise
+    except OSError as error:  # no memory for a process, no space for its output, or no interpreter any more
+        return Ended(None, time.monotonic() - begun, [], "", error=error)
+
+
+def _run(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    begun: float,
+    limit_seconds: float,
+    progress: Callable[[list[dict[str, Any]]], None],
+) -> Ended:
     with TemporaryFile() as output, TemporaryFile() as errors:
         group = 0
         try:

@@ -56,6 +56,8 @@ def _what(backend: str | None, doctor: Fields) -> str:
 def _outline(name: str, step: Fields) -> str:
     if step["result"] == "not run":
         return "no step before it found an ACL library"
+    if not step["ran"]:
+        return str(step["ending"])
     made = _OUTLINES[name.partition(" ")[0]](step)
     if step["result"] == "hang":
         made = f"killed after {step['limit_seconds']:g} s; {made}"

@@ -162,6 +162,8 @@ class Report:
         put(f"step {place} of {total}: {name}, at most {limit:g} s\n", sys.stderr, flush=True)
         with Bar() as bar:
             ended = run_command(words, self.environ(name), limit, lambda lines: _draw(bar, name, lines))
+        if ended.error is not None:
+            _say(f"the step {name} could not be run: {ended.error}")
         self.keep(name, ended, look)
 
     def keep(self, name: str, ended: Ended, look: Callable[[fields.Lines], fields.Fields]) -> None:
@@ -173,6 +175,7 @@ class Report:
             "seconds": round(ended.seconds, 1),
             "limit_seconds": self._limit(name),
             "ending": _ending(ended),
+            "ran": ended.error is None,
             "process_left": ended.left,
             "evidence": fields.evidence(ended.errors),
             **{key: value for key, value in found.items() if value != ""},
@@ -205,6 +208,8 @@ def _draw(bar: Bar, name: str, lines: fields.Lines) -> None:
 
 
 def _result(ended: Ended, found: fields.Fields) -> str:
+    if ended.error is not None:
+        return "problem"
     if ended.status is None:
         return "hang"
     if ended.status < 0:
@@ -213,6 +218,8 @@ def _result(ended: Ended, found: fields.Fields) -> str:
 
 
 def _ending(ended: Ended) -> str:
+    if ended.error is not None:
+        return f"could not be run: {errno.errorcode.get(ended.error.errno or 0, 'no code')}"
     if ended.status is None:
         return "killed at the limit"
     if ended.status >= 0:

@@ -68,6 +68,17 @@ from aioacl.__main__ import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # like a full disk
 sys.exit(main())
 """
+WITH_INTERPRETER = """
+import sys
+from aioacl.__main__ import main
+sys.executable = sys.argv.pop(1)
+sys.exit(main())
+"""
+# An interpreter that removes itself when the first step starts. A guard starts without -P.
+REMOVED = f"""#!/bin/sh
+test "$1" != -P || rm "$0"
+exec '{sys.executable}' "$@"
+"""
 # A step that does not end, and has a child that does not end either.
 FAMILY = """
 import json, signal, subprocess, sys
@@ -336,6 +347,31 @@ def test_step_that_crashes_keeps_its_results() -> None:
     assert (ended.status, ended.lines, ended.errors) == (-signal.SIGABRT, [{"id": 1}], "aclInit")
 
 
+def test_step_that_cannot_be_run_is_a_result() -> None:
+    ended = run(["/nowhere/python"], os.environ, 60.0, lambda _: None)
+    assert isinstance(ended.error, FileNotFoundError)
+    assert (ended.lines, ended.left) == ([], False)
+
+
+def test_interpreter_that_is_removed_is_a_problem_of_the_later_steps(tmp_path: Path) -> None:
+    interpreter = tmp_path / "python"
+    interpreter.write_text(REMOVED)
+    interpreter.chmod(0o700)
+    command = [sys.executable, "-c", WITH_INTERPRETER, str(interpreter), "report", "--library", "simulator"]
+    done = finished(command, cwd=tmp_path, env=environment({}))
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "the step demo could not be run: [Errno 2] No such file or directory" in done.stderr
+    rows = done.stdout.splitlines()[4:]
+    assert rows[0].split()[:2] == ["doctor", "ok"]
+    assert all(row.endswith(" s  could not be run: ENOENT") for row in rows[1:])
+    assert len(rows) == 7
+    with zipfile.ZipFile(tmp_path / ARCHIVE) as archive:
+        texts = [archive.read(name).decode() for name in archive.namelist()]
+    assert json.loads(texts[-1])["result"] == "problem"
+    assert not any(str(tmp_path) in text for text in texts)
+
+
 def test_output_that_is_nested_too_deeply_is_left_out() -> None:
     ended, _ = played("print('{\"a\":' * 200_000); print('{\"id\": 1}')")
     assert (ended.status, ended.lines) == (0, [{"id": 1}])
@@ -411,6 +447,30 @@ def test_archive_that_cannot_be_written_does_not_lose_the_summary(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_archive_that_cannot_be_written_does_not_lose_the_results_as_json(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_SPACE, "report", "--json"]
+    done = finished(command, cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
+    assert done.returncode == 2
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    assert found["error"] == f"{tmp_path / ARCHIVE}: No space left on device"
+    assert found["archive"] is None
+    assert found["steps"]["doctor"]["places_tried"] == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+def test_signal_during_the_write_leaves_a_complete_archive(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    environ = environment({"AIOACL_LIBRARY": "/nowhere/x.so", "SIGNAL": str(int(number))})
+    done = finished([sys.executable, "-c", SIGNALLED, "report"], cwd=tmp_path, env=environ)
+    assert done.returncode == status, done.stderr
+    assert list(tmp_path.iterdir()) == [tmp_path / ARCHIVE]
+    with zipfile.ZipFile(tmp_path / ARCHIVE) as archive:
+        assert archive.testzip() is None
+
+
 @pytest.mark.parametrize("name", ["archive.zip", "a" * 255])
 def test_archive_can_have_any_name_of_the_file_system(tmp_path: Path, name: str) -> None:
     done = finished(
@@ -447,30 +507,6 @@ def test_files_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
     """The script `aioacl` does not search the current folder, so its steps must not search it either."""
     for name in ("aioacl", "anyio", "cffi"):
         (tmp_path / f"{name}.py").write_text(
-def test_archive_that_cannot_be_written_does_not_lose_the_results_as_json(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WITHOUT_SPACE, "report", "--json"]
-    done = finished(command, cwd=tmp_path, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
-    assert done.returncode == 2
-    (line,) = done.stdout.splitlines()
-    found = json.loads(line)
-    assert found["error"] == f"{tmp_path / ARCHIVE}: No space left on device"
-    assert found["archive"] is None
-    assert found["steps"]["doctor"]["places_tried"] == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
-def test_signal_during_the_write_leaves_a_complete_archive(
-    tmp_path: Path, number: signal.Signals, status: int
-) -> None:
-    environ = environment({"AIOACL_LIBRARY": "/nowhere/x.so", "SIGNAL": str(int(number))})
-    done = finished([sys.executable, "-c", SIGNALLED, "report"], cwd=tmp_path, env=environ)
-    assert done.returncode == status, done.stderr
-    assert list(tmp_path.iterdir()) == [tmp_path / ARCHIVE]
-    with zipfile.ZipFile(tmp_path / ARCHIVE) as archive:
-        assert archive.testzip() is None
-
-
             "raise SystemExit('a file of the current folder was imported')\n"
         )
     command = [sys.executable, "-P", "-m", "aioacl", "report", "--json"]
