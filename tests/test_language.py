@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from scripts.pages import FOLDERS, ROOT
+from scripts.pages import FOLDERS, ROOT, pages
 from tests.support.prose import Passage, passages
 
 if TYPE_CHECKING:
@@ -88,6 +88,23 @@ def test_text_of_the_project_avoids_the_phrase(phrase: str) -> None:
         for place in _uses(phrase, name, _prose(name))
     ]
     assert not found, f"{len(found)} places; write instead: {PHRASES[phrase][1]}\n" + "\n".join(found)
+
+
+def test_installed_texts_name_pages_by_their_titles() -> None:
+    """A wheel has no pages, and the pages have no address."""
+    headings = [re.match(r"# (.+)", page.read_text()) for page in pages()]
+    titles = {heading[1].replace("`", "") for heading in headings if heading}
+    named: set[str] = set()
+    for name in _files():
+        if name.startswith("aioacl/") or name in ("pytest_aioacl.py", *_simulator()):
+            text = (ROOT / name).read_text()
+            assert not re.search(r"\bdocs/|\b\w+\.md\b", text), name
+            named |= {" ".join(title.split()) for title in re.findall(r'\bpage\s"([^"]+)"', text)}
+    assert {"Reports from cards", "Test without a card"} <= named <= titles
+
+
+def _simulator() -> list[str]:
+    return [path.relative_to(ROOT).as_posix() for path in (ROOT / "simulator").glob("lib*/**/*.[chi]*")]
 
 
 @pytest.mark.parametrize("name", ALLOWED)

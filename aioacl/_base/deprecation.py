@@ -1,4 +1,4 @@
-"""Warns of public names and parameters that a later version removes; docs/stability.md has the rule."""
+"""Warns of public names and parameters that a later version removes; the page "What may change" has the rule."""
 
 from __future__ import annotations
 

@@ -276,7 +276,10 @@ def run(arguments: Namespace) -> int:
 def _next(report: Report) -> str:
     """What to do with the archive. If there is no library, the reason is printed first."""
     if not report.absence:
-        return "To publish the report, see docs/cards.md."
+        return (
+            "To publish the report, open an issue, paste the summary, and attach the archive: "
+            'see the page "Reports from cards" of the documentation.'
+        )
     for text in report.absence:
         _say(text)
     return (

@@ -2,8 +2,8 @@
 
 `audit()` reports leaks with the line that made them. `wait_until()` waits for a condition instead of a guessed time.
 `recover_device()` tests a device and resets it if it does not work. The pytest plugin offers all of this as fixtures
-and checks: see docs/testing.md. This module is for other test runners and for your own helpers. Importing it loads no
-ACL library.
+and checks: see the page "Test without a card" of the documentation. This module is for other test runners and for your
+own helpers. Importing it loads no ACL library.
 """
 
 import aioacl as _aioacl  # noqa: F401  # pyright: ignore[reportUnusedImport] - waits for another thread's import
