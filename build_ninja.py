@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 # An undeclared function would return an int: a pointer would lose its upper half.
 UNDECLARED: Final = "-Werror=implicit-function-declaration"
 WARNINGS: Final = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", UNDECLARED)
+# They follow the flags of the Python that builds, or CFLAGS if that is set, as in scripts/wheels. No code relies on a
+# signed overflow that wraps. But -fwrapv, which Python's flags and scripts/wheels have, limits the effect of a mistake.
+# It is not here, because UBSan would then report no overflow: the sanitizers are built without Python's flags.
 C_FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS)
 GENERATORS: Final = ("build_ffi.py", "build_stubs.py")
 SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
