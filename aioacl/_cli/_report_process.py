@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 LEAVE_SECONDS: Final = 10.0  # the time for a killed process to end
 REFRESH_SECONDS: Final = 0.2
 ENDING_SECONDS: Final = 0.02  # between two looks at the processes that were killed
-MOST_BYTES: Final = 1 << 24  # of the output of a step that is read
+MOST_BYTES: Final = 1 << 24  # of the end of an output that is read at once
+MOST_LINE: Final = 1 << 20  # bytes of a line
+LOOK_BYTES: Final = 1 << 18  # of an output that are read between two waits
 THREADS: Final = 14  # the place of num_threads after pgrp in /proc/PID/stat
 GUARD: Final = "import os, signal; os.read(0, 1); os.killpg(0, signal.SIGKILL)"
 
@@ -98,7 +100,7 @@ def _run(
     progress: Callable[[list[dict[str, Any]]], None],
 ) -> Ended:
     with TemporaryFile() as output, TemporaryFile() as errors:
-        group = 0
+        group, objects = 0, Objects(output)
         try:
             with _group() as group:
                 process = subprocess.Popen(  # noqa: S603 - aioacl's own commands
@@ -109,13 +111,13 @@ def _run(
                     env=environ,
                     process_group=group,
                 )
-                status = _wait(process, begun + limit_seconds, lambda: progress(_objects(output)))
+                status = _wait(process, begun + limit_seconds, lambda: progress(objects.look()))
         except KeyboardInterrupt:
             raise Interrupted(left=group != 0 and is_left(group, LEAVE_SECONDS)) from None
         left = is_left(group, LEAVE_SECONDS)
         if not left:
             process.wait()
-        return Ended(status, time.monotonic() - begun, _objects(output), _text(errors), left=left)
+        return Ended(status, time.monotonic() - begun, objects.all(), _text(errors), left=left)
 
 
 def _wait(process: subprocess.Popen[bytes], end: float, look: Callable[[], None]) -> int | None:
@@ -154,12 +156,44 @@ def _text(file: IO[bytes]) -> str:
     return os.pread(file.fileno(), MOST_BYTES, 0).decode("utf-8", "replace")
 
 
-def _objects(file: IO[bytes]) -> list[dict[str, Any]]:
-    """Returns the JSON objects of the output, each on a line. A library may write other lines, and before an object."""
-    found: list[dict[str, Any]] = []
-    for line in _text(file).split("\n"):
+class Objects:
+    """The JSON objects of the output of a step, each on a line.
+
+    A library may write other lines, and text before an object. With some settings, the runtime writes its whole log.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._found: list[dict[str, Any]] = []
+        self.offset = 0
+        self.rest = b""  # of a line whose end was not read yet
+
+    def look(self) -> list[dict[str, Any]]:
+        """Reads a part of what was written since the last look. Returns all objects so far."""
+        self._read(LOOK_BYTES)
+        return self._found
+
+    def all(self) -> list[dict[str, Any]]:
+        """Reads the rest, and returns all objects. Of a very long rest, reads the end only."""
+        end = os.fstat(self._file.fileno()).st_size
+        if end - self.offset > MOST_BYTES:
+            self.offset, self.rest = end - MOST_BYTES, b""
+        self._read(MOST_BYTES)
+        self._add(self.rest)
+        self.rest = b""
+        return self._found
+
+    def _read(self, most: int) -> None:
+        read = os.pread(self._file.fileno(), most, self.offset)
+        self.offset += len(read)
+        *lines, rest = (self.rest + read).split(b"\n")
+        self.rest = rest[-MOST_LINE:]
+        for line in lines:
+            self._add(line)
+
+    def _add(self, line: bytes) -> None:
+        begin = line.find(b'{"')
         with suppress(ValueError, RecursionError):
-            value: object = json.loads(line[line.find('{"') :]) if '{"' in line else None
+            value: object = json.loads(line[begin:].decode("utf-8", "replace")) if begin >= 0 else None
             if isinstance(value, dict):
-                found.append(cast("dict[str, Any]", value))
-    return found
+                self._found.append(cast("dict[str, Any]", value))

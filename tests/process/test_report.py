@@ -18,6 +18,7 @@ import sys
 import zipfile
 from pathlib import Path
 from subprocess import PIPE
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,7 +27,7 @@ from aioacl import _digits
 from aioacl._base.ffi import lib, text_of
 from aioacl._cli import UserError
 from aioacl._cli._report_archive import check_place, write
-from aioacl._cli._report_process import Ended, is_left, run
+from aioacl._cli._report_process import MOST_BYTES, MOST_LINE, Ended, Objects, is_left, run
 from aioacl._cli.report import Report
 from aioacl.simulator import library_path
 from tests.kit import until_now
@@ -380,6 +381,49 @@ def test_output_that_is_nested_too_deeply_is_left_out() -> None:
 def test_object_after_a_library_text_with_a_brace_is_read() -> None:
     ended, _ = played("print('[INFO] {device 0} ', end=''); print('{\"id\": 1}')")
     assert ended.lines == [{"id": 1}]
+
+
+def test_object_after_megabytes_of_log_is_read() -> None:
+    """Some settings let the runtime write its log to stdout, before and between the objects."""
+    log = "print('[INFO] ' + 'x' * 1000 + '\\n', end='')"
+    ended, _ = played(f"print('{{\"id\": 1}}')\nfor _ in range(40_000): {log}\nprint('{{\"id\": 2}}')")
+    assert ended.lines == [{"id": 1}, {"id": 2}]
+
+
+def test_object_that_is_written_in_two_parts_is_read_once() -> None:
+    program = """
+import sys
+print('{"id": 1}\\n{"id"', end="", flush=True)
+sys.stdin.read()
+print(': 2}')
+"""
+    with TemporaryFile() as file:
+        reader = Objects(file)
+        with subprocess.Popen([sys.executable, "-c", program], stdin=PIPE, stdout=file) as process:
+            assert process.stdin
+            assert until_now(lambda: reader.look() == [{"id": 1}])
+            process.stdin.close()
+        assert reader.look() == [{"id": 1}, {"id": 2}]
+        assert reader.all() == [{"id": 1}, {"id": 2}]
+
+
+def test_look_at_a_long_output_reads_a_part() -> None:
+    """A step is killed at its limit, so the look between two waits must be short."""
+    with TemporaryFile() as file:
+        file.write(b"[INFO] 1\n" * 1_000_000 + b'{"id": 1}\n')
+        file.flush()
+        reader = Objects(file)
+        assert reader.look() == []
+        assert reader.all() == [{"id": 1}]
+
+
+def test_output_without_a_line_end_takes_limited_memory() -> None:
+    with TemporaryFile() as file:
+        file.truncate(MOST_BYTES)
+        reader = Objects(file)
+        while reader.offset < MOST_BYTES:
+            assert reader.look() == []
+            assert len(reader.rest) <= MOST_LINE
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------
