@@ -232,7 +232,7 @@ def _ending(ended: Ended) -> str:
 
 def run(arguments: Namespace) -> int:
     """Runs the steps, writes the archive and prints the summary. Returns 1 if a step found a problem."""
-    place: Path = arguments.output.absolute()
+    place = _whole(arguments.output)
     check_place(place)
     try:
         gettempdir()  # the steps write their output to temporary files
@@ -271,6 +271,16 @@ def run(arguments: Namespace) -> int:
         put(text)
     _say(f"{place} was written, and nothing was sent. {_next(report)}")
     return 0 if report.well else 1
+
+
+def _whole(output: Path) -> Path:
+    """Returns the path of the archive from the root, because the current folder may be removed during the steps."""
+    try:
+        return output.absolute()
+    except FileNotFoundError as error:
+        raise UserError(
+            "the current folder was removed; change to another folder, or give --output a whole path"
+        ) from error
 
 
 def _next(report: Report) -> str:

@@ -69,6 +69,12 @@ from aioacl.__main__ import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # like a full disk
 sys.exit(main())
 """
+IN_REMOVED_FOLDER = """
+import os, sys
+from aioacl.__main__ import main
+os.rmdir(os.getcwd())
+sys.exit(main())
+"""
 WITH_INTERPRETER = """
 import sys
 from aioacl.__main__ import main
@@ -451,6 +457,17 @@ def test_mistake_is_refused_before_the_first_step(
     assert reason in done.stderr
     assert "step 1" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_current_folder_that_was_removed_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = [sys.executable, "-c", IN_REMOVED_FOLDER, "report"]
+    done = finished(command, cwd=folder, env=environment({"AIOACL_LIBRARY": "/nowhere/x.so"}))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "aioacl: the current folder was removed; change to another folder, or give --output a whole path\n"
+    )
 
 
 def test_full_disk_is_refused_before_the_first_step(tmp_path: Path) -> None:
