@@ -6,10 +6,9 @@ caller, 2xxxxx of a resource, 3xxxxx of the service, 5xxxxx of the device or its
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 _Key = TypeVar("_Key", int, str)
 _Value = TypeVar("_Value")
@@ -43,8 +42,7 @@ class Family(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """One code of ACL. If `hint` is empty, the hint of the family's error class applies.
 
     `source` names the evidence that the code reports one failed task, and that the runtime continues after the failure.

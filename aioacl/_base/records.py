@@ -1,6 +1,6 @@
 """Frozen records: reports about devices, their resets and their events."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from aioacl._base.states import State
@@ -8,7 +8,6 @@ from aioacl._base.unique import record
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class Stuck:
     """A call that was still inside C when an open, a close or a reset of the device failed.
 
@@ -24,7 +23,6 @@ class Stuck:
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class ResetReport:
     """The result of one `force_reset`; callers that join a running reset receive the same report.
 
@@ -86,7 +84,6 @@ EventKind = Literal[
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class DeviceEvent:
     """One event of a device, from `device.events()`.
 
@@ -131,7 +128,6 @@ class DeviceEvent:
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class Health:
     """The health of a device, from `device.health`.
 
@@ -174,7 +170,6 @@ class Health:
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class DeviceInfo:
     """A device that the runtime can see, from `list_devices()`.
 
@@ -188,7 +183,6 @@ class DeviceInfo:
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class MemoryInfo:
     """The memory of a device (aclrtGetMemInfo, HBM), and the memory that aioacl has cached.
 

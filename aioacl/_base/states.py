@@ -21,9 +21,8 @@ follows sets the device again and does not raise the generation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 RELEASED_ALREADY: Final = 507007
 
@@ -66,8 +65,7 @@ class Trigger(Enum):
     FOREIGN = "foreign reset"
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """The state after an event, and whether the event raises the generation, which makes older handles stale."""
 
     state: State
@@ -113,15 +111,13 @@ def step(state: State, event: Trigger) -> Transition:
         raise TransitionError(state, event) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """ACL's count of a device: how often the device is set."""
 
     retained: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CountResult:
+class CountResult(NamedTuple):
     """The code that a call returns, the counts after the call, and whether the call releases the device."""
 
     code: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, SupportsIndex, TypeAlias
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib, pointer
@@ -42,8 +41,7 @@ _READABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CopyOperand:
+class CopyOperand(NamedTuple):
     """One end of a copy: the address, the size in bytes, the kind of memory, and the object that keeps it alive."""
 
     address: CData

@@ -8,10 +8,9 @@ another file, LibraryConflict is raised. Candidates that were passed over are li
 import filecmp
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from aioacl._base import paths as _paths
 from aioacl._base.errors import LibraryConflict, LibraryNotFound, ParameterError
@@ -40,7 +39,6 @@ Backend = Literal["simulator", "ascend"]
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class MissingSymbol:
     """A function that the library lacks.
 
@@ -54,7 +52,6 @@ class MissingSymbol:
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class LibraryInfo:
     """The ACL library of this process, from `use_library()` or `library_info()`.
 
@@ -200,8 +197,7 @@ class _Native:
         return MissingSymbol(name.decode(), since.decode())
 
 
-@dataclass(frozen=True, slots=True)
-class _Companion:
+class _Companion(NamedTuple):
     """A file beside the library, its findings, and the reason why its functions cannot be used, or ""."""
 
     path: str
@@ -209,8 +205,7 @@ class _Companion:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(NamedTuple):
     """A library that C should open, and the findings to report if C opens it."""
 
     candidate: Candidate
@@ -222,8 +217,7 @@ class _Attempt:
         return [each for each in self.companions if not each.refused]
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     """The candidates of a search, and its rules."""
 
     request: Candidate | None
@@ -332,7 +326,7 @@ def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _
     if present:
         tries = [_of_present(request, present)]
     elif request is not None:
-        tries = [replace(request, path=_located(request.path))]
+        tries = [request._replace(path=_located(request.path))]
     else:
         tries = locate.candidates(environ)
     return _Plan(request, tries, rules, _is_on(environ, "AIOACL_PLAIN_AWAITS"))
@@ -352,7 +346,7 @@ def _of_present(request: Candidate | None, present: Mapping[str, bool]) -> Candi
     if request is None:
         chosen = Candidate(_only(present), "loaded")
     else:
-        chosen = replace(request, path=_requested_copy(request, present))
+        chosen = request._replace(path=_requested_copy(request, present))
     if present[chosen.path] != _is_readable_simulator(chosen.path):
         raise LibraryConflict(
             f"expected {chosen.path!r} to be the file that other code has loaded, got another file with that name",

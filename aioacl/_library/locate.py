@@ -20,11 +20,10 @@ import struct
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from glob import escape, glob
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Final, Literal
+from typing import BinaryIO, Final, Literal, NamedTuple
 
 _FOLDERS: Final = ("/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64")
 _SONAMES: Final = ("libascendcl.so", "libacl_rt.so")
@@ -59,16 +58,14 @@ _REMEDIES: Final[Mapping[Origin, str]] = MappingProxyType(
 ON_REQUEST: Final[tuple[Origin, ...]] = ("argument", "AIOACL_LIBRARY")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A file that may be the library, and the rule that names it."""
 
     path: str
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """The user ids whose files are trusted, and whether a file with any finding is refused."""
 
     owners: frozenset[int]
@@ -92,9 +89,9 @@ def candidates(environ: Mapping[str, str], configuration: Path = _LINKER_CONFIGU
     """List the paths where CANN may be installed, in search order, for a process that names no library."""
     places = [Candidate(str(Path(environ[home], "lib64")), home) for home in _HOMES if home in environ]
     places += [Candidate(folder, "installation") for folder in _FOLDERS]
-    tries = [replace(place, path=str(Path(place.path, name))) for place in places for name in _SONAMES]
+    tries = [place._replace(path=str(Path(place.path, name))) for place in places for name in _SONAMES]
     folders = _linker_folders(environ, configuration)
-    tries += [replace(place, path=str(Path(place.path, name))) for name in _SONAMES for place in folders]
+    tries += [place._replace(path=str(Path(place.path, name))) for name in _SONAMES for place in folders]
     firsts: dict[str, Candidate] = {}
     return [firsts.setdefault(each.path, each) for each in tries if each.path not in firsts]
 
@@ -149,7 +146,7 @@ def _matching(folder: Path, pattern: str) -> list[Path]:
 def companions(candidate: Candidate) -> list[Candidate]:
     """List the files beside a library that have some of the library's functions in CANN 8.5 and later."""
     path = Path(candidate.path)
-    return [replace(candidate, path=str(path.with_name(name))) for name in _COMPANIONS if name != path.name]
+    return [candidate._replace(path=str(path.with_name(name))) for name in _COMPANIONS if name != path.name]
 
 
 def report(refused: Iterable[tuple[Candidate, str]]) -> tuple[tuple[str, str], ...]:

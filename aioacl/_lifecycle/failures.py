@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioacl._base import origin, sync
 from aioacl._base.codes import DEVICE_ACTIONS, lookup
@@ -41,8 +40,7 @@ def name_of_stream(number: int) -> str:
     return "a stream" if number < 0 else f"stream {number}"
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A task that failed, or work that was dropped: where, and the runtime's code and text."""
 
     code: int

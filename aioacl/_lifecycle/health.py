@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aioacl._base.codes import DEVICE_ACTIONS
@@ -27,7 +28,8 @@ def health_of(manager: Manager) -> Health:
         fault = manager.failures.last_fault
         poisoned = fault is not None and fault.action in DEVICE_ACTIONS
         poisoned = poisoned or manager.admission.state is State.QUARANTINED
-        return Health(
+        made = partial(
+            Health,
             status="stuck" if stuck else "poisoned" if poisoned else "ok",
             state=manager.admission.shown,
             generation=manager.generation,
@@ -41,3 +43,4 @@ def health_of(manager: Manager) -> Health:
             unknown_failures=lib.aio_device_unattributed(manager.index),
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
         )
+    return made()  # without the lock

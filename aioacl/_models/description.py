@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from aioacl._base.container import SHAPE_DATA
 from aioacl._base.dtypes import array_dtype, format_name, type_name
@@ -22,7 +21,6 @@ GearKind = Literal["batch", "image", "dims"]
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class TensorInfo:
     """One input or output of a model.
 
@@ -42,7 +40,6 @@ class TensorInfo:
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class ModelMemory:
     """The device memory that a model needs (aclmdlQuerySize).
 
@@ -55,8 +52,7 @@ class ModelMemory:
     weights: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gear:
+class Gear(NamedTuple):
     """One set of shapes for which the model was compiled. A model without gears has one, whose value is None.
 
     Attributes:
@@ -70,8 +66,7 @@ class Gear:
     outputs: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """The inputs, outputs and gears of a loaded model.
 
     Attributes:

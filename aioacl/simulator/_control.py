@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 from aioacl._base.errors import ParameterError
@@ -31,7 +31,6 @@ VIOLATIONS_KEPT: Final = 256
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class Stats:
     """The numbers of live objects in the simulator, and its counters.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 import struct
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, SupportsIndex
 
@@ -32,7 +31,6 @@ LAYOUT: Final = struct.Struct("@PPN7IxxxxNixxxxPP")  # aclsim_launch_t
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class Launch:
     """One launch of a kernel. While the kernel runs, it reads and writes device memory through `memory()`.
 

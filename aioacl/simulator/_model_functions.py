@@ -7,7 +7,6 @@ the function must not wait with the GIL held for a thread that needs the GIL. Th
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -30,7 +29,6 @@ EXECUTION: Final = struct.Struct("@PIiPPNPNP")  # aclsim_execution_t
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class ModelTensor:
     """One input or output of an execution.
 
@@ -47,7 +45,6 @@ class ModelTensor:
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class Execution:
     """One execution of a model, for a function that is registered in place of the model.
 

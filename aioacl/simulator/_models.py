@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.dtypes import type_name
@@ -23,7 +22,6 @@ MODEL_TEXT_BYTES: Final = 1 << 14
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class LoadedTensor:
     """One input or output of a loaded model.
 
@@ -41,7 +39,6 @@ class LoadedTensor:
 
 
 @record
-@dataclass(frozen=True, slots=True)
 class LoadedModel:
     """An offline model that is loaded in the simulator.
 
