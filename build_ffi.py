@@ -248,7 +248,7 @@ def extension_source(target: Path) -> None:
 
     builder = FFI()
     builder.cdef(declarations())
-    source = '#include "internal.h"\n#include "exporter.h"\n' + _declared()
+    source = '#include "internal.h"\n' + _declared()
     builder.set_source("aioacl._acl", source, py_limited_api=True)
     with redirect_stdout(StringIO()):  # cffi prints the name of the file
         builder.emit_c_code(str(target))

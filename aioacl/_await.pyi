@@ -34,6 +34,9 @@ class HandleBase:
     def _claim(self) -> bool: ...
     def _make_view_of(self, base: Any, /) -> None: ...
 
+class Exporter:
+    """The base of buffers: a view of an instance is a view of the object in its attribute `_exported`."""
+
 class InFlight:
     """The references of one piece of work: the objects that it uses, its stream, and its position."""
 

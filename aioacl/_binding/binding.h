@@ -180,6 +180,9 @@ int add_keeper(PyObject *module);
 int add_dataset(PyObject *module);
 int add_cache(PyObject *module);
 int add_site(PyObject *module);
+
+/* exporter.c. */
+int add_exporter(PyObject *module);
 /* Returns a new reference to the site of the caller's code that called aioacl; see site.c. */
 PyObject *calling_site(void);
 /* Whether a request need not check the leases of its caller. Returns -1 with an exception. */

@@ -13,12 +13,11 @@ A reset frees the memory of its device.
 
 from __future__ import annotations
 
-import ctypes
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from aioacl._base.codes import Family, is_of
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import Uses, bind_maker, ffi, lib, make_pass, pointer
+from aioacl._base.ffi import Exporter, Uses, bind_maker, ffi, lib, make_pass, pointer
 from aioacl._base.origin import warn_of_drop
 from aioacl._handles.dlpack import ASCEND, EXTENSION, Exportable
 from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
@@ -223,14 +222,11 @@ class Buffer(Exportable):
             )
 
 
-# The C type whose buffer is the `_exported` of the object; see exporter.h.
-exporter: Final[Any] = ctypes.cast(pointer(lib.aio_exporter()), ctypes.py_object).value
-
 if TYPE_CHECKING:
 
     class _Refuser: ...
 else:
-    _Refuser = exporter
+    _Refuser = Exporter
 
 
 class DeviceBuffer(Buffer, _Refuser):
@@ -286,7 +282,7 @@ class DeviceBuffer(Buffer, _Refuser):
 
     @property
     def _exported(self) -> NoReturn:
-        """Raises TypeError when code requests the object's buffer; see exporter.h."""
+        """Raises TypeError when code requests the object's buffer; see exporter.c."""
         self.__array__()
 
     def __repr__(self) -> str:

@@ -11,10 +11,10 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aioacl._base.ffi import Keeper, bind_maker, lib
+from aioacl._base.ffi import Exporter, Keeper, bind_maker, lib
 from aioacl._base.states import State
 from aioacl._handles.dlpack import CPU
-from aioacl._handles.memory import Buffer, exporter, must_allocate
+from aioacl._handles.memory import Buffer, must_allocate
 from aioacl._library import runtime
 from aioacl._lifecycle.cache import PINNED_MEMORY
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     class _Exporter:
         def __buffer__(self, flags: int, /) -> memoryview: ...
 else:
-    _Exporter = exporter
+    _Exporter = Exporter
 
 
 class PinnedBuffer(Buffer, _Exporter):
@@ -47,7 +47,7 @@ class PinnedBuffer(Buffer, _Exporter):
 
     @property
     def _exported(self) -> object:
-        """The object that views of the buffer keep alive; see exporter.h."""
+        """The object that views of the buffer keep alive; see exporter.c."""
         self._check()
         base = self._base
         whole = (base or self)._bytes

@@ -3,8 +3,8 @@
  * because cffi reads it without its preprocessor lines.
  *
  * cffi releases the GIL during a call. The functions of aioacl/_binding hold the GIL in calls that neither call
- * ACL nor wait. Only aio_exporter calls Python. No function on the enqueue or await path sleeps. A "position"
- * is the number of an entry in its stream's queue, from 1.
+ * ACL nor wait. No function calls Python, and none on the enqueue or await path sleeps. A "position" is the
+ * number of an entry in its stream's queue, from 1.
  */
 #ifndef AIOACL_ENGINE_H
 #define AIOACL_ENGINE_H
@@ -408,10 +408,6 @@ void aio_token_post(aio_token **token, int64_t result);
 void aio_token_drop(aio_token **token);
 /* Drops the owner's reference to the port. The descriptor is closed when the last wait has been published. */
 void aio_port_close(aio_port *port);
-
-/* exporter.h. */
-/* Returns a new reference to a Python type: the base of classes that give access to another object's memory. */
-void *aio_exporter(void);
 
 /* exit.c. */
 void aio_exit_install(int64_t grace_us);

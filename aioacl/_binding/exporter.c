@@ -4,9 +4,9 @@
  * Before Python 3.12, only types made in C support the buffer protocol. An instance of this type passes each
  * request for a view to the object in its attribute `_exported`. So a view refers to the exported object, not
  * to the instance. When the instance is closed, its memory is freed at once, unless a view still exists.
- *
- * This header is only for the extension's own source, which includes Python.h.
  */
+#include "binding.h"
+
 static int hand_on(PyObject *self, Py_buffer *view, int flags) {
     PyObject *exported = PyObject_GetAttrString(self, "_exported");
     if (exported == NULL) {
@@ -25,17 +25,18 @@ static void release(PyObject *self, Py_buffer *view) {
     (void)view;
 }
 
-/* Takes the GIL, because cffi releases the GIL during the call. Returns NULL if no memory is left. */
-void *aio_exporter(void) {
-    PyType_Slot slots[] = {
-        {Py_bf_getbuffer, (void *)hand_on}, {Py_bf_releasebuffer, (void *)release}, {0, NULL}};
-    PyType_Spec spec = {
-        .name = "aioacl._acl.Exporter", .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .slots = slots};
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *type = PyType_FromSpec(&spec);
-    if (type == NULL) {
-        PyErr_Clear();
-    }
-    PyGILState_Release(state);
-    return type;
+static PyType_Slot slots[] = {
+    {Py_bf_getbuffer, (void *)hand_on},
+    {Py_bf_releasebuffer, (void *)release},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "aioacl._await.Exporter",
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = slots,
+};
+
+int add_exporter(PyObject *module) {
+    return add_type(module, "Exporter", &spec) ? 0 : -1;
 }
