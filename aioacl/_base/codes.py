@@ -7,6 +7,7 @@ caller, 2xxxxx of a resource, 3xxxxx of the service, 5xxxxx of the device or its
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeVar
 
@@ -509,12 +510,14 @@ def _table(
     return {record.code: record for record in records}
 
 
-_CODES: Final = _table(_ROWS, _HINTS, _SOURCES)
+@cache
+def _codes() -> dict[int, Code]:
+    return _table(_ROWS, _HINTS, _SOURCES)
 
 
 def lookup(code: int) -> Code:
     """Return the entry of a code; an unknown code keeps its number and gets the family of its range."""
-    known = _CODES.get(code)
+    known = _codes().get(code)
     if known is not None:
         return known
     family, action = _RANGES.get(code // _RANGE_SIZE, (Family.OTHER, "fix_code"))
