@@ -5,6 +5,9 @@ no thread. The library is loaded and threads are started when the first `open_de
 `list_devices()`, `library_info()` and `use_library()` load the library too.
 """
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
 from aioacl._base import command as _command  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its import matters
 from aioacl._base.errors import (
     AclError,
@@ -37,13 +40,15 @@ from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.pinned import PinnedBuffer
 from aioacl._handles.stream import Stream
-from aioacl._library.load import LibraryInfo, MissingSymbol, library_info, use_library
 from aioacl._lifecycle.executor import DeviceExecutor
 from aioacl._lifecycle.lease import Lease, SharedLease
 from aioacl._lifecycle.notifications import DeviceEvents
-from aioacl._models.description import ModelMemory, TensorInfo
-from aioacl._models.model import Model
-from aioacl._models.results import ModelResults
+
+if TYPE_CHECKING:
+    from aioacl._library.load import LibraryInfo, MissingSymbol, library_info, use_library
+    from aioacl._models.description import ModelMemory, TensorInfo
+    from aioacl._models.model import Model
+    from aioacl._models.results import ModelResults
 
 __version__ = "0.1.0"
 
@@ -99,4 +104,26 @@ __all__ = [
     "use_library",
 ]
 
-_publish(__name__, __all__)
+_LATE = {  # the module of each name that is imported when it is first used
+    "LibraryInfo": "aioacl._library.load",
+    "MissingSymbol": "aioacl._library.load",
+    "Model": "aioacl._models.model",
+    "ModelMemory": "aioacl._models.description",
+    "ModelResults": "aioacl._models.results",
+    "TensorInfo": "aioacl._models.description",
+    "library_info": "aioacl._library.load",
+    "use_library": "aioacl._library.load",
+}
+
+_publish(__name__, [name for name in __all__ if name not in _LATE])
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    value = globals()[name] = getattr(_import_module(_LATE[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, SupportsIndex, TypeVar
 from aioacl._base import origin, sync
 from aioacl._base.errors import DeviceTimeout, ParameterError
 from aioacl._base.ffi import ffi, lib, make_pass, text_of
+from aioacl._base.late import late
 from aioacl._base.options import (
     GRACE,
     OnFailure,
@@ -29,7 +30,6 @@ from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.pinned import PinnedBuffer, make_pinned
 from aioacl._handles.stream import Stream, discard_stream, make_stream
 from aioacl._handles.stream_core import STREAM_ABORTED
-from aioacl._handles.wrapped import from_dlpack, wrap
 from aioacl._library import runtime
 from aioacl._lifecycle.abortable import address_of
 from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, STREAMS
@@ -39,7 +39,6 @@ from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.notifications import DeviceEvents
-from aioacl._models.model import Model, load, new_model
 from aioacl._wait.current import current_port
 from aioacl._wait.workers import call_on
 
@@ -52,10 +51,16 @@ if TYPE_CHECKING:
 
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
+    from aioacl._handles import wrapped
     from aioacl._handles.stream_core import StreamCore
     from aioacl._handles.wrapped import Producer
     from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.manager import Manager
+    from aioacl._models import model as models
+    from aioacl._models.model import Model
+else:
+    models = late("aioacl._models.model")
+    wrapped = late("aioacl._handles.wrapped")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -270,7 +275,7 @@ class Device(Made):
             DeviceQuarantined: the device is quarantined.
         """
         self._check()
-        return wrap(self._manager, address, nbytes, owner)
+        return wrapped.wrap(self._manager, address, nbytes, owner)
 
     def from_dlpack(self, x: Producer, *, stream: Stream | int | None = None) -> DeviceBuffer:
         """Makes a DeviceBuffer of a tensor of another library, without a copy of the bytes.
@@ -300,7 +305,7 @@ class Device(Made):
             DeviceQuarantined: the device is quarantined.
         """
         self._check()
-        return from_dlpack(self._manager, x, stream)
+        return wrapped.from_dlpack(self._manager, x, stream)
 
     def load_model(
         self,
@@ -339,11 +344,11 @@ class Device(Made):
             DeviceTimeout: the model was not loaded within `timeout` seconds.
         """
         self._check()
-        made = new_model(self._manager, self, model, slots, instances, reload=reload)
+        made = models.new_model(self._manager, self, model, slots, instances, reload=reload)
 
         async def make() -> Model:
             self._check()
-            return await load(made, wait=wait, deadline=deadline_of(timeout))
+            return await models.load(made, wait=wait, deadline=deadline_of(timeout))
 
         return Opening(f"load_model({made.name!r})", make, self)
 

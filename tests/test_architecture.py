@@ -110,7 +110,7 @@ def _imports(path: Path) -> set[str]:
     """Returns the names that a file imports from the package when it runs, also inside functions."""
     found: set[str] = set()
     for node in _run_nodes(_tree(path)):
-        if isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
+        if isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__|late)$", ast.unparse(node.func)):
             found |= {str(name.value) for name in node.args if isinstance(name, ast.Constant)}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
@@ -136,9 +136,15 @@ def test_imports_are_those_that_run(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(
         "if TYPE_CHECKING:\n    from aioacl._device import Device\nelse:\n    import aioacl._wait.port\n"
-        "def late():\n    from aioacl import testing\n    import_module('aioacl._selftest')\n"
+        "def later():\n    from aioacl import testing\n    import_module('aioacl._selftest')\n"
+        "models = late('aioacl._models.model')\n"
     )
-    assert _imports(file) == {"aioacl._wait.port", "aioacl.testing", "aioacl._selftest"}
+    assert _imports(file) == {
+        "aioacl._wait.port",
+        "aioacl.testing",
+        "aioacl._selftest",
+        "aioacl._models.model",
+    }
 
 
 def test_table_of_layers_has_all_modules() -> None:

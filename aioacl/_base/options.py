@@ -7,17 +7,21 @@ import sys
 from collections.abc import Sized
 from enum import Enum
 from numbers import Number
-from pathlib import PurePath
 from types import NoneType
-from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsFloat, SupportsIndex, TypeAlias, cast
 
 from aioacl._base import sync
 from aioacl._base.errors import ParameterError
+from aioacl._base.late import late
+
+if TYPE_CHECKING:
+    import pathlib
+else:
+    pathlib = late("pathlib")
 
 SHOWN_CHARACTERS: Final = 160
 SHOWN_ITEMS: Final = 8
 _SHORT: Final = (int, float, str, NoneType)  # a tuple of a few of these is shown
-_PLAIN: Final = (Number, Enum, PurePath)  # their repr has no contents
 _OWN: Final = (
     "aioacl",
     "builtins",
@@ -56,7 +60,7 @@ def _short(value: object) -> str:
 def _has_plain_repr(value: object) -> bool:
     """Returns whether the repr of a value shows no contents."""
     kind = type(value)
-    if isinstance(value, _PLAIN) or kind.__repr__ is object.__repr__:
+    if isinstance(value, (Number, Enum, pathlib.PurePath)) or kind.__repr__ is object.__repr__:
         return True
     holds_values = hasattr(kind, "__len__") or isinstance(value, slice)
     return not holds_values and kind.__module__.partition(".")[0] in _OWN

@@ -4,6 +4,9 @@ So tracebacks, pickles and documentation do not name the private file of a class
 has moved to another file. The annotations of a class are evaluated first, because typing looks up their names in the
 module that `__module__` names. `inspect.getsource` searches that module too, so it fails for public classes, as it does
 in trio and anyio.
+
+A package publishes the names that it imports. A file that is imported late publishes its own names, because it may be
+imported before the package looks them up.
 """
 
 from __future__ import annotations
@@ -16,10 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def publish(module: str, names: Iterable[str]) -> None:
-    """Sets `__module__` of the classes and functions with these names to `module`, which must contain them."""
+def publish(module: str, names: Iterable[str], *, of: str | None = None) -> None:
+    """Sets `__module__` of the classes and functions with these names to `module`.
+
+    `of` is the module that contains them; None means `module` itself.
+    """
+    things = vars(sys.modules[of or module])
     for name in names:
-        thing = vars(sys.modules[module])[name]
+        thing = things[name]
         if inspect.isclass(thing) and (own := inspect.get_annotations(thing)):
             hints = get_type_hints(thing, include_extras=True)
             thing.__annotations__ = {each: hints[each] for each in own}

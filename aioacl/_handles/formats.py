@@ -5,13 +5,18 @@ A copy to such a buffer would overwrite references, and a copy from it would rea
 
 from __future__ import annotations
 
-import ctypes
 import re
 from functools import lru_cache
 from types import WrapperDescriptorType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-_CDATA: Final[type] = ctypes.c_int.__mro__[-2]  # the base class of all ctypes types
+from aioacl._base.late import late
+
+if TYPE_CHECKING:
+    import ctypes
+else:
+    ctypes = late("ctypes")
+
 _FIELD_NAME: Final = re.compile(":[^:]*:")
 # The codes of PEP 3118 and ctypes for an object, a void pointer, a char pointer, a function, a pointer and a wide char
 # pointer. The pattern does not match the codes of complex numbers.
@@ -32,7 +37,8 @@ def format_holds_pointers(layout: str) -> bool:
 @lru_cache(maxsize=256)
 def type_holds_pointers(kind: Any) -> bool:
     """Whether a ctypes type contains a pointer. The format of a union or a packed structure does not show pointers."""
-    if not issubclass(kind, _CDATA):
+    base: type = ctypes.c_int.__mro__[-2]  # of all ctypes types
+    if not issubclass(kind, base):
         return False
     if issubclass(kind, ctypes.Array):
         return type_holds_pointers(kind._type_)

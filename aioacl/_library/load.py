@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple
 from aioacl._base import paths as _paths
 from aioacl._base.errors import LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._base.options import repr_of
+from aioacl._base.public import publish
 from aioacl._base.unique import record
 from aioacl._library import locate, onnxruntime
 from aioacl._library.locate import Candidate, Origin, Rules, Unusable
@@ -461,3 +462,6 @@ def library_info() -> LibraryInfo:
 def ensure_loaded() -> LibraryInfo:
     """Load the library by the usual search, unless one is loaded. The first open calls it."""
     return _process.use(None)
+
+
+publish("aioacl", ["LibraryInfo", "MissingSymbol", "library_info", "use_library"], of=__name__)

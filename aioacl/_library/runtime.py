@@ -22,11 +22,15 @@ from typing import TYPE_CHECKING, Final
 from aioacl._base import sync
 from aioacl._base.errors import AclWarning, ForkedProcessError, error_for
 from aioacl._base.ffi import ffi, lib, pinned_in_use, text_of
+from aioacl._base.late import late
 from aioacl._library import detection
-from aioacl._library.load import ensure_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from aioacl._library import load as library
+else:
+    library = late("aioacl._library.load")
 
 REPEAT_INITIALIZE: Final = 100002
 REPEAT_FINALIZE: Final = 100037
@@ -62,7 +66,7 @@ def of_parent() -> str:
 
 def _load() -> None:
     global _watching  # noqa: PLW0603 - there is one library in a process
-    ensure_loaded()
+    library.ensure_loaded()
     if not _watching:
         lib.aio_exit_install(int(EXIT_GRACE_SECONDS * 1e6))
         detection.begin()

@@ -9,6 +9,7 @@ from aioacl._base.container import SHAPE_DATA
 from aioacl._base.dtypes import array_dtype, format_name, type_name
 from aioacl._base.errors import NotSupported
 from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._base.public import publish
 from aioacl._base.unique import record
 
 if TYPE_CHECKING:
@@ -225,3 +226,6 @@ def batched_outputs(kind: GearKind | None, gears: Sequence[Gear], count: int) ->
         kind == "batch" and all(gear.outputs[at][:1] == (gear.value,) for gear in gears)
         for at in range(count)
     )
+
+
+publish("aioacl", ["ModelMemory", "TensorInfo"], of=__name__)

@@ -11,6 +11,7 @@ from aioacl._base.errors import (
 )
 from aioacl._base.ffi import Dataset, lib
 from aioacl._base.options import deadline_of, is_one_of, repr_of, whole_of
+from aioacl._base.public import publish
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Operation
@@ -395,3 +396,6 @@ def _warn_of_onnx(model: Model) -> None:
             2,
             AclWarning,
         )
+
+
+publish("aioacl", ["Model"], of=__name__)

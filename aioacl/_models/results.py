@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from aioacl._base.errors import ParameterError
+from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 
 if TYPE_CHECKING:
@@ -151,3 +152,6 @@ class ModelResults(Unique):
         if not self._ordered:
             self._ready.append(number)
         self._news.set()
+
+
+publish("aioacl", ["ModelResults"], of=__name__)
