@@ -27,7 +27,8 @@ def publish(module: str, names: Iterable[str], *, of: str | None = None) -> None
     things = vars(sys.modules[of or module])
     for name in names:
         thing = things[name]
-        if inspect.isclass(thing) and (own := inspect.get_annotations(thing)):
+        own = inspect.get_annotations(thing) if inspect.isclass(thing) else {}
+        if any(isinstance(each, str) for each in own.values()):
             hints = get_type_hints(thing, include_extras=True)
             thing.__annotations__ = {each: hints[each] for each in own}
         if inspect.isclass(thing) or inspect.isfunction(thing):

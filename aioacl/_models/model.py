@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin
-from aioacl._base.errors import (
-    AclWarning,
-    ParameterError,
-)
+from aioacl._base.errors import AclWarning, ParameterError
 from aioacl._base.ffi import Dataset, lib
 from aioacl._base.options import deadline_of, is_one_of, repr_of, whole_of
 from aioacl._base.public import publish
