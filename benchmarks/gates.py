@@ -43,5 +43,6 @@ GATES: Final = (
     Gate("cache", "create_stream", "await of an idle stream", 2, None),
     Gate("cache", "request", "kept handles", 1.3, None),
     Gate("model", "call of a digit", "its ACL calls in a job", 1.2, None),
+    Gate("import", "import aioacl", "import asyncio, cffi", 1.3, None),
     Gate("reset", "10,000 waiters woken by a reset", "10,000 futures with their tasks", 4, 2),
 )

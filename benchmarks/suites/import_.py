@@ -13,7 +13,8 @@ from benchmarks.rows import Row, Spread, ratio_row
 NAME: Final = "import"
 REPEATS: Final = 15
 AIOACL: Final = "aioacl"
-MODULES: Final = (AIOACL, "asyncio", "anyio", "trio")
+NEEDED: Final = "asyncio, cffi"  # what aioacl cannot do without
+MODULES: Final = (AIOACL, NEEDED, "asyncio", "anyio", "trio")
 PROGRAM: Final = "import time; began = time.perf_counter(); import {}; print(time.perf_counter() - began)"
 
 
