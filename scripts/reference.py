@@ -525,7 +525,7 @@ def codes_table() -> str:
             f"`{type(errors.error_for(each.code, '')).__name__}`",
             f"`{each.action}`",
         )
-        for each in codes._CODES.values()  # noqa: SLF001 - the table is private
+        for each in codes._codes().values()  # noqa: SLF001 - the table is private
         if each.code
     ]
     return table(("code", "name", "error", "action"), rows)

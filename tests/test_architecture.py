@@ -110,7 +110,9 @@ def _imports(path: Path) -> set[str]:
     """Returns the names that a file imports from the package when it runs, also inside functions."""
     found: set[str] = set()
     for node in _run_nodes(_tree(path)):
-        if isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__|late)$", ast.unparse(node.func)):
+        if isinstance(node, ast.Call) and re.search(
+            r"\b(import_module|__import__|late)$", ast.unparse(node.func)
+        ):
             found |= {str(name.value) for name in node.args if isinstance(name, ast.Constant)}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
