@@ -5,10 +5,10 @@ no thread. The library is loaded and threads are started when the first `open_de
 `list_devices()`, `library_info()` and `use_library()` load the library too.
 """
 
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 from aioacl._base import command as _command  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its import matters
+from aioacl._base import ffi as _ffi  # noqa: F401  # pyright: ignore[reportUnusedImport]  # raises if aioacl cannot work
 from aioacl._base.errors import (
     AclError,
     AclWarning,
@@ -31,21 +31,22 @@ from aioacl._base.errors import (
     StreamAborted,
     TaskTimeout,
 )
+from aioacl._base.late import load as _load
 from aioacl._base.public import publish as _publish
 from aioacl._base.records import DeviceEvent, DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
 from aioacl._base.states import State
-from aioacl._device import Device, list_devices, open_device
-from aioacl._handles.event import Event, Ticket
-from aioacl._handles.memory import DeviceBuffer
-from aioacl._handles.operation import Opening, Operation
-from aioacl._handles.pinned import PinnedBuffer
-from aioacl._handles.stream import Stream
-from aioacl._lifecycle.executor import DeviceExecutor
-from aioacl._lifecycle.lease import Lease, SharedLease
-from aioacl._lifecycle.notifications import DeviceEvents
 
 if TYPE_CHECKING:
+    from aioacl._device import Device, list_devices, open_device
+    from aioacl._handles.event import Event, Ticket
+    from aioacl._handles.memory import DeviceBuffer
+    from aioacl._handles.operation import Opening, Operation
+    from aioacl._handles.pinned import PinnedBuffer
+    from aioacl._handles.stream import Stream
     from aioacl._library.load import LibraryInfo, MissingSymbol, library_info, use_library
+    from aioacl._lifecycle.executor import DeviceExecutor
+    from aioacl._lifecycle.lease import Lease, SharedLease
+    from aioacl._lifecycle.notifications import DeviceEvents
     from aioacl._models.description import ModelMemory, TensorInfo
     from aioacl._models.model import Model
     from aioacl._models.results import ModelResults
@@ -104,25 +105,41 @@ __all__ = [
     "use_library",
 ]
 
-_LATE = {  # the module of each name that is imported when it is first used
+# The module of each name that is imported when the name is first used. The module publishes the name itself.
+_LATE = {
+    "Device": "aioacl._device",
+    "DeviceBuffer": "aioacl._handles.memory",
+    "DeviceEvents": "aioacl._lifecycle.notifications",
+    "DeviceExecutor": "aioacl._lifecycle.executor",
+    "Event": "aioacl._handles.event",
+    "Lease": "aioacl._lifecycle.lease",
     "LibraryInfo": "aioacl._library.load",
     "MissingSymbol": "aioacl._library.load",
     "Model": "aioacl._models.model",
     "ModelMemory": "aioacl._models.description",
     "ModelResults": "aioacl._models.results",
+    "Opening": "aioacl._handles.operation",
+    "Operation": "aioacl._handles.operation",
+    "PinnedBuffer": "aioacl._handles.pinned",
+    "SharedLease": "aioacl._lifecycle.lease",
+    "Stream": "aioacl._handles.stream",
     "TensorInfo": "aioacl._models.description",
+    "Ticket": "aioacl._handles.event",
     "library_info": "aioacl._library.load",
+    "list_devices": "aioacl._device",
+    "open_device": "aioacl._device",
     "use_library": "aioacl._library.load",
 }
 
 _publish(__name__, [name for name in __all__ if name not in _LATE])
 
+if not TYPE_CHECKING:  # a type checker would accept every name
 
-def __getattr__(name: str) -> object:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    value = globals()[name] = getattr(_import_module(_LATE[name]), name)
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in _LATE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        value = globals()[name] = getattr(_load(_LATE[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -20,6 +20,7 @@ from aioacl._base.options import (
     repr_of,
     whole_of,
 )
+from aioacl._base.public import publish
 from aioacl._base.records import DeviceInfo, Health, MemoryInfo, ResetReport
 from aioacl._base.states import State
 from aioacl._handles.event import Event
@@ -762,3 +763,6 @@ def list_devices() -> tuple[DeviceInfo, ...]:
         raise error
     soc = text_of(lib.aio_u_aclrtGetSocName())
     return tuple(DeviceInfo(index, soc) for index in range(found[0]))
+
+
+publish("aioacl", ["Device", "list_devices", "open_device"], of=__name__)

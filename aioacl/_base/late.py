@@ -5,14 +5,43 @@ Type checkers do not understand `late`. So a file that uses it has an `import` o
 
 from __future__ import annotations
 
+import os
+import threading
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
+
+_lock: Final = threading.RLock()
+_loaded: Final[dict[str, ModuleType]] = {}
+
+
+def _unlock() -> None:
+    with suppress(RuntimeError):  # Ctrl-C has interrupted the wait for the lock
+        _lock.release()
+
+
+# If a process forked while another thread imports a module, an import of that module would hang in the child. So a fork
+# waits until the import has ended.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_unlock, after_in_child=_unlock)
+
+
+def load(name: str) -> ModuleType:
+    """Returns the module, and imports it if this is its first use.
+
+    The first use must not be in a finalizer, and not while the thread holds a lock: the import runs finalizers.
+    """
+    module = _loaded.get(name)
+    if module is None:
+        with _lock:
+            module = import_module(name)
+        _loaded[name] = module
+    return module
 
 
 class _Late(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
+        return getattr(load(self.__name__), name)
 
 
 def late(name: str) -> ModuleType:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import PENDING, Awaitable, Position, ffi, lib, make_pass
 from aioacl._base.options import deadline_of, repr_of
+from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._handles.handle import Handle
 from aioacl._handles.operation import Operation
@@ -279,3 +280,6 @@ class Event(Handle, Awaitable):
             return f"<Event {'' if self._closed else 'never recorded, '}{self._state()}>"
         core, position = version.core, version.position
         return f"<Event at position {position} of {core.shown}, {self._state()}{core.outcome(position)}>"
+
+
+publish("aioacl", ["Event", "Ticket"], of=__name__)

@@ -19,6 +19,7 @@ from aioacl._base.codes import Family, is_of
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import Exporter, Uses, bind_maker, ffi, lib, make_pass, pointer
 from aioacl._base.origin import warn_of_drop
+from aioacl._base.public import publish
 from aioacl._handles.dlpack import ASCEND, EXTENSION, Exportable
 from aioacl._handles.in_flight import UNKNOWN, leave_until_reset, wait_for_enqueue
 from aioacl._handles.operation import Operation
@@ -324,3 +325,6 @@ def discard(buffer: Buffer) -> None:
 
 
 bind_maker(DEVICE_MEMORY, DeviceBuffer)
+
+
+publish("aioacl", ["DeviceBuffer"], of=__name__)

@@ -12,6 +12,7 @@ from aioacl._base import origin
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import DONE, NOT_STARTED, OperationBase, lib, open_cached
 from aioacl._base.options import deadline_of
+from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, STREAMS
@@ -251,3 +252,6 @@ class Opening(Operation[C]):
             return None
         cancelled = kind is not None and not issubclass(kind, Exception)
         return None if cancelled and made._close_later() else made
+
+
+publish("aioacl", ["Opening", "Operation"], of=__name__)

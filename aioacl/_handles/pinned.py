@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base.ffi import Exporter, Keeper, bind_maker, lib
+from aioacl._base.public import publish
 from aioacl._base.states import State
 from aioacl._handles.dlpack import CPU
 from aioacl._handles.memory import Buffer, must_allocate
@@ -138,3 +139,6 @@ def make_pinned(manager: Manager, generation: int, size: int) -> PinnedBuffer:
 
 
 bind_maker(PINNED_MEMORY, PinnedBuffer)
+
+
+publish("aioacl", ["PinnedBuffer"], of=__name__)

@@ -22,6 +22,7 @@ from aioacl._base.ffi import (
 )
 from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._base.origin import warn_of_drop
+from aioacl._base.public import publish
 from aioacl._base.states import State
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle, is_a
@@ -628,3 +629,6 @@ def discard_stream(stream: Stream) -> None:
 
 bind_maker(STREAMS, Stream)
 DESTROY.append(destroy)
+
+
+publish("aioacl", ["Stream"], of=__name__)

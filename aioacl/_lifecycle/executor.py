@@ -25,6 +25,7 @@ from aioacl._base import sync
 from aioacl._base.errors import ForkedProcessError, ParameterError
 from aioacl._base.ffi import generation_of, lib
 from aioacl._base.options import repr_of
+from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
 from aioacl._lifecycle.gate import error_of
@@ -321,3 +322,6 @@ class DeviceExecutor(Unique, Executor):
         with self._changed:
             while wait and self._workers:
                 self._changed.wait()
+
+
+publish("aioacl", ["DeviceExecutor"], of=__name__)

@@ -10,6 +10,7 @@ from aioacl._base import origin
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import lib
 from aioacl._base.options import deadline_of
+from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
 from aioacl._wait.current import current_holder, run_blocking
@@ -314,3 +315,6 @@ class Leases:
     def lost(self, holder: object) -> bool:
         """Returns True if a lease of this holder was revoked, until the holder has left the lease."""
         return any(holder in lease._lost for lease in tuple(self._revoked))
+
+
+publish("aioacl", ["Lease", "SharedLease"], of=__name__)

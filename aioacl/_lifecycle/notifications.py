@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from aioacl._base import sync
+from aioacl._base.public import publish
 from aioacl._base.records import DeviceEvent, EventKind
 from aioacl._base.states import State, Trigger
 from aioacl._base.unique import Unique
@@ -127,3 +128,6 @@ class Listeners:
         event = DeviceEvent(kind, self._index, state, generation, sync.monotonic(), report, text, **details)
         for listener in tuple(self._all):
             listener._put(event)
+
+
+publish("aioacl", ["DeviceEvents"], of=__name__)
