@@ -65,10 +65,15 @@ def of_parent() -> str:
 
 
 def _load() -> None:
-    global _watching  # noqa: PLW0603 - there is one library in a process
+    """Loads the library. Called without the lock, which a child that is forked meanwhile would never get."""
     library.ensure_loaded()
     if not _watching:
-        lib.aio_exit_install(int(EXIT_GRACE_SECONDS * 1e6))
+        lib.aio_exit_install(int(EXIT_GRACE_SECONDS * 1e6))  # from here on, a child counts as forked
+
+
+def _watch() -> None:
+    global _watching  # noqa: PLW0603 - there is one library in a process
+    if not _watching:
         detection.begin()
         lib.aio_watch_foreign()
         _watching = True
@@ -79,8 +84,9 @@ def load() -> None:
     must_not_be_forked()
     if _watching:
         return  # without taking the lock, which another thread may hold for a long time while that thread is in C
+    _load()
     with _lock:
-        _load()
+        _watch()
 
 
 def busy() -> tuple[object, ...]:
@@ -102,8 +108,9 @@ def _call_for(user: object) -> Generator[None]:
 def acquire(user: object) -> None:
     """Adds a user of ACL; the first one initialises it (aclInit)."""
     must_not_be_forked()
+    _load()
     with _call_for(user):
-        _load()
+        _watch()
         if not _users and not _owner:
             _initialize()
         _users.add(user)
