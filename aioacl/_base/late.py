@@ -10,8 +10,12 @@ import threading
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+listeners: Final[list[Callable[[], object]]] = []  # called after each import, before the module is used
 _lock: Final = threading.RLock()
 _loaded: Final[dict[str, ModuleType]] = {}
 
@@ -35,12 +39,16 @@ def load(name: str) -> ModuleType:
     if module is None:
         with _lock:
             module = import_module(name)
-        _loaded[name] = module
+            for listener in tuple(listeners):
+                listener()
+            _loaded[name] = module
     return module
 
 
 class _Late(ModuleType):
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # a tool that inspects all objects should not import the module
+            raise AttributeError(f"module {self.__name__!r} has not been imported yet", name=name)
         return getattr(load(self.__name__), name)
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._base import sync
+from aioacl._base import late, sync
 from aioacl._base.ffi import bind_trio, failure
 from aioacl._wait.port import TIMED_OUT, LoopPort
 
@@ -103,6 +104,8 @@ def _bind() -> None:
     import trio  # noqa: PLC0415 - see the docstring of this module
 
     bind_trio(trio.lowlevel)
+    if _put_off_interrupts not in late.listeners:
+        late.listeners.append(_put_off_interrupts)
     _put_off_interrupts()
     _of_run = _first.setdefault("port", trio.lowlevel.RunVar("aioacl-port", None))
     _bound = True
@@ -128,6 +131,8 @@ def _functions(namespace: dict[str, Any], module: str) -> Iterator[FunctionType]
     for member in tuple(namespace.values()):  # a copy: another thread may bind a global at the same time
         if inspect.isclass(member) and member.__module__ in (module, PUBLIC):
             yield from _functions(dict(vars(member)), module)
+        if inspect.ismodule(member):  # a look-up of a name would import a module that is late
+            continue
         for bare in (getattr(member, "fget", None), getattr(member, "__func__", None), member):
             found = inspect.unwrap(bare) if callable(bare) else None
             if inspect.isfunction(found) and found.__globals__.get("__name__") == module:
@@ -135,13 +140,17 @@ def _functions(namespace: dict[str, Any], module: str) -> Iterator[FunctionType]
 
 
 PUBLIC: Final = "aioacl"  # what public classes report as their module
+_protected: Final[weakref.WeakSet[FunctionType]] = weakref.WeakSet()
 _LAYERS: Final = tuple(
     f"aioacl._{layer}" for layer in ("base.", "library.", "wait.", "lifecycle.", "handles.", "device")
 )
 
 
 def _put_off_interrupts() -> None:
+    """Protects the functions of all modules that are imported by now; called again after an import that is late."""
     for name, module in list(sys.modules.items()):
         if name.startswith(_LAYERS):
             for function in _functions(vars(module), name):
-                trio.lowlevel.enable_ki_protection(function)
+                if function not in _protected:
+                    trio.lowlevel.enable_ki_protection(function)
+                    _protected.add(function)

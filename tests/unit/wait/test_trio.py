@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from aioacl._base.ffi import lib
 from aioacl._wait import trio as trio_port
 from aioacl._wait.current import current_port
 from tests.kit import equipped, until, wait_for
+from tests.support.command import finished
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -68,6 +70,40 @@ def test_functions_that_a_trio_run_calls_are_protected_from_ctrl_c(open_device: 
     trio.run(main)
     assert {name for name in unprotected if name.rpartition(": ")[2] not in OF_WEAK_REFERENCES} == set()
     assert len(seen) > 50
+
+
+LATE = """
+import os, sys, trio
+import aioacl
+
+names = set()
+
+def trace(frame, event, argument):
+    if frame.f_code.co_filename.endswith(os.sep + "wrapped.py"):
+        names.add((frame.f_code.co_name, trio.lowlevel.currently_ki_protected()))
+
+async def main():
+    async with aioacl.open_device() as device:
+        print("aioacl._handles.wrapped" in sys.modules)
+        try:
+            device.wrap_memory("address", 8)
+        except aioacl.ParameterError:
+            wrap = sys.modules["aioacl._handles.wrapped"].wrap
+        sys.settrace(trace)
+        try:
+            wrap(device._manager, "address", 8, None)
+        except aioacl.ParameterError:
+            sys.settrace(None)
+        print(names)
+
+trio.run(main)
+"""
+
+
+@pytest.mark.process
+def test_functions_of_modules_that_are_imported_late_are_protected_from_ctrl_c() -> None:
+    ran = finished([sys.executable, "-c", LATE], env=os.environ | {"AIOACL_LIBRARY": "simulator"}, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "False\n{('wrap', True)}\n", "")
 
 
 def test_search_for_functions_of_a_module_while_a_global_is_bound_finds_them() -> None:
