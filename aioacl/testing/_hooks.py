@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 
 import pytest
 
+from aioacl._base import late
 from aioacl._base.errors import AclError, LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._device import open_device
 from aioacl._library.load import library_info, use_library
@@ -142,6 +143,7 @@ class Hooks:
 
     def __init__(self, settings: Settings, concerned: Iterable[pytest.Item]) -> None:
         self._settings = settings
+        late.listeners.append(hide_our_frames)
         hide_our_frames()
         items = tuple(concerned)
         self._refuse_unknown_leaves(items)
