@@ -98,6 +98,21 @@ def use(
     stream.synchronize("1").result()  # refused
 """
 
+NAMES = """
+from typing import assert_type
+
+import aioacl
+from aioacl import Device, Opening, open_device
+from aioacl import opn_device  # refused
+
+def use() -> None:
+    assert_type(aioacl.open_device(), Opening[Device])
+    assert_type(aioacl.open_device(), aioacl.Opening[aioacl.Device])
+    assert_type(open_device(), Opening[Device])
+    assert_type(aioacl.library_info(), aioacl.LibraryInfo)
+    aioacl.opn_device()  # refused
+"""
+
 # The type of each awaitable, and the type of its result.
 AWAITABLES = {
     "open_device()": ("Opening[Device]", "Device"),
@@ -226,6 +241,13 @@ class TestTypes:
     ) -> None:
         wrong = {n for n, line in enumerate(BUFFERS.splitlines(), 1) if line.endswith(REFUSED)}
         assert CHECKERS[checker](tmp_path, BUFFERS, python) == wrong
+
+    @pytest.mark.parametrize("checker", CHECKERS)
+    def test_names_of_the_package_have_their_types_and_unknown_names_are_refused(
+        self, tmp_path: Path, checker: str
+    ) -> None:
+        wrong = {n for n, line in enumerate(NAMES.splitlines(), 1) if line.endswith(REFUSED)}
+        assert CHECKERS[checker](tmp_path, NAMES, PYTHONS[0]) == wrong
 
     @pytest.mark.parametrize("checker", CHECKERS)
     def test_awaitables_and_their_results_have_their_types(self, tmp_path: Path, checker: str) -> None:

@@ -10,12 +10,14 @@ import pytest
 
 from tests.support.command import finished
 
-# `import trio` comes last, because a program may import it after aioacl.
+# `import trio` comes after `import aioacl`, because a program may import it later. `open_device` is looked up before
+# the loop begins: its first use imports the code for devices.
 PROGRAM = """
 import sys, threading
 
 import aioacl
 import {backend}
+from aioacl import open_device
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
@@ -26,7 +28,7 @@ async def main():
     global loop
     loop = threading.get_ident()
     async with (
-        aioacl.open_device() as device,
+        open_device() as device,
         device.lease(),
         device.create_stream() as stream,
         device.allocate(8) as memory,
@@ -92,6 +94,172 @@ def test_first_imports_of_public_modules_by_concurrent_threads_succeed() -> None
     for _ in range(3):
         ran = finished([sys.executable, "-c", CONCURRENT_IMPORTS], timeout=60)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
+
+
+CONCURRENT_USES = """
+import threading
+import aioacl
+
+start, failed = threading.Barrier(2 * len(aioacl.__all__)), []
+
+def use(name):
+    start.wait()
+    try:
+        getattr(aioacl, name)
+    except BaseException as error:
+        failed.append((name, repr(error)))
+
+threads = [threading.Thread(target=use, args=(name,)) for name in aioacl.__all__ * 2]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+
+
+def test_first_uses_of_public_names_by_concurrent_threads_succeed() -> None:
+    ran = finished([sys.executable, "-c", CONCURRENT_USES], timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
+
+
+# A thread is inside the import of {module} when the process forks.
+FORK = """
+import os, sys, threading, warnings
+import aioacl
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of the fork
+reached, go = threading.Event(), threading.Event()
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            reached.set()
+            go.wait()
+
+sys.meta_path.insert(0, Finder())
+thread = threading.Thread(target=lambda: {use})
+thread.start()
+reached.wait()
+os.register_at_fork(before=go.set)
+pid = os.fork()
+if pid == 0:
+    try:
+        with aioacl.open_device():
+            print("opened")
+    except aioacl.ForkedProcessError:  # the parent has used the library by then
+        print("refused")
+    sys.exit(0)
+print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+thread.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "use", "may"),
+    [
+        ("aioacl._handles.stream", "aioacl.open_device", {"opened"}),
+        ("aioacl._library.locate", "aioacl.library_info", {"opened"}),
+        ("aioacl._library.locate", "aioacl.list_devices()", {"opened", "refused"}),
+        ("aioacl._library.load", "aioacl.open_device().result().close().result()", {"refused"}),
+    ],
+)
+def test_child_that_is_forked_during_an_import_ends(module: str, use: str, may: set[str]) -> None:
+    ran = finished(
+        [sys.executable, "-W", "error", "-c", FORK.format(module=module, use=use)],
+        env=os.environ | {"AIOACL_LIBRARY": "simulator"},
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    child, parent = ran.stdout.splitlines()
+    assert child in may
+    assert parent == "child 0"
+
+
+MODULES = """
+import sys, aioacl
+before = set(sys.modules)
+aioacl.{name}
+print(*sorted(name for name in set(sys.modules) - before if name.startswith("aioacl.")))
+"""
+# In a child for each module, Ctrl-C ends the import of the module at its first or after its last step.
+INTERRUPTS = """
+import os, sys, aioacl
+
+def interrupted(module, event):
+    def trace(frame, happened, argument):
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == module:
+            if happened == event:
+                raise KeyboardInterrupt
+            return trace
+    sys.settrace(trace)
+    try:
+        aioacl.{name}
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+def works():
+    aioacl.{name}
+    with aioacl.open_device() as device, device.create_stream() as stream, device.allocate(4) as memory:
+        answer = bytearray(4)
+        stream.fill(memory, 7)
+        stream.copy(answer, memory).result()
+        return answer == bytes([7]) * 4 and stream.record().synchronize().result() is None
+
+for module in sys.argv[1:]:
+    for event in ("call", "return"):
+        pid = os.fork()
+        if pid == 0:
+            done = interrupted(module, event) and works()
+            os._exit(0 if done else 3)
+        if os.waitpid(pid, 0)[1]:
+            print(module, event)
+print("end")
+"""
+
+
+@pytest.mark.parametrize("name", ["open_device", "Model"])
+def test_use_after_an_interrupted_import_works(name: str) -> None:
+    python = [sys.executable, "-W", "error", "-c"]
+    listed = finished([*python, MODULES.format(name=name)], timeout=60)
+    modules = listed.stdout.split()
+    assert len(modules) > 50
+    ran = finished(
+        [*python, INTERRUPTS.format(name=name), *modules],
+        env=os.environ | {"AIOACL_LIBRARY": "simulator"},
+        timeout=120,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "end\n", "")
+
+
+END = """
+import atexit, os, sys, warnings
+import aioacl
+
+warnings.simplefilter("ignore", ResourceWarning)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if ending and name.startswith("aioacl"):
+            os.write(2, (name + "\\n").encode())
+
+ending = []
+sys.meta_path.insert(0, Finder())
+device = aioacl.open_device().result()
+left = [device.create_stream().result(), device.allocate(8).result(), device.pinned(8).result()]
+left += [left[0].record(), left[0].fill(left[1], 1), device.executor, device.events(), device.lease()]
+left.append(left)  # the collector finalizes them
+atexit.register(ending.append, True)
+print("end")
+"""
+
+
+def test_end_of_a_program_with_open_objects_imports_nothing() -> None:
+    ran = finished([sys.executable, "-c", END], env=os.environ | {"AIOACL_LIBRARY": "simulator"}, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "end\n", "")
 
 
 def test_import_on_a_free_threaded_python_raises_import_error_with_the_build_and_the_reason() -> None:

@@ -74,7 +74,7 @@ PR_SET_PDEATHSIG: Final = 1
 # A module that a command line may run must not be in this list, because runpy warns if it is already imported.
 PRELOADED: Final = (
     *("asyncio", "anyio", "anyio._backends._asyncio", "anyio._backends._trio", "trio", "runpy"),
-    *("aioacl", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
+    *("aioacl._device", "aioacl.lowlevel", "aioacl.simulator", "aioacl._cli.selftest", "aioacl._cli.demo"),
     *("aioacl._cli.doctor", "aioacl._cli.devices", "aioacl._cli.simulator", "aioacl._selftest._table"),
 )
 # A test file. It imports the modules that tests often import, and its run makes pytest import the plugins of pytest.
