@@ -3,6 +3,9 @@
 Enqueueing is a plain call that never waits; waiting is an await. Importing `aioacl` loads no ACL library and starts
 no thread. The library is loaded and threads are started when the first `open_device()` is awaited or entered.
 `list_devices()`, `library_info()` and `use_library()` load the library too.
+
+Importing `aioacl` imports the exceptions and the records. The first use of another name, for instance of `open_device`,
+imports the code for devices.
 """
 
 from typing import TYPE_CHECKING
