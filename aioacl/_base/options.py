@@ -8,16 +8,10 @@ from collections.abc import Sized
 from enum import Enum
 from numbers import Number
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Literal, SupportsFloat, SupportsIndex, TypeAlias, cast
+from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypeAlias, cast
 
 from aioacl._base import sync
 from aioacl._base.errors import ParameterError
-from aioacl._base.late import late
-
-if TYPE_CHECKING:
-    import pathlib
-else:
-    pathlib = late("pathlib")
 
 SHOWN_CHARACTERS: Final = 160
 SHOWN_ITEMS: Final = 8
@@ -60,7 +54,10 @@ def _short(value: object) -> str:
 def _has_plain_repr(value: object) -> bool:
     """Returns whether the repr of a value shows no contents."""
     kind = type(value)
-    if isinstance(value, (Number, Enum, pathlib.PurePath)) or kind.__repr__ is object.__repr__:
+    path: Any = getattr(
+        sys.modules.get("pathlib"), "PurePath", ()
+    )  # without an import, which may need a lock
+    if isinstance(value, (Number, Enum, path)) or kind.__repr__ is object.__repr__:
         return True
     holds_values = hasattr(kind, "__len__") or isinstance(value, slice)
     return not holds_values and kind.__module__.partition(".")[0] in _OWN

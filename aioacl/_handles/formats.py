@@ -6,16 +6,10 @@ A copy to such a buffer would overwrite references, and a copy from it would rea
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from types import WrapperDescriptorType
-from typing import TYPE_CHECKING, Any, Final, cast
-
-from aioacl._base.late import late
-
-if TYPE_CHECKING:
-    import ctypes
-else:
-    ctypes = late("ctypes")
+from typing import Any, Final, cast
 
 _FIELD_NAME: Final = re.compile(":[^:]*:")
 # The codes of PEP 3118 and ctypes for an object, a void pointer, a char pointer, a function, a pointer and a wide char
@@ -37,8 +31,10 @@ def format_holds_pointers(layout: str) -> bool:
 @lru_cache(maxsize=256)
 def type_holds_pointers(kind: Any) -> bool:
     """Whether a ctypes type contains a pointer. The format of a union or a packed structure does not show pointers."""
-    base: type = ctypes.c_int.__mro__[-2]  # of all ctypes types
-    if not issubclass(kind, base):
+    ctypes: Any = sys.modules.get("_ctypes")  # the first copy of a program should not import ctypes
+    if ctypes is None or not issubclass(
+        kind, ctypes._SimpleCData.__mro__[-2]
+    ):  # the base class of all ctypes types
         return False
     if issubclass(kind, ctypes.Array):
         return type_holds_pointers(kind._type_)
