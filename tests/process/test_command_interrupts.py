@@ -41,7 +41,7 @@ def test_ctrl_c_during_the_imports_of_a_command_gives_one_line(
 
 
 def test_ctrl_c_during_the_import_by_another_program_raises(tmp_path: Path) -> None:
-    done = interrupted(tmp_path, "aioacl._device", sys.executable, "-c", "import aioacl")
+    done = interrupted(tmp_path, "aioacl._base.errors", sys.executable, "-c", "import aioacl")
     assert "KeyboardInterrupt" in done.stderr
 
 

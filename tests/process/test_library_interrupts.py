@@ -173,9 +173,9 @@ def test_first_load_imports_nothing() -> None:
     """If a process forks while another thread imports a module, the child hangs when it imports the same module."""
     program = """
 import sys
-import aioacl
+from aioacl import use_library
 before = set(sys.modules)
-print(aioacl.use_library("simulator").backend, *set(sys.modules) - before)
+print(use_library("simulator").backend, *set(sys.modules) - before)
 """
     done = finished([sys.executable, "-c", program], timeout=60, check=True)
     assert done.stdout.split() == ["simulator"]
