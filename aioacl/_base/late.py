@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-listeners: Final[list[Callable[[], object]]] = []  # called after each import, before the module is used
+listeners: Final[set[Callable[[], object]]] = set()  # called after each import, before the module is used
 _lock: Final = threading.RLock()
 _loaded: Final[dict[str, ModuleType]] = {}
 

@@ -104,8 +104,7 @@ def _bind() -> None:
     import trio  # noqa: PLC0415 - see the docstring of this module
 
     bind_trio(trio.lowlevel)
-    if _put_off_interrupts not in late.listeners:
-        late.listeners.append(_put_off_interrupts)
+    late.listeners.add(_put_off_interrupts)
     _put_off_interrupts()
     _of_run = _first.setdefault("port", trio.lowlevel.RunVar("aioacl-port", None))
     _bound = True

@@ -143,7 +143,7 @@ class Hooks:
 
     def __init__(self, settings: Settings, concerned: Iterable[pytest.Item]) -> None:
         self._settings = settings
-        late.listeners.append(hide_our_frames)
+        late.listeners.add(hide_our_frames)
         hide_our_frames()
         items = tuple(concerned)
         self._refuse_unknown_leaves(items)

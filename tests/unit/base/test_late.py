@@ -36,7 +36,7 @@ def new_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / f"{name}.py").write_text("value = 3\n__hidden__ = 4\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(late, "_loaded", {})
-    monkeypatch.setattr(late, "listeners", [])
+    monkeypatch.setattr(late, "listeners", set())
     monkeypatch.delitem(sys.modules, name, raising=False)
     return name
 
@@ -58,7 +58,7 @@ def test_late_module_is_not_imported_by_a_tool_that_reads_hidden_names(new_modul
 
 def test_listener_is_called_once_before_the_module_is_used(new_module: str) -> None:
     heard: list[bool] = []
-    late.listeners.append(lambda: heard.append(new_module in sys.modules and not late._loaded))
+    late.listeners.add(lambda: heard.append(new_module in sys.modules and not late._loaded))
     module = late.late(new_module)
     assert (module.value, module.value) == (3, 3)
     assert heard == [True]
@@ -72,7 +72,7 @@ def test_load_after_an_interrupt_imports_and_calls_the_listeners(new_module: str
         if len(heard) == 1:
             raise KeyboardInterrupt
 
-    late.listeners.append(listen)
+    late.listeners.add(listen)
     with pytest.raises(KeyboardInterrupt):
         late.load(new_module)
     assert late.load(new_module).value == 3
