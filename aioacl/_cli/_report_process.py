@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LEAVE_SECONDS: Final = 10.0  # the time for a killed process to end
 REFRESH_SECONDS: Final = 0.2
 ENDING_SECONDS: Final = 0.02  # between two looks at the processes that were killed
-MOST_BYTES: Final = 1 << 24  # of the end of an output that is read at once
+MOST_BYTES: Final = 1 << 24  # of an output that are read at once
 MOST_LINE: Final = 1 << 20  # bytes of a line
 LOOK_BYTES: Final = 1 << 18  # of an output that are read between two waits
 THREADS: Final = 14  # the place of num_threads after pgrp in /proc/PID/stat
@@ -174,8 +174,9 @@ class Objects:
         return self._found
 
     def all(self) -> list[dict[str, Any]]:
-        """Reads the rest, and returns all objects. Of a very long rest, reads the end only."""
+        """Reads the rest, and returns all objects. Of a very long rest, reads only the beginning and the end."""
         end = os.fstat(self._file.fileno()).st_size
+        self._read(MOST_BYTES)
         if end - self.offset > MOST_BYTES:
             self.offset, self.rest = end - MOST_BYTES, b""
         self._read(MOST_BYTES)
