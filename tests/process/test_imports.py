@@ -68,16 +68,16 @@ def test_import_of_aioacl_imports_neither_anyio_nor_trio() -> None:
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
-CONCURRENT_IMPORTS = """
+CONCURRENTLY = """
 import importlib, threading
-
-names = ["aioacl", "aioacl.simulator", "aioacl.testing", "aioacl.lowlevel"] * 2
+{prepare}
+names = {names} * 2
 start, failed = threading.Barrier(len(names)), []
 
 def load(name):
     start.wait()
     try:
-        importlib.import_module(name)
+        {use}
     except BaseException as error:
         failed.append((name, repr(error)))
 
@@ -90,37 +90,21 @@ print(failed)
 """
 
 
+def use_concurrently(prepare: str, names: str, use: str) -> None:
+    """Uses each name on two threads at once, in a new process. No use may fail."""
+    program = CONCURRENTLY.format(prepare=prepare, names=names, use=use)
+    ran = finished([sys.executable, "-c", program], timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
+
+
 def test_first_imports_of_public_modules_by_concurrent_threads_succeed() -> None:
+    names = '["aioacl", "aioacl.simulator", "aioacl.testing", "aioacl.lowlevel"]'
     for _ in range(3):
-        ran = finished([sys.executable, "-c", CONCURRENT_IMPORTS], timeout=60)
-        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
-
-
-CONCURRENT_USES = """
-import threading
-import aioacl
-
-start, failed = threading.Barrier(2 * len(aioacl.__all__)), []
-
-def use(name):
-    start.wait()
-    try:
-        getattr(aioacl, name)
-    except BaseException as error:
-        failed.append((name, repr(error)))
-
-threads = [threading.Thread(target=use, args=(name,)) for name in aioacl.__all__ * 2]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(failed)
-"""
+        use_concurrently("", names, "importlib.import_module(name)")
 
 
 def test_first_uses_of_public_names_by_concurrent_threads_succeed() -> None:
-    ran = finished([sys.executable, "-c", CONCURRENT_USES], timeout=60)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
+    use_concurrently("import aioacl", "aioacl.__all__", "getattr(aioacl, name)")
 
 
 # A thread is inside the import of {module} when the process forks.
