@@ -102,11 +102,14 @@ def set_device_livelock(on: bool = True) -> None:
 
 
 def set_reset_crash(on: bool = True) -> None:
-    """Sets whether a reset crashes while another thread synchronizes a stream of the device.
+    """Sets whether the end of a context crashes while another thread synchronizes a stream of the context.
+
+    A reset that releases the device ends its primary context. aclrtDestroyContext ends another context.
 
     Args:
-        on: with True, a reset that releases the device ends the process with SIGSEGV if another thread is inside
-            aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. The device-state
-            callback before the reset may end such a call, for example by an abort.
+        on: with True, the end of a context ends the process with SIGSEGV if another thread is inside
+            aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the context. The device-state
+            callback before a reset may end such a call, for example by an abort. After the end of a context, the
+            process also ends with SIGSEGV when an event of the context is queried, waited for or destroyed.
     """
     control_function("aclsim_set_reset_crash", "void (*)(int)")(int(on))

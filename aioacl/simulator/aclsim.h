@@ -119,9 +119,11 @@ void aclsim_set_sync_livelock(int on);
  * is enqueued on the stream ends the call. An abort of the stream or aclsim_set_device_livelock(0) ends the
  * call too. */
 void aclsim_set_device_livelock(int on);
-/* With 1, a reset that releases the device ends the process with SIGSEGV if another thread is inside
- * aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the device. The device-state
- * callback before the reset may end such a call, for example by an abort. */
+/* With 1, the end of a context ends the process with SIGSEGV if another thread is inside aclrtSynchronizeStream
+ * or aclrtSynchronizeStreamWithTimeout for a stream of the context. A reset that releases the device ends its
+ * primary context; the device-state callback before the reset may end such a call, for example by an abort.
+ * aclrtDestroyContext ends another context. After the end of a context, the process also ends with SIGSEGV when
+ * an event of the context is queried, waited for or destroyed. */
 void aclsim_set_reset_crash(int on);
 
 /* Calls. */

@@ -96,22 +96,32 @@ void sync_end_device_livelock(stream_t *stream) {
 }
 
 static void find_syncing(thread_t *thread, void *arg) {
-    const device_t **device = arg;
+    const context_t **context = arg;
     const stream_t *stream = atomic_load(&thread->syncing);
-    if (thread != thread_self() && stream != NULL && stream->device == *device) {
-        *device = NULL;
+    if (thread != thread_self() && stream != NULL && stream->context == *context) {
+        *context = NULL;
     }
 }
 
 /* Restores the default action of the signal, because a signal handler of the program, such as the handler of
  * faulthandler, must not change the crash. */
-void sync_crash(const device_t *device) {
-    const device_t *found = device;
-    if (sim.reset_crash && device != NULL) {
+static void crash(void) {
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+}
+
+void sync_crash(const context_t *context) {
+    const context_t *found = context;
+    if (sim.reset_crash && context != NULL) {
         thread_each(find_syncing, (void *)&found);
     }
-    if (found != device) {
-        signal(SIGSEGV, SIG_DFL);
-        raise(SIGSEGV);
+    if (found != context) {
+        crash();
+    }
+}
+
+void event_crash(void) {
+    if (sim.reset_crash) {
+        crash();
     }
 }

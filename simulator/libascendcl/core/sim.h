@@ -121,7 +121,7 @@ typedef struct {
     bool query_lag;       /* the first aclrtQueryEvent of a complete record lags */
     bool sync_livelock;   /* a wait for a stream does not end if tasks are enqueued during the wait */
     bool device_livelock; /* a wait for a device does not end if tasks are enqueued meanwhile */
-    bool reset_crash;     /* a reset crashes if another thread synchronizes a stream */
+    bool reset_crash;     /* the end of a context crashes threads that use its streams or events */
     int64_t started_ns;
     int default_device; /* the default device of aclInit's configuration; -1: none */
 } sim_t;
@@ -177,6 +177,8 @@ void host_stop(context_t *context);
 /* Waits until no host function of the context is running. */
 void host_wait(context_t *context);
 void device_release(device_t *device);
+/* Frees the device's memory if no context of the device exists any more. */
+void device_close_unused(device_t *device);
 
 /* statecb.c: callbacks for state changes; sim.lock is released while they run. */
 void state_device(int32_t device, aclrtDeviceState state);
@@ -270,9 +272,11 @@ bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
 /* Called before a task is enqueued on the stream. Ends the waits for the device that the stream keeps waiting
  * although its work is complete. */
 void sync_end_device_livelock(stream_t *stream);
-/* Called before the tear-down of a reset. Ends the process if another thread synchronizes a stream of the
- * device. */
-void sync_crash(const device_t *device);
+/* Called before the tear-down of a context. Ends the process if another thread synchronizes a stream of the
+ * context. */
+void sync_crash(const context_t *context);
+/* Called when a call uses an event of a context that has ended. Ends the process. */
+void event_crash(void);
 
 /* sync.c. */
 /* Waits until `ended` reaches the target; returns the waiter's code. */

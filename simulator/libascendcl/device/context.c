@@ -96,9 +96,11 @@ static void context_destroy(context_t *context) {
     context->resetter = thread_self();
     atomic_store(&context->active, false);
     state_stream(context->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
+    sync_crash(context);
     context_teardown(context);
     context->resetter = NULL;
     device->explicit_contexts--;
+    device_close_unused(device);
     object_kill(&context->object);
     unbind_caller(context);
 }

@@ -45,6 +45,12 @@ static void wait_host_functions(void *object, void *arg) {
     }
 }
 
+void device_close_unused(device_t *device) {
+    if (device->retains == 0 && device->explicit_contexts == 0) {
+        memory_free_device(device);
+    }
+}
+
 void device_release(device_t *device) {
     context_t *primary = device->primary;
     bool outer = device_begin_change(device);
@@ -56,14 +62,12 @@ void device_release(device_t *device) {
     atomic_store(&device->open, false);
     state_stream(primary->default_stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
     state_device(device->id, ACL_RT_DEVICE_STATE_RESET_PRE);
-    sync_crash(device);  /* the callbacks may have ended the calls, for example by an abort */
+    sync_crash(primary); /* the callbacks may have ended the calls, for example by an abort */
     usage_reset(device); /* reports calls that the callbacks could not end */
     context_teardown(primary);
     object_each(KIND_CONTEXT, wait_host_functions, device);
     primary->resetter = NULL;
-    if (device->explicit_contexts == 0) {
-        memory_free_device(device);
-    }
+    device_close_unused(device);
     device->peers = 0;
     memset(device->cores, 0, sizeof device->cores);
     thread_self()->slot = -1;

@@ -100,11 +100,23 @@ aclError event_new_shared(aclrtEvent *handle, uint64_t key) {
     return rc;
 }
 
+/* After a reset and a set, only recorded events of the ended context use objects that do not exist any more. */
+static bool uses_ended_context(const event_t *event) {
+    const context_t *context = event->context;
+    if (context->object.state != OBJECT_LIVE || context->torn) {
+        return true;
+    }
+    return context->life != event->context_life && event->record != NULL;
+}
+
 aclError do_aclrtDestroyEvent(aclrtEvent event) {
     REFUSE_NULL(event);
     event_t *found = NULL;
     SIM_GUARD();
     aclError rc = event_find(event, &found);
+    if (rc == ACL_SUCCESS && uses_ended_context(found)) {
+        event_crash();
+    }
     if (rc == ACL_SUCCESS) {
         forget_record(found);
         found->device->events -= found->hardware ? 1 : 0;

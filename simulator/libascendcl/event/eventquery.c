@@ -23,6 +23,7 @@ static aclError find_asked(aclrtEvent handle, event_t **event) {
     bool same =
         (context->primary && sim.settings.cann >= CANN_MASTER) || context->life == (*event)->context_life;
     if (context->object.state != OBJECT_LIVE || context->torn || !same) {
+        event_crash();
         return error_set(RT_CONTEXT_NULL, "event");
     }
     return context->failure != 0 ? error_set(context->failure, "event") : ACL_SUCCESS;
@@ -115,7 +116,9 @@ static aclError synchronize(aclrtEvent event, int64_t deadline_ns) {
     SIM_GUARD();
     aclError rc = find_asked(event, &found);
     if (rc == ACL_SUCCESS && pending(found)) {
+        const context_t *context = found->context;
         rc = wait_record(found->record, deadline_ns);
+        rc = rc == ACL_SUCCESS ? context->failure : rc; /* a task has failed meanwhile, in STOP mode */
         rc = rc != ACL_SUCCESS ? error_set(rc, "event") : ACL_SUCCESS;
     } else if (rc == ACL_SUCCESS && found->record != NULL) {
         recycler_wake(found->record->device);
