@@ -11,11 +11,13 @@ from aioacl._base.ffi import ffi, lib, make_pass, text_of
 from aioacl._base.late import late
 from aioacl._base.options import (
     GRACE,
+    ContextKind,
     OnFailure,
     Strategy,
     deadline_of,
     is_one_of,
     limits_of_reset,
+    must_be_bool,
     must_be_reason,
     repr_of,
     whole_of,
@@ -40,6 +42,7 @@ from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.notifications import DeviceEvents
+from aioacl._lifecycle.policy import resets_of_environment
 from aioacl._wait.current import current_port
 from aioacl._wait.workers import call_on
 
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
+    from aioacl._base.records import Scope
     from aioacl._handles import wrapped
     from aioacl._handles.stream_core import StreamCore
     from aioacl._handles.wrapped import Producer
@@ -534,9 +538,18 @@ class Device(Made):
         return origin.lent(Lease(self._manager.admission, wait=wait, timeout=timeout))
 
     def force_reset(
-        self, *, grace: Seconds = GRACE, timeout: Seconds = 60.0, reason: str = ""
+        self,
+        *,
+        grace: Seconds = GRACE,
+        timeout: Seconds = 60.0,
+        reason: str = "",
+        scope: Scope | None = None,
+        foreign: bool | None = None,
     ) -> Operation[ResetReport]:
         """Drains the device, resets it (aclrtResetDeviceForce), sets it again (aclrtSetDevice) and probes it.
+
+        With `context="own"` it replaces aioacl's context instead (aclrtCreateContext, aclrtDestroyContext), frees the
+        memory of aioacl, and probes the new context. Other code of the process keeps its streams and memory.
 
         Some calls inside C would crash during a reset, or would block the reset. While there is such a call,
         aclrtResetDeviceForce is not called. If `force_reset` is called while a reset is in progress, the call joins
@@ -551,21 +564,40 @@ class Device(Made):
                 quarantined, and the report gives the reason. The device is also quarantined if a thread is inside C,
                 or in a job, for more than 10 seconds after the grace time.
             reason: a text for the report.
+            scope: "context" replaces aioacl's own context, "device" resets the device. None: with `context="own"`, it
+                replaces the context; after a failure of the device itself, and if the new context does not work, it
+                resets the device. Otherwise it resets the device.
+            foreign: whether the device may be reset although other code of the process may use it. If False, no reset
+                of the device is made then. None: True, unless the device was opened with `resets=False`, or
+                AIOACL_RESETS is "never".
 
         Returns:
             An Operation. Its result is a ResetReport: `report.ok` is True if the device is open again.
 
         Raises:
             LeaseHeldError: the caller holds a lease on the device, or is a job that runs on it.
-            ParameterError: the device is closed, `grace` is above `timeout`, or an argument has a wrong type or range.
+            ParameterError: the device is closed, `grace` is above `timeout`, an argument has a wrong type or range,
+                `scope` is "context" without an own context, or `foreign` is False and other code may use the device.
         """
         drain, whole = limits_of_reset(grace, timeout)
         must_be_reason(reason)
-        return Operation("device.force_reset()", lambda: self._force_reset(drain, whole, reason), self)
+        if scope is not None and not is_one_of(scope, "context", "device"):
+            raise ParameterError(
+                f'scope must be "context", "device" or None, got {repr_of(scope)}', hint="Omit the scope."
+            )
+        if foreign is not None:
+            must_be_bool("foreign", foreign)
+        return Operation(
+            "device.force_reset()", lambda: self._force_reset(drain, whole, reason, scope, foreign), self
+        )
 
-    async def _force_reset(self, grace: float, timeout: float, reason: str) -> ResetReport:
+    async def _force_reset(
+        self, grace: float, timeout: float, reason: str, scope: Scope | None, foreign: bool | None
+    ) -> ResetReport:
         self._check()
-        return await self._manager.force_reset(grace=grace, timeout=timeout, reason=reason)
+        return await self._manager.force_reset(
+            grace=grace, timeout=timeout, reason=reason, scope=scope, foreign=foreign
+        )
 
     def events(self) -> DeviceEvents:
         """Returns an iterator over the events of the device from now on. It ends when the device is closed.
@@ -699,7 +731,10 @@ def open_device(
     index: SupportsIndex = 0,
     waits: Strategy = "watch",
     *,
+    context: ContextKind = "primary",
     cache: bool = True,
+    keep: bool = False,
+    resets: bool = True,
     wait: bool = True,
     timeout: Seconds | None = None,
 ) -> Opening[Device]:
@@ -709,8 +744,16 @@ def open_device(
         index: the index of the device among the visible devices, an int from 0.
         waits: "watch": one native thread of the device polls for all waits. "thread": each wait blocks a thread in an
             ACL function. Later opens of an open device must pass the same value.
+        context: "primary": the device's primary context, which other code of the process uses too. "own": a context
+            that aioacl makes and destroys (aclrtCreateContext), so that failures and resets of other code do not
+            concern it. Later opens of an open device must pass the same value.
         cache: whether closed device memory, pinned memory and streams are kept, and used again by later requests. While
             an open of the device has passed False, nothing is kept.
+        keep: if True, the last close leaves the device set, for other code of the process. The next open uses that set.
+        resets: if False, no reset of the device is made unless a caller of `force_reset()` asks for it: the last close
+            leaves the device set, and `force_reset()` needs `foreign=True` if other code may use the device. The
+            environment variable AIOACL_RESETS=never has the same effect on all opens. Resets of aioacl's own context
+            are always made.
         wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
         timeout: the longest wait in seconds; None waits without a limit.
 
@@ -720,7 +763,8 @@ def open_device(
     Raises:
         LibraryNotFound: no ACL library could be loaded.
         LibraryConflict: other code of the process has loaded another ACL library.
-        ParameterError: the device does not exist, it is open with another `waits`, or an argument has a wrong value.
+        ParameterError: the device does not exist, it is open with another `waits` or `context`, or an argument has a
+            wrong value.
         DeviceResetting: the device is draining, being reset or being closed, and `wait` is False.
         DeviceQuarantined: the device is quarantined.
         DeviceTimeout: the device was not open within `timeout` seconds.
@@ -729,13 +773,27 @@ def open_device(
         raise ParameterError(
             f'waits must be "watch" or "thread", got {repr_of(waits)}', hint='Omit waits for "watch".'
         )
-    if not isinstance(cache, bool):
-        raise ParameterError(f"cache must be a bool, got {repr_of(cache)}", hint="Pass True or False.")
+    if not is_one_of(context, "primary", "own"):
+        raise ParameterError(
+            f'context must be "primary" or "own", got {repr_of(context)}', hint='Omit context for "primary".'
+        )
+    for name, value in (("cache", cache), ("keep", keep), ("resets", resets)):
+        must_be_bool(name, value)
+    resets = resets and resets_of_environment()
     manager = manager_of(index)
 
     async def make() -> Device:
         device = Device._make(manager)
-        await manager.open(device._user, waits, cache=cache, wait=wait, deadline=deadline_of(timeout))
+        await manager.open(
+            device._user,
+            waits,
+            context,
+            cache=cache,
+            keep=keep,
+            resets=resets,
+            wait=wait,
+            deadline=deadline_of(timeout),
+        )
         device._handed_out = True
         return device
 

@@ -50,6 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="watch",
         help="the strategy with which tests open devices",
     )
+    parser.addoption(
+        "--aioacl-context",
+        choices=tuple(kit.CALLS_OF_RESETS),
+        default="primary",
+        help="the context with which tests open devices",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "leaves(name, ...): objects that the test may leave in the simulator; give the reason"
     )
     config.stash[_stderr] = os.dup(2)  # the real stderr; during a test, descriptor 2 belongs to pytest
+    kit.context = config.getoption("--aioacl-context")
     selection.choose(config)
     _end_by_signals()
 
@@ -99,12 +106,16 @@ def _begin_hypothesis(_: None) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     selection.mark(items)
-    if config.getoption("--aioacl-waits") == "watch":
-        return
-    skip = pytest.mark.skip(reason="the test measures the watcher")
+    if config.getoption("--aioacl-waits") != "watch":
+        _skip(items, "watch_only", "the test measures the watcher")
+    if kit.context != "primary":
+        _skip(items, "primary_only", "the test is about the primary context")
+
+
+def _skip(items: list[pytest.Item], marker: str, reason: str) -> None:
     for item in items:
-        if item.get_closest_marker("watch_only"):
-            item.add_marker(skip)
+        if item.get_closest_marker(marker):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.hookimpl(optionalhook=True)

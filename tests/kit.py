@@ -58,11 +58,20 @@ class OpenDevice(Protocol):
     ) -> Opening[Device]: ...
 
 
+CALLS_OF_RESETS = {"primary": "aclrtResetDeviceForce", "own": "aclrtDestroyContext"}
+context: Any = "primary"  # whose context the devices under test use; conftest.py sets it
+
+
+def reset_call() -> str:
+    """The ACL function with which a force reset ends the context under test."""
+    return CALLS_OF_RESETS[context]
+
+
 def opener(waits: Any, *, cache: bool = True) -> OpenDevice:
     """Returns a function that opens devices with that strategy, with or without a cache."""
 
     def open_it(index: int = 0, *, wait: bool = True, timeout: float | None = None) -> Opening[Device]:
-        return open_device(index, waits, cache=cache, wait=wait, timeout=timeout)
+        return open_device(index, waits, context=context, cache=cache, wait=wait, timeout=timeout)
 
     return open_it
 

@@ -367,10 +367,13 @@ def error_for(
     return kind(message, code=code, call=call, device=device, generation=generation, action=action)
 
 
-def of_device(error: AclError) -> AclError:
-    """Return a copy of the error with the action "reset", for a failure after which a new stream does not help."""
+def of_device(error: AclError, reason: str = "") -> AclError:
+    """Return a copy of the error with the action "reset", for a failure after which a new stream does not help.
+
+    The reason is added to the message.
+    """
     return type(error)(
-        error.message,
+        _sentences(error.message, reason),
         code=error.code,
         call=error.call,
         device=error.device,

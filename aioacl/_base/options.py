@@ -245,5 +245,12 @@ def must_be_reason(reason: object) -> None:
         )
 
 
+def must_be_bool(name: str, value: object) -> None:
+    """Raises ParameterError unless the value of the argument is a bool."""
+    if not isinstance(value, bool):
+        raise ParameterError(f"{name} must be a bool, got {repr_of(value)}", hint="Pass True or False.")
+
+
 Strategy = Literal["watch", "thread"]
+ContextKind = Literal["primary", "own"]
 OnFailure = Literal["continue", "stop"]

@@ -22,6 +22,10 @@ class Stuck:
     seconds: float
 
 
+Scope = Literal["context", "device"]
+"""What a force reset replaces: aioacl's own context, or the device with all contexts that other code uses."""
+
+
 @record
 class ResetReport:
     """The result of one `force_reset`; callers that join a running reset receive the same report.
@@ -42,6 +46,10 @@ class ResetReport:
         stuck: the calls that were still inside C when the reset failed.
         stages: the milliseconds spent in each stage, in order.
         problem: why the device is quarantined, in a sentence; "" if it is not quarantined.
+        scope: "context" if only aioacl's own context was replaced, "device" if the device was reset.
+        foreign_sets: how many sets (aclrtSetDevice) of other code the reset has undone, and made again.
+        device_kept: whether the reset did not release the device, because other code has an explicit context on it.
+            The runtime then frees no memory; aioacl has freed its own.
     """
 
     device: int
@@ -58,6 +66,9 @@ class ResetReport:
     stuck: tuple[Stuck, ...] = ()
     stages: dict[str, float] = field(default_factory=dict[str, float])
     problem: str = ""
+    scope: Scope = "device"
+    foreign_sets: int = 0
+    device_kept: bool = False
 
     def __str__(self) -> str:
         times = ", ".join(f"{stage} {spent:.1f} ms" for stage, spent in self.stages.items())
@@ -148,6 +159,8 @@ class Health:
         unknown_failures: the number of reports of failed tasks that aioacl did not enqueue.
         abandoned_models: the number of models that a reset or close ended without unloading them, because the device
             had a fault or their work was not done. The runtime keeps some memory of the host for each of them.
+        foreign_stop: whether other code has set STOP mode on a stream of aioacl's context, and a failed task has
+            stopped the whole context. A reset ends this.
     """
 
     status: Literal["ok", "poisoned", "stuck"]
@@ -162,6 +175,7 @@ class Health:
     last_failure: str = ""
     unknown_failures: int = 0
     abandoned_models: int = 0
+    foreign_stop: bool = False
 
     @property
     def ready(self) -> bool:

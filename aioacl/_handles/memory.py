@@ -304,6 +304,7 @@ def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
     block = manager.cache.block_size(size) if size else 0
     if size:
         must_allocate(manager, generation, DEVICE_MEMORY, "aclrtMalloc", allocate)
+        manager.blocks.add(pointer(target[0]))
     return DeviceBuffer._make(manager, generation, pointer(target[0]), size, block)
 
 

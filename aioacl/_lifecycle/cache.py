@@ -43,7 +43,10 @@ def free_device(manager: Manager, generation: int, address: int) -> None:
     """
     if generation != manager.generation or manager.failures.last_fault is not None:
         return
+    taken = manager.blocks.take(address)
     code = lib.aio_g_aclrtFree(make_pass(manager.index, generation), ffi.cast("void *", address))
+    if code:
+        manager.blocks.put_back(address, taken)
     if code > 0 and not manager.admission.found_reset(generation, code):
         warn_of_failure(manager, "aclrtFree", code, "the memory")
 

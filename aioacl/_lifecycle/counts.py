@@ -26,6 +26,8 @@ class SetCounts:
         foreign_resets_seen: the number of foreign resets that were reported when `now` was counted.
         own_sets: the sets that an open made and no close has undone yet; the others are from `lowlevel`.
         ended_generation: the generation whose native streams a reset by aioacl ended. Only procedures use it.
+        was_set: whether other code had set the device before the first open, or before the newest reset by aioacl,
+            which has made these sets again.
     """
 
     def __init__(self, index: int, changed: Condition) -> None:
@@ -35,6 +37,12 @@ class SetCounts:
         self.foreign_resets_seen = 0
         self.own_sets = 0
         self.ended_generation = 0
+        self.was_set = False
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether other code of the process has perhaps set the device too, and still uses it."""
+        return self.was_set or lib.aio_device_foreign_sets(self._index) > 0
 
     def change(self, counts: Counts) -> None:
         """Replaces the counts, and limits `own_sets` to them. Call it with the lock held."""
@@ -54,6 +62,7 @@ class SetCounts:
         with self._changed:
             if self.foreign_resets_seen != seen:
                 self.change(Counts())
+                self.was_set = False
             self.now, self.own_sets = states.set_device(self.now).counts, self.own_sets + 1
             self.foreign_resets_seen = seen
 

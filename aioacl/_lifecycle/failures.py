@@ -27,6 +27,10 @@ TASKS: Final = {  # by the ACL function that enqueues them
     "aclrtStreamWaitEvent": "a wait for an event",
     "aclmdlExecuteAsync": "an execution of a model",
 }
+STOPPED: Final = (
+    "Other code has set STOP mode on a stream of this context, so a failed task has stopped the whole context, and "
+    "this work may have run"
+)
 LAST: Final = (1 << 64) - 1  # a position after all others
 
 
@@ -133,19 +137,31 @@ class Failures:
         while lib.aio_device_take_failure(self._admission.index, found):
             self._report(Failed.read(found))
 
+    def stopped_by_other_code(self, generation: int) -> bool:
+        """Whether a failed task has stopped the context, because other code has set STOP mode on one of its streams.
+
+        In a stopped context, each query returns the code of a task. Calls no ACL function.
+        """
+        if self._admission.stop_generation == generation:
+            return False  # a stream of aioacl has STOP mode
+        code = lib.aio_device_stop_code(self._admission.index, generation)
+        return code != 0 and lookup(code).action not in DEVICE_ACTIONS
+
     def _report(self, failed: Failed) -> None:
         error = error_of(failed.code, CALL, failed.device, failed.generation, failed.text)
         admission = self._admission
+        foreign_stop = self.stopped_by_other_code(failed.generation)
+        note = f"{failed.text}. {STOPPED}" if foreign_stop else failed.text
         with admission.changed:
             self.count += 1
             self.last_task = failed.sentence
             if failed.stops or error.action in DEVICE_ACTIONS:
-                self.poison(of_device(error))
+                self.poison(of_device(error, STOPPED if foreign_stop else ""))
             admission.listeners.tell(
                 "fault",
                 admission.state,
                 failed.generation,
-                text=f"{failed.sentence}. {failed.text}".rstrip(". "),
+                text=f"{failed.sentence}. {note}".rstrip(". "),
                 stream=failed.stream,
                 position=failed.position,
                 code=failed.code,

@@ -62,11 +62,18 @@ def inside(index: int) -> tuple[Stuck, ...]:
     return tuple(calls_inside(index).values())
 
 
-def context_lives(index: int) -> bool:
-    """Whether the device is set (aclrtGetPrimaryCtxState). Also True if the runtime does not report it."""
+def is_set(index: int) -> bool | None:
+    """Whether the device is set in this process (aclrtGetPrimaryCtxState). None if the runtime does not report it."""
     active = ffi.new("int32_t *")
     code = lib.aio_u_aclrtGetPrimaryCtxState(index, ffi.NULL, active)  # the flags must be NULL
-    return code != 0 or active[0] != 0
+    return None if code else active[0] != 0
+
+
+def context_lives(index: int) -> bool:
+    """Whether the context that aioacl uses exists. Also True if the runtime does not report it."""
+    if lib.aio_has_own_context(index):
+        return bool(lib.aio_context_lives(index))
+    return is_set(index) is not False
 
 
 _REFUSALS: Final[dict[int, Callable[[str, int, int], AclError]]] = {}

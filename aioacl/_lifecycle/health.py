@@ -40,6 +40,7 @@ def health_of(manager: Manager) -> Health:
             failed_tasks=manager.failures.count,
             last_failure=manager.failures.last_task,
             abandoned_models=manager.models.abandoned,
+            foreign_stop=manager.failures.stopped_by_other_code(manager.generation),
             unknown_failures=lib.aio_device_unattributed(manager.index),
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
         )

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioacl._base import sync
+from aioacl._base.codes import DEVICE_ACTIONS, lookup
 from aioacl._base.errors import (
     AclError,
     ContextError,
@@ -24,10 +25,11 @@ from aioacl._base.errors import (
     StaleHandleError,
 )
 from aioacl._base.ffi import generation_of, lib
-from aioacl._base.options import Strategy, repr_of, whole_of
+from aioacl._base.options import ContextKind, Strategy, repr_of, whole_of
 from aioacl._base.states import Counts, State, Trigger
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.admission import NOTHING_BEGUN, Admission
+from aioacl._lifecycle.blocks import DeviceBlocks
 from aioacl._lifecycle.cache import HandleCache
 from aioacl._lifecycle.counts import SetCounts
 from aioacl._lifecycle.deferred import Deferred
@@ -35,6 +37,8 @@ from aioacl._lifecycle.failures import Failures
 from aioacl._lifecycle.gate import advise_without_device, error_of
 from aioacl._lifecycle.jobs import Jobs
 from aioacl._lifecycle.loaded_models import LoadedModels
+from aioacl._lifecycle.own_context import OwnContext
+from aioacl._lifecycle.policy import Policy
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.close import CloseProcedure
 from aioacl._lifecycle.procedures.foreign import ForeignProcedure
@@ -48,7 +52,7 @@ from aioacl._wait.workers import WorkerThread, call_on
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl._base.records import ResetReport
+    from aioacl._base.records import ResetReport, Scope
     from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.procedures.procedure import Procedure
 
@@ -62,6 +66,8 @@ class Manager:
     Attributes:
         admission: the state, admission, leases and turns. Its lock is held to write the other attributes.
         counts: how often the device is set in ACL.
+        own_context: the context that aioacl has made, if the device uses one.
+        blocks: the device memory that is allocated.
         jobs: the user's jobs.
         failures: faults and failed tasks.
         deferred: work that is left to the maintenance thread.
@@ -73,11 +79,15 @@ class Manager:
         maintenance: the maintenance thread, which creates and destroys native objects.
         procedure: the procedure that runs, or None.
         strategy: how waits are done, "watch" or "thread"; the first open sets it.
+        context: whose context the device uses, "primary" or "own"; the first open sets it.
+        policy: what the opens of the device forbid.
     """
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.strategy: Strategy = "watch"
+        self.context: ContextKind = "primary"
+        self.policy = Policy()
         self.procedure: Procedure | None = None
         self.control = WorkerThread(f"aioacl-ctl-{index}", lambda: relieve(index, self.maintenance))
         hint = partial(hint_of, index)
@@ -85,6 +95,8 @@ class Manager:
         self.deferred = Deferred(self.maintenance.kick)
         self.admission = Admission(index, defer=self.deferred.leave_note, applied=self._applied)
         self.counts = SetCounts(index, self.admission.changed)
+        self.own_context = OwnContext(index)
+        self.blocks = DeviceBlocks(index, self.own_context)
         self.jobs = Jobs(self.admission, self.meet_foreign)
         self.streams: sync.WeakSet[StreamCore] = sync.WeakSet()
         self.failures = Failures(self.admission, self.streams)
@@ -101,13 +113,23 @@ class Manager:
     # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(
-        self, user: object, strategy: Strategy, *, cache: bool, wait: bool, deadline: float | None
+        self,
+        user: object,
+        strategy: Strategy,
+        context: ContextKind = "primary",
+        *,
+        cache: bool,
+        keep: bool = False,
+        resets: bool = True,
+        wait: bool,
+        deadline: float | None,
     ) -> None:
         """Adds a user, which `close` or `count_out` removes. The first user sets the device (aclrtSetDevice)."""
         try:
             if not cache:
                 self.cache.forbid(user)
-            await self._open(user, strategy, wait=wait, deadline=deadline)
+            await self._open(user, (strategy, context), wait=wait, deadline=deadline)
+            self.policy.add(keep=keep, resets=resets)
         except GeneratorExit:
             self.cache.allow(user)
             raise  # from a finalizer, on a thread that may hold the lock; Device.__del__ leaves a note instead
@@ -116,7 +138,9 @@ class Manager:
             advise_without_device(error)
             raise
 
-    async def _open(self, user: object, strategy: Strategy, *, wait: bool, deadline: float | None) -> None:
+    async def _open(
+        self, user: object, settings: tuple[Strategy, ContextKind], *, wait: bool, deadline: float | None
+    ) -> None:
         close: CloseProcedure | None = None  # the newest close that this open has waited for
         while True:
             with self.admission.changed:
@@ -124,7 +148,7 @@ class Manager:
                 in_vain = close is not None and close is not self.procedure
                 if self.admission.state is State.QUARANTINED and (self.admission.opens or in_vain):
                     raise self.admission.quarantined()
-                if self._count_in(user, strategy):
+                if self._count_in(user, settings):
                     return
                 procedure, counted = self.procedure, user in self.admission.users
             if counted and procedure is not None:
@@ -137,21 +161,22 @@ class Manager:
                 close, hint = procedure, CloseProcedure.goes_on
             await self.admission.change(seen, deadline, hint)
 
-    def _count_in(self, user: object, strategy: Strategy) -> bool:
+    def _count_in(self, user: object, settings: tuple[Strategy, ContextKind]) -> bool:
         """Adds the user if the device is open or opening; starts a procedure if needed. Returns True if it is open."""
         closed = self.procedure is None and self.admission.state is State.CLOSED
-        if self.admission.opens and strategy != self.strategy and not closed:
-            raise ParameterError(
-                f"expected waits={self.strategy!r}, as in the first open of device {self.index}, "
-                f"got waits={repr_of(strategy)}",
-                hint="Pass the same value, or close the device before you open it with another one.",
-            )
+        if self.admission.opens and not closed:
+            self._must_be_set_to(settings)
         if closed:
-            self.strategy = strategy
+            self.strategy, self.context = settings
+            self.own_context.choose(own=self.context == "own")
+            self.policy.forget()
             self.start_procedure(OpenProcedure(self))
         elif self.procedure is None and self.admission.state is State.QUARANTINED:
             self.start_procedure(CloseProcedure(self))
-        if strategy != self.strategy:  # the earlier users are gone, but their procedure still runs
+        if settings != (
+            self.strategy,
+            self.context,
+        ):  # the earlier users are gone, but their procedure still runs
             return False
         is_open, opening = (
             self.admission.shown is State.OPEN or self._may_join(),
@@ -160,6 +185,18 @@ class Manager:
         if is_open or opening:
             self.admission.users.add(user)
         return is_open and not opening
+
+    def _must_be_set_to(self, settings: tuple[Strategy, ContextKind]) -> None:
+        """Raises ParameterError unless an open passes the same values as the first open."""
+        for name, now, passed in zip(
+            ("waits", "context"), (self.strategy, self.context), settings, strict=True
+        ):
+            if passed != now:
+                raise ParameterError(
+                    f"expected {name}={now!r}, as in the first open of device {self.index}, "
+                    f"got {name}={repr_of(passed)}",
+                    hint="Pass the same value, or close the device before you open it with another one.",
+                )
 
     def _may_join(self) -> bool:
         """Returns True if the running reset waits for the caller. Then an open by the caller must not wait for it."""
@@ -246,19 +283,27 @@ class Manager:
 
     # --- reset -----------------------------------------------------------------------------------------------
 
-    async def force_reset(self, *, grace: float, timeout: float, reason: str) -> ResetReport:
+    async def force_reset(
+        self,
+        *,
+        grace: float,
+        timeout: float,
+        reason: str,
+        scope: Scope | None = None,
+        foreign: bool | None = None,
+    ) -> ResetReport:
         """Joins the running reset, or starts one, and returns its report.
 
         Raises:
             LeaseHeldError: the reset would wait for its own caller.
-            ParameterError: the device is closed.
+            ParameterError: the device is closed, has no own context for the scope "context", or may not be reset.
         """
         while True:
             with self.admission.changed:
                 seen = self.admission.version
                 if self.admission.holds_off(current_holder()):
                     raise self._held_off()
-                procedure = self._reset_procedure(grace, timeout, reason)
+                procedure = self._reset_procedure(grace, timeout, reason, scope, foreign)
             if procedure is not None:
                 await procedure.wait(None)
                 return procedure.report
@@ -277,7 +322,9 @@ class Manager:
             hint="Call `force_reset()` outside the executor, for example after the job has returned.",
         )
 
-    def _reset_procedure(self, grace: float, timeout: float, reason: str) -> ResetProcedure | None:
+    def _reset_procedure(
+        self, grace: float, timeout: float, reason: str, scope: Scope | None, foreign: bool | None
+    ) -> ResetProcedure | None:
         if self.admission.state is State.CLOSED and (self.procedure is None or self.procedure.manual):
             raise self.admission.closed()
         if isinstance(self.procedure, ResetProcedure) and not self.procedure.finished:
@@ -285,9 +332,41 @@ class Manager:
             return self.procedure
         if self.procedure is not None:
             return None
-        procedure = ResetProcedure(self, grace=grace, timeout=timeout, reason=reason, by=current_holder())
+        may_reset_device = (self.policy.resets if foreign is None else foreign) or not self.counts.are_shared
+        chosen = self._scope_of(scope, may_reset_device=may_reset_device)
+        procedure = ResetProcedure(
+            self,
+            grace=grace,
+            timeout=timeout,
+            reason=reason,
+            scope=chosen,
+            may_widen=scope is None and may_reset_device,
+            by=current_holder(),
+        )
         self.start_procedure(procedure)
         return procedure
+
+    def _scope_of(self, scope: Scope | None, *, may_reset_device: bool) -> Scope:
+        """The scope with which a reset begins.
+
+        A failure of the device itself needs a reset of the device, but if that may disturb other code, only a new
+        context of aioacl's own is tried. Raises ParameterError if there is no reset that may be tried.
+        """
+        own, fault = self.context == "own", self.failures.last_fault
+        if scope == "context" and not own:
+            raise ParameterError(
+                f'expected scope="device", because device {self.index} uses its primary context, got scope="context"',
+                hint='Open the device with context="own", or omit the scope.',
+            )
+        if scope is None and own:
+            of_device = fault is not None and lookup(fault.code or 0).action in DEVICE_ACTIONS
+            return "device" if of_device and may_reset_device else "context"
+        if scope != "context" and not may_reset_device:
+            raise ParameterError(
+                f"device {self.index} was not reset, because other code of the process may use it",
+                hint='Pass foreign=True to reset it all the same, or open the device with context="own".',
+            )
+        return scope or "device"
 
     # --- work ------------------------------------------------------------------------------------------------
 

@@ -257,12 +257,22 @@ static bool events_are_unused(int device) {
 static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     uint64_t before;
     (void)unused;
-    if (device < 0 || device >= AIO_DEVICES || state != ACL_RT_DEVICE_STATE_RESET_PRE) {
+    if (device < 0 || device >= AIO_DEVICES) {
         return;
     }
+    atomic_fetch_add(&aio_devices[device].setups, state == ACL_RT_DEVICE_STATE_SET_PRE);
+    atomic_fetch_add(&aio_devices[device].foreign_sets,
+                     state == ACL_RT_DEVICE_STATE_SET_POST && !aio_self()->own_reset);
+    if (state != ACL_RT_DEVICE_STATE_RESET_PRE) {
+        return;
+    }
+    atomic_store(&aio_devices[device].foreign_sets, 0); /* the reset ends all sets */
     if (aio_self()->own_reset) {
         atomic_fetch_add(&aio_devices[device].own_teardowns, 1);
         return;
+    }
+    if (atomic_load(&aio_devices[device].own_context)) {
+        return; /* the reset does not end the context that aioacl uses */
     }
     atomic_fetch_add(&aio_devices[device].foreign, 1);
     if (!shut(&aio_devices[device], &before)) {
@@ -278,17 +288,11 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }
 
-static atomic_bool told_of_resets;
-
 int aio_watch_foreign(void) {
     if (!aio_present[AIO_FN_aclrtRegDeviceStateCallback]) {
         return AIO_ABSENT;
     }
     int code = aio_acl.aclrtRegDeviceStateCallback("aioacl", on_state, NULL);
-    atomic_store(&told_of_resets, code == 0);
+    aio_told_of_resets(code == 0);
     return code;
-}
-
-int aio_tells_of_resets(void) {
-    return atomic_load(&told_of_resets);
 }

@@ -17,6 +17,7 @@ int aio_stream_idle(aio_stream *stream) {
     int before = aio_calling(AIO_FN_aclrtStreamQuery);
     int code = aio_acl.aclrtStreamQuery(stream->handle, &status);
     aio_calling(before);
+    aio_note_stop(stream->device, stream->generation, code);
     return code ? code : status == ACL_STREAM_STATUS_COMPLETE;
 }
 
@@ -46,6 +47,7 @@ static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     int before = aio_calling(AIO_FN_aclrtQueryEventStatus);
     int code = aio_acl.aclrtQueryEventStatus(mark->handle, &status);
     aio_calling(before);
+    aio_note_stop(stream->device, stream->generation, code);
     *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE && aio_stream_current(stream);
     if (*done) {
         aio_stream_finish(stream, mark->position);

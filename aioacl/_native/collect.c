@@ -15,7 +15,7 @@ static int32_t describe(aio_failure *failure, bool own, aio_error *out) {
     *out = (aio_error){.code = failure->code, .device = failure->device, .stream = failure->stream};
     out->position = failure->position;
     out->own = own;
-    out->stops = failure->stops;
+    out->stops = failure->stops || aio_device_stop_code(failure->device, failure->generation) != 0;
     out->generation = failure->generation;
     out->text[0] = 0;
     if (failure->text) {

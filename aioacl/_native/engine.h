@@ -180,6 +180,12 @@ int aio_gate_notify(int device, int eventfd);
  * 0, or AIO_CROWDED. */
 int aio_helper_count(int device);
 void aio_set_context(int device, void *context);
+/* Whether the device's context is one that aioacl makes and destroys. Resets by other code do not end such a
+ * context, so they are then not counted as foreign resets. */
+void aio_own_context(int device, int own);
+int aio_has_own_context(int device);
+/* Whether the device's context can still be made current. */
+int aio_context_lives(int device);
 /* Makes the device's context current on this thread, for code that calls the runtime directly. */
 int aio_bind_thread(aio_pass pass);
 /* Marks this thread as a thread of the device. No code outside aioacl changes the context on such a thread. */
@@ -220,6 +226,10 @@ void aio_device_fail(int device, int32_t code, const char *text);
 int aio_device_take_failure(int device, aio_error *out);
 /* From now on, a failed task of the generation stops its context. */
 void aio_device_stops(int device, uint32_t generation);
+/* Returns the code of a task that a query or a record has returned in this generation, or 0. Unless a stream of
+ * aioacl stops its context, other code has set the failure mode STOP, and a failed task has stopped the
+ * context. */
+int32_t aio_device_stop_code(int device, uint32_t generation);
 /* Returns how many reports since the start were about tasks that aioacl did not enqueue. */
 uint32_t aio_device_unattributed(int device);
 /* Wakes the watcher, so that it checks the gate now. */
@@ -241,6 +251,13 @@ int aio_equipped(void);
 uint32_t aio_device_foreign(int device);
 /* Returns how many resets, by aioacl or by other code, have torn the device down. Needs the callback too. */
 uint32_t aio_device_teardowns(int device);
+/* Returns how often the runtime has set the device up since the start, after it was released. If this number is
+ * the same before a reset and after the next set, the reset has not released the device, so its memory still
+ * exists. Needs the callback too. */
+uint32_t aio_device_setups(int device);
+/* Returns how many sets by other code the callback has reported since the newest tear-down. Other code may have
+ * undone them. */
+uint32_t aio_device_foreign_sets(int device);
 /* To be called when a call of the generation has found that other code reset the device. Shuts the gate, unless
  * the gate is shut already. */
 void aio_foreign_found(int device, uint32_t generation);

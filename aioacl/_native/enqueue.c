@@ -152,6 +152,7 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     code = aio_acl.aclrtRecordEvent(event->handle, stream->handle);
     if (code) {
         aio_keep_text();
+        aio_note_stop(stream->device, stream->generation, code);
     }
     aio_calling(before);
     if (code) {
@@ -230,7 +231,7 @@ int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int functi
 /* Counts the entry if the call has succeeded. `before`: for a call that may submit nothing, the id of the
  * thread's last task before the call; else NULL. */
 static aio_result count_result(aio_stream *stream, int code, const uint32_t *before) {
-    aio_result result = aio_failed(code);
+    aio_result result = aio_failed(aio_note_stop(stream->device, stream->generation, code));
     if (code == 0) {
         uint32_t id = aio_last_task();
         result = (aio_result)count_as(stream, id, before == NULL || id != *before);

@@ -7,7 +7,8 @@
  * A list contains all events that were made. Before a reset, these events are destroyed: the runtime does not
  * free events with their device. Destroying an event after the tear-down is undefined, because
  * aclrtDestroyEvent uses the device object that the event was made with. So if a thread still waits for an
- * event in C when the device is reset, or is still making it, the event is abandoned.
+ * event in C when the device is reset, or is still making it, the event is abandoned. All events are abandoned
+ * if aioacl does not learn of foreign resets, because such a reset may have come before.
  */
 #include <stdlib.h>
 
@@ -226,7 +227,7 @@ static aclrtEvent take_handle(struct aio_device *self, uint32_t generation) {
 
 int aio_device_destroy_events_of(int device, uint32_t generation) {
     int destroyed = 0;
-    aio_device_unequip(device, generation, true);
+    aio_device_unequip(device, generation, AIO_BEFORE_FOREIGN_RESET);
     for (aclrtEvent handle; (handle = take_handle(&aio_devices[device], generation));) {
         destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
     }
@@ -254,13 +255,14 @@ int aio_device_destroy_events(int device) {
     }
     aio_helper_begin(device, AIO_FN_aclrtDestroyEvent);
     await_blocked_waiters(&aio_devices[device]);
-    aio_device_unequip(device, generation, false);
+    bool known = aio_context_is_known(device);
+    aio_device_unequip(device, generation, known ? AIO_ALIVE : AIO_PERHAPS_ENDED);
     while (aio_word_generation(aio_gate_word(device)) == generation && !atomic_load(&aio_exiting)) {
         aclrtEvent handle = take_handle(&aio_devices[device], generation);
         if (!handle) {
             break;
         }
-        destroyed += aio_acl.aclrtDestroyEvent(handle) == 0;
+        destroyed += known && aio_acl.aclrtDestroyEvent(handle) == 0; /* otherwise the event is abandoned */
     }
     aio_leave(aio_make_pass(device, 0, 0), AIO_LIFETIME);
     return destroyed;

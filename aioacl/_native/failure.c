@@ -80,6 +80,7 @@ static void announce(aio_failure *failure) {
     }
     failure->references++;
     *link = failure;
+    atomic_fetch_add(&device->announced, 1);
     aio_device_kick(failure->device, AIO_KICK_FAULT);
 }
 
@@ -105,6 +106,19 @@ const aio_spot *aio_failure_spot(const aio_stream *stream, uint64_t position) {
 
 void aio_device_stops(int device, uint32_t generation) {
     atomic_store(&aio_devices[device].stops, generation);
+}
+
+int aio_note_stop(int device, uint32_t generation, int code) {
+    if (code > AIO_LIMIT && aio_is_of_task(code) && code / 1000 == 507) {
+        atomic_store(&aio_devices[device].stop_code, code);
+        atomic_store(&aio_devices[device].stopped, generation);
+    }
+    return code;
+}
+
+int32_t aio_device_stop_code(int device, uint32_t generation) {
+    const struct aio_device *self = &aio_devices[device];
+    return generation && atomic_load(&self->stopped) == generation ? atomic_load(&self->stop_code) : 0;
 }
 
 /* Merges the two oldest ranges of dropped positions, and the positions between them, into one range. The

@@ -4,6 +4,20 @@
  */
 #include "internal.h"
 
+static atomic_bool told_of_resets;
+
+void aio_told_of_resets(bool told) {
+    atomic_store(&told_of_resets, told);
+}
+
+int aio_tells_of_resets(void) {
+    return atomic_load(&told_of_resets);
+}
+
+bool aio_context_is_known(int device) {
+    return atomic_load(&told_of_resets) || atomic_load(&aio_devices[device].own_context);
+}
+
 uint64_t aio_shut_word(uint64_t word, uint32_t generation) {
     uint64_t kept = word & ~((0xfffffull << 36) | ((uint64_t)AIO_FOUND << 56));
     return kept | ((uint64_t)(generation & 0xfffff) << 36) | ((uint64_t)AIO_FOREIGN << 56);
@@ -36,6 +50,14 @@ uint32_t aio_device_foreign(int device) {
 /* An aclrtResetDevice that only lowers the runtime's count of sets tears nothing down, and has no callback. */
 uint32_t aio_device_teardowns(int device) {
     return atomic_load(&aio_devices[device].foreign) + atomic_load(&aio_devices[device].own_teardowns);
+}
+
+uint32_t aio_device_setups(int device) {
+    return atomic_load(&aio_devices[device].setups);
+}
+
+uint32_t aio_device_foreign_sets(int device) {
+    return atomic_load(&aio_devices[device].foreign_sets);
 }
 
 /*

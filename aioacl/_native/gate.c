@@ -383,3 +383,26 @@ int aio_gate_wait_others(int device, int64_t timeout_us) {
 void aio_set_context(int device, void *context) {
     atomic_store_explicit(&aio_devices[device % AIO_DEVICES].context, context, memory_order_release);
 }
+
+void aio_own_context(int device, int own) {
+    atomic_store(&aio_devices[device % AIO_DEVICES].own_context, own != 0);
+}
+
+int aio_has_own_context(int device) {
+    return atomic_load(&aio_devices[device % AIO_DEVICES].own_context);
+}
+
+/* CANN 8.5 accepts the handle of a destroyed context, and the thread then has no context. So the current
+ * context is read again. */
+int aio_context_lives(int device) {
+    void *ours = atomic_load_explicit(&aio_devices[device % AIO_DEVICES].context, memory_order_acquire);
+    void *before = NULL, *now = NULL;
+    aio_outside_begin();
+    bool bound = aio_acl.aclrtGetCurrentContext(&before) == 0 && before != NULL;
+    bool lives = aio_acl.aclrtSetCurrentContext(ours) == 0 && aio_acl.aclrtGetCurrentContext(&now) == 0;
+    if (bound && before != ours) {
+        aio_acl.aclrtSetCurrentContext(before);
+    }
+    aio_outside_end(!lives);
+    return lives && now == ours;
+}

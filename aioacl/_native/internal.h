@@ -292,6 +292,9 @@ bool aio_stream_has_bytes(aio_stream *stream);
  * because dropped work looks complete. To be called after the answer. */
 bool aio_stream_current(const aio_stream *stream);
 /* The functions from here to aio_stream_sync are for callers that are inside the gate. */
+/* Returns the code that a query or a record has returned, and notes it if it shows that the context is stopped:
+ * in a context that is not stopped, no query and no record returns the code of a task. */
+int aio_note_stop(int device, uint32_t generation, int code);
 /* Queries the mark, and drops the caller's reference to it. */
 int aio_stream_ask_mark(aio_stream *stream, aio_event *mark, bool *done);
 /* Queries the marks, in order. Returns 0, or the code with which a query failed. */
@@ -341,12 +344,18 @@ struct aio_device {
     atomic_llong waits;
     atomic_uint foreign;
     atomic_uint own_teardowns; /* the resets by aioacl that tore the device down */
+    atomic_uint setups;        /* how often the runtime has set the device up */
+    atomic_uint foreign_sets;  /* the sets by other code since the newest tear-down */
+    atomic_bool own_context;   /* `context` was made by aioacl: no reset of the device ends it */
     atomic_uint syncs;         /* odd while a wait for the whole device is in progress */
     atomic_uint unattributed;  /* how many reports were about tasks that aioacl did not enqueue */
     atomic_uint stops;         /* the newest generation in which a failed task stops the context */
-    aio_failure *failures;     /* not reported to the listeners yet; under the lock of the failures */
-    _Atomic bool guarded;      /* the watcher checks work that no caller awaits */
-    atomic_uint progress;      /* raised when work is found to be done */
+    atomic_uint stopped;       /* the newest generation in which the context was found stopped, and the code */
+    atomic_int stop_code;
+    atomic_uint announced; /* how many failures were put into `failures` */
+    aio_failure *failures; /* not reported to the listeners yet; under the lock of the failures */
+    _Atomic bool guarded;  /* the watcher checks work that no caller awaits */
+    atomic_uint progress;  /* raised when work is found to be done */
     /* For waking the runtime's thread. The maintenance thread writes the stream and the event, and then
      * `equipped`: their generation. */
     atomic_uint equipped;
@@ -451,8 +460,17 @@ static inline bool aio_stream_has_manual(const aio_stream *stream) {
 void aio_stream_defer_waits(aio_stream *stream);
 /* Wakes the runtime's thread that handles failures, in under 100 us. To be called inside the gate. */
 void aio_device_nudge(int device);
-/* Destroys the stream and the event that wake the runtime, if they are of the generation `generation`. */
-void aio_device_unequip(int device, uint32_t generation, bool foreign);
+/* Ends the use of the stream and the event that wake the runtime, if they are of the generation `generation`.
+ * Destroys the event, unless the context has perhaps ended. On a foreign reset, the reset destroys the
+ * stream. */
+typedef enum { AIO_ALIVE, AIO_BEFORE_FOREIGN_RESET, AIO_PERHAPS_ENDED } aio_context_state;
+void aio_device_unequip(int device, uint32_t generation, aio_context_state context);
+/* foreign.c. */
+void aio_told_of_resets(bool told);
+/* Whether aioacl is told when other code ends the context that it uses. Without the callback, other code may
+ * have reset the device, and the device may be set again by now. aclrtDestroyEvent of an event of the ended
+ * context then crashes. */
+bool aio_context_is_known(int device);
 /* Confirms the stream on a separate thread, which may also wait for later work. */
 void aio_stream_confirm_aside(aio_stream *stream);
 

@@ -67,15 +67,17 @@ void aio_device_nudge(int device) {
     }
 }
 
-/* The stream is idle, so destroying it does not wait. On a foreign reset, the reset destroys the stream. */
-void aio_device_unequip(int device, uint32_t generation, bool foreign) {
+/* The stream is idle, so destroying it does not wait. */
+void aio_device_unequip(int device, uint32_t generation, aio_context_state context) {
     struct aio_device *self = &aio_devices[device];
     unsigned expected = generation;
     if (!generation || !atomic_compare_exchange_strong(&self->equipped, &expected, 0)) {
         return;
     }
-    aio_acl.aclrtDestroyEvent(self->nudge_event);
-    if (!foreign) {
+    if (context != AIO_PERHAPS_ENDED) {
+        aio_acl.aclrtDestroyEvent(self->nudge_event);
+    }
+    if (context == AIO_ALIVE) {
         aio_acl.aclrtDestroyStreamForce(self->nudge_stream);
     }
 }

@@ -35,6 +35,7 @@ typedef struct {
     unsigned progress; /* the device's progress at the last check */
     int64_t nudge_us;  /* the time at which the runtime is woken unless there is progress */
     int64_t patience_us;
+    unsigned announced; /* how many failures the device had announced at the last check */
     bool guarding;
     int64_t tick_us;     /* the time of the next check of work that no caller awaits */
     int64_t expected_us; /* the time at which a wait that has not begun will be due; 0: none is expected */
@@ -328,8 +329,21 @@ static int bind_thread(aio_pass pass) {
     return aio_adopt_thread(pass);
 }
 
+/* After a failed task, asks once whether other code has made the failure stop the context. Callers that get the
+ * failure then know whether a new stream helps. */
+static void ask_for_stop(watcher *self, uint32_t generation) {
+    struct aio_device *device = &aio_devices[self->device];
+    unsigned announced = atomic_load(&device->announced);
+    aclrtStreamStatus ignored = ACL_STREAM_STATUS_NOT_READY;
+    if (announced != self->announced && atomic_load(&device->equipped) == generation) {
+        aio_note_stop(self->device, generation, aio_acl.aclrtStreamQuery(device->nudge_stream, &ignored));
+    }
+    self->announced = announced;
+}
+
 static void look(watcher *self, uint32_t generation, bool due) {
     int64_t now = aio_now_us();
+    ask_for_stop(self, generation);
     ask_due(self, generation, now);
     if (self->active) {
         nudge_if_stuck(self, now);

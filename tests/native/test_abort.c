@@ -285,7 +285,7 @@ TEST(destroying_events_stops_when_the_generation_changes) {
     void *destroyed = NULL;
     bed_open(0, AIO_WATCH);
     /* Otherwise the event that wakes the runtime is destroyed first. */
-    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false);
+    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), AIO_ALIVE);
     sim.hang_call("aclrtDestroyEvent");
     pthread_t destroyer = bed_thread(destroy_events, NULL);
     UNTIL(sim.hung("aclrtDestroyEvent"));
@@ -475,7 +475,7 @@ static void wait_for_a_failure_that_only_a_wake_shows(bool event) {
     aio_port *port = aio_port_new(), *kicks = aio_port_new();
     uint64_t key = 0;
     bed_open_to_copy(AIO_WATCH);
-    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false);
+    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), AIO_ALIVE);
     atomic_store(&aio_devices[0].kick, kicks);
     aio_stream *stream = bed_stream(0);
     if (!event) {

@@ -63,7 +63,7 @@ TEST(equip_makes_one_stream_for_each_generation) {
 
 TEST(equip_without_an_event_leaves_no_stream) {
     bed_open(0, AIO_WATCH);
-    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), false);
+    aio_device_unequip(0, aio_word_generation(aio_gate_word(0)), AIO_ALIVE);
     CHECK_EQ(native_streams(), 0);
     CHECK_EQ(sim.fail_call("aclrtCreateEventWithFlag", 207000, 1), 0);
     CHECK_EQ(aio_device_equip(0), 207000);

@@ -31,6 +31,7 @@ class CloseProcedure(Procedure):
 
     def __init__(self, manager: Manager, *, hopeless: bool = False) -> None:
         super().__init__(manager)
+        self._keeper = 0  # 1 if `_keep_device` has made a context
         self._hopeless = hopeless  # a reset has already waited for the calls that are stuck
 
     def run(self) -> None:
@@ -87,6 +88,10 @@ class CloseProcedure(Procedure):
         dropped = self.manager.counts.ended_generation == self.admission.generation
         return 0 if dropped else lib.aio_device_unfinished(self.index)
 
+    @property
+    def _end_call(self) -> str:
+        return "aclrtDestroyContext" if self.manager.own_context.wanted else "aclrtResetDevice"
+
     def _give_up(self) -> None:
         stuck = self._stuck()
         self._stay_set(f"{named(stuck)} did not return in time", stuck, "the call has returned")
@@ -97,14 +102,34 @@ class CloseProcedure(Procedure):
         warnings.warn(f"device {self.index} stays set: {why}; {advice}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
-        """Calls aclrtResetDevice once for each set by aioacl.
+        """Calls aclrtResetDevice once for each set by aioacl, or destroys the context of aioacl's own.
 
-        These are the set of this open, and the sets that remain after failed closes.
+        These are the set of this open, and the sets that remain after failed closes. With `keep`, one set remains.
         """
-        code = 0
-        while code == 0:
+        own = self.manager.own_context
+        if own.wanted:
+            return own.end_all_but(self._keeper)
+        code, kept = 0, int(self.manager.policy.keep)
+        while code == 0 and self.manager.counts.own_sets > kept:
             code = self._reset_plain()
-        return code
+        return code or RELEASED_ALREADY
+
+    def _keep_device(self) -> None:
+        """Makes a context, so that the runtime does not release the device before `_free_memory`.
+
+        Buffers that are not closed have memory. If other code uses the device, the runtime never frees this memory. It
+        can be freed only when the work that uses it is done or dropped, and only while the device is not released.
+        """
+        healthy = not self._hopeless and self.manager.failures.last_fault is None
+        if self.manager.blocks.any and healthy:
+            self._keeper = int(self.manager.own_context.make() == 0)
+
+    def _free_memory(self) -> None:
+        if self._keeper:
+            self._free_kept()
+            self.manager.own_context.end()
+            self._keeper = 0
+        self.manager.blocks.forget()
 
     def _release(self) -> None:
         """Resets the device and stops its threads. Each step that calls ACL has a time limit.
@@ -114,14 +139,17 @@ class CloseProcedure(Procedure):
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._unfinished()
         try:
             self.manager.control.call(self._destroy_events, limits.EVENTS_SECONDS)
+            self.manager.control.call(self._keep_device, limits.RESET_SECONDS)
             before = lib.aio_device_teardowns(self.index)
             code = self.manager.control.call(self._reset_all, limit)
-            if not self._work_is_gone(code, torn=lib.aio_device_teardowns(self.index) != before):
+            torn = self.manager.own_context.wanted or lib.aio_device_teardowns(self.index) != before
+            if not self._work_is_gone(code, torn=torn):
                 why = (
-                    "other code has set it too" if code in NO_FAILURE else f"aclrtResetDevice returned {code}"
+                    "other code has set it too" if code in NO_FAILURE else f"{self._end_call} returned {code}"
                 )
                 self._stay_set(f"{why}, and work still runs", (), "the work has ended")
                 return
+            self.manager.control.call(self._free_memory, limits.RESET_SECONDS)
             lib.aio_device_stop(self.index)
             self.manager.failures.collect_known()  # the reset wakes the runtime, which reports pending failures
             self._apply(Trigger.RELEASE)
@@ -132,7 +160,7 @@ class CloseProcedure(Procedure):
             return
         if code not in NO_FAILURE:
             warnings.warn(
-                f"aclrtResetDevice returned {code} when device {self.index} was closed",
+                f"{self._end_call} returned {code} when device {self.index} was closed",
                 AclWarning,
                 stacklevel=2,
             )
@@ -168,6 +196,7 @@ class CloseProcedure(Procedure):
         """On the control thread: frees staging memory, does the deferred work, and ends the device's use of ACL."""
         lib.aio_control_thread(self.index)
         lib.aio_stage_close(self.index)
+        self.manager.own_context.choose(own=False)  # resets by other code count as foreign again
         try:
             self.manager.maintenance.end_watches(failure(lib.AIO_WAS_RESET))
             self.manager.clean_up()

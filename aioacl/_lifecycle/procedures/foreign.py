@@ -22,10 +22,11 @@ class ForeignProcedure(Procedure):
         # The set makes the primary context valid again, at the same address. If a call entered before the reset and is
         # still inside, it could then create an object that no handle owns. The wait for such calls has a limit.
         self._all_leave_within(limits.CLOSE_SECONDS, limits.HOPELESS_SECONDS)
+        self.manager.own_context.forget()  # other code has destroyed it
         try:
             self.manager.control.call(self._checked_set, limits.RESET_SECONDS)
         except (WorkerStuck, AclError) as error:
-            why = str(error) or f"{self._holds_up() or 'aclrtSetDevice'} did not return in time"
+            why = str(error) or f"{self._holds_up() or self._set_call} did not return in time"
             with self.admission.changed:
                 problem = f"it could not be set again after a foreign reset: {why}"
                 self.admission.apply(Trigger.FAIL, problem=problem)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 SETS_TRIED: Final = 3  # the highest number of sets, if a foreign reset follows each set
+COUNTED_SETS: Final = 4096  # the highest number of sets by other code that a reset counts
 LEAVE_SECONDS: Final = 0.5
 EVENTS_SECONDS: Final = 5.0  # to destroy the native events before a reset
 MODELS_SECONDS: Final = 10.0  # to unload the models before a reset

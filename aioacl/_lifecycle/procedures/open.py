@@ -12,7 +12,7 @@ from typing import NoReturn
 from aioacl._base.ffi import lib
 from aioacl._base.states import Trigger
 from aioacl._library import detection, runtime
-from aioacl._lifecycle.gate import error_of
+from aioacl._lifecycle.gate import error_of, is_set
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.procedure import Procedure, named
 from aioacl._wait.workers import WorkerStuck
@@ -45,13 +45,21 @@ class OpenProcedure(Procedure):
             raise error_of(lib.AIO_NO_THREAD, "pthread_create", self.index, admission.generation) from error
         self.manager.control.call(self._acquire, limits.OPEN_SECONDS)
         detection.warn_of_limit()
-        self.manager.control.call(self._checked_set, limits.OPEN_SECONDS)
+        self.manager.control.call(self._first_set, limits.OPEN_SECONDS)
         strategy = lib.AIO_WATCH if self.manager.strategy == "watch" else lib.AIO_THREAD
         code = lib.aio_device_start(self.index, strategy, self.manager.maintenance.port.handle)
         if code:
-            self.manager.control.call(self._reset_plain, limits.RESET_SECONDS)
+            self.manager.control.call(self._undo_set, limits.RESET_SECONDS)
             raise error_of(code, "pthread_create", self.index, admission.generation)
         lib.aio_device_relieve_by(self.index, self.manager.control.port.handle)
+
+    def _first_set(self) -> None:
+        """Sets the device. If it is set already, other code perhaps uses it: aioacl's own sets are known."""
+        counts = self.manager.counts
+        with self.admission.changed:
+            if not counts.standing().retained:
+                counts.was_set = bool(is_set(self.index))
+        self._checked_set()
 
     def _open(self) -> None:
         admission = self.admission

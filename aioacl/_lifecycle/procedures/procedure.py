@@ -15,7 +15,7 @@ from aioacl._base.ffi import ffi, lib
 from aioacl._base.records import ResetReport
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
 from aioacl._library import runtime
-from aioacl._lifecycle.gate import error_of, inside
+from aioacl._lifecycle.gate import error_of, inside, is_set
 from aioacl._lifecycle.procedures import limits
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Procedure:
         self.done = False
         self.error: BaseException | None = None
         self._began = sync.monotonic()
+        self._undone = 0  # the sets that a counted reset has undone, and the sets of other code to make again
+        self._to_restore = 0
 
     def execute(self) -> None:
         """The body of the thread. Does nothing if the procedure is not the current one of its device any more.
@@ -100,12 +102,31 @@ class Procedure:
     # --- on the control thread ------------------------------------------------------------------------------------
     # A call is counted on that thread when it returns, because the procedure may have stopped waiting for it by then.
 
+    @property
+    def _set_call(self) -> str:
+        return "aclrtCreateContext" if self.manager.own_context.wanted else "aclrtSetDevice"
+
     def _set(self) -> int:
+        """Makes the context that aioacl uses, and frees the memory that the end of the last one has left.
+
+        The context is one of aioacl's own, or the primary context.
+        """
+        lib.aio_control_thread(self.index)
+        code = self._restore_sets()
+        if code == 0:
+            code = self.manager.own_context.make() if self.manager.own_context.wanted else self._set_device()
+        if code == 0:
+            self._free_kept()
+        return code
+
+    def _free_kept(self) -> int:
+        return self.manager.blocks.free_kept(lib.aio_device_foreign(self.index))
+
+    def _set_device(self) -> int:
         """Sets the device, and repeats the call if a foreign reset came before the call returned.
 
         Stops after `limits.SETS_TRIED` sets. A foreign reset that is left over is handled later.
         """
-        lib.aio_control_thread(self.index)
         made: Any = ffi.new("aio_counted *")
         code = 0
         for _ in range(limits.SETS_TRIED):
@@ -135,7 +156,7 @@ class Procedure:
     def _checked_set(self) -> None:
         code = self._set()
         if code:
-            raise error_of(code, "aclrtSetDevice", self.index, self.admission.generation)
+            raise error_of(code, self._set_call, self.index, self.admission.generation)
 
     def _reset_plain(self) -> int:
         """Undoes one set, unless a foreign reset has ended it: the sets that exist then may belong to other code."""
@@ -148,10 +169,46 @@ class Procedure:
         self.manager.counts.note_reset(code, states.reset_device)
         return code
 
+    def _undo_set(self) -> int:
+        """Undoes one `_set`."""
+        return self.manager.own_context.end() if self.manager.own_context.wanted else self._reset_plain()
+
     def _reset_force(self) -> int:
+        """Resets the device. If other code has perhaps set it too, counts these sets, for `_restore_sets`."""
         lib.aio_control_thread(self.index)
-        code = lib.aio_u_aclrtResetDeviceForce(self.index)
+        code = 0
+        if self.manager.own_context.wanted and is_set(self.index) is False:
+            code = lib.aio_u_aclrtSetDevice(self.index)  # a device that is not set cannot be reset
+        if code == 0 and self.manager.counts.are_shared and is_set(self.index):
+            code = self._reset_counted()
+        elif code == 0:
+            code = lib.aio_u_aclrtResetDeviceForce(self.index)
         self.manager.counts.note_reset(code, states.reset_device_force)
+        return code
+
+    def _reset_counted(self) -> int:
+        """Undoes all sets one by one, because no function returns their number. The last of these resets the device."""
+        with self.admission.changed:
+            ours = self.manager.counts.standing().retained
+        code = undone = 0
+        while code == 0 and undone < limits.COUNTED_SETS and is_set(self.index):
+            code = lib.aio_u_aclrtResetDevice(self.index)
+            undone += code == 0
+        if code == 0 and is_set(self.index):
+            code = lib.aio_u_aclrtResetDeviceForce(self.index)
+        self._undone += undone
+        if code in (0, RELEASED_ALREADY):
+            self._to_restore, self._undone = self._to_restore + max(0, self._undone - ours), 0
+            self.manager.counts.was_set = self._to_restore > 0
+            return 0
+        return code
+
+    def _restore_sets(self) -> int:
+        """Makes the sets of other code again that `_reset_counted` has undone. They do not count as sets of aioacl."""
+        code = 0
+        while self._to_restore and code == 0:
+            code = lib.aio_u_aclrtSetDevice(self.index)
+            self._to_restore -= code == 0
         return code
 
     def _destroy_events(self) -> int:

@@ -9,7 +9,9 @@ The steps of a reset. Each has a time limit:
               occurred. The others are abandoned
     barrier   wait until no call and no job is inside the device, for at most 10 seconds, or 5 if the last close waits.
               If one is still inside then, no reset is attempted: QUARANTINED
-    reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control thread, at most three times
+    reset     aclrtResetDeviceForce, aclrtSetDevice and a probe, on the control thread, at most three times.
+              A reset of the scope "context" replaces the context instead. If that fails, the next attempt has the scope
+              "device", unless other code may use the device and must not be disturbed
     revive    a new generation, OPEN
 
 The barrier waits for every call that is inside the gate: calls that enqueue, calls that query, abort or wait (a round
@@ -34,6 +36,7 @@ from aioacl._base.ffi import ffi, lib, next_generation
 from aioacl._base.options import LONGEST_SECONDS
 from aioacl._base.records import ResetReport, Stuck
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
+from aioacl._library import runtime
 from aioacl._lifecycle.gate import counts, inside
 from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits
@@ -45,6 +48,7 @@ from aioacl._wait.workers import WorkerStuck
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from aioacl._base.records import Scope
     from aioacl._lifecycle.manager import Manager
 
 
@@ -72,9 +76,22 @@ class ResetProcedure(Procedure):
     name = "reset"
     goes_on = "The reset continues: force_reset() joins it, and events() reports how it ends."
 
-    def __init__(self, manager: Manager, *, grace: float, timeout: float, reason: str, by: object) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        *,
+        grace: float,
+        timeout: float,
+        reason: str,
+        scope: Scope,
+        may_widen: bool,
+        by: object,
+    ) -> None:
         super().__init__(manager)
         self.joined = 1
+        self._scope = scope
+        self._may_widen = may_widen
+        self._setups = lib.aio_device_setups(self.index)
         self._grace = min(grace, LONGEST_SECONDS)
         self._reason = reason
         self._by = name_of(by)
@@ -85,6 +102,8 @@ class ResetProcedure(Procedure):
         self._codes: list[tuple[str, int]] = []
         self._work = {"drained": 0, "aborted": 0, "not_aborted": 0}
         self._attempts = 0
+        self._was_reset = False
+        self._foreign_sets = 0
         self._report: ResetReport | None = None
 
     @property
@@ -160,12 +179,23 @@ class ResetProcedure(Procedure):
             reason=self._reason,
             requested_by=self._by,
             joined=self.joined,
+            scope=self._scope,
+            foreign_sets=self._foreign_sets,
+            device_kept=self._device_kept(),
             attempts=self._attempts,
             codes=tuple(self._codes),
             stuck=stuck,
             stages=self._stages,
             problem=problem,
             **self._work,
+        )
+
+    def _device_kept(self) -> bool:
+        """Whether the runtime was not released: it reports each set-up after a release."""
+        return (
+            self._was_reset
+            and runtime.is_told_of_resets()
+            and self._setups == lib.aio_device_setups(self.index)
         )
 
     @contextmanager
@@ -255,17 +285,47 @@ class ResetProcedure(Procedure):
         # This is noted before the call, because a call that does not return in time may still succeed later.
         self.manager.counts.ended_generation = self.admission.generation
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._work["not_aborted"]
-        with self._stage("reset"):
-            reset = self._call("aclrtResetDeviceForce", self._reset_force, limit)
-        if reset not in (0, RELEASED_ALREADY):
-            self.manager.counts.ended_generation = before  # the reset failed, so the device is still set
-            return False
-        with self._stage("set"):
-            set_again = self._call("aclrtSetDevice", self._set, self._end - sync.monotonic())
-        if set_again:
+        if self._attempts > 1 and self._may_widen:
+            self._scope = "device"
+        replace = self._replace_context if self._scope == "context" else self._reset_device
+        ended, is_set_again = replace(limit)
+        if not ended:
+            self.manager.counts.ended_generation = before  # the reset failed, so the context still exists
+        if not is_set_again:
             return False
         with self._stage("probe"):
             return self._call("probe", self._probe, self._end - sync.monotonic()) == 0
+
+    def _reset_device(self, limit: float) -> tuple[bool, bool]:
+        """Resets and sets the device. Returns whether the context was ended, and whether there is a new one.
+
+        No context of aioacl's own may exist meanwhile, because it would keep the device.
+        """
+        own = self.manager.own_context
+        with self._stage("reset"):
+            if own.wanted and self._call("aclrtDestroyContext", own.end, limit) not in (0, RELEASED_ALREADY):
+                return False, False
+            if self._call("aclrtResetDeviceForce", self._reset_force, limit) not in (0, RELEASED_ALREADY):
+                return own.wanted, False
+            self._was_reset = True
+            self._foreign_sets = self._to_restore
+        with self._stage("set"):
+            return True, self._call(self._set_call, self._set, self._end - sync.monotonic()) == 0
+
+    def _replace_context(self, limit: float) -> tuple[bool, bool]:
+        """Makes a new context before it destroys the old one, so that the device is not released in between.
+
+        The memory is freed last, because until then unfinished work may use it.
+        """
+        own = self.manager.own_context
+        with self._stage("set"):
+            if self._call("aclrtCreateContext", own.make, self._end - sync.monotonic()):
+                return False, False
+        with self._stage("reset"):
+            if self._call("aclrtDestroyContext", lambda: own.end_all_but(1), limit):
+                return False, False
+            self._call("aclrtFree", self._free_kept, limits.RESET_SECONDS)
+        return True, True
 
     def _probe(self) -> int:
         failed = probe(self.index, self.manager.counts.foreign_resets_seen)
@@ -282,6 +342,6 @@ class ResetProcedure(Procedure):
             code = self.manager.control.call(work, seconds)
         except WorkerStuck:
             raise _Failed(f"{self._holds_up() or name} did not return in time") from None
-        if code and name != "probe" and not (name == "aclrtResetDeviceForce" and code == RELEASED_ALREADY):
+        if code and name not in ("probe", "aclrtFree") and code != RELEASED_ALREADY:
             self._codes.append((name, code))
         return code

@@ -1,0 +1,82 @@
+"""The blocks of device memory that aioacl has allocated and not freed.
+
+A reset frees memory only if it releases the device. The device is not released while an explicit context exists: a
+context of other code, or one of aioacl's own. Then the memory stays allocated, and aioacl frees it after the next set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioacl._base.ffi import ffi, lib, make_pass
+from aioacl._library import runtime
+
+if TYPE_CHECKING:
+    from aioacl._lifecycle.own_context import OwnContext
+
+
+class DeviceBlocks:
+    """The blocks of one device, each with the number of set-ups of the device when it was allocated.
+
+    Only the two threads of the device use it, and `free_kept` runs while no call is inside the gate.
+    """
+
+    def __init__(self, index: int, own_context: OwnContext) -> None:
+        self._index = index
+        self._own_context = own_context
+        self._blocks: dict[int, int] = {}
+
+    def add(self, address: int) -> None:
+        """Called when a block was allocated."""
+        self._blocks[address] = lib.aio_device_setups(self._index)
+
+    def take(self, address: int) -> int:
+        """Called before a block is freed; the result is for `put_back`."""
+        return self._blocks.pop(address, -1)
+
+    def put_back(self, address: int, taken: int) -> None:
+        """Called when a block could not be freed."""
+        if taken >= 0:
+            self._blocks[address] = taken
+
+    @property
+    def any(self) -> bool:
+        """Whether any block is allocated."""
+        return bool(self._blocks)
+
+    def forget(self) -> None:
+        """Called when the device is closed."""
+        self._blocks.clear()
+
+    def _exists(self, setups: int) -> bool:
+        """Whether a block still exists after a set. It does if the device was not set up again since the block.
+
+        Without the callback this is not known, except with a context of aioacl's own, which keeps the device.
+        """
+        if not runtime.is_told_of_resets():
+            return self._own_context.wanted
+        return setups == lib.aio_device_setups(self._index)
+
+    def free_kept(self, foreign_resets: int) -> int:
+        """Frees the blocks of earlier generations that still exist, and forgets the others. Returns how many existed.
+
+        To be called after the device was set, on the control thread. If a foreign reset is reported meanwhile, the rest
+        is left to the next set.
+        """
+        kept: list[int] = []
+        for address, setups in tuple(self._blocks.items()):  # the other thread may put a block back meanwhile
+            if self._exists(setups):
+                kept.append(address)
+            else:
+                self._blocks.pop(address, None)
+        if not kept or lib.aio_helper_count(self._index):
+            return len(kept)
+        try:
+            for address in kept:
+                if lib.aio_device_foreign(self._index) != foreign_resets:
+                    break
+                if lib.aio_u_aclrtFree(ffi.cast("void *", address)) == 0:
+                    self._blocks.pop(address, None)
+        finally:
+            lib.aio_leave(make_pass(self._index, 0), lib.AIO_LIFETIME)
+        return len(kept)

@@ -1,0 +1,64 @@
+"""The context that aioacl makes for a device that was opened with `context="own"` (aclrtCreateContext).
+
+Such a context is not the device's primary context, so other code neither stops it nor resets it. A reset replaces it:
+a new context is made, and then the old one is destroyed. In between, the device is not released, so the memory of the
+old context still exists and can be freed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioacl._base.ffi import ffi, lib
+from aioacl._base.states import RELEASED_ALREADY
+
+if TYPE_CHECKING:
+    from aioacl._base.ffi import CData
+
+CONTEXT_IS_NULL = 107002  # of aclrtDestroyContext: the context is destroyed already
+
+
+class OwnContext:
+    """The explicit contexts of one device that aioacl has made and not destroyed.
+
+    The last one is current for the gate. The methods run on the control thread, except `choose`.
+
+    Attributes:
+        wanted: whether the device uses a context of its own; the first open sets it.
+    """
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._made: list[CData] = []
+        self.wanted = False
+
+    def choose(self, *, own: bool) -> None:
+        """Sets which kind of context the next set makes."""
+        self.wanted = own
+        lib.aio_own_context(self._index, own)
+
+    def make(self) -> int:
+        """Makes a context, which also becomes current on this thread, and stores it for the gate."""
+        made: Any = ffi.new("aclrtContext *")
+        code: int = lib.aio_u_aclrtCreateContext(made, self._index)
+        if code == 0:
+            self._made.append(made[0])
+            lib.aio_set_context(self._index, made[0])
+        return code
+
+    def end(self) -> int:
+        """Destroys the contexts. Returns the first code that is not 0, or 507007 if there is none."""
+        return self.end_all_but(0) if self._made else RELEASED_ALREADY
+
+    def end_all_but(self, kept: int) -> int:
+        """Destroys the contexts except the newest `kept`. Returns the first code that is not 0."""
+        while len(self._made) > kept:
+            code: int = lib.aio_u_aclrtDestroyContext(self._made[0])
+            if code not in (0, CONTEXT_IS_NULL):
+                return code
+            del self._made[0]
+        return 0
+
+    def forget(self) -> None:
+        """Called when other code has destroyed the context."""
+        self._made.clear()
