@@ -60,11 +60,19 @@ class SetCounts:
         If `seen` has changed since the last set, a foreign reset has ended all earlier sets.
         """
         with self._changed:
-            if self.foreign_resets_seen != seen:
-                self.change(Counts())
-                self.was_set = False
+            self._see(seen)
             self.now, self.own_sets = states.set_device(self.now).counts, self.own_sets + 1
-            self.foreign_resets_seen = seen
+
+    def note_own_context(self) -> None:
+        """Called before a context of aioacl's own is made. From then on, no foreign reset is reported."""
+        with self._changed:
+            self._see(lib.aio_device_foreign(self._index))
+
+    def _see(self, foreign_resets: int) -> None:
+        if self.foreign_resets_seen != foreign_resets:
+            self.change(Counts())
+            self.was_set = False
+        self.foreign_resets_seen = foreign_resets
 
     def note_reset(self, code: int, rule: Callable[[Counts], states.CountResult]) -> None:
         """Counts a reset by aioacl that returned `code`. If it succeeded, `rule` gives the new count."""

@@ -114,10 +114,14 @@ class Procedure:
         lib.aio_control_thread(self.index)
         code = self._restore_sets()
         if code == 0:
-            code = self.manager.own_context.make() if self.manager.own_context.wanted else self._set_device()
+            code = self._make_context() if self.manager.own_context.wanted else self._set_device()
         if code == 0:
             self._free_kept()
         return code
+
+    def _make_context(self) -> int:
+        self.manager.counts.note_own_context()
+        return self.manager.own_context.make()
 
     def _free_kept(self) -> int:
         return self.manager.blocks.free_kept(lib.aio_device_foreign(self.index))

@@ -1,5 +1,5 @@
 /* Known faults of the runtime, which the simulator reproduces on request: a query that lags, two livelocks, and
- * a crash in a reset. */
+ * crashes at and after the end of a context. */
 #include <signal.h>
 
 #include "failure_test.h"
@@ -101,20 +101,175 @@ static int reset_child(bool limited) {
     return 0;
 }
 
-static void test_reset_crash(void) {
-    for (int i = 0; i < 2; i++) {
-        int status = 0;
-        pid_t child = fork();
-        if (child == 0) {
-            _exit(reset_child(i == 1));
-        }
-        CHECK(waitpid(child, &status, 0) == child);
+static int reset_untimed(void) {
+    return reset_child(false);
+}
+
+static int reset_timed(void) {
+    return reset_child(true);
+}
+
+static aclrtContext new_context(void) {
+    aclrtContext context = NULL;
+    CHECK_RC(aclrtCreateContext(&context, 0), 0);
+    return context;
+}
+
+/* Starts a thread that synchronizes a held stream of the current context. */
+static aclrtStream synchronized_elsewhere(call_t *call) {
+    aclrtStream held = held_stream();
+    fill(held, block, 0);
+    call_start(call, body_sync, held);
+    until_waiting("aclrtSynchronizeStream");
+    return held;
+}
+
+static int destroy_context(void) {
+    call_t call;
+    aclrtContext context = new_context();
+    block = new_block(64);
+    synchronized_elsewhere(&call);
+    aclsim_set_reset_crash(1);
+    aclrtDestroyContext(context);
+    return 0;
+}
+
+static aclrtEvent recorded_event(void) {
+    aclrtEvent event = NULL;
+    aclrtStream stream = new_stream();
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, SYNC_FLAG), 0);
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    CHECK_RC(aclrtSynchronizeStream(stream), 0);
+    return event;
+}
+
+static aclrtEvent event_of_reset_device(void) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    aclrtEvent event = recorded_event();
+    aclsim_set_reset_crash(1);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    return event;
+}
+
+static int query_after_reset(void) {
+    aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    aclrtQueryEventStatus(event_of_reset_device(), &status);
+    return 0;
+}
+
+static int wait_after_reset(void) {
+    aclrtSynchronizeEventWithTimeout(event_of_reset_device(), 100);
+    return 0;
+}
+
+static int destroy_after_reset(void) {
+    aclrtDestroyEvent(event_of_reset_device());
+    return 0;
+}
+
+static int destroy_after_set(void) {
+    aclrtEvent event = event_of_reset_device();
+    CHECK_RC(aclrtSetDevice(0), 0);
+    aclrtDestroyEvent(event);
+    return 0;
+}
+
+static int query_after_destroy(void) {
+    aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    aclrtContext context = new_context();
+    aclrtEvent event = recorded_event();
+    aclsim_set_reset_crash(1);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    aclrtQueryEventStatus(event, &status);
+    return 0;
+}
+
+/* The end of the primary context does not concern the streams and events of another context. */
+static int reset_beside_a_context(void) {
+    call_t call;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    aclrtContext context = new_context();
+    block = new_block(64);
+    aclrtEvent event = recorded_event();
+    aclrtStream held = synchronized_elsewhere(&call);
+    aclsim_set_reset_crash(1);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK(is_complete(event));
+    CHECK(aclsim_release(held) == 0);
+    CHECK(call_join(&call) == 0);
+    CHECK_RC(aclrtSetCurrentContext(context), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    return 0;
+}
+
+static int ending_of(int (*body)(void)) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(body());
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+static void test_end_of_a_context_crashes(void) {
+    int (*const crashing[])(void) = {reset_untimed,     reset_timed,        destroy_context,
+                                     query_after_reset, wait_after_reset,   destroy_after_reset,
+                                     destroy_after_set, query_after_destroy};
+    for (size_t i = 0; i < sizeof crashing / sizeof *crashing; i++) {
+        int status = ending_of(crashing[i]);
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     }
+    int status = ending_of(reset_beside_a_context);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static size_t device_bytes(void) {
+    aclsim_stats_t stats;
+    aclsim_stats(&stats);
+    return (size_t)stats.device_bytes;
+}
+
+/* The memory of an ended context stays allocated while the device has another context, and not longer. */
+static int last_context_releases_the_device(void) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    aclrtContext first = new_context(), second = new_context();
+    new_block(4096);
+    CHECK_RC(aclrtDestroyContext(second), 0);
+    CHECK(device_bytes() > 0);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK(device_bytes() > 0);
+    CHECK_RC(aclrtDestroyContext(first), 0);
+    CHECK(device_bytes() == 0);
+    return 0;
+}
+
+static void test_last_context_releases_the_device(void) {
+    int status = ending_of(last_context_releases_the_device);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* In STOP mode, a wait for an event behind the failed task returns the code of the task. */
+static int event_in_stop_mode(void) {
+    aclrtEvent event = NULL;
+    CHECK_RC(aclrtSetDevice(0), 0);
+    block = new_block(64);
+    aclrtStream stopping = new_stream(), failing = new_stream();
+    CHECK_RC(aclrtSetStreamFailureMode(stopping, 1), 0);
+    CHECK_RC(aclrtCreateEventExWithFlag(&event, SYNC_FLAG), 0);
+    fill(failing, block, 507015);
+    CHECK_RC(aclrtRecordEvent(event, failing), 0);
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(event, 10000), 507015);
+    return 0;
+}
+
+static void test_event_in_stop_mode(void) {
+    int status = ending_of(event_in_stop_mode);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 int main(void) {
-    test_reset_crash();
+    RUN(test_end_of_a_context_crashes, test_last_context_releases_the_device, test_event_in_stop_mode);
     CHECK_RC(aclrtSetDevice(0), 0);
     block = new_block(64);
     other = new_stream();

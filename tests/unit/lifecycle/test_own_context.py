@@ -183,7 +183,7 @@ async def test_job_in_an_own_context_uses_that_context() -> None:
 
 async def test_pinned_memory_and_pageable_copies_survive_a_reset_of_an_own_context() -> None:
     async with own() as device, device.pinned(64) as pinned:
-        pinned.array[:] = bytes(range(64))
+        memoryview(pinned)[:] = bytes(range(64))
         await device.force_reset()
         back = bytearray(64)
         async with device.create_stream() as stream, device.allocate(64) as memory:
@@ -214,12 +214,14 @@ async def test_reset_of_an_own_context_frees_its_memory_and_ends_hanging_work() 
             await until(lambda: lib.aio_device_waits(0) > 0)
             report = await device.force_reset(grace=0)
             await raises(aioacl.DeviceReset, waiting.outcome())
+            await memory.close()
+            await stream.close()
         assert (report.ok, report.aborted, report.scope) == (True, 1, "context")
         flat = device_bytes()
         for _ in range(20):
-            await device.allocate(BLOCK_BYTES)
-            assert (await device.force_reset()).ok
-            assert device_bytes() == flat
+            async with device.allocate(BLOCK_BYTES):
+                assert (await device.force_reset()).ok
+                assert device_bytes() == flat
 
 
 @pytest.mark.slow
@@ -234,6 +236,8 @@ async def test_other_code_keeps_its_work_during_many_resets_of_an_own_context() 
                 waiting = Waiting(group, lambda s=stream, m=memory: wait_for(held_fill(s, m)))  # type: ignore[misc]
                 assert (await device.force_reset(grace=0)).scope == "context"
                 await raises(aioacl.DeviceReset, waiting.outcome())
+                await memory.close()
+                await stream.close()
             flat = flat or device_bytes()
             assert device_bytes() == flat
         assert await works(device)
@@ -248,8 +252,9 @@ async def test_reset_of_an_own_context_that_is_closed_beside_other_code_leaves_n
     elsewhere("aclrtSetDevice")
     before = device_bytes()
     async with own() as device:
-        await device.allocate(BLOCK_BYTES)
+        memory = await device.allocate(BLOCK_BYTES)
     assert device_bytes() == before
+    await memory.close()
     elsewhere("aclrtResetDevice")
 
 
@@ -328,11 +333,12 @@ async def test_foreign_stop_does_not_concern_an_own_context() -> None:
 async def test_own_context_that_other_code_destroys_is_made_again() -> None:
     async with own() as device:
         generation, context = device.generation, manager_of(0).own_context._made[0]
-        await device.allocate(BLOCK_BYTES)
+        lost = await device.allocate(BLOCK_BYTES)
         Raised(lambda: must("aclrtDestroyContext", context)).join()
         async with device.create_stream() as stream, device.allocate(64) as memory:
             await stream.fill(memory, 1)
         assert device.generation > generation
+        await lost.close()
         assert device.state is aioacl.State.OPEN
     assert simulator.stats().contexts == 0
 
@@ -345,10 +351,10 @@ async def test_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory(
         with beside() if beside else contextmanager(lambda: iter([None]))():
             flat = device_bytes()
             for _ in range(20):
-                await device.allocate(BLOCK_BYTES)
-                report = await device.force_reset()
-                assert (report.ok, report.device_kept) == (True, beside is not None)
-                assert device_bytes() == flat
+                async with device.allocate(BLOCK_BYTES):
+                    report = await device.force_reset()
+                    assert (report.ok, report.device_kept) == (True, beside is not None)
+                    assert device_bytes() == flat
 
 
 async def test_foreign_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory() -> None:
@@ -356,21 +362,20 @@ async def test_foreign_reset_of_a_device_that_a_foreign_context_keeps_loses_no_m
         with foreign_context():
             flat = device_bytes()
             for _ in range(20):
-                await device.allocate(BLOCK_BYTES)
-                generation = device.generation
-                reset_by_other_code()
-                await until(lambda g=generation: device.generation > g)  # type: ignore[misc]
-                assert await works(device)
-                await device.empty_cache()
-                assert device_bytes() == flat
+                async with device.allocate(BLOCK_BYTES):
+                    reset_by_other_code()
+                    assert await works(device)  # waits until the device is set again
+                    await device.empty_cache()
+                    assert device_bytes() == flat
 
 
 async def test_close_of_a_device_that_other_code_uses_frees_the_memory_of_open_buffers() -> None:
     elsewhere("aclrtSetDevice")
     before = device_bytes()
     async with aioacl.open_device(0) as device:
-        await device.allocate(BLOCK_BYTES)
+        memory = await device.allocate(BLOCK_BYTES)
     assert device_bytes() == before
+    await memory.close()
     elsewhere("aclrtResetDevice")
 
 
