@@ -7,7 +7,7 @@ old context still exists and can be freed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.states import RELEASED_ALREADY
@@ -15,7 +15,9 @@ from aioacl._base.states import RELEASED_ALREADY
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
-CONTEXT_IS_NULL = 107002  # of aclrtDestroyContext: the context is destroyed already
+# The codes of aclrtDestroyContext after which the context does not exist: 0, and two for a context that was destroyed
+# before. After any other code, the call may have destroyed the context or not.
+GONE: Final = (0, 107002, RELEASED_ALREADY)
 
 
 class OwnContext:
@@ -54,7 +56,7 @@ class OwnContext:
         """Destroys the contexts except the newest `kept`. Returns the first code that is not 0."""
         while len(self._made) > kept:
             code: int = lib.aio_u_aclrtDestroyContext(self._made[0])
-            if code not in (0, CONTEXT_IS_NULL):
+            if code not in GONE:
                 return code
             del self._made[0]
         return 0

@@ -267,6 +267,7 @@ async def test_failed_probe_of_a_new_context_leads_to_a_reset_of_the_device() ->
         assert await works(device)
 
 
+@pytest.mark.leaves("events")  # during the fault, aclrtDestroyEvent fails too
 async def test_fault_of_the_device_leads_to_a_reset_of_the_device() -> None:
     async with own() as device, device.create_stream() as stream, device.allocate(64) as memory:
         with simulator.fault("aclrtMemsetAsync", sticky=FAULT):
