@@ -109,12 +109,6 @@ static int reset_timed(void) {
     return reset_child(true);
 }
 
-static aclrtContext new_context(void) {
-    aclrtContext context = NULL;
-    CHECK_RC(aclrtCreateContext(&context, 0), 0);
-    return context;
-}
-
 /* Starts a thread that synchronizes a held stream of the current context. */
 static aclrtStream synchronized_elsewhere(call_t *call) {
     aclrtStream held = held_stream();

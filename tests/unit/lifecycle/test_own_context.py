@@ -19,6 +19,7 @@ from tests.kit import (
     Raised,
     Waiting,
     elsewhere,
+    forget_uses_of_ended_contexts,
     held_fill,
     raises,
     reset_by_other_code,
@@ -195,7 +196,7 @@ async def test_pinned_memory_and_pageable_copies_survive_a_reset_of_an_own_conte
 # --- resets of an own context -----------------------------------------------------------------------------------------
 
 
-async def test_reset_replaces_the_context_and_no_device_is_reset() -> None:
+async def test_43_reset_replaces_the_context_and_no_device_is_reset() -> None:
     async with own() as device:
         stream = await device.create_stream()
         report = await device.force_reset()
@@ -206,7 +207,7 @@ async def test_reset_replaces_the_context_and_no_device_is_reset() -> None:
         assert await works(device)
 
 
-async def test_reset_of_an_own_context_frees_its_memory_and_ends_hanging_work() -> None:
+async def test_44_reset_of_an_own_context_frees_its_memory_and_ends_hanging_work() -> None:
     async with own() as device:
         async with anyio.create_task_group() as group:
             stream, memory = await device.create_stream(), await device.allocate(64)
@@ -225,7 +226,7 @@ async def test_reset_of_an_own_context_frees_its_memory_and_ends_hanging_work() 
 
 
 @pytest.mark.slow
-async def test_other_code_keeps_its_work_during_many_resets_of_an_own_context() -> None:
+async def test_43_other_code_keeps_its_work_during_many_resets_of_an_own_context() -> None:
     other = OtherCode()
     await until(lambda: other.rounds > 0)
     async with own() as device:
@@ -276,6 +277,7 @@ async def test_fault_of_the_device_leads_to_a_reset_of_the_device() -> None:
         report = await device.force_reset(grace=0)
         assert (report.ok, report.scope) == (True, "device")
         assert await works(device)
+    forget_uses_of_ended_contexts()
 
 
 @pytest.mark.parametrize("sets", [1, 3])
@@ -301,7 +303,7 @@ async def test_scope_of_a_reset_is_checked() -> None:
 # --- other code -------------------------------------------------------------------------------------------------------
 
 
-async def test_foreign_resets_do_not_concern_an_own_context() -> None:
+async def test_42_foreign_resets_do_not_concern_an_own_context() -> None:
     async with own() as device, device.create_stream() as stream, device.allocate(64) as memory:
         generation = device.generation
         for _ in range(20):
@@ -315,7 +317,7 @@ async def test_foreign_resets_do_not_concern_an_own_context() -> None:
         assert (report.ok, report.scope) == (True, "context")
 
 
-async def test_foreign_stop_does_not_concern_an_own_context() -> None:
+async def test_42_foreign_stop_does_not_concern_an_own_context() -> None:
     elsewhere("aclrtSetDevice")
     async with own() as device, device.allocate(64) as memory:
         stop_by_other_code()
@@ -342,10 +344,11 @@ async def test_own_context_that_other_code_destroys_is_made_again() -> None:
         await lost.close()
         assert device.state is aioacl.State.OPEN
     assert simulator.stats().contexts == 0
+    forget_uses_of_ended_contexts()
 
 
 @pytest.mark.parametrize("beside", [foreign_context, None], ids=["foreign context", "alone"])
-async def test_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory(
+async def test_44_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory(
     beside: Callable[[], Any] | None,
 ) -> None:
     async with aioacl.open_device(0) as device:
@@ -358,7 +361,7 @@ async def test_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory(
                     assert device_bytes() == flat
 
 
-async def test_foreign_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory() -> None:
+async def test_44_foreign_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory() -> None:
     async with aioacl.open_device(0) as device:
         with foreign_context():
             flat = device_bytes()
@@ -370,7 +373,7 @@ async def test_foreign_reset_of_a_device_that_a_foreign_context_keeps_loses_no_m
                     assert device_bytes() == flat
 
 
-async def test_close_of_a_device_that_other_code_uses_frees_the_memory_of_open_buffers() -> None:
+async def test_44_close_of_a_device_that_other_code_uses_frees_the_memory_of_open_buffers() -> None:
     elsewhere("aclrtSetDevice")
     before = device_bytes()
     async with aioacl.open_device(0) as device:
@@ -380,7 +383,7 @@ async def test_close_of_a_device_that_other_code_uses_frees_the_memory_of_open_b
     elsewhere("aclrtResetDevice")
 
 
-async def test_foreign_stop_in_the_primary_context_is_noticed_and_ended_by_a_reset() -> None:
+async def test_47_foreign_stop_in_the_primary_context_is_noticed_and_ended_by_a_reset() -> None:
     async with aioacl.open_device(0) as device:
         for _ in range(20):
             stop_by_other_code()
@@ -405,7 +408,7 @@ async def test_foreign_stop_in_the_primary_context_is_noticed_and_ended_by_a_res
 
 @pytest.mark.parametrize("before", [0, 1, 3])
 @pytest.mark.parametrize("after", [0, 2])
-async def test_reset_of_the_device_makes_the_sets_of_other_code_again(before: int, after: int) -> None:
+async def test_45_reset_of_the_device_makes_the_sets_of_other_code_again(before: int, after: int) -> None:
     elsewhere(*["aclrtSetDevice"] * before)
     async with aioacl.open_device(0) as device:
         elsewhere(*["aclrtSetDevice"] * after)
@@ -427,7 +430,7 @@ async def test_counted_reset_that_fails_is_repeated_and_no_set_is_lost() -> None
     elsewhere("aclrtResetDevice", "aclrtResetDevice")
 
 
-async def test_reset_without_the_consent_of_other_code_is_refused() -> None:
+async def test_46_reset_without_the_consent_of_other_code_is_refused() -> None:
     elsewhere("aclrtSetDevice")
     async with aioacl.open_device(0) as device:
         generation = device.generation
@@ -458,7 +461,7 @@ async def test_own_context_is_not_widened_without_the_consent_of_other_code() ->
 
 
 @pytest.mark.parametrize("way", ["argument", "environment"])
-async def test_device_is_not_reset_where_the_policy_forbids_it(
+async def test_46_device_is_not_reset_where_the_policy_forbids_it(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "environment":
