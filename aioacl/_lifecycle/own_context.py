@@ -32,6 +32,7 @@ class OwnContext:
     def __init__(self, index: int) -> None:
         self._index = index
         self._made: list[CData] = []
+        self._keeper: CData | None = None
         self.wanted = False
 
     def choose(self, *, own: bool) -> None:
@@ -41,12 +42,32 @@ class OwnContext:
 
     def make(self) -> int:
         """Makes a context, which also becomes current on this thread, and stores it for the gate."""
-        made: Any = ffi.new("aclrtContext *")
-        code: int = lib.aio_u_aclrtCreateContext(made, self._index)
+        code, made = self._create()
         if code == 0:
-            self._made.append(made[0])
-            lib.aio_set_context(self._index, made[0])
+            self._made.append(made)
+            lib.aio_set_context(self._index, made)
         return code
+
+    def _create(self) -> tuple[int, CData]:
+        made: Any = ffi.new("aclrtContext *")
+        return lib.aio_u_aclrtCreateContext(made, self._index), made[0]
+
+    def keep_device(self) -> None:
+        """Makes a context that no work uses, so that the runtime does not release the device before `let_device_go`."""
+        if self._keeper is None:
+            code, made = self._create()
+            self._keeper = None if code else made
+
+    @property
+    def keeps_device(self) -> bool:
+        """Whether `keep_device` has succeeded."""
+        return self._keeper is not None
+
+    def let_device_go(self) -> None:
+        """Destroys the context that `keep_device` has made."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            lib.aio_u_aclrtDestroyContext(keeper)
 
     def end(self) -> int:
         """Destroys the contexts. Returns the first code that is not 0, or 507007 if there is none."""

@@ -31,7 +31,6 @@ class CloseProcedure(Procedure):
 
     def __init__(self, manager: Manager, *, hopeless: bool = False) -> None:
         super().__init__(manager)
-        self._keeper = 0  # 1 if `_keep_device` has made a context
         self._hopeless = hopeless  # a reset has already waited for the calls that are stuck
 
     def run(self) -> None:
@@ -108,27 +107,27 @@ class CloseProcedure(Procedure):
         """
         own = self.manager.own_context
         if own.wanted:
-            return own.end_all_but(self._keeper)
+            return own.end()
         code, kept = 0, int(self.manager.policy.keep)
         while code == 0 and self.manager.counts.own_sets > kept:
             code = self._reset_plain()
         return code or RELEASED_ALREADY
 
     def _keep_device(self) -> None:
-        """Makes a context, so that the runtime does not release the device before `_free_memory`.
+        """Keeps the runtime from releasing the device before `_free_memory`.
 
         Buffers that are not closed have memory. If other code uses the device, the runtime never frees this memory. It
         can be freed only when the work that uses it is done or dropped, and only while the device is not released.
         """
         healthy = not self._hopeless and self.manager.failures.last_fault is None
         if self.manager.blocks.any and healthy:
-            self._keeper = int(self.manager.own_context.make() == 0)
+            self.manager.own_context.keep_device()
 
     def _free_memory(self) -> None:
-        if self._keeper:
+        own = self.manager.own_context
+        if own.keeps_device:
             self._free_kept()
-            self.manager.own_context.end()
-            self._keeper = 0
+            own.let_device_go()
         self.manager.blocks.forget()
 
     def _release(self) -> None:
@@ -147,6 +146,7 @@ class CloseProcedure(Procedure):
                 why = (
                     "other code has set it too" if code in NO_FAILURE else f"{self._end_call} returned {code}"
                 )
+                self.manager.control.call(self.manager.own_context.let_device_go, limits.RESET_SECONDS)
                 self._stay_set(f"{why}, and work still runs", (), "the work has ended")
                 return
             self.manager.control.call(self._free_memory, limits.RESET_SECONDS)

@@ -83,9 +83,9 @@ class ResetProcedure(Procedure):
         grace: float,
         timeout: float,
         reason: str,
-        scope: Scope,
-        may_widen: bool,
         by: object,
+        scope: Scope = "device",
+        may_widen: bool = False,
     ) -> None:
         super().__init__(manager)
         self.joined = 1
