@@ -234,7 +234,8 @@ async def test_43_other_code_keeps_its_work_during_many_resets_of_an_own_context
         for _ in range(RESETS):
             async with anyio.create_task_group() as group:
                 stream, memory = await device.create_stream(), await device.allocate(BLOCK_BYTES)
-                waiting = Waiting(group, lambda s=stream, m=memory: wait_for(held_fill(s, m)))  # type: ignore[misc]
+                ticket = held_fill(stream, memory)
+                waiting = Waiting(group, lambda t=ticket: wait_for(t))  # type: ignore[misc]
                 assert (await device.force_reset(grace=0)).scope == "context"
                 await raises(aioacl.DeviceReset, waiting.outcome())
                 await memory.close()
