@@ -32,6 +32,7 @@ PACKAGE = ROOT / "aioacl"
 # --- layers -------------------------------------------------------------------------------------------------------
 
 READERS = {
+    "_lifecycle.policy": "AIOACL_RESETS",
     "_library.load": "AIOACL_STRICT and AIOACL_PLAIN_AWAITS; passes the environment, or an empty one, to `locate`",
     "_library.locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the variables that set_env.sh sets",
     "_library.visible": "ASCEND_RT_VISIBLE_DEVICES, for the text of an error",
