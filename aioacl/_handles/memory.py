@@ -303,8 +303,9 @@ def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
 
     block = manager.cache.block_size(size) if size else 0
     if size:
+        setups = manager.blocks.setups
         must_allocate(manager, generation, DEVICE_MEMORY, "aclrtMalloc", allocate)
-        manager.blocks.add(pointer(target[0]))
+        manager.blocks.add(pointer(target[0]), setups)
     return DeviceBuffer._make(manager, generation, pointer(target[0]), size, block)
 
 

@@ -26,9 +26,15 @@ class DeviceBlocks:
         self._own_context = own_context
         self._blocks: dict[int, int] = {}
 
-    def add(self, address: int) -> None:
+    @property
+    def setups(self) -> int:
+        """How often the device was set up. Read it before an allocation: a reset may follow before `add`."""
+        setups: int = lib.aio_device_setups(self._index)
+        return setups
+
+    def add(self, address: int, setups: int) -> None:
         """Called when a block was allocated."""
-        self._blocks[address] = lib.aio_device_setups(self._index)
+        self._blocks[address] = setups
 
     def take(self, address: int) -> int:
         """Called before a block is freed; the result is for `put_back`."""
@@ -55,7 +61,7 @@ class DeviceBlocks:
         """
         if not runtime.is_told_of_resets():
             return self._own_context.wanted
-        return setups == lib.aio_device_setups(self._index)
+        return setups == self.setups
 
     def free_kept(self, foreign_resets: int) -> int:
         """Frees the blocks of earlier generations that still exist, and forgets the others. Returns how many existed.

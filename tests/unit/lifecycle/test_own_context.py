@@ -363,6 +363,18 @@ async def test_44_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory
                     assert device_bytes() == flat
 
 
+async def test_block_that_is_counted_after_the_reset_that_freed_it_is_not_freed_again() -> None:
+    async with aioacl.open_device(0) as device:
+        blocks, memory = manager_of(0).blocks, await device.allocate(BLOCK_BYTES)
+        setups = blocks.take(memory.address)
+        assert setups == blocks.setups
+        assert (await device.force_reset()).ok
+        blocks.add(memory.address, setups)  # the maintenance thread was between the allocation and the count
+        assert (await device.force_reset()).ok
+        await memory.close()
+    assert simulator.violations() == []
+
+
 async def test_44_foreign_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory() -> None:
     async with aioacl.open_device(0) as device:
         with foreign_context():
