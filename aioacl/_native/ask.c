@@ -18,6 +18,7 @@ int aio_stream_idle(aio_stream *stream) {
     int code = aio_acl.aclrtStreamQuery(stream->handle, &status);
     aio_calling(before);
     aio_note_stop(stream->device, stream->generation, code);
+    aio_note_end(stream->device, stream->generation, code);
     return code ? code : status == ACL_STREAM_STATUS_COMPLETE;
 }
 
@@ -44,10 +45,15 @@ aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
 
 static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    *done = false;
+    if (!aio_may_ask(stream->device, stream->generation)) {
+        return RT_CONTEXT_NULL;
+    }
     int before = aio_calling(AIO_FN_aclrtQueryEventStatus);
     int code = aio_acl.aclrtQueryEventStatus(mark->handle, &status);
     aio_calling(before);
     aio_note_stop(stream->device, stream->generation, code);
+    aio_note_end(stream->device, stream->generation, code);
     *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE && aio_stream_current(stream);
     if (*done) {
         aio_stream_finish(stream, mark->position);

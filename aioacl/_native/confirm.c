@@ -66,6 +66,7 @@ bool aio_stream_sync(aio_stream *stream) {
     int before = aio_calling(AIO_FN_aclrtSynchronizeStreamWithTimeout);
     int32_t code = aio_acl.aclrtSynchronizeStreamWithTimeout(stream->handle, SLICE_MS);
     aio_calling(before);
+    aio_note_end(stream->device, stream->generation, code);
     bool shared = syncs % 2 || atomic_load(&device->syncs) != syncs;
     bool useful = conclude(stream, tail, code, aborts, shared);
     atomic_store(&stream->asking, false);

@@ -153,6 +153,7 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
     if (code) {
         aio_keep_text();
         aio_note_stop(stream->device, stream->generation, code);
+        aio_note_end(stream->device, stream->generation, code);
     }
     aio_calling(before);
     if (code) {

@@ -18,6 +18,50 @@ bool aio_context_is_known(int device) {
     return atomic_load(&told_of_resets) || atomic_load(&aio_devices[device].own_context);
 }
 
+static bool has_our_context(int device) {
+    void *current = NULL;
+    int before = aio_calling(AIO_FN_aclrtGetCurrentContext);
+    int code = aio_acl.aclrtGetCurrentContext(&current);
+    if (code && aio_present[AIO_FN_aclGetRecentErrMsg]) {
+        aio_acl.aclGetRecentErrMsg(); /* drops the text, which belongs to no call of the caller */
+    }
+    aio_calling(before);
+    return code == 0 && current == atomic_load(&aio_devices[device].context);
+}
+
+bool aio_may_ask(int device, uint32_t generation) {
+    if (aio_context_is_known(device)) {
+        return true;
+    }
+    if (has_our_context(device)) {
+        return aio_word_generation(aio_gate_word(device)) == generation;
+    }
+    aio_foreign_found(device, generation);
+    return false;
+}
+
+/* Whether the stream of the engine still exists. The runtime ends it together with the context. */
+static bool equipment_lives(const struct aio_device *self, uint32_t generation) {
+    aclrtStreamStatus ignored = ACL_STREAM_STATUS_NOT_READY;
+    if (atomic_load(&self->equipped) != generation) {
+        return false;
+    }
+    int before = aio_calling(AIO_FN_aclrtStreamQuery);
+    int code = aio_acl.aclrtStreamQuery(self->nudge_stream, &ignored);
+    aio_calling(before);
+    return code != RT_CONTEXT_NULL && code != RT_INVALID_HANDLE;
+}
+
+void aio_note_end(int device, uint32_t generation, int code) {
+    bool sign = code == RT_CONTEXT_NULL || code == RT_INVALID_HANDLE;
+    if (!sign || aio_context_is_known(device) || !aio_may_ask(device, generation)) {
+        return;
+    }
+    if (code == RT_INVALID_HANDLE && !equipment_lives(&aio_devices[device], generation)) {
+        aio_foreign_found(device, generation);
+    }
+}
+
 uint64_t aio_shut_word(uint64_t word, uint32_t generation) {
     uint64_t kept = word & ~((0xfffffull << 36) | ((uint64_t)AIO_FOUND << 56));
     return kept | ((uint64_t)(generation & 0xfffff) << 36) | ((uint64_t)AIO_FOREIGN << 56);

@@ -142,6 +142,10 @@ static int bind_context(aio_frame *frame, int function) {
     if (code == 0 && !current) {
         aio_keep_text(); /* clears the error text of aclrtGetCurrentContext */
     }
+    if (code == 0 && current != ours &&
+        !aio_may_ask(aio_pass_device(frame->pass), aio_pass_generation(frame->pass))) {
+        code = RT_CONTEXT_NULL; /* CANN 8.5 accepts the handle of a context that has ended */
+    }
     if (code == 0 && current != ours) {
         frame->foreign = current;
     }
@@ -182,6 +186,7 @@ int aio_failed_function(int code) {
 void aio_end(aio_frame *frame, int code) {
     if (code) {
         keep_failure(frame->thread, code);
+        aio_note_end(aio_pass_device(frame->pass), aio_pass_generation(frame->pass), code);
     }
     if (frame->foreign) {
         set_context(frame->thread, frame->foreign);

@@ -471,6 +471,14 @@ void aio_told_of_resets(bool told);
  * have reset the device, and the device may be set again by now. aclrtDestroyEvent of an event of the ended
  * context then crashes. */
 bool aio_context_is_known(int device);
+/* Whether an event of the generation may be queried now, on this thread, which is inside the gate. Between a
+ * reset by other code and the next set, such a query crashes. Without the callback, this function asks for the
+ * current context, which never crashes. If the context is gone, shuts the gate. Other code may still reset the
+ * device after the answer. */
+bool aio_may_ask(int device, uint32_t generation);
+/* To be called with the code of a call, inside the gate. Without the callback, the codes 107002 and 107017 may
+ * be the first sign of a reset by other code. If it was one, shuts the gate. */
+void aio_note_end(int device, uint32_t generation, int code);
 /* Confirms the stream on a separate thread, which may also wait for later work. */
 void aio_stream_confirm_aside(aio_stream *stream);
 

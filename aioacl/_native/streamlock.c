@@ -125,6 +125,7 @@ static void record_on(aio_stream *stream) {
     }
     int before = aio_calling(AIO_FN_aclrtRecordEvent);
     int code = aio_acl.aclrtRecordEvent(event->handle, stream->handle);
+    aio_note_end(stream->device, stream->generation, code);
     aio_calling(before);
     if (code == 0) {
         atomic_store_explicit(&stream->last_task, aio_last_task(), memory_order_relaxed);

@@ -52,12 +52,14 @@ static int conclude(aio_stream *stream, uint64_t position, int32_t code) {
  * or a failure ended the wait. */
 static int block_in(aio_stream *stream, aio_event *mark) {
     struct aio_device *device = &aio_devices[stream->device];
-    aclrtEvent handle = aio_event_enter(mark);
-    if (!handle) { /* a reset has destroyed the event, so the gate refuses in conclude() */
+    bool may_ask = aio_may_ask(stream->device, stream->generation);
+    aclrtEvent handle = may_ask ? aio_event_enter(mark) : NULL;
+    if (!handle) { /* a reset has ended the event, so the gate refuses in conclude() */
         return conclude(stream, 0, 0);
     }
     atomic_fetch_add(&device->blocked, 1);
     int code = aio_acl.aclrtSynchronizeEventWithTimeout(handle, SLICE_MS);
+    aio_note_end(stream->device, stream->generation, code);
     atomic_fetch_sub(&device->blocked, 1);
     aio_event_leave(mark);
     return conclude(stream, mark->position, code);

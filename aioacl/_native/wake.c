@@ -50,14 +50,16 @@ void aio_device_kick(int device, int reason) {
 void aio_device_nudge(int device) {
     struct aio_device *self = &aio_devices[device];
     aclrtEventStatus ignored;
-    if (atomic_load(&self->equipped) != aio_word_generation(aio_gate_word(device))) {
+    uint32_t generation = aio_word_generation(aio_gate_word(device));
+    if (atomic_load(&self->equipped) != generation) {
         aio_device_kick(device, AIO_KICK_NUDGE);
         return;
     }
     int before = aio_calling(AIO_FN_aclrtRecordEvent);
     int code = aio_acl.aclrtRecordEvent(self->nudge_event, self->nudge_stream);
+    aio_note_end(device, generation, code);
     aio_calling(AIO_FN_aclrtQueryEvent);
-    if (code == 0) {
+    if (code == 0 && aio_may_ask(device, generation)) {
         aio_acl.aclrtQueryEvent(self->nudge_event, &ignored);
     }
     aio_calling(before);

@@ -336,7 +336,9 @@ static void ask_for_stop(watcher *self, uint32_t generation) {
     unsigned announced = atomic_load(&device->announced);
     aclrtStreamStatus ignored = ACL_STREAM_STATUS_NOT_READY;
     if (announced != self->announced && atomic_load(&device->equipped) == generation) {
-        aio_note_stop(self->device, generation, aio_acl.aclrtStreamQuery(device->nudge_stream, &ignored));
+        int code = aio_acl.aclrtStreamQuery(device->nudge_stream, &ignored);
+        aio_note_stop(self->device, generation, code);
+        aio_note_end(self->device, generation, code);
     }
     self->announced = announced;
 }

@@ -57,6 +57,60 @@ def test_foreign_reset_without_a_callback_is_found_by_the_next_call(use: str, ou
         assert child.end() == (0, f"0\n{outcome}\n2 1 []\n", "")
 
 
+CRASHING = """
+import contextlib
+from aioacl._base.ffi import lib
+
+def other_code(*calls):
+    thread = threading.Thread(target=lambda: [getattr(lib, "aio_u_" + call)(0) for call in calls])
+    thread.start()
+    thread.join()
+
+async def use(device, stream, memory, event, earlier, ticket):
+    {use}
+
+async def main():
+    simulator.set_reset_crash(True)
+    async with open_device(0, os.environ["TEST_WAITS"]) as device:
+        for _ in range(8):
+            async with device.create_stream() as stream, device.allocate(64) as memory:
+                earlier, event = await device.create_event(timing=True), await device.create_event(timing=True)
+                await stream.fill(memory, 1)
+                stream.record(earlier)
+                stream.record(event)
+                await stream.synchronize()
+                simulator.hold(stream)
+                ticket = stream.fill(memory, 1)
+                other_code({calls})
+                with contextlib.suppress(aioacl.AclError):
+                    await use(device, stream, memory, event, earlier, ticket)
+                say((await device.force_reset(grace=0)).ok)
+
+start(main)
+"""
+CRASHING_USES = {
+    "none": "pass",
+    "query": "event.query()",
+    "elapsed": "event.elapsed_since(earlier)",
+    "wait": "await ticket",
+    "enqueue": "stream.fill(memory, 2)",
+    "record": "stream.record(event)",
+    "wait of another stream": "(await device.create_stream()).wait_event(event)",
+    "close": "await event.close()",
+    "stream query": "stream.query()",
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("calls", ['"aclrtResetDeviceForce"', '"aclrtResetDeviceForce", "aclrtSetDevice"'])
+@pytest.mark.parametrize("waits", ["watch", "thread"])
+@pytest.mark.parametrize("use", CRASHING_USES.values(), ids=CRASHING_USES)
+def test_no_event_is_used_after_a_foreign_reset_without_a_callback(use: str, waits: str, calls: str) -> None:
+    with Child(CRASHING.format(use=use, calls=calls), waits=waits, more=NO_CALLBACK, strict=False) as child:
+        status, output, errors = child.end()
+    assert (status, output) == (0, "True\n" * 8), errors
+
+
 @pytest.mark.anyio
 async def test_missing_context_on_a_device_that_is_set_is_an_error_of_the_call(
     open_device: OpenDevice,
