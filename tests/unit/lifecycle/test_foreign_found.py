@@ -69,10 +69,15 @@ def other_code(*calls):
 async def use(device, stream, memory, event, earlier, ticket):
     {use}
 
+async def found(device, generation):
+    "The watcher looks at the work, although no caller awaits it."
+    while device.generation == generation:
+        await anyio.sleep(0.001)
+
 async def main():
     simulator.set_reset_crash(True)
     async with open_device(0, os.environ["TEST_WAITS"]) as device:
-        for _ in range(8):
+        for _ in range(3):
             async with device.create_stream() as stream, device.allocate(64) as memory:
                 earlier, event = await device.create_event(timing=True), await device.create_event(timing=True)
                 await stream.fill(memory, 1)
@@ -81,6 +86,7 @@ async def main():
                 await stream.synchronize()
                 simulator.hold(stream)
                 ticket = stream.fill(memory, 1)
+                stream.record(await device.create_event())
                 other_code({calls})
                 with contextlib.suppress(aioacl.AclError):
                     await use(device, stream, memory, event, earlier, ticket)
@@ -90,6 +96,7 @@ start(main)
 """
 CRASHING_USES = {
     "none": "pass",
+    "watcher": "await found(device, event.generation)",
     "query": "event.query()",
     "elapsed": "event.elapsed_since(earlier)",
     "wait": "await ticket",
@@ -101,14 +108,23 @@ CRASHING_USES = {
 }
 
 
+RESET, RESET_AND_SET = '"aclrtResetDeviceForce"', '"aclrtResetDeviceForce", "aclrtSetDevice"'
+RESETS_BY_OTHER_CODE = {"9.1": RESET, "8.1": RESET, "master": RESET_AND_SET}  # 8.1 accepts a context that has ended
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("calls", ['"aclrtResetDeviceForce"', '"aclrtResetDeviceForce", "aclrtSetDevice"'])
+@pytest.mark.parametrize("cann", RESETS_BY_OTHER_CODE)
 @pytest.mark.parametrize("waits", ["watch", "thread"])
-@pytest.mark.parametrize("use", CRASHING_USES.values(), ids=CRASHING_USES)
-def test_no_event_is_used_after_a_foreign_reset_without_a_callback(use: str, waits: str, calls: str) -> None:
-    with Child(CRASHING.format(use=use, calls=calls), waits=waits, more=NO_CALLBACK, strict=False) as child:
+@pytest.mark.parametrize("use", CRASHING_USES)
+def test_no_event_is_used_after_a_foreign_reset_without_a_callback(use: str, waits: str, cann: str) -> None:
+    calls = RESETS_BY_OTHER_CODE[cann]
+    if use == "watcher" and calls == RESET_AND_SET:
+        pytest.skip("no call shows the reset: queries of events answer as before it")
+    program = CRASHING.format(use=CRASHING_USES[use], calls=calls)
+    more = {**NO_CALLBACK, "AIOACL_SIM_CANN": cann}
+    with Child(program, waits=waits, more=more, strict=False) as child:
         status, output, errors = child.end()
-    assert (status, output) == (0, "True\n" * 8), errors
+    assert (status, output) == (0, "True\n" * 3), errors
 
 
 @pytest.mark.anyio
