@@ -159,8 +159,9 @@ class Health:
         unknown_failures: the number of reports of failed tasks that aioacl did not enqueue.
         abandoned_models: the number of models that a reset or close ended without unloading them, because the device
             had a fault or their work was not done. The runtime keeps some memory of the host for each of them.
-        foreign_stop: whether other code has set STOP mode on a stream of aioacl's context, and a failed task has
-            stopped the whole context. A reset ends this.
+        foreign_stop: whether other code has set STOP mode on a stream of aioacl's context. A failed task of any stream
+            of the context then stops the whole context, and `ready` is False until a reset. Before CANN 8.5, and for
+            streams that were made before aioacl has loaded the library, this is known only after such a failure.
     """
 
     status: Literal["ok", "poisoned", "stuck"]

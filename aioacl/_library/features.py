@@ -43,6 +43,8 @@ _COSTS: Final = {
     "aclrtMemsetAsync": "stream.fill() is refused",
     "aclrtQueryDeviceStatus": "devices are listed without their status",
     "aclrtRegDeviceStateCallback": "foreign resets are noticed only by the codes of later calls",
+    "aclrtRegStreamStateCallback": "STOP mode of other code is noticed only after a failure",
+    "aclrtGetStreamAttribute": "STOP mode of other code is noticed only after a failure",
     "aclrtSetStreamFailureMode": 'on_failure="stop" is refused',
     "aclrtStreamAbort": "stream.abort() is refused, and a reset waits for the runtime to drop unfinished work",
     "aclrtSynchronizeDeviceWithTimeout": "`await device.synchronize()` is refused",

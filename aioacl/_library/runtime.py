@@ -76,6 +76,7 @@ def _watch() -> None:
     if not _watching:
         detection.begin()
         lib.aio_watch_foreign()
+        lib.aio_watch_streams()
         _watching = True
 
 

@@ -147,6 +147,11 @@ class Failures:
         code = lib.aio_device_stop_code(self._admission.index, generation)
         return code != 0 and lookup(code).action not in DEVICE_ACTIONS
 
+    def other_code_has_stop(self, generation: int) -> bool:
+        """Whether other code is known to have set STOP mode on a stream of the context. Calls no ACL function."""
+        has_stop = lib.aio_device_has_foreign_stop(self._admission.index, generation)
+        return bool(has_stop) or self.stopped_by_other_code(generation)
+
     def _report(self, failed: Failed) -> None:
         error = error_of(failed.code, CALL, failed.device, failed.generation, failed.text)
         admission = self._admission

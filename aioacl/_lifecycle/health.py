@@ -22,8 +22,11 @@ def _stuck_for(manager: Manager) -> float:
 
 
 def health_of(manager: Manager) -> Health:
-    """The health of the manager's device now. Calls no ACL function."""
+    """The health of the manager's device now. Calls no ACL function, but wakes the maintenance thread to look for STOP
+    mode of other code.
+    """
     stuck = _stuck_for(manager)
+    lib.aio_device_look_for_stop(manager.index)
     with manager.admission.changed:
         fault = manager.failures.last_fault
         poisoned = fault is not None and fault.action in DEVICE_ACTIONS
@@ -40,7 +43,7 @@ def health_of(manager: Manager) -> Health:
             failed_tasks=manager.failures.count,
             last_failure=manager.failures.last_task,
             abandoned_models=manager.models.abandoned,
-            foreign_stop=manager.failures.stopped_by_other_code(manager.generation),
+            foreign_stop=manager.failures.other_code_has_stop(manager.generation),
             unknown_failures=lib.aio_device_unattributed(manager.index),
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
         )

@@ -432,6 +432,8 @@ class Manager:
         if kicks & lib.AIO_KICK_DONE:  # drops in-flight references, even if nothing is awaited
             for stream in self.streams.members():
                 stream.release_done()
+        if kicks & lib.AIO_KICK_MODES:
+            lib.aio_device_read_modes(self.index)
         if kicks & lib.AIO_KICK_FAULT:
             self.failures.collect()
         if kicks & lib.AIO_KICK_FOREIGN:

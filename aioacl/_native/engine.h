@@ -64,6 +64,7 @@ enum aio_kick {
     AIO_KICK_NUDGE = 4,   /* the stream for waking the runtime is missing, or recording on it has failed */
     AIO_KICK_FOREIGN = 8, /* other code has reset the device */
     AIO_KICK_FAULT = 32,  /* a task has failed */
+    AIO_KICK_MODES = 256, /* other code has made a stream, or `health` was read: STOP mode may be set */
     AIO_KICK_LEFT = 128,  /* a finalizer has left something to free, or the cache exceeds its limit */
     AIO_KICK_DONE = 64    /* work that no caller awaits may be done; its references can then be dropped */
 };
@@ -269,6 +270,17 @@ void aio_foreign_settle(int device, uint32_t foreign_resets);
 int aio_watch_foreign(void);
 /* Whether the callback is registered. */
 int aio_tells_of_resets(void);
+
+/* foreignstop.c. */
+/* Registers the callback by which the library reports streams of other code. Returns the library's code. */
+int aio_watch_streams(void);
+/* Wakes the maintenance thread to call aio_device_read_modes, if there are streams of other code. */
+void aio_device_look_for_stop(int device);
+/* Reads the modes of the streams that other code has in the device's context. */
+void aio_device_read_modes(int device);
+/* Whether a stream with STOP mode was found in the context of the generation. Calls no ACL function. */
+int aio_device_has_foreign_stop(int device, uint32_t generation);
+
 int64_t aio_threads(void);
 
 /* counts.c. */

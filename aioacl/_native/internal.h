@@ -352,10 +352,11 @@ struct aio_device {
     atomic_uint stops;         /* the newest generation in which a failed task stops the context */
     atomic_uint stopped;       /* the newest generation in which the context was found stopped, and the code */
     atomic_int stop_code;
-    atomic_uint announced; /* how many failures were put into `failures` */
-    aio_failure *failures; /* not reported to the listeners yet; under the lock of the failures */
-    _Atomic bool guarded;  /* the watcher checks work that no caller awaits */
-    atomic_uint progress;  /* raised when work is found to be done */
+    atomic_uint foreign_stop; /* the newest generation in which a stream of other code has STOP mode */
+    atomic_uint announced;    /* how many failures were put into `failures` */
+    aio_failure *failures;    /* not reported to the listeners yet; under the lock of the failures */
+    _Atomic bool guarded;     /* the watcher checks work that no caller awaits */
+    atomic_uint progress;     /* raised when work is found to be done */
     /* For waking the runtime's thread. The maintenance thread writes the stream and the event, and then
      * `equipped`: their generation. */
     atomic_uint equipped;

@@ -23,6 +23,7 @@ from tests.kit import (
     held_fill,
     raises,
     reset_by_other_code,
+    settle_maintenance,
     until,
     wait_for,
     works,
@@ -332,6 +333,53 @@ async def test_42_foreign_stop_does_not_concern_an_own_context() -> None:
         assert not device.health.foreign_stop
         assert await works(device)
     reset_by_other_code()
+
+
+async def test_stop_mode_of_other_code_is_known_before_a_failure() -> None:
+    async with aioacl.open_device(0) as device:
+        for _ in range(3):
+            assert not device.health.foreign_stop
+            stop_by_other_code()
+            await until(lambda: device.health.foreign_stop)
+            assert device.health.ready
+            assert await works(device)
+            assert (await device.force_reset()).ok
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+async def test_modes_of_other_contexts_and_continue_mode_are_no_foreign_stop(mode: int) -> None:
+    made, stream = ffi.new("aclrtContext *"), ffi.new("aclrtStream *")
+
+    def make() -> None:
+        must("aclrtSetDevice", 0)
+        if mode:
+            must("aclrtCreateContext", made, 0)
+        must("aclrtCreateStream", stream)
+        must("aclrtSetStreamFailureMode", stream[0], mode)
+
+    def end() -> None:
+        must("aclrtSetDevice", 0)
+        must("aclrtDestroyStream", stream[0])
+        if mode:
+            must("aclrtDestroyContext", made[0])
+        for _ in range(2):
+            must("aclrtResetDevice", 0)
+
+    async with aioacl.open_device(0) as device:
+        Raised(make).join()
+        read = simulator.calls("aclrtGetStreamAttribute")
+        assert not device.health.foreign_stop
+        settle_maintenance()
+        assert mode or simulator.calls("aclrtGetStreamAttribute") > read
+        assert not device.health.foreign_stop
+        Raised(end).join()
+
+
+async def test_stop_mode_of_aioacl_itself_is_no_foreign_stop() -> None:
+    async with aioacl.open_device(0) as device, device.create_stream(on_failure="stop"):
+        assert not device.health.foreign_stop
+        settle_maintenance()
+        assert not device.health.foreign_stop
 
 
 @pytest.mark.leaves("events")  # events of an ended context are not destroyed, because that crashes
