@@ -359,9 +359,10 @@ async def test_modes_of_other_contexts_and_continue_mode_are_no_foreign_stop(mod
 
     def end() -> None:
         must("aclrtSetDevice", 0)
-        must("aclrtDestroyStream", stream[0])
         if mode:
             must("aclrtDestroyContext", made[0])
+        else:
+            must("aclrtDestroyStream", stream[0])
         for _ in range(2):
             must("aclrtResetDevice", 0)
 
