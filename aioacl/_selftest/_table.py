@@ -12,6 +12,7 @@ from aioacl._selftest.events import EVENTS
 from aioacl._selftest.hostfuncs import HOSTFUNCS
 from aioacl._selftest.model_resets import MODEL_RESETS
 from aioacl._selftest.models import MODELS
+from aioacl._selftest.othercode import OTHER_CODE
 from aioacl._selftest.process import PROCESS
 from aioacl._selftest.reports import REPORTS
 from aioacl._selftest.resets import RESETS
@@ -34,6 +35,7 @@ FAMILIES: Final = (
     MODELS,
     STATES,
     RESETS,
+    OTHER_CODE,
     MODEL_RESETS,
 )
 ASSUMPTIONS: Final = {each.id: each for family in FAMILIES for each in family.members}

@@ -22,7 +22,7 @@ from aioacl._selftest._bench import (
     written_by,
 )
 from aioacl._selftest._outcomes import NotTestable
-from aioacl._selftest._records import SIMULATOR_ONLY, Family, Needs
+from aioacl._selftest._records import Family, Needs
 from aioacl._selftest._threads import RemoteThread, patience
 
 if TYPE_CHECKING:
@@ -95,7 +95,10 @@ def _(bench: Bench) -> None:
 
 
 @STATES.assumes(
-    "streams", "H", "aclrtRegStreamStateCallback aclrtCreateStream aclrtDestroyStream", SIMULATOR_ONLY
+    "streams",
+    "H",
+    "aclrtRegStreamStateCallback aclrtCreateStream aclrtDestroyStream",
+    "_native/foreignstop.c",
 )
 def _(bench: Bench) -> None:
     """The callback for streams reports 1 after a stream is made and 2 before it is destroyed, on the calling thread."""
