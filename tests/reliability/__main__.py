@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.reliability import setting
 from tests.reliability.part import PARTS, Outcome, Scale
 from tests.reliability.summary import again
 
@@ -37,6 +38,7 @@ SCALES: Final = {
     Scale.SLOW: "everything",
 }
 AT_ONCE: Final = 2
+WITH_CONTEXTS: Final = ("truth", "machine", "cancel", "chaos", "models", "interrupts")
 REQUIRED: Final = (Scale.DEFAULT, Scale.SLOW)  # at these scales, a part that cannot run is a failure
 
 
@@ -129,15 +131,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.set_defaults(scale=Scale.DEFAULT)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument(
+        "--context",
+        choices=("primary", "own"),
+        default="primary",
+        help=f"the context with which these parts open devices: {', '.join(WITH_CONTEXTS)}",
+    )
     parser.add_argument("--run", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
     scale: Scale = options.scale
+    without = set(options.parts) - set(WITH_CONTEXTS)
+    if options.context != "primary" and without:
+        parser.error(f"expected parts of {', '.join(WITH_CONTEXTS)}, got {', '.join(sorted(without))}")
     if options.run:
         return run_here(options.run, scale, options.seed)
 
-    names = options.parts or PARTS
+    os.environ[setting.VARIABLE] = options.context  # for the processes of the parts
+    names = options.parts or (PARTS if options.context == "primary" else WITH_CONTEXTS)
     outcomes: dict[str, Outcome] = {}
     for name in names:  # on one thread: if two threads import, one can see a half-imported package
         module(name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from aioacl import open_device
-from tests.reliability import operations
+from tests.reliability import operations, setting
 from tests.reliability.member import HANGS_SECONDS
 from tests.reliability.operations import must
 
@@ -76,7 +75,7 @@ def look(member: Member, device: Device) -> None:
 def another_open(member: Member, device: Device) -> None:
     """Opens the device once more, and closes it."""
     with ExitStack() as stack:
-        _made(stack, open_device(device.index, member.waits, **member.open_options()))
+        _made(stack, setting.open_device(device.index, member.waits, **member.open_options()))
 
 
 def reset(member: Member, device: Device) -> None:
@@ -99,7 +98,7 @@ def _on_some_device(member: Member, operation: Callable[[Member, Device], None])
     device = member.device()
     with ExitStack() as stack:
         if isinstance(device, int):
-            device = _made(stack, open_device(device, member.waits, **member.open_options()))
+            device = _made(stack, setting.open_device(device, member.waits, **member.open_options()))
         operation(member, device)
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.gate import counts, inside
 from aioacl._wait.current import current_port
 from aioacl.testing import snapshot
 from tests.kit import NAP_SECONDS
+from tests.reliability import setting
 
 if TYPE_CHECKING:
     import random
@@ -54,9 +54,11 @@ class Bench:
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
         for index in range(WATCHED):
-            self.devices.append(await self._stack.enter_async_context(aioacl.open_device(index, cache=False)))
+            self.devices.append(
+                await self._stack.enter_async_context(setting.open_device(index, cache=False))
+            )
         self.threaded = await self._stack.enter_async_context(
-            aioacl.open_device(WATCHED, "thread", cache=False)
+            setting.open_device(WATCHED, "thread", cache=False)
         )
         self.narrow, self.wide = self.devices[1], self.devices[2]
         self.narrow.executor._limit, self.wide.executor._limit = 1, JOBS_AT_ONCE
@@ -116,7 +118,7 @@ class Bench:
 
     async def _try(self, index: int, where: str) -> None:
         if index in SPARE:
-            async with aioacl.open_device(index, cache=False) as device:
+            async with setting.open_device(index, cache=False) as device:
                 works = await self.works(device)
         else:
             works = await self.works([*self.devices, self.threaded][index])

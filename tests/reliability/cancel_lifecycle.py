@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-import aioacl
 from aioacl import State, simulator
 from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures.open import OpenProcedure
 from tests.kit import Waiting, until, until_now
+from tests.reliability import setting
 from tests.reliability.cancel_bench import JOBS_AT_ONCE, SPARE
 from tests.reliability.cancel_phases import Setup, leased, make, phase, release_call, resetting
 
@@ -48,7 +48,7 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
             yield Setup(
                 lambda number: begin(device, number),
                 reached,
-                finish=lambda: release_call("aclrtResetDeviceForce"),
+                finish=lambda: release_call(setting.RESETS),
                 check=given_up,
             )
 
@@ -58,7 +58,7 @@ def _at_the_gate(begin: Callable[[Device, int], Awaitable[Any]], *, turns: bool 
 phase("at the gate: to create an object")(_at_the_gate(make))
 phase("at the gate: for a lease")(_at_the_gate(lambda device, _: leased(device)))
 phase("at the gate: to open the device once more")(
-    _at_the_gate(lambda device, _: aioacl.open_device(device.index), turns=False)
+    _at_the_gate(lambda device, _: setting.open_device(device.index), turns=False)
 )
 phase("at the gate: to run a job")(_at_the_gate(lambda device, _: device.run(int), turns=False))
 
@@ -98,7 +98,7 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     index = SPARE[0]
     manager = manager_of(index)
     bench.touched = [0, index]
-    simulator.hang_call("aclrtSetDevice")
+    simulator.hang_call(setting.OPENS)
 
     def counted(_: int, left: int) -> str:
         return (
@@ -108,16 +108,16 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         )
 
     yield Setup(
-        lambda _: aioacl.open_device(index),
+        lambda _: setting.open_device(index),
         lambda count: (
             isinstance(manager.procedure, OpenProcedure)
-            and simulator.hung("aclrtSetDevice") == 1
+            and simulator.hung(setting.OPENS) == 1
             and manager.admission.opens == count == len(manager.admission._subscribers)
         ),
-        finish=lambda: release_call("aclrtSetDevice"),
+        finish=lambda: release_call(setting.OPENS),
         check=counted,
     )
-    simulator.release_call("aclrtSetDevice")
+    simulator.release_call(setting.OPENS)
     await until(lambda: manager.procedure is None and manager.admission.state is State.CLOSED)
     bench.expect(
         simulator.retain_count(index) == 0,
@@ -127,17 +127,17 @@ async def _first_open(bench: Bench, _: int) -> AsyncGenerator[Setup]:
 
 @phase("in the last close", most=len(SPARE))
 async def _last_close(bench: Bench, count: int) -> AsyncGenerator[Setup]:
-    devices = [await aioacl.open_device(index, cache=False) for index in SPARE[:count]]
+    devices = [await setting.open_device(index, cache=False) for index in SPARE[:count]]
     bench.touched = list(SPARE[:count])
 
     async def finish() -> None:
         simulator.release_call("cancel")
 
-    with simulator.fault("aclrtResetDevice", hang="cancel", times=count):
+    with simulator.fault(setting.CLOSES, hang="cancel", times=count):
         yield Setup(
             lambda number: devices[number].close(),
             lambda count: (
-                simulator.hung("aclrtResetDevice") == count
+                simulator.hung(setting.CLOSES) == count
                 and all(len(device._manager.admission._subscribers) == 1 for device in devices)
             ),
             finish=finish,

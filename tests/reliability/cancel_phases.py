@@ -18,6 +18,7 @@ import anyio
 from aioacl import simulator
 from aioacl._base.ffi import lib
 from tests.kit import Waiting, hanging, until
+from tests.reliability import setting
 from tests.reliability.loops import BACKENDS
 
 if TYPE_CHECKING:
@@ -110,13 +111,13 @@ async def leased(device: Device) -> None:
 @asynccontextmanager
 async def resetting(bench: Bench, device: Device) -> AsyncGenerator[Waiting]:
     """Starts a reset, and makes it hang in C until it is released. Yields the reset's caller."""
-    simulator.hang_call("aclrtResetDeviceForce")
+    simulator.hang_call(setting.RESETS)
     async with anyio.create_task_group() as group:
         caller = Waiting(group, lambda: device.force_reset(grace=GRACE_SECONDS))
-        await until(hanging("aclrtResetDeviceForce"))
+        await until(hanging(setting.RESETS))
         await until(lambda: len(device._manager.admission._subscribers) == 1)
         yield caller
-        simulator.release_call("aclrtResetDeviceForce")
+        simulator.release_call(setting.RESETS)
         report: ResetReport = await caller.outcome()
         bench.expect(report.ok, f"expected a reset to succeed, got {report}")
 

@@ -9,6 +9,7 @@ import anyio
 from aioacl import State, simulator
 from aioacl._lifecycle.procedures.reset import ResetProcedure
 from tests.kit import Waiting, until, until_now
+from tests.reliability import setting
 from tests.reliability.cancel_bench import WATCHED
 from tests.reliability.cancel_phases import (
     GRACE_SECONDS,
@@ -51,7 +52,7 @@ async def _turn(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         return isinstance(manager.procedure, ResetProcedure) and manager.admission.state is State.OPEN
 
     def arrive() -> None:
-        simulator.release_call("aclrtResetDeviceForce")
+        simulator.release_call(setting.RESETS)
         until_now(lambda: manager.admission.state is State.OPEN and manager.procedure is None)
         second.append(ThreadsReset(device))
         until_now(next_reset_waits)
@@ -87,7 +88,7 @@ async def _turn_taken(bench: Bench, _: int) -> AsyncGenerator[Setup]:
     def gathered(count: int) -> bool:
         if len(manager.admission.turns._waiting) == count and not opened:
             opened.append(True)
-            simulator.release_call("aclrtResetDeviceForce")
+            simulator.release_call(setting.RESETS)
         return in_their_turn(count)
 
     def arrive() -> None:
@@ -200,11 +201,11 @@ async def _caller(bench: Bench, count: int) -> AsyncGenerator[Setup]:
             else ""
         )
 
-    with simulator.fault("aclrtResetDeviceForce", hang="cancel", times=count):
+    with simulator.fault(setting.RESETS, hang="cancel", times=count):
         yield Setup(
             lambda number: devices[number].force_reset(),
             lambda count: (
-                simulator.hung("aclrtResetDeviceForce") == count
+                simulator.hung(setting.RESETS) == count
                 and all(len(device._manager.admission._subscribers) == 1 for device in devices)
             ),
             finish=finish,
@@ -236,7 +237,7 @@ async def _joined(bench: Bench, _: int) -> AsyncGenerator[Setup]:
         yield Setup(
             begin,
             lambda count: procedure.joined == count + 1 == len(manager.admission._subscribers),
-            finish=lambda: release_call("aclrtResetDeviceForce"),
+            finish=lambda: release_call(setting.RESETS),
         )
         bench.expect(
             await caller.outcome() is procedure.report,

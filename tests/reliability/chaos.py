@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from aioacl import AclError, AclWarning, State, open_device, simulator
+from aioacl import AclError, AclWarning, State, simulator
 from aioacl._base.errors import error_for
 from aioacl.testing import snapshot
-from tests.reliability import crowd, operations
+from tests.reliability import crowd, operations, setting
 from tests.reliability.fault_rules import choose_rules, codes
 from tests.reliability.member import Member, Plan
 from tests.reliability.part import Outcome, Scale
@@ -56,7 +56,7 @@ class FaultedMember(Member):
 
 async def supervise(index: int, waits: Strategy, over: anyio.Event) -> None:
     """Resets a device when an event reports a fault or a quarantine."""
-    async with open_device(index, waits) as device, anyio.create_task_group() as group:
+    async with setting.open_device(index, waits) as device, anyio.create_task_group() as group:
 
         async def follow() -> None:
             async for event in device.events():
@@ -116,8 +116,8 @@ class SeedRun:
                 group.start_soon(self._bring_back, index)
         calm = Plan(AFTERWARDS, 0, operations.WEIGHTS, cancelled=0, time_limited=0)
         async with (
-            open_device(0, self.waits) as one,
-            open_device(1, self.waits) as two,
+            setting.open_device(0, self.waits) as one,
+            setting.open_device(1, self.waits) as two,
             anyio.create_task_group() as group,
         ):
             for number in range(CALM_TASKS):
@@ -131,7 +131,7 @@ class SeedRun:
 
     async def _bring_back(self, index: int) -> None:
         with anyio.move_on_after(PATIENCE_SECONDS) as patience, self._noting(index):
-            async with open_device(index, self.waits) as device:
+            async with setting.open_device(index, self.waits) as device:
                 trouble, resets = await _trouble(device), 0
                 while trouble and resets < RESETS_TO_RECOVER:
                     await device.force_reset(grace=0.5, reason=trouble)
@@ -159,7 +159,7 @@ class SeedRun:
         """Runs both phases, and checks that nothing is left."""
         before = snapshot()
         with crowd.collecting_errors(self.findings, expected=(AclWarning,)):
-            devices = [open_device(index, self.waits).result() for index in range(KEPT_OPEN)]
+            devices = [setting.open_device(index, self.waits).result() for index in range(KEPT_OPEN)]
             simulator.set_seed(self.seed)
             with ExitStack() as stack:
                 faults = {

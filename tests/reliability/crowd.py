@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 import aioacl
-from aioacl import open_device, simulator
+from aioacl import simulator
 from aioacl.testing import Snapshot, snapshot
 from tests.kit import until_now
+from tests.reliability import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -80,7 +81,7 @@ async def listen(index: int, waits: Strategy, over: anyio.Event, found: list[str
     generation of the event before it.
     """
     async with AsyncExitStack() as stack:
-        device = await stack.enter_async_context(open_device(index, waits))
+        device = await stack.enter_async_context(setting.open_device(index, waits))
 
         async def follow() -> None:
             generation = device.generation
@@ -162,7 +163,7 @@ def warmed_up(indices: Sequence[int]) -> None:
 
     async def once() -> None:
         for index in indices:
-            async with open_device(index) as device, device.create_stream() as stream:
+            async with setting.open_device(index) as device, device.create_stream() as stream:
                 await stream
 
     at_once([loop(backend, once) for backend in BACKENDS], SETTLES_SECONDS)

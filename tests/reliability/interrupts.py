@@ -18,6 +18,7 @@ import aioacl
 from aioacl import lowlevel, simulator, testing
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import PATIENCE_SECONDS, descriptors, until_now
+from tests.reliability import setting
 from tests.reliability.interrupts_calls import BY_HAND, CALLS, Bench, call_of
 from tests.reliability.interrupts_loops import KINDS, abandon
 from tests.reliability.part import Outcome, Scale
@@ -170,7 +171,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     warnings.simplefilter("ignore")  # after an interrupt, handles that are still open correctly emit warnings
     outcome = Outcome()
     for index in range(3):
-        with aioacl.open_device(index) as device:
+        with setting.open_device(index) as device:
             device.events()  # this and the open create the objects that exist once per process
     before, files = testing.snapshot(), descriptors()
     campaign = Campaign(outcome, random.Random(seed))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._base.paths import DATA
+from tests.reliability import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ class Bench:
 
     def __init__(self) -> None:
         self._registered = simulator.register_model("digits", lambda _: None)
-        self.device = aioacl.open_device(0, cache=False).result()  # so that each request is a call
+        self.device = setting.open_device(0, cache=False).result()  # so that each request is a call
         self.model = self.device.load_model(MODEL).result()
         self.renew()
 
@@ -93,7 +94,7 @@ def _counts(_: Bench) -> None:
 
 
 CALLS: Final[dict[str, Call]] = {
-    "open_device, close": lambda _: aioacl.open_device(1).result().close().result(),
+    "open_device, close": lambda _: setting.open_device(1).result().close().result(),
     "list_devices": lambda _: aioacl.list_devices(),
     "create_stream, close": made_and_closed(lambda bench: bench.device.create_stream()),
     "allocate, close": made_and_closed(lambda bench: bench.device.allocate(BYTES)),

@@ -9,9 +9,9 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-import aioacl
 from aioacl import simulator
 from tests.kit import PATIENCE_SECONDS, hanging, until
+from tests.reliability import setting
 from tests.reliability.interrupts_calls import BYTES, MODEL, call_of
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ KINDS: Final[dict[str, tuple[str | None, Begin]]] = {
     "pinned": ("aclrtMallocHost", lambda bench, _: bench.device.pinned(64)),
     "create_stream": ("aclrtCreateStream", lambda bench, _: bench.device.create_stream()),
     "memory_info": ("aclrtGetMemInfo", lambda bench, _: bench.device.memory_info()),
-    "force_reset": ("aclrtResetDeviceForce", lambda bench, _: bench.device.force_reset(grace=0)),
+    "force_reset": (setting.RESETS, lambda bench, _: bench.device.force_reset(grace=0)),
     "model call": ("aclmdlExecuteAsync", lambda bench, _: call_of(bench)),
     "load_model": ("aclmdlLoadFromFileWithMem", lambda bench, _: bench.device.load_model(MODEL)),
-    "open_device": ("aclrtSetDevice", lambda _, __: aioacl.open_device(1)),
+    "open_device": (setting.OPENS, lambda _, __: setting.open_device(1)),
     "close of memory": ("aclrtFree", lambda bench, _: _close(bench)),
 }
 

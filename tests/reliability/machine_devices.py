@@ -14,6 +14,7 @@ from aioacl._base.ffi import lib
 from aioacl._lifecycle.manager import manager_of
 from aioacl._wait.current import run_blocking
 from tests.kit import in_thread, until_now
+from tests.reliability import setting
 from tests.reliability.machine_base import BYTES, DEVICES, PATIENCE_SECONDS, PICK, Base, expect, step
 from tests.reliability.machine_model import RESETS, Device, Event, Listener, Pinned, Stream, Thing
 
@@ -42,14 +43,14 @@ class Devices(Base):
             expected = aioacl.DeviceQuarantined
         elif card.opens and waits != card.waits:
             expected = aioacl.ParameterError
-        made, error = expect(lambda: aioacl.open_device(index, waits).result(), expected)
+        made, error = expect(lambda: setting.open_device(index, waits).result(), expected)
         if error is None:
             card.opened(waits)
             self.devices.append(Device(made, card))
 
     @step(initialize, index=st.sampled_from(DEVICES))
     def begin(self, index: int) -> None:
-        made = aioacl.open_device(index).result()
+        made = setting.open_device(index).result()
         self.cards[index].opened("watch")
         self.devices.append(Device(made, self.cards[index]))
         self.create_handles(pick=0)
@@ -91,10 +92,19 @@ class Devices(Base):
         if card.faulted:
             self.abandoned.add("events")
         wanted = card.reset(how)
-        assert (simulator.resets(card.index) > before) is (was_set and wanted.releases)
+        assert (simulator.resets(card.index) > before) is ((was_set or setting.OWN) and wanted.releases)
+        assert report.scope == ("context" if setting.OWN and wanted.attempts == 1 else "device")
         seen = (report.ok, report.generation, report.reason, report.joined, report.attempts, report.stuck)
         assert seen == (wanted.opens, card.generation, how, 1, wanted.attempts, ()), report
         assert bool(report.problem) is not wanted.opens
+
+    @precondition(lambda self: any(card.opens for card in self.cards))
+    @step(index=st.sampled_from(DEVICES), force=st.booleans())
+    def foreign_reset_beside_an_own_context(self, index: int, force: bool) -> None:
+        """Another library sets and resets the device. If aioacl has a context of its own, nothing changes for it."""
+        if setting.OWN:
+            call = lib.aio_u_aclrtResetDeviceForce if force else lib.aio_u_aclrtResetDevice
+            assert in_thread(lambda: [act(index) for act in (lib.aio_u_aclrtSetDevice, call)]) == [0, 0]
 
     @precondition(lambda self: any(card.retained for card in self.cards))
     @step(index=st.sampled_from(DEVICES), force=st.booleans())

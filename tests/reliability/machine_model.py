@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import aioacl
 from aioacl import State
+from tests.reliability import setting
 
 KEPT: Final = 64  # the number of events that are kept for a listener
 Refusal = type[aioacl.AclError] | None
@@ -27,7 +28,7 @@ class Reset:
     attempts: int = 1
 
 
-RESETS: Final = {
+RESETS_OF_THE_DEVICE: Final = {
     "plain": Reset(),
     "fails once": Reset("aclrtResetDeviceForce:dev={}:reset-fail=1", attempts=2),
     "fails twice": Reset("aclrtResetDeviceForce:dev={}:reset-fail=2:rc=507899", attempts=3),
@@ -36,6 +37,14 @@ RESETS: Final = {
     "lies": Reset("aclrtResetDeviceForce:dev={}:reset-lies=507015", opens=False, attempts=3),
     "cannot set": Reset("aclrtSetDevice:dev={}:rc=507033", opens=False, sets=False, attempts=3),
 }
+# In a context of aioacl's own, the first attempt replaces the context, and the others reset the device too.
+RESETS_OF_A_CONTEXT: Final = {
+    "plain": Reset(releases=False),
+    "fails once": Reset("aclrtCreateContext:dev={}:times=1:rc=507899", attempts=2),
+    "lies once": Reset("aclrtMemcpy:dev={}:times=1:rc=507899", attempts=2),
+    "cannot make": Reset("aclrtCreateContext:dev={}:rc=507033", opens=False, attempts=3),
+}
+RESETS: Final = RESETS_OF_A_CONTEXT if setting.OWN else RESETS_OF_THE_DEVICE
 
 
 @dataclass
@@ -94,7 +103,7 @@ class Card:
         """Adds one open."""
         self.opens += 1
         if self.opens == 1:
-            self.waits, self.retained, self.faulted = waits, 1, False
+            self.waits, self.retained, self.faulted = waits, int(not setting.OWN), False
             self.generation = max(1, self.generation)
             self.becomes(State.OPEN, "opened")
 
@@ -112,16 +121,17 @@ class Card:
 
     def reset(self, how: str) -> Reset:
         """A force reset by aioacl, without grace. If the device is not set, only faults of aclrtSetDevice fire."""
-        wanted = RESETS[how] if self.retained or not RESETS[how].sets else RESETS["plain"]
+        fires = self.retained or setting.OWN or not RESETS[how].sets
+        wanted = RESETS[how] if fires else RESETS["plain"]
         if self.state is State.OPEN:
             self.becomes(State.DRAINING, "draining")
         self.revoked()
         self.becomes(State.RESETTING, "resetting")
         if wanted.opens:
-            self.faulted, self.retained = False, 1
+            self.faulted, self.retained = False, int(not setting.OWN)
             self.becomes(State.OPEN, "reopened", generation=True)
         else:
-            self.retained = int(wanted.sets) if wanted.releases else self.retained
+            self.retained = int(wanted.sets and not setting.OWN) if wanted.releases else self.retained
             self.becomes(State.QUARANTINED, "quarantined")
         return wanted
 

@@ -23,9 +23,8 @@ from aioacl import (
     DeviceResetting,
     DeviceTimeout,
     StaleHandleError,
-    open_device,
 )
-from tests.reliability import operations
+from tests.reliability import operations, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -208,7 +207,7 @@ class Member:
         if not isinstance(device, int):
             await operation(self, device)
             return
-        async with open_device(device, self.waits, **self.open_options()) as opened:
+        async with setting.open_device(device, self.waits, **self.open_options()) as opened:
             await operation(self, opened)
 
     def ended(self, name: str, error: Exception) -> None:

@@ -18,10 +18,10 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl import open_device, simulator
+from aioacl import simulator
 from aioacl.testing import snapshot
 from tests.kit import until_now
-from tests.reliability import crowd, model_calls
+from tests.reliability import crowd, model_calls, setting
 from tests.reliability.member import HANGS_SECONDS
 from tests.reliability.model_calls import THREAD, Caller, Shared
 from tests.reliability.part import Outcome, Scale
@@ -105,7 +105,7 @@ def _run(shape: Shape, shared: Shared, seed: int, limit: float) -> None:
     """Runs one crowd, from the first open to the last close; its results are in the plan."""
     found, before = shared.plan.findings, snapshot()
     with crowd.collecting_errors(found):
-        device = open_device(0, shape.waits).result()
+        device = setting.open_device(0, shape.waits).result()
         models = len(simulator.models()) - device.health.abandoned_models
         with ExitStack() as faults:
             shared.load(device)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 import aioacl
-from aioacl import Event, LeaseHeldError, QueueFull, open_device
+from aioacl import Event, LeaseHeldError, QueueFull
+from tests.reliability import setting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -225,7 +226,7 @@ async def job(member: Member, device: Device) -> None:
 
 async def another_open(member: Member, device: Device) -> None:
     """Opens the device once more, and closes it."""
-    async with open_device(device.index, member.waits, **member.open_options()) as again:
+    async with setting.open_device(device.index, member.waits, **member.open_options()) as again:
         must(again.index == device.index, f"expected to open device {device.index}, got device {again.index}")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import aioacl
 from aioacl import simulator
 from aioacl.lowlevel import ffi, on
+from tests.reliability import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ class Bench:
     async def open(self) -> None:
         """Opens both devices."""
         for index in (2 * self.number, 2 * self.number + 1):
-            device = await self._stack.enter_async_context(aioacl.open_device(index, self.strategy))
+            device = await self._stack.enter_async_context(setting.open_device(index, self.strategy))
             self.boards.append(Board(device, on(device)))
             await self.boards[-1].create_objects(self._stack)
 
