@@ -79,7 +79,7 @@ class Devices(Base):
         def request() -> Any:
             return device.made.force_reset(grace=0, reason=how).result()
 
-        rule, was_set = RESETS[how].rule, card.retained > 0
+        rule, was_set, was_faulted = RESETS[how].rule, card.retained > 0, card.faulted
         before = simulator.resets(card.index)
         with ExitStack() as armed:
             if rule:
@@ -92,8 +92,11 @@ class Devices(Base):
         if card.faulted:
             self.abandoned.add("events")
         wanted = card.reset(how)
-        assert (simulator.resets(card.index) > before) is ((was_set or setting.OWN) and wanted.releases)
-        assert report.scope == ("context" if setting.OWN and wanted.attempts == 1 else "device")
+        releases = wanted.releases and (was_set or setting.OWN)
+        if setting.OWN:  # the reset begins with the device after a fault of the device, or goes on with it
+            releases = was_faulted or wanted.attempts > 1
+            assert report.scope == ("device" if releases else "context"), report
+        assert (simulator.resets(card.index) > before) is releases
         seen = (report.ok, report.generation, report.reason, report.joined, report.attempts, report.stuck)
         assert seen == (wanted.opens, card.generation, how, 1, wanted.attempts, ()), report
         assert bool(report.problem) is not wanted.opens

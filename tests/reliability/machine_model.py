@@ -40,9 +40,9 @@ RESETS_OF_THE_DEVICE: Final = {
 # In a context of aioacl's own, the first attempt replaces the context, and the others reset the device too.
 RESETS_OF_A_CONTEXT: Final = {
     "plain": Reset(releases=False),
-    "fails once": Reset("aclrtCreateContext:dev={}:times=1:rc=507899", attempts=2),
-    "lies once": Reset("aclrtMemcpy:dev={}:times=1:rc=507899", attempts=2),
-    "cannot make": Reset("aclrtCreateContext:dev={}:rc=507033", opens=False, attempts=3),
+    "fails once": Reset("aclrtCreateContext:times=1:rc=507899", attempts=2),
+    "lies once": Reset("aclrtMemcpy:times=1:rc=507899", attempts=2),
+    "cannot make": Reset("aclrtCreateContext:rc=507033", opens=False, attempts=3),
 }
 RESETS: Final = RESETS_OF_A_CONTEXT if setting.OWN else RESETS_OF_THE_DEVICE
 
