@@ -96,7 +96,7 @@ class Devices(Base):
         if setting.OWN:  # the reset begins with the device after a fault of the device, or goes on with it
             releases = was_faulted or wanted.attempts > 1
             assert report.scope == ("device" if releases else "context"), report
-        assert (simulator.resets(card.index) > before) is releases
+        assert (simulator.resets(card.index) > before) is releases, report
         seen = (report.ok, report.generation, report.reason, report.joined, report.attempts, report.stuck)
         assert seen == (wanted.opens, card.generation, how, 1, wanted.attempts, ()), report
         assert bool(report.problem) is not wanted.opens

@@ -28,13 +28,15 @@ class Reset:
     attempts: int = 1
 
 
+# After a set by other code, a reset by aioacl counts the sets: it calls aclrtResetDevice.
+BY_AIOACL: Final = "aclrtResetDeviceForce|aclrtResetDevice"
 RESETS_OF_THE_DEVICE: Final = {
     "plain": Reset(),
-    "fails once": Reset("aclrtResetDeviceForce:dev={}:reset-fail=1", attempts=2),
-    "fails twice": Reset("aclrtResetDeviceForce:dev={}:reset-fail=2:rc=507899", attempts=3),
-    "fails": Reset("aclrtResetDeviceForce:dev={}:reset-fail=3", opens=False, releases=False, attempts=3),
-    "lies once": Reset("aclrtResetDeviceForce:dev={}:times=1:reset-lies=507015", attempts=2),
-    "lies": Reset("aclrtResetDeviceForce:dev={}:reset-lies=507015", opens=False, attempts=3),
+    "fails once": Reset(f"{BY_AIOACL}:dev={{}}:reset-fail=1", attempts=2),
+    "fails twice": Reset(f"{BY_AIOACL}:dev={{}}:reset-fail=2:rc=507899", attempts=3),
+    "fails": Reset(f"{BY_AIOACL}:dev={{}}:reset-fail=3", opens=False, releases=False, attempts=3),
+    "lies once": Reset(f"{BY_AIOACL}:dev={{}}:times=1:reset-lies=507015", attempts=2),
+    "lies": Reset(f"{BY_AIOACL}:dev={{}}:reset-lies=507015", opens=False, attempts=3),
     "cannot set": Reset("aclrtSetDevice:dev={}:rc=507033", opens=False, sets=False, attempts=3),
 }
 # In a context of aioacl's own, the first attempt replaces the context, and the others reset the device too.

@@ -11,7 +11,7 @@ from tests.kit import CALLS_OF_RESETS
 if TYPE_CHECKING:
     from aioacl._base.options import ContextKind, Strategy
 
-VARIABLE: Final = "AIOACL_TEST_CONTEXT"
+VARIABLE: Final = "TEST_CONTEXT"  # a name that `python -m tests.reliability` passes on to the parts
 CONTEXT: Final[ContextKind] = "own" if os.environ.get(VARIABLE) == "own" else "primary"
 OWN: Final = CONTEXT == "own"
 # The ACL functions with which an open, a force reset and the last close begin to change the context.
