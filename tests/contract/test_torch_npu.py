@@ -1,4 +1,4 @@
-"""An unmodified torch_npu on the simulator: it imports, and its runtime part works.
+"""An unmodified torch_npu on the simulator: it imports, its runtime part works, and aioacl works beside it.
 
 The wheels of torch_npu are downloaded from the package index and installed in a virtual environment, which is kept in
 the user's cache. The tests are skipped if the wheels cannot be installed. torch must be a build without CUDA. PyPI has
@@ -118,6 +118,138 @@ with aioacl.open_device() as device, device.create_stream() as ours, device.pinn
 print(json.dumps(found))
 """
 
+# These programs skip the end of the interpreter: torch's destructors abort in a context that was stopped or reset.
+OWN_CONTEXT: Final = f"""
+import os
+import sys
+import torch
+import torch_npu
+
+sys.path += {FOLDERS!r}
+import json
+import aioacl
+from aioacl import simulator
+
+RESETS, FAILURES, FAULT = 100, 300, 507015
+aioacl.use_library("simulator")
+npu = torch.npu
+npu.set_device(0)
+source = torch.arange(1 << 10, dtype=torch.int32).pin_memory()
+there = torch.empty(source.shape, dtype=source.dtype, device="npu")
+back = torch.zeros_like(source).pin_memory()
+theirs = npu.Stream()
+
+def begin():
+    back.zero_()
+    with npu.stream(theirs):
+        there.copy_(source, non_blocking=True)
+        back.copy_(there, non_blocking=True)
+
+def end():
+    theirs.synchronize()
+    return bool((back == source).all())
+
+def copy(device, code=0):
+    with device.create_stream() as stream, device.allocate(64) as memory:
+        answer = bytearray(64)
+        if code:
+            simulator.fail_next(stream, code)
+        stream.copy(memory, bytes(range(64)))
+        try:
+            stream.copy(answer, memory).result()
+        except aioacl.DeviceFault as error:
+            return error.action
+        return bytes(answer) == bytes(range(64))
+
+begin()
+end()
+found = dict.fromkeys(("resets", "our failures", "their failures", "torch", "aioacl"), 0)
+with aioacl.open_device(context="own") as device:
+    for _ in range(RESETS):
+        with simulator.held(theirs.npu_stream):
+            begin()
+            stream, memory = device.create_stream().result(), device.allocate(64).result()
+            simulator.hold(stream)
+            stream.fill(memory, 1)
+            report = device.force_reset(grace=0).result()
+            found["resets"] += report.ok and report.scope == "context"
+        found["torch"] += end()
+        found["aioacl"] += copy(device)
+    for _ in range(FAILURES):
+        begin()
+        found["our failures"] += copy(device, FAULT) == "new_stream"
+        found["torch"] += end()
+        found["aioacl"] += copy(device)
+    before = device.generation, device.health.failed_tasks
+    for _ in range(FAILURES):
+        try:
+            simulator.fail_next(theirs.npu_stream, FAULT)
+            begin()
+            theirs.synchronize()
+        except RuntimeError:  # the first failure stops torch's context
+            found["their failures"] += 1
+        found["aioacl"] += copy(device)
+    found["same"] = (device.generation, device.health.failed_tasks) == before
+    found["ready"], found["foreign stop"] = device.health.ready, device.health.foreign_stop
+    found["scope"] = device.force_reset(grace=0).result().scope
+print(json.dumps(found), flush=True)
+os._exit(0)
+"""
+
+COUNTED_RESETS: Final = f"""
+import os
+import sys
+import torch
+import torch_npu
+
+sys.path += {FOLDERS!r}
+import json
+import aioacl
+from aioacl import simulator
+
+RESETS = 100
+aioacl.use_library("simulator")
+npu = torch.npu
+npu.set_device(0)
+theirs = npu.Stream()
+torch.zeros(8).to("npu")
+npu.synchronize()
+before = simulator.retain_count(0)
+found = {{"torch": before > 0, "ok": 0, "foreign sets": 0, "counts": 0}}
+with aioacl.open_device() as device:
+    for _ in range(RESETS):
+        counted = simulator.retain_count(0)
+        report = device.force_reset(grace=0).result()
+        found["ok"] += report.ok
+        found["foreign sets"] += report.foreign_sets == before
+        found["counts"] += simulator.retain_count(0) == counted == before + 1
+found["closed"] = simulator.retain_count(0) == before
+print(json.dumps(found), flush=True)
+os._exit(0)
+"""
+
+STOP_OF_TORCH: Final = f"""
+import os
+import sys
+import torch
+import torch_npu
+
+sys.path += {FOLDERS!r}
+import json
+import aioacl
+from aioacl import simulator
+from tests.kit import until_now
+
+aioacl.use_library("simulator")
+found = []
+with aioacl.open_device() as device:
+    torch.npu.set_device(0)
+    theirs = torch.npu.Stream()
+    found += [until_now(lambda: device.health.foreign_stop), device.health.ready]
+print(json.dumps(found), flush=True)
+os._exit(0)
+"""
+
 
 def _install(folder: Path) -> None:
     """Makes a virtual environment with the wheels; raises CalledProcessError if they cannot be installed."""
@@ -202,3 +334,37 @@ def test_torch_npu_program_of_the_page_prints_the_output_on_the_page(
         "docs/c-programs.md", "tests/contract/test_torch_npu.py", lambda text: "torch_npu" in text
     ).text
     assert f"python both_ways.py\n{_run(python, folder, tmp_path, program)}\n" in PAGE.read_text()
+
+
+def test_own_context_beside_torch_npu_sees_no_failure_of_torch_and_torch_sees_no_reset(
+    python: Path, folder: str, tmp_path: Path
+) -> None:
+    assert json.loads(_run(python, folder, tmp_path, OWN_CONTEXT)) == {
+        "resets": 100,
+        "our failures": 300,
+        "their failures": 300,
+        "torch": 400,
+        "aioacl": 700,
+        "same": True,
+        "ready": True,
+        "foreign stop": False,
+        "scope": "context",
+    }
+
+
+def test_resets_beside_torch_npu_in_the_primary_context_make_the_sets_of_torch_again(
+    python: Path, folder: str, tmp_path: Path
+) -> None:
+    assert json.loads(_run(python, folder, tmp_path, COUNTED_RESETS)) == {
+        "torch": True,
+        "ok": 100,
+        "foreign sets": 100,
+        "counts": 100,
+        "closed": True,
+    }
+
+
+def test_stop_mode_of_torch_npu_is_reported_before_a_failure(
+    python: Path, folder: str, tmp_path: Path
+) -> None:
+    assert json.loads(_run(python, folder, tmp_path, STOP_OF_TORCH)) == [True, True]
