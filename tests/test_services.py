@@ -16,7 +16,7 @@ from aioacl import simulator
 from aioacl._library.locate import candidates
 from aioacl._lifecycle.procedures import limits
 from scripts.pages import one
-from tests.kit import FAULT, TASK_FAULT, hanging, until
+from tests.kit import FAULT, TASK_FAULT, elsewhere, hanging, until
 from tests.support.command import finished
 
 if TYPE_CHECKING:
@@ -86,6 +86,31 @@ def test_guard_resets_the_device_after_a_fault(program: Path, capsys: pytest.Cap
 
     asyncio.run(main())
     assert capsys.readouterr().out.startswith("fault OPEN ")
+
+
+def test_guard_does_not_reset_a_device_of_other_code_where_the_policy_forbids_it(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service: dict[str, Any] = runpy.run_path(str(program))
+    monkeypatch.setenv("AIOACL_RESETS", "never")
+    elsewhere("aclrtSetDevice")
+    resets = simulator.resets()
+
+    async def main() -> None:
+        async with aioacl.open_device() as device:
+            guarding = asyncio.create_task(service["guard"](device))
+            await asyncio.sleep(0)
+            fault = simulator.fault("copy", nth=1, async_error=FAULT, sticky=FAULT)
+            with fault, pytest.raises(aioacl.DeviceFault):
+                await service["work"](device, b"request")
+            await guarding  # the reset is refused, so the guard ends
+            assert (simulator.resets(), simulator.retain_count()) == (resets, 2)
+            assert not device.health.ready
+            assert (await device.force_reset(foreign=True)).ok
+        assert simulator.retain_count() == 2
+
+    asyncio.run(main())
+    elsewhere("aclrtResetDevice", "aclrtResetDevice")
 
 
 def test_guard_prints_a_failure_that_nothing_awaits_and_does_not_reset(

@@ -44,6 +44,11 @@ class SetCounts:
         """Whether other code of the process has perhaps set the device too, and still uses it."""
         return self.was_set or lib.aio_device_foreign_sets(self._index) > 0
 
+    @property
+    def reported(self) -> int:
+        """How many sets of other code are known. Other code may have undone some, or made more before the open."""
+        return max(int(self.was_set), lib.aio_device_foreign_sets(self._index))
+
     def change(self, counts: Counts) -> None:
         """Replaces the counts, and limits `own_sets` to them. Call it with the lock held."""
         self.now, self.own_sets = counts, min(self.own_sets, counts.retained)
@@ -63,8 +68,12 @@ class SetCounts:
             self._see(seen)
             self.now, self.own_sets = states.set_device(self.now).counts, self.own_sets + 1
 
-    def note_own_context(self) -> None:
-        """Called before a context of aioacl's own is made. From then on, no foreign reset is reported."""
+    def catch_up(self) -> None:
+        """Notes the foreign resets that were reported until now.
+
+        Called before the first open sets the device, and before a context of aioacl's own is made: from then on, no
+        foreign reset is reported.
+        """
         with self._changed:
             self._see(lib.aio_device_foreign(self._index))
 

@@ -420,12 +420,15 @@ class Manager:
         finally:  # also after a note has raised an exception, because the engine does not repeat these kicks
             self._answer(lib.aio_device_kicks(self.index))
 
-    def _answer(self, kicks: int) -> None:
+    def _supply(self, kicks: int) -> None:
         if kicks & lib.AIO_KICK_REFILL:
             lib.aio_device_refill(self.index, 0, limits.POOL_EVENTS)
         for kick, large in ((lib.AIO_KICK_SMALL, 0), (lib.AIO_KICK_LARGE, 1)):
             if kicks & kick:
                 lib.aio_stage_grow(self.index, large)
+
+    def _answer(self, kicks: int) -> None:
+        self._supply(kicks)
         if kicks & lib.AIO_KICK_NUDGE and not self._equipping:
             self._equipping = True
             self.maintenance.leave(self._equip)

@@ -56,6 +56,7 @@ class OpenProcedure(Procedure):
     def _first_set(self) -> None:
         """Sets the device. If it is set already, other code perhaps uses it: aioacl's own sets are known."""
         counts = self.manager.counts
+        counts.catch_up()
         with self.admission.changed:
             if not counts.standing().retained:
                 counts.was_set = bool(is_set(self.index))

@@ -50,8 +50,11 @@ class Procedure:
         self.done = False
         self.error: BaseException | None = None
         self._began = sync.monotonic()
-        self._undone = 0  # the sets that a counted reset has undone, and the sets of other code to make again
-        self._to_restore = 0
+        self._undone = 0  # the sets that a counted reset has undone, those of them that it had made itself,
+        self._added = 0
+        self._to_restore = 0  # and the sets of other code to make again
+        self._shared = False  # whether other code had perhaps set the device when a reset began,
+        self._reported = 0  # and the highest number of its sets that were reported
 
     def execute(self) -> None:
         """The body of the thread. Does nothing if the procedure is not the current one of its device any more.
@@ -120,7 +123,7 @@ class Procedure:
         return code
 
     def _make_context(self) -> int:
-        self.manager.counts.note_own_context()
+        self.manager.counts.catch_up()
         return self.manager.own_context.make()
 
     def _free_kept(self) -> int:
@@ -177,14 +180,20 @@ class Procedure:
         """Undoes one `_set`."""
         return self.manager.own_context.end() if self.manager.own_context.wanted else self._reset_plain()
 
-    def _reset_force(self) -> int:
-        """Resets the device. If other code has perhaps set it too, counts these sets, for `_restore_sets`."""
+    def _reset_force(self, *, faulty: bool = False) -> int:
+        """Resets the device. If other code has perhaps set it too, counts these sets, for `_restore_sets`.
+
+        A faulty device gets aclrtResetDeviceForce in any case.
+        """
         lib.aio_control_thread(self.index)
         code = 0
         if self.manager.own_context.wanted and is_set(self.index) is False:
             code = lib.aio_u_aclrtSetDevice(self.index)  # a device that is not set cannot be reset
-        if code == 0 and self.manager.counts.are_shared and is_set(self.index):
-            code = self._reset_counted()
+        # A reset clears what was reported, also if it fails.
+        self._shared = self._shared or self.manager.counts.are_shared
+        self._reported = max(self._reported, self.manager.counts.reported)
+        if code == 0 and self._shared and is_set(self.index):
+            code = self._reset_counted_by_force() if faulty else self._reset_counted()
         elif code == 0:
             code = lib.aio_u_aclrtResetDeviceForce(self.index)
         self.manager.counts.note_reset(code, states.reset_device_force)
@@ -202,10 +211,28 @@ class Procedure:
             code = lib.aio_u_aclrtResetDeviceForce(self.index)
         self._undone += undone
         if code in (0, RELEASED_ALREADY):
-            self._to_restore, self._undone = self._to_restore + max(0, self._undone - ours), 0
+            self._to_restore += max(0, self._undone - ours - self._added)
+            self._undone = self._added = 0
             self.manager.counts.was_set = self._to_restore > 0
             return 0
         return code
+
+    def _reset_counted_by_force(self) -> int:
+        """Counts the sets, then sets the device once more and resets it by force.
+
+        A device that cannot be set is reset at once. Then at least as many sets are made again as were reported.
+        """
+        if lib.aio_u_aclrtSetDevice(self.index):
+            code: int = lib.aio_u_aclrtResetDeviceForce(self.index)
+            if code == 0:
+                self._to_restore = self._reported
+                self.manager.counts.was_set = self._reported > 0
+            return code
+        self._added += 1
+        code = self._reset_counted()
+        if code == 0:
+            code = lib.aio_u_aclrtSetDevice(self.index)
+        return code or lib.aio_u_aclrtResetDeviceForce(self.index)
 
     def _restore_sets(self) -> int:
         """Makes the sets of other code again that `_reset_counted` has undone. They do not count as sets of aioacl."""

@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from aioacl._base import sync
@@ -305,7 +306,9 @@ class ResetProcedure(Procedure):
         with self._stage("reset"):
             if own.wanted and self._call("aclrtDestroyContext", own.end, limit) not in (0, RELEASED_ALREADY):
                 return False, False
-            if self._call("aclrtResetDeviceForce", self._reset_force, limit) not in (0, RELEASED_ALREADY):
+            faulty = self._attempts > 1 or self.manager.failures.last_fault is not None
+            reset = partial(self._reset_force, faulty=faulty)
+            if self._call("aclrtResetDeviceForce", reset, limit) not in (0, RELEASED_ALREADY):
                 return own.wanted, False
             self._was_reset = True
             self._foreign_sets = self._to_restore

@@ -109,7 +109,11 @@ CRASHING_USES = {
 
 
 RESET, RESET_AND_SET = '"aclrtResetDeviceForce"', '"aclrtResetDeviceForce", "aclrtSetDevice"'
-RESETS_BY_OTHER_CODE = {"9.1": RESET, "8.1": RESET, "master": RESET_AND_SET}  # 8.1 accepts a context that has ended
+RESETS_BY_OTHER_CODE = {
+    "9.1": RESET,
+    "8.1": RESET,
+    "master": RESET_AND_SET,
+}  # 8.1 accepts a context that has ended
 
 
 @pytest.mark.process

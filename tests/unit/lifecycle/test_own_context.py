@@ -483,6 +483,15 @@ async def test_45_reset_of_the_device_makes_the_sets_of_other_code_again(before:
     elsewhere(*["aclrtResetDevice"] * (before + after))
 
 
+async def test_set_of_other_code_is_known_although_other_code_reset_the_device_while_it_was_closed() -> None:
+    async with aioacl.open_device(0):
+        pass
+    elsewhere("aclrtSetDevice", "aclrtResetDevice", "aclrtSetDevice")
+    async with aioacl.open_device(0):
+        assert manager_of(0).counts.was_set
+    elsewhere("aclrtResetDevice")
+
+
 async def test_counted_reset_that_fails_is_repeated_and_no_set_is_lost() -> None:
     elsewhere("aclrtSetDevice", "aclrtSetDevice")
     async with aioacl.open_device(0) as device:
@@ -491,6 +500,22 @@ async def test_counted_reset_that_fails_is_repeated_and_no_set_is_lost() -> None
         assert (report.ok, report.attempts, report.foreign_sets) == (True, 2, 2)
         assert simulator.retain_count() == 3
     elsewhere("aclrtResetDevice", "aclrtResetDevice")
+
+
+@pytest.mark.leaves("events")  # during the fault, aclrtDestroyEvent fails too
+@pytest.mark.parametrize("kind", ["sticky", "lost"])
+async def test_reset_of_a_faulty_device_beside_other_code_forces_it(kind: str) -> None:
+    elsewhere("aclrtSetDevice", "aclrtSetDevice")
+    async with aioacl.open_device(0) as device:
+        elsewhere("aclrtSetDevice", "aclrtSetDevice", "aclrtSetDevice")
+        async with device.create_stream() as stream, device.allocate(64) as memory:
+            with simulator.fault("aclrtMemsetAsync", **{kind: FAULT}):
+                await raises(aioacl.DeviceFault, stream.fill(memory, 1))
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.foreign_sets) == (True, 5)
+        assert simulator.retain_count() == report.foreign_sets + 1
+        assert await works(device)
+    elsewhere(*["aclrtResetDevice"] * report.foreign_sets)
 
 
 async def test_46_reset_without_the_consent_of_other_code_is_refused() -> None:
@@ -540,6 +565,47 @@ async def test_46_device_is_not_reset_where_the_policy_forbids_it(
     assert simulator.resets() == resets
     other.stop()
     lowlevel.reset_device(0)
+
+
+async def test_46_supervisor_does_not_reset_a_device_of_other_code_where_the_policy_forbids_it() -> None:
+    elsewhere("aclrtSetDevice")
+    resets, refused = simulator.resets(), list[str]()
+    async with aioacl.open_device(0, resets=False) as device, device.allocate(64) as memory:
+        events = device.events()
+        async with device.create_stream() as stream:
+            with simulator.fault("aclrtMemsetAsync", sticky=FAULT):
+                await raises(aioacl.DeviceFault, stream.fill(memory, 1))
+        while device.health.ready or not refused:  # a supervisor acts on each event
+            event = await anext(events)
+            if event.kind == "fault":
+                with pytest.raises(
+                    aioacl.ParameterError, match="other code of the process may use it"
+                ) as caught:
+                    await device.force_reset(reason=event.text)
+                refused.append(str(caught.value))
+        assert (simulator.resets(), simulator.retain_count()) == (resets, 2)
+        assert (await device.force_reset(foreign=True)).ok  # a caller may ask for it all the same
+        assert simulator.resets() > resets
+    elsewhere("aclrtResetDevice", "aclrtResetDevice")
+
+
+@pytest.mark.leaves("events")  # a foreign reset may come while aioacl makes events
+async def test_46_foreign_reset_leads_to_no_reset_by_aioacl_where_the_policy_forbids_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIOACL_RESETS", "never")
+    elsewhere("aclrtSetDevice")
+    resets = simulator.resets()
+    async with aioacl.open_device(0) as device:
+        for number in range(1, 4):
+            generation = device.generation
+            reset_by_other_code()
+            elsewhere("aclrtSetDevice")
+            await until(lambda g=generation: device.generation > g and device.state is aioacl.State.OPEN)  # type: ignore[misc]
+            assert await works(device)
+            assert simulator.resets() == resets + number  # those of other code
+    assert (simulator.resets(), simulator.retain_count()) == (resets + 3, 2)
+    elsewhere("aclrtResetDevice", "aclrtResetDevice")
 
 
 async def test_policy_permits_resets_of_an_own_context() -> None:
