@@ -20,9 +20,13 @@ static aio_lock lock;
 static seen_stream *seen;
 static atomic_int count;
 
-/* Whether this thread makes a stream for aioacl. A job of a device is inside too, but in another function. */
+/* Whether this thread makes a stream for aioacl. A control thread makes only streams of aioacl, and the default
+ * streams of contexts. A job of a device is inside too, but in another function. */
 static bool is_ours(void) {
     const aio_thread *thread = aio_self();
+    if (thread->control >= 0) {
+        return true;
+    }
     int function = atomic_load(&thread->function);
     return atomic_load(&thread->device) >= 0 &&
            (function == AIO_FN_aclrtCreateStream || function == AIO_FN_aclrtCreateStreamWithConfig);

@@ -509,7 +509,9 @@ async def test_reset_of_a_faulty_device_beside_other_code_forces_it(kind: str) -
     async with aioacl.open_device(0) as device:
         elsewhere("aclrtSetDevice", "aclrtSetDevice", "aclrtSetDevice")
         async with device.create_stream() as stream, device.allocate(64) as memory:
-            with simulator.fault("aclrtMemsetAsync", **{kind: FAULT}):
+            faults = {"sticky": simulator.fault("aclrtMemsetAsync", sticky=FAULT)}
+            faults["lost"] = simulator.fault("aclrtMemsetAsync", lost=FAULT)
+            with faults[kind]:
                 await raises(aioacl.DeviceFault, stream.fill(memory, 1))
         report = await device.force_reset(grace=0)
         assert (report.ok, report.foreign_sets) == (True, 5)
