@@ -8,6 +8,7 @@ import asyncio
 import threading
 
 import aioacl
+from aioacl import lowlevel
 from aioacl.lowlevel import ffi
 from aioacl.lowlevel import functions as acl
 from aioacl.lowlevel.constants import ACL_MEM_MALLOC_HUGE_FIRST
@@ -23,7 +24,7 @@ class OtherCode(threading.Thread):
         self.rounds, self.stopped = 0, threading.Event()
 
     def run(self) -> None:
-        acl.aclrtSetDevice(0)
+        lowlevel.set_device(0)
         made, memory = ffi.new("aclrtStream *"), ffi.new("void **")
         acl.aclrtCreateStream(made)
         acl.aclrtMalloc(memory, 64, ACL_MEM_MALLOC_HUGE_FIRST)
@@ -33,12 +34,14 @@ class OtherCode(threading.Thread):
             self.rounds += 1
         acl.aclrtFree(memory[0])
         acl.aclrtDestroyStream(made[0])
-        acl.aclrtResetDevice(0)
+        lowlevel.reset_device(0)
 
 
 async def main() -> None:
     other = OtherCode()
     other.start()
+    while other.rounds == 0 and other.is_alive():
+        await asyncio.sleep(0.001)
     async with aioacl.open_device(0, context="own") as device:
         for _ in range(ROUNDS):
             stream = await device.create_stream()

@@ -47,6 +47,9 @@ OUTPUT = {
     ),
     "hello_device": r"<Device 0, OPEN, generation 1>\nHello from the device!\n",
     "model_map": r"350 of 359 digits are right\n",
+    "own_context": (
+        r"(replaced: the context; our old stream is stale: True\n){3}the other code works on: True\n"
+    ),
     "overlapped_pipeline": r"40 results, in order\n",
     "test_harness": r"(.*\n)*=+ 3 passed in .*\n",
     "timeouts_and_cancellation": (
