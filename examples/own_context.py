@@ -21,9 +21,10 @@ class OtherCode(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rounds, self.stopped = 0, threading.Event()
+        self.rounds, self.stopped = threading.Semaphore(0), threading.Event()
 
     def run(self) -> None:
+        """Runs on the thread."""
         lowlevel.set_device(0)
         made, memory = ffi.new("aclrtStream *"), ffi.new("void **")
         acl.aclrtCreateStream(made)
@@ -31,25 +32,28 @@ class OtherCode(threading.Thread):
         while not self.stopped.wait(0.001):
             acl.aclrtMemsetAsync(memory[0], 64, 1, 64, made[0])
             acl.aclrtSynchronizeStream(made[0])  # raises if the stream is gone
-            self.rounds += 1
+            self.rounds.release()
         acl.aclrtFree(memory[0])
         acl.aclrtDestroyStream(made[0])
         lowlevel.reset_device(0)
+
+    def wait_for_a_round(self) -> None:
+        """Waits until the thread has done another round."""
+        while self.rounds.acquire(blocking=False):
+            continue
+        self.rounds.acquire(timeout=10)
 
 
 async def main() -> None:
     other = OtherCode()
     other.start()
-    while other.rounds == 0 and other.is_alive():
-        await asyncio.sleep(0.001)
+    await asyncio.to_thread(other.wait_for_a_round)
     async with aioacl.open_device(0, context="own") as device:
         for _ in range(ROUNDS):
             stream = await device.create_stream()
             report = await device.force_reset(grace=0)
             print(f"replaced: the {report.scope}; our old stream is stale: {stream.stale}")
-            seen = other.rounds
-            while other.rounds == seen and other.is_alive():
-                await asyncio.sleep(0.001)
+            await asyncio.to_thread(other.wait_for_a_round)
         print(f"the other code works on: {other.is_alive()}")
     other.stopped.set()
     other.join()

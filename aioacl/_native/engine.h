@@ -195,7 +195,7 @@ int aio_adopt_thread(aio_pass pass);
  * calls are listed among the calls inside. */
 void aio_control_thread(int device);
 
-/* device.c, wake.c. */
+/* device.c, wake.c, nudge.c. */
 int aio_device_start(int device, int strategy, aio_port *kick);
 void aio_device_stop(int device);
 /* Returns the reasons for which the maintenance thread was woken, and clears them. */

@@ -34,7 +34,7 @@ bool aio_may_ask(int device, uint32_t generation) {
         return true;
     }
     if (has_our_context(device)) {
-        return aio_word_generation(aio_gate_word(device)) == generation;
+        return aio_word_generation(atomic_load(&aio_devices[device].word)) == generation;
     }
     aio_foreign_found(device, generation);
     return false;

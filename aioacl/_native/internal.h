@@ -29,8 +29,9 @@
  * The order of the files. A file calls only functions of files before it; tests/test_architecture.py checks
  * this.
  *
- *     thread, inside, dispatch, bytes, pace, gate, library     time and locks, the table, the gate
- *     wake, foreign, counts, exit                              waking threads, resets by other code, the end
+ *     thread, inside, dispatch, bytes, pace                    time and locks, the table
+ *     wake, foreign, gate, library                             waking threads, resets by other code, the gate
+ *     nudge, foreignstop, counts, exit                         failures, STOP mode of other code, the end
  *     events, stage, record, port                              what a device has, and the record of a stream
  *     failure, link, report, attribution, collect              failed tasks
  *     outcome, ask, streamlock, confirm                        what is done, and what is confirmed

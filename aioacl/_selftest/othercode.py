@@ -39,7 +39,8 @@ STOP: Final = 1
 
 def _own(bench: Bench) -> CData:
     """Makes an explicit context, which is then current on this thread."""
-    return written_by("aclrtCreateContext", bench.device)
+    made: CData = written_by("aclrtCreateContext", bench.device)
+    return made
 
 
 def _failure_mode(stream: CData) -> int:

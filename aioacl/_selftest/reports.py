@@ -80,7 +80,7 @@ def _(bench: Bench) -> None:
 
 
 @REPORTS.assumes(
-    "question", "H", "aclrtCreateEventWithFlag aclrtRecordEvent aclrtQueryEvent", "_native/wake.c"
+    "question", "H", "aclrtCreateEventWithFlag aclrtRecordEvent aclrtQueryEvent", "_native/nudge.c"
 )
 def _(bench: Bench, stream: Stream) -> None:
     """aclrtQueryEvent returns without waiting, for an event of the old kind that is not complete."""

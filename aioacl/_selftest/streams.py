@@ -136,7 +136,7 @@ def _(bench: Bench, memory: Memory) -> None:
     bench.expect_return(0, "aclrtDestroyStream", stream)
 
 
-@STREAMS.assumes("force-destroy", "H", "aclrtCreateStream aclrtDestroyStreamForce", "_native/wake.c")
+@STREAMS.assumes("force-destroy", "H", "aclrtCreateStream aclrtDestroyStreamForce", "_native/nudge.c")
 def _(bench: Bench, memory: Memory) -> None:
     """aclrtDestroyStreamForce returns 0 for a stream whose work has been waited for."""
     stream = written_by("aclrtCreateStream")

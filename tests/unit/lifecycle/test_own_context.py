@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,7 @@ class OtherCode:
         must("aclrtCreateStream", stream)
         must("aclrtMalloc", memory, len(COPIED), lib.ACL_MEM_MALLOC_HUGE_FIRST)
         while not self._stopped.is_set():
-            ffi.memmove(back, bytes(len(COPIED)), len(COPIED))
+            ctypes.memset(int(ffi.cast("uintptr_t", back)), 0, len(COPIED))
             must("aclrtMemcpyAsync", memory[0], len(COPIED), there, len(COPIED), up, stream[0])
             must("aclrtMemcpyAsync", back, len(COPIED), memory[0], len(COPIED), down, stream[0])
             must("aclrtSynchronizeStream", stream[0])
@@ -109,7 +110,8 @@ def stop_by_other_code() -> CData:
         must("aclrtResetDevice", 0)
 
     Raised(make).join()
-    return made[0]
+    stream: CData = made[0]
+    return stream
 
 
 def device_bytes() -> int:
@@ -299,7 +301,7 @@ async def test_scope_of_a_reset_is_checked() -> None:
             await device.force_reset(scope="context")
         for wrong in ({"scope": "process"}, {"foreign": 1}):
             with pytest.raises(aioacl.ParameterError, match="must be"):
-                device.force_reset(**wrong)  # type: ignore[arg-type]
+                device.force_reset(**wrong)
 
 
 # --- other code -------------------------------------------------------------------------------------------------------
