@@ -135,23 +135,24 @@ static void test_an_endless_loop_with_an_empty_body(void) {
     END_STREAMS(stream, inner);
 }
 
-/* Creating a context has opened the device, and no call has set it. Only a reset frees the memory. */
-static void test_memory_outlives_the_last_context(void) {
+/* No thread has set the device. Its memory outlives a context while the device has another one, and ends with
+ * the last. */
+static void test_memory_ends_with_the_last_context(void) {
     aclrtMemPool pool = NULL;
     aclrtMemPoolProps props = {.allocType = ACL_MEM_ALLOCATION_TYPE_PINNED};
     char host[64];
     props.location.type = ACL_MEM_LOCATION_TYPE_DEVICE;
-    aclrtContext context = new_context();
+    aclrtContext last = new_context(), first = new_context();
     CHECK_RC(aclrtMemPoolCreate(&pool, &props), 0);
     char *kept = filled(7);
     char *lost = filled(8);
-    CHECK_RC(aclrtDestroyContext(context), 0);
+    CHECK_RC(aclrtDestroyContext(first), 0);
     CHECK(stats().device_blocks == 2 && stats().pools == 1);
     CHECK_RC(aclrtMemcpy(host, 64, kept, 64, ACL_MEMCPY_DEVICE_TO_HOST), 107002);
-    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK_RC(aclrtSetCurrentContext(last), 0);
     CHECK_THEN(aclrtMemcpy(host, 64, kept, 64, ACL_MEMCPY_DEVICE_TO_HOST), host[0] == 7 && host[63] == 7);
     CHECK_RC(aclrtFree(kept), 0);
-    CHECK_RC(aclrtResetDevice(0), 0);
+    CHECK_RC(aclrtDestroyContext(last), 0);
     CHECK(stats().device_blocks == 0 && stats().pools == 0);
     CHECK_RC(aclrtFree(lost), 507899);
     CHECK_RC(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 507899);
@@ -159,7 +160,7 @@ static void test_memory_outlives_the_last_context(void) {
 }
 
 int main(void) {
-    test_memory_outlives_the_last_context();
+    test_memory_ends_with_the_last_context();
     CHECK(aclsim_register_kernel("blocking", kernel_blocking, NULL) == 0);
     start_acl();
     RUN(test_a_described_copy_runs_again, test_an_endless_loop_with_an_empty_body);
