@@ -90,7 +90,7 @@ class ResetProcedure(Procedure):
     ) -> None:
         super().__init__(manager)
         self.joined = 1
-        self._scope = scope
+        self._scope: Scope = scope
         self._may_widen = may_widen
         self._setups = lib.aio_device_setups(self.index)
         self._grace = min(grace, LONGEST_SECONDS)

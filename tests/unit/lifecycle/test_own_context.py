@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -160,8 +160,8 @@ async def test_failed_task_in_an_own_context_needs_a_new_stream_only() -> None:
 
 async def test_timeout_and_cancellation_in_an_own_context_leave_the_work() -> None:
     async with own() as device, device.allocate(64) as memory, device.create_stream() as stream:
+        ticket = held_fill(stream, memory)
         async with anyio.create_task_group() as group:
-            ticket = held_fill(stream, memory)
             with pytest.raises(aioacl.DeviceTimeout):
                 await stream.synchronize(timeout=0.01)
             waiting = Waiting(group, lambda: wait_for(ticket))
@@ -217,10 +217,10 @@ async def test_44_reset_of_an_own_context_frees_its_memory_and_ends_hanging_work
             waiting = Waiting(group, lambda: wait_for(held_fill(stream, memory)))
             await until(lambda: lib.aio_device_waits(0) > 0)
             report = await device.force_reset(grace=0)
+            assert (report.ok, report.aborted, report.scope) == (True, 1, "context")
             await raises(aioacl.DeviceReset, waiting.outcome())
             await memory.close()
             await stream.close()
-        assert (report.ok, report.aborted, report.scope) == (True, 1, "context")
         flat = device_bytes()
         for _ in range(20):
             async with device.allocate(BLOCK_BYTES):
@@ -299,7 +299,8 @@ async def test_scope_of_a_reset_is_checked() -> None:
     async with aioacl.open_device(0) as device:
         with pytest.raises(aioacl.ParameterError, match="uses its primary context"):
             await device.force_reset(scope="context")
-        for wrong in ({"scope": "process"}, {"foreign": 1}):
+        mistakes: list[dict[str, Any]] = [{"scope": "process"}, {"foreign": 1}]
+        for wrong in mistakes:
             with pytest.raises(aioacl.ParameterError, match="must be"):
                 device.force_reset(**wrong)
 
@@ -405,7 +406,7 @@ async def test_44_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory
     beside: Callable[[], Any] | None,
 ) -> None:
     async with aioacl.open_device(0) as device:
-        with beside() if beside else contextmanager(lambda: iter([None]))():
+        with beside() if beside else nullcontext():
             flat = device_bytes()
             for _ in range(20):
                 async with device.allocate(BLOCK_BYTES):
