@@ -86,7 +86,8 @@ struct device {
     uint32_t notifies;
     uint32_t events; /* events that hold a hardware id from their creation on */
     uint32_t streams;
-    uint64_t stream_ids[SIM_STREAMS_PER_DEVICE / 64 + 1]; /* ids in use */
+    uint64_t stream_ids[SIM_STREAM_IDS / 64]; /* ids in use */
+    uint32_t last_id;                         /* the id that was given last */
     uint32_t wakers; /* calls that keep the recycle thread awake: they wait for work or for room */
     uint64_t bytes;
     uint64_t peak_bytes;

@@ -3,7 +3,7 @@
 
 #include "graph.h"
 
-enum { FLAG_DEVICE_USE_ONLY = 0x20, PRIORITY_LEAST = 7 };
+enum { FLAG_DEVICE_USE_ONLY = 0x20, PRIORITY_LEAST = 7, LAST_ID = SIM_STREAM_IDS - 1 };
 
 /* Rings are large, so freed rings are reused. The ring that was freed last is reused first. */
 typedef union ring {
@@ -29,20 +29,31 @@ static void ring_give(task_t *tasks) {
     free_rings = ring;
 }
 
-/* Id 0 of a device belongs to the default stream of its primary context. */
+static bool id_used(const device_t *device, uint32_t id) {
+    return (device->stream_ids[id / 64] >> id % 64 & 1) != 0;
+}
+
+/* Returns the first free id behind `id`. After the last id, the ids begin again with 1. */
+static uint32_t id_behind(const device_t *device, uint32_t id) {
+    do {
+        id = id % LAST_ID + 1;
+    } while (id_used(device, id));
+    return id;
+}
+
+/* Id 0 of a device belongs to the default stream of its primary context. The default stream of another context
+ * takes the lowest free id, even if an ended stream had it. The other ids are given in turn: so a new stream,
+ * which often has the handle of an ended stream, has another id. */
 static uint32_t id_take(const context_t *context) {
     device_t *device = context->device;
-    uint32_t word = 0;
-    device->stream_ids[0] |= 1;
-    if (context->primary && context->default_stream == NULL) {
+    bool is_default = context->default_stream == NULL;
+    if (context->primary && is_default) {
         return 0;
     }
-    while (device->stream_ids[word] == UINT64_MAX) {
-        word++;
-    }
-    uint32_t bit = (uint32_t)__builtin_ctzll(~device->stream_ids[word]);
-    device->stream_ids[word] |= 1ULL << bit;
-    return word * 64 + bit;
+    uint32_t id = id_behind(device, is_default ? 0 : device->last_id);
+    device->stream_ids[id / 64] |= 1ULL << id % 64;
+    device->last_id = is_default ? device->last_id : id;
+    return id;
 }
 
 static void id_give(device_t *device, uint32_t id) {
