@@ -102,14 +102,16 @@ def set_device_livelock(on: bool = True) -> None:
 
 
 def set_reset_crash(on: bool = True) -> None:
-    """Sets whether the end of a context crashes while another thread synchronizes a stream of the context.
+    """Sets whether the end of a context crashes threads that use its streams or events.
 
     A reset that releases the device ends its primary context. aclrtDestroyContext ends another context.
 
     Args:
         on: with True, the end of a context ends the process with SIGSEGV if another thread is inside
-            aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the context. The device-state
-            callback before a reset may end such a call, for example by an abort. After the end of a context, the
-            process also ends with SIGSEGV when an event of the context is queried, waited for or destroyed.
+            aclrtSynchronizeStream or aclrtSynchronizeStreamWithTimeout for a stream of the context, or waits for room
+            in the queue of such a stream. The device-state callback before a reset may end such a call, for example by
+            an abort. After the end of a context, the process also ends with SIGSEGV when an event of the context is
+            queried, waited for or destroyed. The next aclrtSetDevice makes the events of the primary context usable
+            again, but the destruction of an event that was never recorded still ends the process.
     """
     control_function("aclsim_set_reset_crash", "void (*)(int)")(int(on))

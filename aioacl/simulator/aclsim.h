@@ -120,10 +120,12 @@ void aclsim_set_sync_livelock(int on);
  * call too. */
 void aclsim_set_device_livelock(int on);
 /* With 1, the end of a context ends the process with SIGSEGV if another thread is inside aclrtSynchronizeStream
- * or aclrtSynchronizeStreamWithTimeout for a stream of the context. A reset that releases the device ends its
- * primary context; the device-state callback before the reset may end such a call, for example by an abort.
- * aclrtDestroyContext ends another context. After the end of a context, the process also ends with SIGSEGV when
- * an event of the context is queried, waited for or destroyed. */
+ * or aclrtSynchronizeStreamWithTimeout for a stream of the context, or waits for room in the queue of such a
+ * stream. A reset that releases the device ends its primary context; the device-state callback before the reset
+ * may end such a call, for example by an abort. aclrtDestroyContext ends another context. After the end of a
+ * context, the process also ends with SIGSEGV when an event of the context is queried, waited for or destroyed.
+ * The next aclrtSetDevice makes the events of the primary context usable again, but the destruction of an event
+ * that was never recorded still ends the process. */
 void aclsim_set_reset_crash(int on);
 
 /* Calls. */

@@ -110,12 +110,20 @@ static void crash(void) {
     raise(SIGSEGV);
 }
 
+static bool is_enqueueing(const context_t *context) {
+    bool found = context->default_stream->room.first != NULL;
+    for (const stream_t *stream = context->streams; stream != NULL; stream = stream->next) {
+        found = found || stream->room.first != NULL;
+    }
+    return found;
+}
+
 void sync_crash(const context_t *context) {
     const context_t *found = context;
-    if (sim.reset_crash && context != NULL) {
+    if (sim.reset_crash) {
         thread_each(find_syncing, (void *)&found);
     }
-    if (found != context) {
+    if (found != context || (sim.reset_crash && is_enqueueing(context))) {
         crash();
     }
 }

@@ -274,7 +274,7 @@ bool sync_livelocks(const stream_t *stream, const waiter_t *waiter);
  * although its work is complete. */
 void sync_end_device_livelock(stream_t *stream);
 /* Called before the tear-down of a context. Ends the process if another thread synchronizes a stream of the
- * context. */
+ * context or waits for room in its queue. */
 void sync_crash(const context_t *context);
 /* Called when a call uses an event of a context that has ended. Ends the process. */
 void event_crash(void);

@@ -100,13 +100,13 @@ aclError event_new_shared(aclrtEvent *handle, uint64_t key) {
     return rc;
 }
 
-/* After a reset and a set, only recorded events of the ended context use objects that do not exist any more. */
+/* After a reset and a set, only events without a record use objects that do not exist any more. */
 static bool uses_ended_context(const event_t *event) {
     const context_t *context = event->context;
     if (context->object.state != OBJECT_LIVE || context->torn) {
         return true;
     }
-    return context->life != event->context_life && event->record != NULL;
+    return context->life != event->context_life && event->record == NULL;
 }
 
 aclError do_aclrtDestroyEvent(aclrtEvent event) {

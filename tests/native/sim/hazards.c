@@ -128,6 +128,42 @@ static int destroy_context(void) {
     return 0;
 }
 
+/* Starts a thread that waits for room in the queue of a held stream. */
+static aclrtStream full_elsewhere(call_t *call) {
+    aclrtStream held = held_stream();
+    call_waiting(call, body_fill_queue, held, "aclrtMemsetAsync");
+    return held;
+}
+
+static int enqueue_in(aclError (*end)(void *), aclrtContext context) {
+    call_t call;
+    full_elsewhere(&call);
+    aclsim_set_reset_crash(1);
+    end(context);
+    return 0;
+}
+
+static int reset_full(void) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    return enqueue_in(body_reset, NULL);
+}
+
+static int destroy_full(void) {
+    return enqueue_in(aclrtDestroyContext, new_context());
+}
+
+/* An abort ends the call that waits for room, so the context can be destroyed. */
+static int destroy_aborted(void) {
+    call_t call;
+    aclrtContext context = new_context();
+    aclrtStream full = full_elsewhere(&call);
+    aclsim_set_reset_crash(1);
+    CHECK_RC(aclrtStreamAbort(full), 0);
+    CHECK(call_join(&call) == 107023);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    return 0;
+}
+
 static aclrtEvent recorded_event(void) {
     aclrtEvent event = NULL;
     aclrtStream stream = new_stream();
@@ -162,9 +198,24 @@ static int destroy_after_reset(void) {
 }
 
 static int destroy_after_set(void) {
+    CHECK_RC(aclrtSetDevice(0), 0);
+    aclrtEvent event = new_event(SYNC_FLAG);
+    aclsim_set_reset_crash(1);
+    reset_and_set();
+    aclrtDestroyEvent(event);
+    return 0;
+}
+
+/* After the next set, a recorded event can be queried, waited for, recorded and destroyed again. */
+static int recorded_event_after_set(void) {
     aclrtEvent event = event_of_reset_device();
     CHECK_RC(aclrtSetDevice(0), 0);
-    aclrtDestroyEvent(event);
+    CHECK(is_complete(event));
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(event, 1000), 0);
+    aclrtStream stream = new_stream();
+    CHECK_RC(aclrtRecordEvent(event, stream), 0);
+    finish_stream(stream, 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
     return 0;
 }
 
@@ -207,15 +258,18 @@ static int ending_of(int (*body)(void)) {
 }
 
 static void test_end_of_a_context_crashes(void) {
-    int (*const crashing[])(void) = {reset_untimed,     reset_timed,        destroy_context,
-                                     query_after_reset, wait_after_reset,   destroy_after_reset,
-                                     destroy_after_set, query_after_destroy};
+    int (*const crashing[])(void) = {
+        reset_untimed,       reset_timed,       destroy_context,     query_after_reset, wait_after_reset,
+        destroy_after_reset, destroy_after_set, query_after_destroy, reset_full,        destroy_full};
     for (size_t i = 0; i < sizeof crashing / sizeof *crashing; i++) {
         int status = ending_of(crashing[i]);
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     }
-    int status = ending_of(reset_beside_a_context);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    int (*const fine[])(void) = {reset_beside_a_context, recorded_event_after_set, destroy_aborted};
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+        int status = ending_of(fine[i]);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
 }
 
 static size_t device_bytes(void) {
