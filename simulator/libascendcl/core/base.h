@@ -300,7 +300,8 @@ typedef struct {
     int logical_ids[SIM_MAX_DEVICES]; /* the logical id of each device that the client sees */
     cann_t cann;
     int64_t copy_latency_ns;
-    int64_t reset_drop_ns;
+    int64_t reset_drop_ns;   /* how long a reset waits for a stream that makes no progress */
+    int64_t context_drop_ns; /* the same for aclrtDestroyContext */
     bool spin;
     /* The simulator behaves like the emulated driver on which the conformance vectors were recorded. It omits
      * what that driver omits. */

@@ -214,20 +214,17 @@ static bool moving(stream_t *stream) {
     return own || (stream->park == PARK_WORK && graph_moving(stream));
 }
 
-/* Never 0, because the executor needs sim.lock, and only a wait releases sim.lock. */
-static int64_t drop_patience_ns(void) {
-    return sim.settings.reset_drop_ns > LEAST_PATIENCE_NS ? sim.settings.reset_drop_ns : LEAST_PATIENCE_NS;
-}
-
-void stream_drain_or_drop(stream_t *stream) {
+void stream_drain_or_drop(stream_t *stream, int64_t patience_ns) {
     device_t *device = stream->device;
+    /* Never 0, because the executor needs sim.lock, and only a wait releases sim.lock. */
+    int64_t each_ns = patience_ns > LEAST_PATIENCE_NS ? patience_ns : LEAST_PATIENCE_NS;
     object_retain(&stream->object);
     while (stream->object.state == OBJECT_LIVE && stream->ended < stream->enqueued) {
         uint64_t before = stream->ended;
         waiter_t waiter;
         recycler_keep_awake(device);
         wait_add(&stream->waiters, &waiter, stream->enqueued);
-        bool ended = wait_for(&waiter, now_ns() + drop_patience_ns());
+        bool ended = wait_for(&waiter, now_ns() + each_ns);
         recycler_let_sleep(device);
         if (ended || (stream->ended == before && !moving(stream))) {
             break;

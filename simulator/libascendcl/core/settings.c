@@ -138,6 +138,7 @@ static void settings_read(settings_t *settings) {
     settings->cann = read_cann();
     settings->copy_latency_ns = read_number("AIOACL_SIM_COPY_LATENCY_US", 0, 0, 3600000000L) * 1000;
     settings->reset_drop_ns = read_number("AIOACL_SIM_RESET_DROP_MS", 50, 0, 3600000L) * 1000000;
+    settings->context_drop_ns = read_number("AIOACL_SIM_RESET_DROP_MS", 3500, 0, 3600000L) * 1000000;
     settings->spin = read_choice("AIOACL_SIM_WAIT", "sleep", "spin");
     settings->recorded_driver = read_choice("AIOACL_SIM_DRIVER", "complete", "recorded");
     settings->watch_uninitialised = read_number("AIOACL_SIM_UNINIT", 0, 0, 1) != 0;

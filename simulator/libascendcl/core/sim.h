@@ -217,8 +217,8 @@ void stream_finish_waiters(stream_t *stream);
 void device_settle(device_t *device);
 /* Waits until the executor has left the stream and its graph, then drops all tasks. */
 void stream_drop(stream_t *stream, aclError waiters_rc, aclError room_rc);
-/* Waits for the stream's work as a reset does, and drops work that makes no progress. */
-void stream_drain_or_drop(stream_t *stream);
+/* Waits for the stream's work as a reset does, and drops work that makes no progress for that time. */
+void stream_drain_or_drop(stream_t *stream, int64_t patience_ns);
 void task_release(task_t *task, aclError rc);
 
 /* executor.c. */

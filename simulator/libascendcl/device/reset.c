@@ -6,7 +6,8 @@
 #include "work.h"
 
 static void end_stream(stream_t *stream) {
-    stream_drain_or_drop(stream);
+    bool reset = stream->context->primary;
+    stream_drain_or_drop(stream, reset ? sim.settings.reset_drop_ns : sim.settings.context_drop_ns);
     if (stream->object.state == OBJECT_LIVE) {
         stream_free(stream);
     }

@@ -219,7 +219,7 @@ aclError do_aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, 
 
 static aclError wait_empty(stream_t *stream, bool force) {
     if (force || stream->device->health.fault_state != HEALTH_WELL) {
-        stream_drain_or_drop(stream);
+        stream_drain_or_drop(stream, sim.settings.reset_drop_ns);
     } else if (stream->ended < stream->enqueued) {
         stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
     }

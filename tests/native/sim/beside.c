@@ -36,8 +36,78 @@ static void test_ids_begin_again(void) {
     END_STREAMS(kept);
 }
 
+typedef struct {
+    aclrtEvent event;
+    int32_t timeout;
+} event_wait_t;
+
+static aclError body_wait_event(void *arg) {
+    const event_wait_t *wait = arg;
+    return aclrtSynchronizeEventWithTimeout(wait->event, wait->timeout);
+}
+
+static void until_waiters(const char *function, int count) {
+    UNTIL(aclsim_waiting(function) == count);
+}
+
+static void advance_ms(int64_t ms) {
+    CHECK(aclsim_clock_advance(ms * 1000000) == 0);
+}
+
+/* Records an event on the stream of a new context, behind a task that does not end. */
+static aclrtEvent event_behind_a_hang(aclrtStream *held) {
+    *held = held_stream();
+    fill(*held, new_block(64), 0);
+    aclrtEvent event = new_event(SYNC_FLAG);
+    CHECK_RC(aclrtRecordEvent(event, *held), 0);
+    return event;
+}
+
+/* The end of a context waits 3.5 s for a stream that makes no progress. Then waits for its events return 0. */
+static void test_end_of_a_context_with_a_hang(void) {
+    aclrtStream held = NULL;
+    call_t destroy, short_wait, long_wait, last_wait;
+    aclrtContext before = current_context(), context = new_context();
+    aclrtEvent event = event_behind_a_hang(&held);
+    event_wait_t one = {event, 1000}, more = {event, 3400}, most = {event, -1};
+    aclsim_clock_virtual(1);
+    call_start(&short_wait, body_wait_event, &one);
+    call_start(&long_wait, body_wait_event, &more);
+    call_start(&last_wait, body_wait_event, &most);
+    until_waiters("aclrtSynchronizeEventWithTimeout", 3);
+    call_waiting(&destroy, aclrtDestroyContext, context, "aclrtDestroyContext");
+    advance_ms(1000);
+    CHECK(call_join(&short_wait) == 507047);
+    advance_ms(2400);
+    CHECK(call_join(&long_wait) == 507047);
+    CHECK(aclsim_waiting("aclrtDestroyContext") == 1);
+    advance_ms(100);
+    CHECK(call_join(&last_wait) == 0);
+    CHECK(call_join(&destroy) == 0);
+    aclsim_clock_virtual(0);
+    CHECK_RC(aclrtSetCurrentContext(before), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+}
+
+/* After an abort of the stream, the end of the context does not wait: the clock does not advance. */
+static void test_end_of_a_context_after_an_abort(void) {
+    aclrtStream held = NULL;
+    aclrtContext before = current_context(), context = new_context();
+    aclrtEvent event = event_behind_a_hang(&held);
+    aclsim_clock_virtual(1);
+    int64_t began = aclsim_clock_now();
+    CHECK_RC(aclrtStreamAbort(held), 0);
+    CHECK_RC(aclrtDestroyContext(context), 0);
+    CHECK(aclsim_clock_now() == began);
+    aclsim_clock_virtual(0);
+    CHECK_RC(aclrtSetCurrentContext(before), 0);
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+}
+
 int main(void) {
     start_acl();
-    RUN(test_ids_of_reused_handles, test_ids_begin_again);
+    RUN(test_ids_of_reused_handles, test_ids_begin_again, test_end_of_a_context_with_a_hang,
+        test_end_of_a_context_after_an_abort);
+    reset_and_set();
     end_acl();
 }
