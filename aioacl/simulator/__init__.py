@@ -40,6 +40,7 @@ from aioacl.simulator._control import (
 from aioacl.simulator._failures import (
     faulted,
     set_device_livelock,
+    set_lost_wait,
     set_next_task,
     set_query_lag,
     set_reset_crash,
@@ -102,6 +103,7 @@ __all__ = [
     "set_device_livelock",
     "set_ipc_event_supported",
     "set_limits",
+    "set_lost_wait",
     "set_model_cost",
     "set_next_task",
     "set_onnxruntime",

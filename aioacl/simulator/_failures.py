@@ -101,6 +101,17 @@ def set_device_livelock(on: bool = True) -> None:
     control_function("aclsim_set_device_livelock", "void (*)(int)")(int(on))
 
 
+def set_lost_wait(on: bool = True) -> None:
+    """Sets whether aclrtDestroyStream makes waits for events of the stream last until their time-out.
+
+    Args:
+        on: with True, aclrtSynchronizeEventWithTimeout loses the end of a record if aclrtDestroyStream waits for the
+            stream of the record at that time. The call then returns at its time-out, with 507047, although the event is
+            complete.
+    """
+    control_function("aclsim_set_lost_wait", "void (*)(int)")(int(on))
+
+
 def set_reset_crash(on: bool = True) -> None:
     """Sets whether the end of a context crashes threads that use its streams or events.
 

@@ -68,6 +68,7 @@ def release_everything() -> None:
     simulator.set_sync_livelock(on=False)
     simulator.set_device_livelock(on=False)
     simulator.set_reset_crash(on=False)
+    simulator.set_lost_wait(on=False)
     simulator.watch_uninitialised(on=os.environ.get("AIOACL_SIM_UNINIT", "0") not in {"", "0"})
     simulator.set_virtual_clock(virtual=os.environ.get("AIOACL_SIM_CLOCK") == "virtual")
     simulator.set_limits()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl.simulator._releases import RELEASES
+from tests.kit import until_now
+from tests.simulator.rawacl import device, fill, good, is_waiting, new_event, new_memory, new_stream, rc
 from tests.support import forkserver
 
 if TYPE_CHECKING:
@@ -89,3 +92,27 @@ async def test_wakes_of_an_unknown_device_raises_parameter_error(open_device: Op
             simulator.wakes(99)
         with pytest.raises(aioacl.ParameterError):
             simulator.wake(99)
+
+
+def test_set_lost_wait_lets_a_wait_last_until_its_time_out() -> None:
+    with device(), ThreadPoolExecutor(2) as pool:
+        stream, event, memory = new_stream(), new_event(), new_memory()
+        simulator.set_virtual_clock(virtual=True)
+        simulator.set_lost_wait()
+        simulator.hold(stream)
+        assert fill(memory, stream) == 0
+        good("aclrtRecordEvent", event, stream)
+        wait = pool.submit(rc, "aclrtSynchronizeEventWithTimeout", event, 1500)
+        until_now(lambda: is_waiting("aclrtSynchronizeEventWithTimeout"))
+
+        def release() -> None:
+            until_now(lambda: is_waiting("aclrtDestroyStream"))
+            simulator.release(stream)
+
+        released = pool.submit(release)
+        good("aclrtDestroyStream", stream)
+        released.result()
+        simulator.advance_clock(1.5)
+        assert wait.result() == 507047
+        good("aclrtSynchronizeEventWithTimeout", event, 1500)
+        good("aclrtDestroyEvent", event)

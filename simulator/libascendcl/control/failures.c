@@ -60,6 +60,22 @@ API void aclsim_set_reset_crash(int on) {
     switch_to(&sim.reset_crash, on);
 }
 
+API void aclsim_set_lost_wait(int on) {
+    switch_to(&sim.lost_wait, on);
+}
+
+/* A lost wait stays on the list until its time-out. Its waiter keeps the record. */
+void record_finish_waiters(record_t *record, aclError rc) {
+    bool loses = sim.lost_wait && record->stream != NULL && record->stream->draining;
+    waiter_t *next = NULL;
+    for (waiter_t *waiter = record->waiters.first; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (waiter->untimed || !loses) {
+            wait_finish(waiter, rc);
+        }
+    }
+}
+
 static void end_livelock(void *object, void *arg) {
     (void)arg;
     stream_finish_waiters(object);

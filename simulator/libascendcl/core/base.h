@@ -146,7 +146,7 @@ typedef struct waiter {
     struct waiter *next;
     struct wait_list *list;
     uint64_t target; /* for streams: the number of tasks that must have ended */
-    bool untimed;    /* a client's aclrtSynchronizeStream without a time-out */
+    bool untimed;    /* a client's aclrtSynchronizeStream or aclrtSynchronizeEvent without a time-out */
     bool whole;      /* a client's aclrtSynchronizeDevice without a time-out */
     aclError rc;
     atomic_bool done;

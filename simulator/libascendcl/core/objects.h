@@ -150,6 +150,7 @@ struct stream {
     bool hidden; /* a runner of a graph: clients do not enqueue to it */
     bool aborting;
     bool dying;          /* a destroy call is in progress */
+    bool draining;       /* aclrtDestroyStream waits for the stream's work */
     bool stop;           /* STOP failure mode */
     bool stopped;        /* a task failed in STOP mode: later tasks are skipped */
     bool host_functions; /* has a hidden subscription for host functions until the stream ends */

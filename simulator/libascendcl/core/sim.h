@@ -123,6 +123,7 @@ typedef struct {
     bool sync_livelock;   /* a wait for a stream does not end if tasks are enqueued during the wait */
     bool device_livelock; /* a wait for a device does not end if tasks are enqueued meanwhile */
     bool reset_crash;     /* the end of a context crashes threads that use its streams or events */
+    bool lost_wait;       /* a wait for an event loses its end if a destroy waits for the stream meanwhile */
     int64_t started_ns;
     int default_device; /* the default device of aclInit's configuration; -1: none */
 } sim_t;
@@ -276,6 +277,8 @@ void sync_end_device_livelock(stream_t *stream);
 /* Called before the tear-down of a context. Ends the process if another thread synchronizes a stream of the
  * context or waits for room in its queue. */
 void sync_crash(const context_t *context);
+/* Ends the waits for a record that has run. */
+void record_finish_waiters(record_t *record, aclError rc);
 /* Called when a call uses an event of a context that has ended. Ends the process. */
 void event_crash(void);
 

@@ -105,6 +105,7 @@ static aclError wait_record(record_t *record, int64_t deadline_ns) {
     record_retain(record);
     recycler_keep_awake(device);
     wait_add(&record->waiters, &waiter, 0);
+    waiter.untimed = deadline_ns == SIM_FOREVER;
     bool ended = wait_for(&waiter, deadline_ns);
     recycler_let_sleep(device);
     record_release(record);

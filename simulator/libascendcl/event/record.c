@@ -40,8 +40,10 @@ void record_end(record_t *record, bool signalled, aclError waiters_rc) {
     record->signalled = signalled;
     record->stamp_ns = now_ns();
     record->round = signalled ? recycler_round(record->device) : 0; /* 0: the host sees the drop at once */
-    wait_finish_all(&record->waiters, waiters_rc);
     if (signalled) {
+        record_finish_waiters(record, waiters_rc);
         park_kick_all(&record->streams);
+    } else {
+        wait_finish_all(&record->waiters, waiters_rc);
     }
 }

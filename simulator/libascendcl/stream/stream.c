@@ -221,6 +221,7 @@ static aclError wait_empty(stream_t *stream, bool force) {
     if (force || stream->device->health.fault_state != HEALTH_WELL) {
         stream_drain_or_drop(stream, sim.settings.reset_drop_ns);
     } else if (stream->ended < stream->enqueued) {
+        stream->draining = true;
         stream_wait(stream, stream->enqueued, SIM_FOREVER, 0);
     }
     return stream->object.state == OBJECT_LIVE ? ACL_SUCCESS : error_set(RT_CONTEXT_NULL, "stream");

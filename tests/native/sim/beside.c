@@ -104,10 +104,42 @@ static void test_end_of_a_context_after_an_abort(void) {
     CHECK_RC(aclrtDestroyEvent(event), 0);
 }
 
+/* A destroy waits for the record for which the thread waits. Returns the result of the thread. */
+static aclError wait_during_destroy(int32_t timeout, aclError (*destroy)(aclrtStream), const char *name) {
+    call_t waiter, destroyer;
+    aclrtStream held = NULL;
+    aclrtEvent event = event_behind_a_hang(&held);
+    event_wait_t wait = {event, timeout};
+    call_waiting(&waiter, body_wait_event, &wait, "aclrtSynchronizeEventWithTimeout");
+    call_waiting(&destroyer, destroy, held, name);
+    CHECK(aclsim_release(held) == 0);
+    CHECK(call_join(&destroyer) == 0);
+    CHECK(is_complete(event));
+    advance_ms(timeout > 0 ? timeout : 0);
+    aclError rc = call_join(&waiter);
+    CHECK_RC(aclrtSynchronizeEventWithTimeout(event, timeout), 0); /* a new wait returns */
+    CHECK_RC(aclrtDestroyEvent(event), 0);
+    return rc;
+}
+
+static void test_wait_that_a_destroy_loses(void) {
+    const char *const plain = "aclrtDestroyStream", *const force = "aclrtDestroyStreamForce";
+    aclsim_clock_virtual(1);
+    CHECK(wait_during_destroy(1500, aclrtDestroyStream, plain) == 0);
+    aclsim_set_lost_wait(1);
+    CHECK(wait_during_destroy(1500, aclrtDestroyStream, plain) == 507047);
+    CHECK(wait_during_destroy(-1, aclrtDestroyStream, plain) ==
+          0); /* without a time-out it would never return */
+    CHECK(wait_during_destroy(1500, aclrtDestroyStreamForce, force) == 0);
+    aclsim_set_lost_wait(0);
+    CHECK(wait_during_destroy(1500, aclrtDestroyStream, plain) == 0);
+    aclsim_clock_virtual(0);
+}
+
 int main(void) {
     start_acl();
     RUN(test_ids_of_reused_handles, test_ids_begin_again, test_end_of_a_context_with_a_hang,
-        test_end_of_a_context_after_an_abort);
+        test_end_of_a_context_after_an_abort, test_wait_that_a_destroy_loses);
     reset_and_set();
     end_acl();
 }
