@@ -46,8 +46,14 @@ static void wait_host_functions(void *object, void *arg) {
     }
 }
 
+/* A primary context that is being made or ended still uses the device, although no set is counted. */
+static bool primary_uses(const device_t *device) {
+    const context_t *primary = device->primary;
+    return primary != NULL && (atomic_load(&primary->active) || primary->resetter != NULL);
+}
+
 void device_close_unused(device_t *device) {
-    if (device->retains == 0 && device->explicit_contexts == 0) {
+    if (device->explicit_contexts == 0 && !primary_uses(device)) {
         memory_free_device(device);
     }
 }

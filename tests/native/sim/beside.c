@@ -136,10 +136,62 @@ static void test_wait_that_a_destroy_loses(void) {
     aclsim_clock_virtual(0);
 }
 
+static aclrtContext ending; /* the context that a callback destroys */
+static aclrtStream held_at_reset;
+
+static void on_stream_state(aclrtStream stream, aclrtStreamState state, void *unused) {
+    (void)stream;
+    (void)unused;
+    aclrtContext context = ending;
+    if (context != NULL && state == ACL_RT_STREAM_STATE_CREATE_POST) {
+        ending = NULL;
+        CHECK_RC(aclrtDestroyContext(context), 0);
+    }
+}
+
+static void on_device_state(int32_t device, aclrtDeviceState state, void *unused) {
+    (void)device;
+    (void)unused;
+    aclrtContext context = ending;
+    if (context != NULL && state == ACL_RT_DEVICE_STATE_RESET_PRE) {
+        ending = NULL;
+        CHECK_RC(aclrtDestroyContext(context), 0);
+        CHECK(aclsim_release(held_at_reset) == 0);
+    }
+}
+
+/* While the primary context is being made, it keeps the memory, although the set is not counted yet. */
+static void test_last_context_ends_during_a_set(void) {
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    ending = new_context();
+    void *block = new_block(64);
+    CHECK_RC(aclrtRegStreamStateCallback("end", on_stream_state, NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+    CHECK(ending == NULL);
+    CHECK_RC(aclrtRegStreamStateCallback("end", NULL, NULL), 0);
+    CHECK_RC(aclrtFree(block), 0);
+}
+
+/* While the primary context is being ended, its tasks still use the memory. */
+static void test_last_context_ends_during_a_reset(void) {
+    uint64_t before = stats().violations;
+    aclrtContext context = new_context();
+    CHECK_RC(aclrtSetDevice(0), 0);
+    held_at_reset = held_stream();
+    fill(held_at_reset, new_block(64), 0);
+    ending = context;
+    CHECK_RC(aclrtRegDeviceStateCallback("end", on_device_state, NULL), 0);
+    CHECK_RC(aclrtResetDeviceForce(0), 0);
+    CHECK(ending == NULL && stats().device_blocks == 0 && stats().violations == before);
+    CHECK_RC(aclrtRegDeviceStateCallback("end", NULL, NULL), 0);
+    CHECK_RC(aclrtSetDevice(0), 0);
+}
+
 int main(void) {
     start_acl();
     RUN(test_ids_of_reused_handles, test_ids_begin_again, test_end_of_a_context_with_a_hang,
-        test_end_of_a_context_after_an_abort, test_wait_that_a_destroy_loses);
+        test_end_of_a_context_after_an_abort, test_wait_that_a_destroy_loses,
+        test_last_context_ends_during_a_set, test_last_context_ends_during_a_reset);
     reset_and_set();
     end_acl();
 }
