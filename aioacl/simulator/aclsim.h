@@ -127,8 +127,9 @@ void aclsim_set_device_livelock(int on);
  * The next aclrtSetDevice makes the events of the primary context usable again, but the destruction of an event
  * that was never recorded still ends the process. */
 void aclsim_set_reset_crash(int on);
-/* With 1, aclrtSynchronizeEventWithTimeout loses the end of a record if aclrtDestroyStream waits for the stream of
- * the record at that time. The call then returns at its time-out, with 507047, although the event is complete. */
+/* With 1, aclrtSynchronizeEventWithTimeout loses the end of a record if aclrtDestroyStream waits for the stream
+ * of the record at that time. The call then returns at its time-out, with 507047, although the event is
+ * complete. */
 void aclsim_set_lost_wait(int on);
 
 /* Calls. */
