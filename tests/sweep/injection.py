@@ -139,8 +139,8 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-# Only a context that is stopped answers a task's code to these calls: then other code has set STOP mode, and only a reset
-# helps.
+# Only a context that is stopped answers a task's code to these calls: then other code has set STOP mode, and only a
+# reset helps.
 STOPPED_IF_FAILED: Final = {"aclrtStreamQuery", "aclrtRecordEvent"}
 
 
