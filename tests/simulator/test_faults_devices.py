@@ -159,6 +159,21 @@ def test_reset_that_fails_is_undone() -> None:
             assert fault.hits == 2
 
 
+def test_a_call_that_undoes_one_set_of_several_is_no_reset() -> None:
+    with device():
+        good("aclrtSetDevice", DEVICE)
+        with simulator.fault("reset", reset_fail=1, rc=507901) as fault:
+            assert [rc("aclrtResetDevice", DEVICE), rc("aclrtResetDevice", DEVICE)] == [0, 507901]
+            assert fault.hits == 1
+        good("aclrtSetDevice", DEVICE)
+        with simulator.fault("reset", reset_lies=True, times=1) as fault:
+            assert [rc("aclrtResetDevice", DEVICE), fault.hits] == [0, 0]
+            good("aclrtResetDevice", DEVICE)
+        good("aclrtSetDevice", DEVICE)
+        assert malloc() == ECHO
+        reset_by_force()
+
+
 def test_reset_that_falsely_succeeds_leaves_the_device_in_a_fault_state() -> None:
     with device():
         with simulator.fault("reset", reset_lies=True, nth=1):

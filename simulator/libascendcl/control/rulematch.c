@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rule.h"
+#include "sim.h"
 
 static uint64_t seed_now;
 
@@ -39,13 +40,21 @@ static bool stream_fits(const rule_t *rule, const call_info_t *call_info) {
     return rule->stream_id < 0 || rule->stream_id == call_info->stream_id;
 }
 
+/* aclrtResetDevice only resets the device if it undoes the last set. */
+static bool resets_if_needed(const rule_t *rule, const call_info_t *call_info) {
+    bool undoes_one_of_several = call_info->function == FN_aclrtResetDevice && call_info->device != NULL &&
+                                 call_info->device->retains > 1;
+    return !undoes_one_of_several || (rule->effects & (EFFECT_RESET_FAIL | EFFECT_RESET_LIES)) == 0;
+}
+
 static bool matches(const rule_t *rule, const call_info_t *call_info) {
     bool device = rule->device < 0 || (call_info->device != NULL && call_info->device_id == rule->device);
     bool thread = rule->thread == 0 || rule->thread == call_info->thread;
     bool tid = rule->tid == 0 || rule->tid == call_info->tid;
     bool size = !rule->sized ||
                 (call_info->sized && call_info->size >= rule->size_least && call_info->size <= rule->size_most);
-    return rule->picks[call_info->function] && device && thread && tid && size && stream_fits(rule, call_info);
+    return rule->picks[call_info->function] && device && thread && tid && size &&
+           stream_fits(rule, call_info) && resets_if_needed(rule, call_info);
 }
 
 /* Returns the number of matching calls so far, including this call. A rule counts the calls of all threads, or
