@@ -114,7 +114,7 @@ static aclrtStream synchronized_elsewhere(call_t *call) {
     aclrtStream held = held_stream();
     fill(held, block, 0);
     call_start(call, body_sync, held);
-    until_waiting("aclrtSynchronizeStream");
+    until_waiting(call, 1, "aclrtSynchronizeStream");
     return held;
 }
 
