@@ -213,8 +213,9 @@ void aclsim_clear(void);
  *         lost=CODE           like sticky; also, the device cannot be set, and its first reset fails
  *         reset-fail=K        K resets begin, fail with the code of rc= or with 507000, and are undone. In one
  *                             rule with sticky= or lost=, K resets of the device in the fault state fail
- *         reset-lies[=CODE]   the reset returns 0 and leaves the device in a fault state. A rule with this field or
- *                             reset-fail= does not match an aclrtResetDevice that undoes one set of several
+ *         reset-lies[=CODE]   the reset returns 0 and leaves the device in a fault state. A rule with this
+ *                             field or reset-fail= does not match an aclrtResetDevice that undoes one set of
+ *                             several
  *         false-drain         a wait for a device in a fault state, or for its streams, returns 0
  *         slow-teardown=MS    the end of a stream, context or device takes MS milliseconds longer, with the
  *                             lock of the object held
