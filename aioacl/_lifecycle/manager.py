@@ -128,8 +128,8 @@ class Manager:
         try:
             if not cache:
                 self.cache.forbid(user)
-            await self._open(user, (strategy, context), wait=wait, deadline=deadline)
-            self.policy.add(keep=keep, resets=resets)
+            forbid = partial(self.policy.add, keep=keep, resets=resets)
+            await self._open(user, (strategy, context), forbid, wait=wait, deadline=deadline)
         except GeneratorExit:
             self.cache.allow(user)
             raise  # from a finalizer, on a thread that may hold the lock; Device.__del__ leaves a note instead
@@ -139,7 +139,13 @@ class Manager:
             raise
 
     async def _open(
-        self, user: object, settings: tuple[Strategy, ContextKind], *, wait: bool, deadline: float | None
+        self,
+        user: object,
+        settings: tuple[Strategy, ContextKind],
+        forbid: Callable[[], None],
+        *,
+        wait: bool,
+        deadline: float | None,
     ) -> None:
         close: CloseProcedure | None = None  # the newest close that this open has waited for
         while True:
@@ -148,7 +154,7 @@ class Manager:
                 in_vain = close is not None and close is not self.procedure
                 if self.admission.state is State.QUARANTINED and (self.admission.opens or in_vain):
                     raise self.admission.quarantined()
-                if self._count_in(user, settings):
+                if self._count_in(user, settings, forbid):
                     return
                 procedure, counted = self.procedure, user in self.admission.users
             if counted and procedure is not None:
@@ -161,8 +167,13 @@ class Manager:
                 close, hint = procedure, CloseProcedure.goes_on
             await self.admission.change(seen, deadline, hint)
 
-    def _count_in(self, user: object, settings: tuple[Strategy, ContextKind]) -> bool:
-        """Adds the user if the device is open or opening; starts a procedure if needed. Returns True if it is open."""
+    def _count_in(
+        self, user: object, settings: tuple[Strategy, ContextKind], forbid: Callable[[], None]
+    ) -> bool:
+        """Adds the user if the device is open or opening; starts a procedure if needed. Returns True if it is open.
+
+        `forbid` is called with the user: an open that is cancelled, and the close after it, keep to what it forbids.
+        """
         closed = self.procedure is None and self.admission.state is State.CLOSED
         if self.admission.opens and not closed:
             self._must_be_set_to(settings)
@@ -183,6 +194,7 @@ class Manager:
             isinstance(self.procedure, OpenProcedure),
         )
         if is_open or opening:
+            forbid()
             self.admission.users.add(user)
         return is_open and not opening
 

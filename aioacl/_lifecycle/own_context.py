@@ -15,9 +15,10 @@ from aioacl._base.states import RELEASED_ALREADY
 if TYPE_CHECKING:
     from aioacl._base.ffi import CData
 
+NO_CONTEXT: Final = 107002
 # The codes of aclrtDestroyContext after which the context does not exist: 0, and two for a context that was destroyed
 # before. After any other code, the call may have destroyed the context or not.
-GONE: Final = (0, 107002, RELEASED_ALREADY)
+GONE: Final = (0, NO_CONTEXT, RELEASED_ALREADY)
 
 
 class OwnContext:
@@ -76,11 +77,29 @@ class OwnContext:
     def end_all_but(self, kept: int) -> int:
         """Destroys the contexts except the newest `kept`. Returns the first code that is not 0."""
         while len(self._made) > kept:
-            code: int = lib.aio_u_aclrtDestroyContext(self._made[0])
-            if code not in GONE:
+            code = self._destroy(self._made[0])
+            if code:
                 return code
             del self._made[0]
+        newest = self._made[-1] if self._made else ffi.NULL
+        if self._made:
+            lib.aio_u_aclrtSetCurrentContext(newest)
+        lib.aio_set_context(self._index, newest)  # again: so the gate forgets the context before it
         return 0
+
+    def _destroy(self, context: CData) -> int:
+        """Destroys a context. Returns 0 if it does not exist any more, else the code.
+
+        On a faulty device the call may return a code although it has destroyed the context. This thread has lost the
+        context then. The handle is not passed again, because another context may have it.
+        """
+        is_current = lib.aio_u_aclrtSetCurrentContext(context) == 0
+        code: int = lib.aio_u_aclrtDestroyContext(context)
+        if code in GONE or (
+            is_current and lib.aio_u_aclrtGetCurrentContext(ffi.new("aclrtContext *")) == NO_CONTEXT
+        ):
+            return 0
+        return code
 
     def forget(self) -> None:
         """Called when other code has destroyed the context."""

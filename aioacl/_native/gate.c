@@ -123,6 +123,26 @@ static int set_context(aio_thread *thread, void *context) {
     return aio_acl.aclrtSetCurrentContext(context);
 }
 
+/* Whether the own context that an earlier call has left on this thread still exists. */
+static bool left_exists(const aio_thread *thread) {
+    struct aio_device *device = &aio_devices[thread->left_device];
+    return thread->left &&
+           (thread->left == atomic_load(&device->context) || thread->left == atomic_load(&device->ending));
+}
+
+/* Decides which context the thread gets back after the call: the one that other code has made current. A thread
+ * without a context keeps an own context. If it then uses another device, it does not get the first one back,
+ * because a reset of that device may have destroyed it meanwhile. */
+static void choose_context_after(aio_frame *frame, void *current, void *ours, bool exists) {
+    struct aio_device *device = &aio_devices[aio_pass_device(frame->pass)];
+    if (current && !(exists && current == frame->thread->left)) {
+        frame->foreign = current;
+        return;
+    }
+    frame->thread->left = atomic_load(&device->own_context) ? ours : NULL;
+    frame->thread->left_device = aio_pass_device(frame->pass);
+}
+
 /* Makes the device's context current. Each ACL call is recorded while it runs. A call that has failed stays
  * recorded for aio_end. */
 static int bind_context(aio_frame *frame, int function) {
@@ -134,6 +154,7 @@ static int bind_context(aio_frame *frame, int function) {
         thread->own_generation == aio_pass_generation(frame->pass)) {
         return 0;
     }
+    bool exists = left_exists(thread); /* before the call: a context that is ended after it is found too */
     call(thread, AIO_FN_aclrtGetCurrentContext);
     if (aio_acl.aclrtGetCurrentContext(&current) != 0) {
         current = NULL; /* the thread has no context; the call has set an error text, which is cleared below */
@@ -147,7 +168,7 @@ static int bind_context(aio_frame *frame, int function) {
         code = RT_CONTEXT_NULL; /* CANN 8.5 accepts the handle of a context that has ended */
     }
     if (code == 0 && current != ours) {
-        frame->foreign = current;
+        choose_context_after(frame, current, ours, exists);
     }
     if (code == 0) {
         call(thread, function);
@@ -285,6 +306,7 @@ int aio_bind_thread(aio_pass pass) {
         return code;
     }
     frame.foreign = NULL;
+    frame.thread->left = NULL; /* a job relies on the context, so calls for other devices give it back */
     aio_end(&frame, 0);
     return 0;
 }
@@ -386,7 +408,8 @@ int aio_gate_wait_others(int device, int64_t timeout_us) {
 }
 
 void aio_set_context(int device, void *context) {
-    atomic_store_explicit(&aio_devices[device % AIO_DEVICES].context, context, memory_order_release);
+    struct aio_device *found = &aio_devices[device % AIO_DEVICES];
+    atomic_store(&found->ending, atomic_exchange(&found->context, context));
 }
 
 void aio_own_context(int device, int own) {

@@ -23,10 +23,12 @@ typedef struct aio_thread {
     _Atomic int32_t id;
     int own_device; /* the device that this thread belongs to, or -1 */
     uint32_t own_generation;
-    bool own_reset; /* resets by this thread do not count as foreign resets */
-    int control;    /* the device whose control thread this is, or -1 */
-    int called;     /* the function called last inside the gate; copied to `failed` on failure */
-    int failed;     /* the function that failed last, and its code */
+    void *left;      /* the own context that a call has left on this thread, which had none; NULL: none */
+    int left_device; /* the device of that context */
+    bool own_reset;  /* resets by this thread do not count as foreign resets */
+    int control;     /* the device whose control thread this is, or -1 */
+    int called;      /* the function called last inside the gate; copied to `failed` on failure */
+    int failed;      /* the function that failed last, and its code */
     int failed_code;
     char text[AIO_TEXT];
 } aio_thread;

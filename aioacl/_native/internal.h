@@ -339,6 +339,7 @@ struct aio_device {
     _Atomic uint64_t word;
     atomic_int notified; /* the next call that enters writes to this eventfd; one more than it; 0: none */
     _Atomic(void *) context;
+    _Atomic(void *) ending; /* the context before `context` */
     atomic_int strategy;
     _Atomic(aio_port *) kick;
     atomic_int kicks;

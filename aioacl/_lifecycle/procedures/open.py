@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from aioacl._base.codes import DEVICE_ACTIONS, lookup
 from aioacl._base.ffi import lib
 from aioacl._base.states import Trigger
 from aioacl._library import detection, runtime
@@ -60,7 +61,16 @@ class OpenProcedure(Procedure):
         with self.admission.changed:
             if not counts.standing().retained:
                 counts.was_set = bool(is_set(self.index))
-        self._checked_set()
+        code = self._set()
+        if code and self._may_reset_for_a_context(code):
+            code = self._reset_force(faulty=True) or self._set()
+        if code:
+            raise error_of(code, self._set_call, self.index, self.admission.generation)
+
+    def _may_reset_for_a_context(self, code: int) -> bool:
+        """Whether a reset helps and hurts no one. A faulty device can be set, and reset later, but makes no context."""
+        faulty = self.manager.own_context.wanted and lookup(code).action in DEVICE_ACTIONS
+        return faulty and self.manager.policy.resets and not self.manager.counts.are_shared
 
     def _open(self) -> None:
         admission = self.admission

@@ -239,6 +239,7 @@ async def test_43_other_code_keeps_its_work_during_many_resets_of_an_own_context
                 stream, memory = await device.create_stream(), await device.allocate(BLOCK_BYTES)
                 ticket = held_fill(stream, memory)
                 waiting = Waiting(group, lambda t=ticket: wait_for(t))  # type: ignore[misc]
+                await until(lambda: lib.aio_device_waits(0) > 0)
                 assert (await device.force_reset(grace=0)).scope == "context"
                 await raises(aioacl.DeviceReset, waiting.outcome())
                 await memory.close()
@@ -251,6 +252,57 @@ async def test_43_other_code_keeps_its_work_during_many_resets_of_an_own_context
     assert other.running
     other.stop()
     assert simulator.retain_count() == 0
+
+
+async def test_context_that_a_failing_call_has_destroyed_is_not_destroyed_again() -> None:
+    async with own() as device:
+        with simulator.fault("aclrtDestroyContext", rc_after=507899, times=1):
+            report = await device.force_reset()
+        assert (report.ok, report.scope, report.attempts, report.codes) == (True, "context", 1, ())
+        assert await works(device)
+        with simulator.fault("aclrtDestroyContext", rc=507899, times=1):
+            report = await device.force_reset()
+        assert (report.ok, report.scope, report.attempts) == (True, "device", 2)
+        assert await works(device)
+    assert simulator.violations() == []
+    assert simulator.stats().contexts == 0
+
+
+async def test_open_of_a_faulty_device_resets_it_only_if_no_one_else_uses_it() -> None:
+    async def fault() -> None:
+        async with (
+            aioacl.open_device(0) as device,
+            device.create_stream() as stream,
+            device.allocate(64) as memory,
+        ):
+            with simulator.fault("aclrtMemsetAsync", sticky=507010):
+                await raises(aioacl.DeviceFault, stream.fill(memory, 1))
+
+    await fault()
+    async with own() as device:
+        assert await works(device)
+    await fault()
+    with pytest.raises(aioacl.DeviceFault, match="aclrtCreateContext"):
+        await aioacl.open_device(0, context="own", resets=False)
+    elsewhere("aclrtSetDevice")
+    with pytest.raises(aioacl.DeviceFault, match="aclrtCreateContext"):
+        await aioacl.open_device(0, context="own")
+    elsewhere("aclrtResetDeviceForce")
+
+
+@pytest.mark.parametrize("forbids", ["resets", "keep"])
+async def test_46_close_after_an_open_that_timed_out_resets_nothing_that_the_open_has_forbidden(
+    forbids: str,
+) -> None:
+    resets = simulator.resets()
+    simulator.hang_call("aclrtSetDevice")
+    with pytest.raises(aioacl.DeviceTimeout):
+        await aioacl.open_device(0, resets=forbids != "resets", keep=forbids == "keep", timeout=0.01)
+    simulator.release_call("aclrtSetDevice")
+    manager = manager_of(0)
+    await until(lambda: manager.procedure is None)
+    assert (simulator.resets(), simulator.retain_count()) == (resets, 1)
+    lib.aio_u_aclrtResetDevice(0)
 
 
 async def test_reset_of_an_own_context_that_is_closed_beside_other_code_leaves_no_memory() -> None:
