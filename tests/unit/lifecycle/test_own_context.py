@@ -21,6 +21,7 @@ from tests.kit import (
     Waiting,
     elsewhere,
     forget_uses_of_ended_contexts,
+    hanging,
     held_fill,
     raises,
     reset_by_other_code,
@@ -266,6 +267,32 @@ async def test_context_that_a_failing_call_has_destroyed_is_not_destroyed_again(
         assert await works(device)
     assert simulator.violations() == []
     assert simulator.stats().contexts == 0
+
+
+async def test_thread_gets_no_own_context_back_that_a_reset_has_destroyed_during_its_call() -> None:
+    async with own() as first, aioacl.open_device(1, context="own") as second:
+        idle, memory = await first.create_stream(), await first.allocate(64)
+        stream, other = await second.create_stream(), await second.allocate(64)
+        held_fill(idle, memory)
+        held_fill(stream, other)
+
+        def ask_both() -> list[bool]:
+            answers = [idle.query()]  # the thread had no context, and keeps that of the first device
+            gate.wait()
+            return [*answers, stream.query()]
+
+        gate = threading.Event()
+        asking = Raised(ask_both)
+        with simulator.fault("aclrtStreamQuery:dev=1:hang=asking"):
+            gate.set()
+            await until(hanging("aclrtStreamQuery"))
+            assert (await first.force_reset(grace=0)).scope == "context"
+            simulator.release_call("asking")
+            assert asking.join() == [False, False]
+        simulator.release(stream)
+        for made in (idle, memory, stream, other):
+            await made.close()
+    assert simulator.violations() == []
 
 
 async def test_open_of_a_faulty_device_resets_it_only_if_no_one_else_uses_it() -> None:
