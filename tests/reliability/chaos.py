@@ -206,7 +206,7 @@ def run(scale: Scale, seed: int) -> Outcome:
         totals, fired = totals + one.plan.outcomes, fired + one.fired
         needed.update(one.needed)
         resets, done = resets + len(one.plan.reports), done + 1
-        again = f"python -m tests.reliability chaos --{scale.value} --seed={each}"
+        again = f"python -m tests.reliability chaos --{scale.value} --seed={each}{setting.AGAIN}"
         outcome.findings += [f"{one.settings()}\n{finding}\n  again: {again}" for finding in one.findings]
         if one.findings:
             break  # the next seed would report the leftovers of this one again

@@ -23,6 +23,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     """Runs examples of up to 50 steps each, until the scale's number of steps is reached."""
     os.environ.update(SIMULATOR)
     import aioacl
+    from tests.reliability import setting
     from tests.reliability.machine_devices import Devices
     from tests.reliability.machine_work import Work
 
@@ -49,7 +50,7 @@ def run(scale: Scale, seed: int) -> Outcome:
         try:
             run_state_machine_as_test(hypothesis.seed(f"{seed}:{rounds}")(machine), settings=shape)
         except Exception:
-            again = f"again: python -m tests.reliability machine --{scale.value} --seed={seed}"
+            again = f"again: python -m tests.reliability machine --{scale.value} --seed={seed}{setting.AGAIN}"
             outcome.findings.append(f"{traceback.format_exc()[-6000:]}\n{again}")
     outcome.figures = {
         "steps": tally.total(),

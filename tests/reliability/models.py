@@ -150,7 +150,7 @@ def run(scale: Scale, seed: int) -> Outcome:
                 reset_count + len(plan.reports),
             )
             done, replaced = done + shared.calls, replaced + shared.replaced
-            again = f"python -m tests.reliability models --{scale.value} --seed={seed}"
+            again = f"python -m tests.reliability models --{scale.value} --seed={seed}{setting.AGAIN}"
             outcome.findings += [f"{shape}: {finding}\n  again: {again}" for finding in plan.findings]
             if plan.findings:
                 break  # the next crowd would report the leftovers of this one again

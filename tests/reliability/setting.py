@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "TEST_CONTEXT"  # a name that `python -m tests.reliability` passes on to the parts
 CONTEXT: Final[ContextKind] = "own" if os.environ.get(VARIABLE) == "own" else "primary"
 OWN: Final = CONTEXT == "own"
+AGAIN: Final = " --context=own" if OWN else ""  # for the command that repeats a run
 # The ACL functions with which an open, a force reset and the last close begin to change the context.
 OPENS: Final = "aclrtCreateContext" if OWN else "aclrtSetDevice"
 RESETS: Final = CALLS_OF_RESETS[CONTEXT]

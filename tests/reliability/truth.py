@@ -29,7 +29,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.reliability import truth_bugs
+from tests.reliability import setting, truth_bugs
 from tests.reliability.part import Outcome, Scale
 
 if TYPE_CHECKING:
@@ -102,7 +102,10 @@ def run(scale: Scale, seed: int) -> Outcome:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         tallies = list(pool.map(lambda mode: _child(mode, each, seed, limit), MODES))
     rows = [f"{'await, waits=':<22} {'failures by':<15} " + " ".join(f"{column:>9}" for column in COLUMNS)]
-    total, again = Counter[str](), f"python -m tests.reliability truth --{scale.value} --seed={seed}"
+    total, again = (
+        Counter[str](),
+        f"python -m tests.reliability truth --{scale.value} --seed={seed}{setting.AGAIN}",
+    )
     for mode, tally in zip(MODES, tallies, strict=True):
         counts = tally.get("counts", {})
         rows += _rows(mode, counts)
