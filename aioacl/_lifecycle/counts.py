@@ -28,6 +28,7 @@ class SetCounts:
         ended_generation: the generation whose native streams a reset by aioacl ended. Only procedures use it.
         was_set: whether other code had set the device before the first open, or before the newest reset by aioacl,
             which has made these sets again.
+        are_known: whether the runtime reports the sets of other code: those before the first open, and later ones.
     """
 
     def __init__(self, index: int, changed: Condition) -> None:
@@ -38,6 +39,7 @@ class SetCounts:
         self.own_sets = 0
         self.ended_generation = 0
         self.was_set = False
+        self.are_known = False
 
     @property
     def are_shared(self) -> bool:

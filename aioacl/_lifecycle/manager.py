@@ -38,7 +38,7 @@ from aioacl._lifecycle.gate import advise_without_device, error_of
 from aioacl._lifecycle.jobs import Jobs
 from aioacl._lifecycle.loaded_models import LoadedModels
 from aioacl._lifecycle.own_context import OwnContext
-from aioacl._lifecycle.policy import Policy
+from aioacl._lifecycle.policy import Policy, refusal
 from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.close import CloseProcedure
 from aioacl._lifecycle.procedures.foreign import ForeignProcedure
@@ -344,7 +344,8 @@ class Manager:
             return self.procedure
         if self.procedure is not None:
             return None
-        may_reset_device = (self.policy.resets if foreign is None else foreign) or not self.counts.are_shared
+        alone = self.counts.are_known and not self.counts.are_shared
+        may_reset_device = alone or (self.policy.resets if foreign is None else foreign)
         chosen = self._scope_of(scope, may_reset_device=may_reset_device)
         procedure = ResetProcedure(
             self,
@@ -374,10 +375,7 @@ class Manager:
             of_device = fault is not None and lookup(fault.code or 0).action in DEVICE_ACTIONS
             return "device" if of_device and may_reset_device else "context"
         if scope != "context" and not may_reset_device:
-            raise ParameterError(
-                f"device {self.index} was not reset, because other code of the process may use it",
-                hint='Pass foreign=True to reset it all the same, or open the device with context="own".',
-            )
+            raise refusal(self.index, own=own, known=self.counts.are_known)
         return scope or "device"
 
     # --- work ------------------------------------------------------------------------------------------------

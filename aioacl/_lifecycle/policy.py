@@ -24,6 +24,24 @@ def resets_of_environment() -> bool:
     return value == ALLOWED
 
 
+def refusal(index: int, *, own: bool, known: bool) -> ParameterError:
+    """The error for a reset of the device that may not be made. `known` is whether sets of other code are reported."""
+    why = (
+        "other code of the process has perhaps set it"
+        if known
+        else "this release of CANN does not report whether other code of the process has set it"
+    )
+    instead = (
+        "omit the scope to replace only the context of aioacl"
+        if own
+        else 'close the device and open it with context="own"'
+    )
+    return ParameterError(
+        f"device {index} was not reset, because {why}",
+        hint=f"Pass foreign=True to reset it all the same, or {instead}.",
+    )
+
+
 class Policy:
     """What the opens of one device forbid, together.
 

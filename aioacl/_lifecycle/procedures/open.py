@@ -58,9 +58,11 @@ class OpenProcedure(Procedure):
         """Sets the device. If it is set already, other code perhaps uses it: aioacl's own sets are known."""
         counts = self.manager.counts
         counts.catch_up()
+        now = is_set(self.index)
         with self.admission.changed:
+            counts.are_known = now is not None and runtime.is_told_of_resets()
             if not counts.standing().retained:
-                counts.was_set = bool(is_set(self.index))
+                counts.was_set = bool(now)
         code = self._set()
         if code and self._may_reset_for_a_context(code):
             code = self._reset_force(faulty=True) or self._set()

@@ -606,7 +606,7 @@ async def test_46_reset_without_the_consent_of_other_code_is_refused() -> None:
     elsewhere("aclrtSetDevice")
     async with aioacl.open_device(0) as device:
         generation = device.generation
-        with pytest.raises(aioacl.ParameterError, match="other code of the process may use it"):
+        with pytest.raises(aioacl.ParameterError, match="other code of the process has perhaps set it"):
             await device.force_reset(foreign=False)
         assert (device.generation, simulator.retain_count()) == (generation, 2)
         assert (await device.force_reset()).ok
@@ -642,7 +642,7 @@ async def test_46_device_is_not_reset_where_the_policy_forbids_it(
     await until(lambda: other.rounds > 0)
     resets = simulator.resets()
     async with aioacl.open_device(0, resets=way != "argument") as device:
-        with pytest.raises(aioacl.ParameterError, match="other code of the process may use it"):
+        with pytest.raises(aioacl.ParameterError, match="other code of the process has perhaps set it"):
             await device.force_reset()  # as a supervisor or the guard of a service does
         assert await works(device)
     assert simulator.retain_count() == 2
@@ -663,7 +663,7 @@ async def test_46_supervisor_does_not_reset_a_device_of_other_code_where_the_pol
             event = await anext(events)
             if event.kind == "fault":
                 with pytest.raises(
-                    aioacl.ParameterError, match="other code of the process may use it"
+                    aioacl.ParameterError, match="other code of the process has perhaps set it"
                 ) as caught:
                     await device.force_reset(reason=event.text)
                 refused.append(str(caught.value))
