@@ -163,7 +163,7 @@ class FaultOptions(TypedDict, total=False):
         late_copy: the enqueued task copies its bytes this much later, and ends then.
         sticky: the device enters a fault state with this code, until a force reset. After the first wait or query has
             returned the code, waits time out.
-        lost: like `sticky`; also, the device cannot be set, and its first reset fails.
+        lost: like `sticky`; also, the device cannot be set until it was released, and its first reset fails.
         reset_fail: the number of resets that fail and leave the device unchanged.
         reset_lies: the reset returns 0 and leaves the device in a fault state, with this code. With True, the code is
             507018.

@@ -129,6 +129,16 @@ def test_lost_device_cannot_be_set_and_its_first_resets_fail() -> None:
         assert malloc() == 0
 
 
+def test_lost_device_can_be_set_after_its_release_and_stays_faulty() -> None:
+    with device():
+        enter_fault_state(new_memory(), new_stream(), "lost=507010")
+        assert [rc("aclrtResetDevice", DEVICE) for _ in range(2)] == [507010, 0]
+        good("aclrtSetDevice", DEVICE)
+        assert malloc() == ECHO
+        reset_by_force()
+        assert malloc() == 0
+
+
 def test_device_status_in_a_fault_state_reports_whether_the_device_is_reachable() -> None:
     def status() -> int:
         place = ffi.new("aclrtDeviceStatus *")

@@ -120,6 +120,8 @@ uint32_t fault_hung(function_t function);
 
 /* health.c. */
 void health_enter_fault_state(device_t *device, fault_state_t fault_state, aclError code, uint32_t reset_fails);
+/* Called when the runtime has released the device. */
+void health_release(device_t *device);
 void health_heal(device_t *device);
 void health_heal_all(void);
 bool health_any_faulty(void);

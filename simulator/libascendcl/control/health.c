@@ -2,7 +2,7 @@
  * Devices in a fault state. Calls that query the device's work return the code of the fault. Calls that wait
  * for the work also return the code, until a wait or query has returned it. After that, they return a time-out.
  * Calls that create or enqueue fail. Calls that destroy or free something do so, and return an error. The
- * device can still be set and reset, but a lost device cannot be set.
+ * device can still be set and reset, but a lost device cannot be set until the runtime has released it.
  */
 #include <string.h>
 
@@ -53,6 +53,12 @@ void health_heal(device_t *device) {
         faulty_devices--;
         object_each(KIND_STREAM, kick, device);
         fault_refresh();
+    }
+}
+
+void health_release(device_t *device) {
+    if (device->health.fault_state == HEALTH_LOST) {
+        device->health.fault_state = HEALTH_STICKY;
     }
 }
 

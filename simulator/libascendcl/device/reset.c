@@ -55,6 +55,7 @@ static bool primary_uses(const device_t *device) {
 void device_close_unused(device_t *device) {
     if (device->explicit_contexts == 0 && !primary_uses(device)) {
         memory_free_device(device);
+        health_release(device);
     }
 }
 
