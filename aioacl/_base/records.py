@@ -47,7 +47,8 @@ class ResetReport:
         stages: the milliseconds spent in each stage, in order.
         problem: why the device is quarantined, in a sentence; "" if it is not quarantined.
         scope: "context" if only aioacl's own context was replaced, "device" if the device was reset.
-        foreign_sets: how many sets (aclrtSetDevice) of other code the reset has undone, and made again.
+        foreign_sets: how many sets (aclrtSetDevice) of other code the reset has undone, and made again; at most 4,096.
+        more_foreign_sets: whether other code had made more sets than 4,096. They were not made again.
         device_kept: whether the reset did not release the device, because other code has an explicit context on it.
             The runtime then frees no memory; aioacl has freed its own.
     """
@@ -68,6 +69,7 @@ class ResetReport:
     problem: str = ""
     scope: Scope = "device"
     foreign_sets: int = 0
+    more_foreign_sets: bool = False
     device_kept: bool = False
 
     def __str__(self) -> str:

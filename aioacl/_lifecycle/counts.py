@@ -28,6 +28,10 @@ class SetCounts:
         ended_generation: the generation whose native streams a reset by aioacl ended. Only procedures use it.
         was_set: whether other code had set the device before the first open, or before the newest reset by aioacl,
             which has made these sets again.
+        undone: how many sets a counted reset has undone, until it has undone all. Only the control thread uses this
+            attribute and the next two.
+        added: how many of the sets that a counted reset undoes the reset has made itself.
+        to_restore: how many sets of other code a reset has undone and not made again.
         are_known: whether the runtime reports the sets of other code: those before the first open, and later ones.
     """
 
@@ -39,6 +43,7 @@ class SetCounts:
         self.own_sets = 0
         self.ended_generation = 0
         self.was_set = False
+        self.undone = self.added = self.to_restore = 0
         self.are_known = False
 
     @property
@@ -73,8 +78,7 @@ class SetCounts:
     def catch_up(self) -> None:
         """Notes the foreign resets that were reported until now.
 
-        Called before the first open sets the device, and before a context of aioacl's own is made: from then on, no
-        foreign reset is reported.
+        Called before a set. While the device uses a context of aioacl's own, no foreign reset is reported.
         """
         with self._changed:
             self._see(lib.aio_device_foreign(self._index))
@@ -83,7 +87,14 @@ class SetCounts:
         if self.foreign_resets_seen != foreign_resets:
             self.change(Counts())
             self.was_set = False
+            self.undone = self.added = self.to_restore = 0
         self.foreign_resets_seen = foreign_resets
+
+    def note_all_undone(self, of_other_code: int) -> None:
+        """Called when a reset has undone all sets, so many of them of other code."""
+        self.to_restore += max(0, of_other_code)
+        self.was_set = self.to_restore > 0
+        self.undone = self.added = 0
 
     def note_reset(self, code: int, rule: Callable[[Counts], states.CountResult]) -> None:
         """Counts a reset by aioacl that returned `code`. If it succeeded, `rule` gives the new count."""

@@ -263,10 +263,16 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     atomic_fetch_add(&aio_devices[device].setups, state == ACL_RT_DEVICE_STATE_SET_PRE);
     atomic_fetch_add(&aio_devices[device].foreign_sets,
                      state == ACL_RT_DEVICE_STATE_SET_POST && !aio_self()->own_reset);
+    if (state == ACL_RT_DEVICE_STATE_RESET_POST) {
+        uint32_t ended = atomic_exchange(&aio_devices[device].ending_sets, 0);
+        atomic_fetch_sub(&aio_devices[device].foreign_sets, ended);
+        atomic_store(&aio_devices[device].kept_set, false);
+    }
     if (state != ACL_RT_DEVICE_STATE_RESET_PRE) {
         return;
     }
-    atomic_store(&aio_devices[device].foreign_sets, 0); /* the reset ends all sets */
+    /* The reset ends all sets, unless it fails. Then it has no RESET_POST. */
+    atomic_store(&aio_devices[device].ending_sets, atomic_load(&aio_devices[device].foreign_sets));
     if (aio_self()->own_reset) {
         atomic_fetch_add(&aio_devices[device].own_teardowns, 1);
         return;

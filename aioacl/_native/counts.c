@@ -3,19 +3,28 @@
  * exception interrupts the caller before it has received a return value. */
 #include "internal.h"
 
-static void change(int device, int function, aclError (*call)(int32_t), aio_counted *made) {
+static int call_as(bool own, int device, int function, aclError (*call)(int32_t)) {
     aio_thread *self = aio_self();
     bool outer = self->own_reset;
     aio_frame frame;
-    made->foreign_resets = aio_device_foreign(device);
-    made->code = AIO_ABSENT;
-    if (aio_present[function]) {
-        self->own_reset = true;
-        aio_free_begin(&frame, function);
-        made->code = call(device);
-        aio_free_end(&frame, made->code);
-        self->own_reset = outer;
+    if (!aio_present[function]) {
+        return AIO_ABSENT;
     }
+    self->own_reset = own;
+    aio_free_begin(&frame, function);
+    int code = call(device);
+    aio_free_end(&frame, code);
+    self->own_reset = outer;
+    return code;
+}
+
+static void change(int device, int function, aclError (*call)(int32_t), aio_counted *made) {
+    made->foreign_resets = aio_device_foreign(device);
+    made->code = call_as(true, device, function, call);
+}
+
+int aio_set_for_other_code(int device) {
+    return call_as(false, device, AIO_FN_aclrtSetDevice, aio_acl.aclrtSetDevice);
 }
 
 /* Whether the device is set. Also true if the runtime cannot report whether it is set. */

@@ -259,6 +259,10 @@ uint32_t aio_device_setups(int device);
 /* Returns how many sets by other code the callback has reported since the newest tear-down. Other code may have
  * undone them. */
 uint32_t aio_device_foreign_sets(int device);
+/* From now on, one set by aioacl counts as a set by other code, until a reset ends it. */
+void aio_device_leave_set(int device);
+/* Whether such a set of aioacl stands. */
+int aio_device_has_left_set(int device);
 /* To be called when a call of the generation has found that other code reset the device. Shuts the gate, unless
  * the gate is shut already. */
 void aio_foreign_found(int device, uint32_t generation);
@@ -295,6 +299,8 @@ typedef struct {
  * the reset came before the set, and is counted in `foreign_resets`. If the device is not set any more, the
  * reset has undone this set. */
 void aio_count_set(int device, aio_counted *made);
+/* Sets the device once for other code. The callback counts this as a set by other code. Returns an aclError. */
+int aio_set_for_other_code(int device);
 /* Resets the device; this does not count as a foreign reset. */
 void aio_count_reset(int device, int force, aio_counted *made);
 

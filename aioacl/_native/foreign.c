@@ -104,6 +104,15 @@ uint32_t aio_device_foreign_sets(int device) {
     return atomic_load(&aio_devices[device].foreign_sets);
 }
 
+void aio_device_leave_set(int device) {
+    atomic_fetch_add(&aio_devices[device].foreign_sets, 1);
+    atomic_store(&aio_devices[device].kept_set, true);
+}
+
+int aio_device_has_left_set(int device) {
+    return atomic_load(&aio_devices[device].kept_set);
+}
+
 /*
  * The callback raises the count of foreign resets before it shuts the gate. This function first reads the
  * gate's word, then reads the count, and then swaps the word. So the swap never undoes the effect of a later

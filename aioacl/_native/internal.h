@@ -348,6 +348,8 @@ struct aio_device {
     atomic_uint own_teardowns; /* the resets by aioacl that tore the device down */
     atomic_uint setups;        /* how often the runtime has set the device up */
     atomic_uint foreign_sets;  /* the sets by other code since the newest tear-down */
+    atomic_uint ending_sets;   /* those of them that the reset in progress ends, if it succeeds */
+    atomic_bool kept_set;      /* one of them is a set that aioacl has left */
     atomic_bool own_context;   /* `context` was made by aioacl: no reset of the device ends it */
     atomic_uint syncs;         /* odd while a wait for the whole device is in progress */
     atomic_uint unattributed;  /* how many reports were about tasks that aioacl did not enqueue */

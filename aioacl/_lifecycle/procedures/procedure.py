@@ -50,11 +50,7 @@ class Procedure:
         self.done = False
         self.error: BaseException | None = None
         self._began = sync.monotonic()
-        self._undone = 0  # the sets that a counted reset has undone, those of them that it had made itself,
-        self._added = 0
-        self._to_restore = 0  # and the sets of other code to make again
-        self._shared = False  # whether other code had perhaps set the device when a reset began,
-        self._reported = 0  # and the highest number of its sets that were reported
+        self._uncounted = False  # whether other code had made more sets than a reset counts
 
     def execute(self) -> None:
         """The body of the thread. Does nothing if the procedure is not the current one of its device any more.
@@ -115,16 +111,14 @@ class Procedure:
         The context is one of aioacl's own, or the primary context.
         """
         lib.aio_control_thread(self.index)
+        self.manager.counts.catch_up()
         code = self._restore_sets()
         if code == 0:
-            code = self._make_context() if self.manager.own_context.wanted else self._set_device()
+            own = self.manager.own_context
+            code = own.make() if own.wanted else self._set_device()
         if code == 0:
             self._free_kept()
         return code
-
-    def _make_context(self) -> int:
-        self.manager.counts.catch_up()
-        return self.manager.own_context.make()
 
     def _free_kept(self) -> int:
         return self.manager.blocks.free_kept(lib.aio_device_foreign(self.index))
@@ -186,60 +180,75 @@ class Procedure:
         A faulty device gets aclrtResetDeviceForce in any case.
         """
         lib.aio_control_thread(self.index)
+        counts = self.manager.counts
         code = 0
         if self.manager.own_context.wanted and is_set(self.index) is False:
             code = lib.aio_u_aclrtSetDevice(self.index)  # a device that is not set cannot be reset
-        # A reset clears what was reported, also if it fails.
-        self._shared = self._shared or self.manager.counts.are_shared
-        self._reported = max(self._reported, self.manager.counts.reported)
-        if code == 0 and self._shared and is_set(self.index):
+            counts.added += code == 0
+        if code == 0 and counts.are_shared and is_set(self.index):
             code = self._reset_counted_by_force() if faulty else self._reset_counted()
         elif code == 0:
+            known = counts.reported if is_set(self.index) is None else 0
             code = lib.aio_u_aclrtResetDeviceForce(self.index)
-        self.manager.counts.note_reset(code, states.reset_device_force)
+            if code == 0:
+                counts.note_all_undone(known)
+        counts.note_reset(code, states.reset_device_force)
         return code
 
     def _reset_counted(self) -> int:
         """Undoes all sets one by one, because no function returns their number. The last of these resets the device."""
+        counts = self.manager.counts
         with self.admission.changed:
-            ours = self.manager.counts.standing().retained
-        code = undone = 0
-        while code == 0 and undone < limits.COUNTED_SETS and is_set(self.index):
+            own = counts.standing().retained + counts.added
+        code = 0
+        while code == 0 and counts.undone < limits.COUNTED_SETS + own and is_set(self.index):
             code = lib.aio_u_aclrtResetDevice(self.index)
-            undone += code == 0
+            counts.undone += code == 0
         if code == 0 and is_set(self.index):
+            self._uncounted = True
             code = lib.aio_u_aclrtResetDeviceForce(self.index)
-        self._undone += undone
         if code in (0, RELEASED_ALREADY):
-            self._to_restore += max(0, self._undone - ours - self._added)
-            self._undone = self._added = 0
-            self.manager.counts.was_set = self._to_restore > 0
+            counts.note_all_undone(counts.undone - own)
             return 0
         return code
 
     def _reset_counted_by_force(self) -> int:
-        """Counts the sets, then sets the device once more and resets it by force.
-
-        A device that cannot be set is reset at once. Then at least as many sets are made again as were reported.
-        """
+        """Counts the sets, then sets the device once more and resets it by force."""
+        counts = self.manager.counts
         if lib.aio_u_aclrtSetDevice(self.index):
-            code: int = lib.aio_u_aclrtResetDeviceForce(self.index)
-            if code == 0:
-                self._to_restore = self._reported
-                self.manager.counts.was_set = self._reported > 0
-            return code
-        self._added += 1
+            return self._reset_lost()
+        counts.added += 1
         code = self._reset_counted()
+        if code:
+            return code
+        counts.note_reset(0, states.reset_device_force)
+        code = lib.aio_u_aclrtSetDevice(self.index) or lib.aio_u_aclrtResetDeviceForce(self.index)
+        counts.added = int(code != 0 and bool(is_set(self.index)))
+        return code
+
+    def _reset_lost(self) -> int:
+        """Counts the sets of a device that cannot be set, and resets it by force.
+
+        Only the reset of the last set reaches the device. If this reset fails, one set is left for the force reset.
+        """
+        counts = self.manager.counts
+        reported, code = counts.reported, self._reset_counted()
         if code == 0:
-            code = lib.aio_u_aclrtSetDevice(self.index)
-        return code or lib.aio_u_aclrtResetDeviceForce(self.index)
+            return 0
+        with self.admission.changed:
+            own = counts.standing().retained + counts.added
+        code = lib.aio_u_aclrtResetDeviceForce(self.index)
+        if code == 0:
+            counts.note_all_undone(max(counts.undone + 1 - own, reported))
+        return code
 
     def _restore_sets(self) -> int:
-        """Makes the sets of other code again that `_reset_counted` has undone. They do not count as sets of aioacl."""
+        """Makes the sets of other code again that a reset has undone. They do not count as sets of aioacl."""
+        counts = self.manager.counts
         code = 0
-        while self._to_restore and code == 0:
-            code = lib.aio_u_aclrtSetDevice(self.index)
-            self._to_restore -= code == 0
+        while counts.to_restore and code == 0:
+            code = lib.aio_set_for_other_code(self.index)
+            counts.to_restore -= code == 0
         return code
 
     def _destroy_events(self) -> int:

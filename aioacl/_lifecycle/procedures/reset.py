@@ -182,6 +182,7 @@ class ResetProcedure(Procedure):
             joined=self.joined,
             scope=self._scope,
             foreign_sets=self._foreign_sets,
+            more_foreign_sets=self._uncounted,
             device_kept=self._device_kept(),
             attempts=self._attempts,
             codes=tuple(self._codes),
@@ -311,7 +312,7 @@ class ResetProcedure(Procedure):
             if self._call("aclrtResetDeviceForce", reset, limit) not in (0, RELEASED_ALREADY):
                 return own.wanted, False
             self._was_reset = True
-            self._foreign_sets = self._to_restore
+            self._foreign_sets = self.manager.counts.to_restore
         with self._stage("set"):
             return True, self._call(self._set_call, self._set, self._end - sync.monotonic()) == 0
 

@@ -8,7 +8,8 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import elsewhere
+from aioacl._lifecycle.procedures import limits
+from tests.kit import FAULT, elsewhere, forget_uses_of_ended_contexts, raises, works
 from tests.process.child import Child
 
 pytestmark = pytest.mark.anyio
@@ -74,3 +75,83 @@ async def test_refused_reset_names_what_to_do(context: Any, cure: str) -> None:
             await device.force_reset(scope="device", foreign=False)
         assert simulator.resets() == resets
     elsewhere("aclrtResetDevice")
+
+
+def sets_by_other_code(count: int) -> None:
+    elsewhere(*["aclrtSetDevice"] * count)
+
+
+def undo(count: int) -> None:
+    assert simulator.retain_count() == count
+    elsewhere(*["aclrtResetDevice"] * count)
+
+
+async def lose(device: aioacl.Device, code: int = FAULT) -> None:
+    async with device.create_stream() as stream, device.allocate(64) as memory:
+        with simulator.fault("aclrtMemsetAsync", nth=1, lost=code):
+            await raises(aioacl.DeviceFault, stream.fill(memory, 1))
+
+
+@pytest.mark.leaves("events")  # during the fault, aclrtDestroyEvent fails too
+@pytest.mark.parametrize("code", [FAULT, 507018])
+@pytest.mark.parametrize("context", ["primary", "own"])
+async def test_one_reset_recovers_a_lost_device(context: Any, code: int) -> None:
+    async with aioacl.open_device(0, context=context) as device:
+        await lose(device, code)
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.scope) == (True, "device")
+        assert await works(device)
+    undo(0)
+    forget_uses_of_ended_contexts()
+
+
+@pytest.mark.leaves("events")
+@pytest.mark.parametrize("when", ["before the open", "after the open", "before a reset"])
+@pytest.mark.parametrize("context", ["primary", "own"])
+async def test_45_sets_of_other_code_are_made_again_when_a_device_was_lost(context: Any, when: str) -> None:
+    if when == "before the open":
+        sets_by_other_code(5)
+    async with aioacl.open_device(0, context=context) as device:
+        if when != "before the open":
+            sets_by_other_code(5)
+        if when == "before a reset":
+            assert (await device.force_reset(scope="device")).foreign_sets == 5
+        await lose(device)
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.foreign_sets) == (True, 5)
+    undo(5)
+    forget_uses_of_ended_contexts()
+
+
+@pytest.mark.parametrize("context", ["primary", "own"])
+async def test_45_failed_resets_forget_no_sets_of_other_code(context: Any) -> None:
+    sets_by_other_code(2)
+    async with aioacl.open_device(0, context=context) as device:
+        sets_by_other_code(1)
+        for call in ("aclrtResetDevice*", "aclrtSetDevice"):
+            with simulator.fault(call, rc=507000, nth=2), simulator.fault(call, rc=507000, after=2):
+                assert not (await device.force_reset(scope="device")).ok
+        report = await device.force_reset(scope="device")
+        assert (report.ok, report.foreign_sets) == (True, 3)
+    undo(3)
+
+
+async def test_set_that_other_code_has_undone_is_not_made_again() -> None:
+    async with aioacl.open_device(0, context="own") as device:
+        sets_by_other_code(1)
+        undo(1)
+        assert (await device.force_reset(scope="device")).foreign_sets == 0
+    undo(0)
+
+
+@pytest.mark.parametrize("context", ["primary", "own"])
+async def test_reset_counts_the_sets_of_other_code_up_to_a_limit(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "COUNTED_SETS", 4)
+    sets_by_other_code(6)
+    async with aioacl.open_device(0, context=context) as device:
+        for more in (True, False, False):
+            report = await device.force_reset(scope="device")
+            assert (report.foreign_sets, report.more_foreign_sets) == (4, more)
+    undo(4)
