@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, SupportsIndex, TypeVar
 
 from aioacl._base import origin, sync
@@ -344,6 +345,7 @@ class Device(Made):
             OutOfMemoryError: the device does not have enough free memory. The message has the sizes.
             NotSupported: the model was made for the simulator and the library is another one; or its shapes are known
                 only when it runs.
+            DeviceReset: the device was reset during the load.
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceQuarantined: the device is quarantined.
             DeviceTimeout: the model was not loaded within `timeout` seconds.
@@ -404,7 +406,9 @@ class Device(Made):
     # --- waiting and running ---------------------------------------------------------------------------------
 
     def synchronize(self, timeout: Seconds | None = None) -> Operation[None]:
-        """Waits for all work on the device, also of other libraries (aclrtSynchronizeDeviceWithTimeout).
+        """Waits for all work of the context that aioacl uses (aclrtSynchronizeDeviceWithTimeout).
+
+        In the primary context this includes the work of other code. In an own context it does not.
 
         Args:
             timeout: the longest wait in seconds; None waits without a limit.
@@ -564,12 +568,14 @@ class Device(Made):
                 quarantined, and the report gives the reason. The device is also quarantined if a thread is inside C,
                 or in a job, for more than 10 seconds after the grace time.
             reason: a text for the report.
-            scope: "context" replaces aioacl's own context, "device" resets the device. None: with `context="own"`, it
-                replaces the context; after a failure of the device itself, and if the new context does not work, it
-                resets the device. Otherwise it resets the device.
-            foreign: whether the device may be reset although other code of the process may use it. If False, no reset
-                of the device is made then. None: True, unless the device was opened with `resets=False`, or
-                AIOACL_RESETS is "never".
+            scope: "context" replaces aioacl's own context, "device" resets the device. "context" also clears a failure
+                of the device from `health`, if the new context works. None: with `context="own"`, it replaces the
+                context; after a failure of the device itself, and if the new context does not work, it resets the
+                device, unless `foreign` forbids it. Otherwise it resets the device.
+            foreign: whether the device may be reset although other code of the process has perhaps set it. If False,
+                no reset of the device is made then. Before CANN 8.5, this is always so. A device on which other code
+                only has an explicit context is reset. None: True, unless the device was opened with `resets=False`,
+                or AIOACL_RESETS is "never".
 
         Returns:
             An Operation. Its result is a ResetReport: `report.ok` is True if the device is open again.
@@ -577,7 +583,8 @@ class Device(Made):
         Raises:
             LeaseHeldError: the caller holds a lease on the device, or is a job that runs on it.
             ParameterError: the device is closed, `grace` is above `timeout`, an argument has a wrong type or range,
-                `scope` is "context" without an own context, or `foreign` is False and other code may use the device.
+                `scope` is "context" without an own context, or `foreign` is False and other code has perhaps set the
+                device.
         """
         drain, whole = limits_of_reset(grace, timeout)
         must_be_reason(reason)
@@ -585,8 +592,10 @@ class Device(Made):
             raise ParameterError(
                 f'scope must be "context", "device" or None, got {repr_of(scope)}', hint="Omit the scope."
             )
-        if foreign is not None:
-            must_be_bool("foreign", foreign)
+        if not isinstance(foreign, (bool, NoneType)):
+            raise ParameterError(
+                f"foreign must be True, False or None, got {repr_of(foreign)}", hint="Omit foreign for None."
+            )
         return Operation(
             "device.force_reset()", lambda: self._force_reset(drain, whole, reason, scope, foreign), self
         )
@@ -676,7 +685,9 @@ class Device(Made):
         await self._manager.close(self._user)
 
     def close(self) -> Operation[None]:
-        """Ends this open of the device. The last close resets the device (aclrtResetDevice).
+        """Ends this open of the device. The last close undoes the set of the first open (aclrtResetDevice).
+
+        With `context="own"`, it destroys aioacl's context instead (aclrtDestroyContext).
 
         Await unfinished work before the last close, or abort its streams. The runtime's reset waits for work that makes
         progress, and drops the other work of a stream after about 3 seconds. An await of unfinished work raises
@@ -738,7 +749,9 @@ def open_device(
     wait: bool = True,
     timeout: Seconds | None = None,
 ) -> Opening[Device]:
-    """Opens a device. The first open sets the device (aclrtSetDevice), the last close resets it (aclrtResetDevice).
+    """Opens a device. The first open sets it (aclrtSetDevice), and the last close undoes this set (aclrtResetDevice).
+
+    With `context="own"`, they make and destroy a context instead (aclrtCreateContext, aclrtDestroyContext).
 
     Args:
         index: the index of the device among the visible devices, an int from 0.
@@ -749,11 +762,13 @@ def open_device(
             concern it. Later opens of an open device must pass the same value.
         cache: whether closed device memory, pinned memory and streams are kept, and used again by later requests. While
             an open of the device has passed False, nothing is kept.
-        keep: if True, the last close leaves the device set, for other code of the process. The next open uses that set.
-        resets: if False, no reset of the device is made unless a caller of `force_reset()` asks for it: the last close
-            leaves the device set, and `force_reset()` needs `foreign=True` if other code may use the device. The
-            environment variable AIOACL_RESETS=never has the same effect on all opens. Resets of aioacl's own context
-            are always made.
+        keep: if True, the last close leaves one set, which belongs to other code from then on. It leaves none if the
+            set of an earlier close still stands. Not with `context="own"`, because aioacl makes no set then. It holds
+            until the last close, also if only one of several opens has passed True.
+        resets: if False, `force_reset()` needs `foreign=True` to reset a device that other code has perhaps set, and
+            the last close leaves one set, as with `keep`. It holds until the last close, also if only one of several
+            opens has passed False. The environment variable AIOACL_RESETS=never, which each open reads, has the same
+            effect on all opens. aioacl's own context is replaced all the same.
         wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
         timeout: the longest wait in seconds; None waits without a limit.
 
@@ -779,6 +794,11 @@ def open_device(
         )
     for name, value in (("cache", cache), ("keep", keep), ("resets", resets)):
         must_be_bool(name, value)
+    if keep and context == "own":
+        raise ParameterError(
+            'keep must be False with context="own", got True: aioacl does not set the device then',
+            hint="Omit keep.",
+        )
     resets = resets and resets_of_environment()
     manager = manager_of(index)
 

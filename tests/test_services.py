@@ -89,7 +89,7 @@ def test_guard_resets_the_device_after_a_fault(program: Path, capsys: pytest.Cap
 
 
 def test_guard_does_not_reset_a_device_of_other_code_where_the_policy_forbids_it(
-    program: Path, monkeypatch: pytest.MonkeyPatch
+    program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service: dict[str, Any] = runpy.run_path(str(program))
     monkeypatch.setenv("AIOACL_RESETS", "never")
@@ -104,6 +104,7 @@ def test_guard_does_not_reset_a_device_of_other_code_where_the_policy_forbids_it
             with fault, pytest.raises(aioacl.DeviceFault):
                 await service["work"](device, b"request")
             await guarding  # the reset is refused, so the guard ends
+            assert "device 0 was not reset, because other code" in capsys.readouterr().out
             assert (simulator.resets(), simulator.retain_count()) == (resets, 2)
             assert not device.health.ready
             assert (await device.force_reset(foreign=True)).ok

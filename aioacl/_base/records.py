@@ -50,7 +50,8 @@ class ResetReport:
         foreign_sets: how many sets (aclrtSetDevice) of other code the reset has undone, and made again; at most 4,096.
         more_foreign_sets: whether other code had made more sets than 4,096. They were not made again.
         device_kept: whether the reset did not release the device, because other code has an explicit context on it.
-            The runtime then frees no memory; aioacl has freed its own.
+            The runtime then frees no memory; aioacl has freed its own. Always False before CANN 8.5, which does not
+            report it.
     """
 
     device: int
@@ -158,12 +159,15 @@ class Health:
         failed_tasks: the number of failed tasks since the first open, awaited or not; only the first failed task of
             each stream counts.
         last_failure: the code and place of the newest failed task, or "".
-        unknown_failures: the number of reports of failed tasks that aioacl did not enqueue.
+        unknown_failures: the number of reports of failed tasks that aioacl did not enqueue, also of tasks of other code
+            in other contexts of the device.
         abandoned_models: the number of models that a reset or close ended without unloading them, because the device
             had a fault or their work was not done. The runtime keeps some memory of the host for each of them.
         foreign_stop: whether other code has set STOP mode on a stream of aioacl's context. A failed task of any stream
-            of the context then stops the whole context, and `ready` is False until a reset. Before CANN 8.5, and for
-            streams that were made before aioacl has loaded the library, this is known only after such a failure.
+            of the context then stops the whole context, and `ready` is False until a reset. aioacl looks for this mode
+            soon after `health` is read. True until a reset, also if the stream is destroyed. Before CANN 8.5, for
+            streams that were made before aioacl has loaded the library, and for streams that are destroyed before
+            aioacl looks, it is known only after such a failure.
     """
 
     status: Literal["ok", "poisoned", "stuck"]

@@ -32,6 +32,7 @@ class SetCounts:
             attribute and the next two.
         added: how many of the sets that a counted reset undoes the reset has made itself.
         to_restore: how many sets of other code a reset has undone and not made again.
+        left: whether one of these was left by a close (`keep`).
         are_known: whether the runtime reports the sets of other code: those before the first open, and later ones.
     """
 
@@ -44,6 +45,7 @@ class SetCounts:
         self.ended_generation = 0
         self.was_set = False
         self.undone = self.added = self.to_restore = 0
+        self.left = False
         self.are_known = False
 
     @property
@@ -88,6 +90,7 @@ class SetCounts:
             self.change(Counts())
             self.was_set = False
             self.undone = self.added = self.to_restore = 0
+            self.left = False
         self.foreign_resets_seen = foreign_resets
 
     def note_all_undone(self, of_other_code: int) -> None:
@@ -95,6 +98,29 @@ class SetCounts:
         self.to_restore += max(0, of_other_code)
         self.was_set = self.to_restore > 0
         self.undone = self.added = 0
+        self.left = self.left and self.was_set
+
+    @property
+    def has_left_set(self) -> bool:
+        """Whether a set that a close has left still stands."""
+        return bool(lib.aio_device_has_left_set(self._index))
+
+    def leave_set(self) -> None:
+        """From now on, the last set of aioacl counts as a set of other code, if there is one."""
+        with self._changed:
+            if self.own_sets:
+                self.own_sets -= 1
+                self.change(states.reset_device(self.now).counts)
+                lib.aio_device_leave_set(self._index)
+
+    def note_left_set(self) -> None:
+        """Called before a reset, which ends the set that a close has left. Without the callback it does not end it."""
+        self.left = self.left or (self.has_left_set and bool(lib.aio_tells_of_resets()))
+
+    def note_left_set_again(self) -> None:
+        """Called when the last set of other code was made again, which is the one that a close has left."""
+        self.to_restore, self.left = 0, False
+        lib.aio_device_leave_set(self._index)
 
     def note_reset(self, code: int, rule: Callable[[Counts], states.CountResult]) -> None:
         """Counts a reset by aioacl that returned `code`. If it succeeded, `rule` gives the new count."""

@@ -159,7 +159,7 @@ class Jobs:
         """The error of a job that was outside the device when it was reset or closed."""
         if self._admission.state is State.QUARANTINED:
             return self._admission.quarantined()
-        return self._admission.was_ended(generation, "a job's wait")
+        return self._admission.was_ended(generation, "a job")
 
 
 class InsideDevice(JobScope):

@@ -354,6 +354,7 @@ class Manager:
             reason=reason,
             scope=chosen,
             may_widen=scope is None and may_reset_device,
+            held_back=scope is None and not may_reset_device,
             by=current_holder(),
         )
         self.start_procedure(procedure)

@@ -46,7 +46,7 @@ class Policy:
     """What the opens of one device forbid, together.
 
     Attributes:
-        keep: whether the last close leaves the device set.
+        keep: whether the last close leaves one set of the device.
         resets: whether a reset of the device is permitted although no caller has asked for it.
     """
 

@@ -65,7 +65,12 @@ static void abort_native(abort_job *job, aclrtStream stream) {
 /* A call that was admitted before the gate closed may still be destroying the stream. */
 static void abort_one(abort_job *job, int i) {
     if (i >= job->size) {
-        abort_native(job, job->named[i - job->size]);
+        void *named = job->named[i - job->size];
+        if (aio_stream_is_elsewhere(named, job->context)) {
+            atomic_fetch_add(&job->outcome[2], runs(named)); /* the runtime would refuse the abort */
+        } else {
+            abort_native(job, named);
+        }
         return;
     }
     if (!aio_stream_use(job->streams[i])) {

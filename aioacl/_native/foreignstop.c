@@ -88,6 +88,16 @@ int aio_watch_streams(void) {
     return aio_acl.aclrtRegStreamStateCallback("aioacl", on_stream, NULL);
 }
 
+bool aio_stream_is_elsewhere(const void *handle, const void *context) {
+    bool elsewhere = false;
+    aio_lock_take(&lock);
+    for (const seen_stream *stream = seen; stream; stream = stream->next) {
+        elsewhere = elsewhere || (stream->handle == handle && stream->context != context);
+    }
+    aio_lock_give(&lock);
+    return elsewhere;
+}
+
 /* Copies the handles of the context. Returns their number. */
 static int copy_handles(const void *context, aclrtStream *handles, int room) {
     int copied = 0;

@@ -470,6 +470,9 @@ void aio_device_nudge(int device);
  * stream. */
 typedef enum { AIO_ALIVE, AIO_BEFORE_FOREIGN_RESET, AIO_PERHAPS_ENDED } aio_context_state;
 void aio_device_unequip(int device, uint32_t generation, aio_context_state context);
+/* foreignstop.c. */
+/* Whether the stream of other code is known to belong to a context other than this one. */
+bool aio_stream_is_elsewhere(const void *handle, const void *context);
 /* foreign.c. */
 void aio_told_of_resets(bool told);
 /* Whether aioacl is told when other code ends the context that it uses. Without the callback, other code may

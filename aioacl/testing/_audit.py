@@ -62,6 +62,11 @@ _CURES: Final = {
     "files": "Make it with `with tempfile.NamedTemporaryFile()`, or remove it before the test ends.",
 }
 
+CURE_OF_SETS: Final = (
+    "A close of a device that was opened with keep=True or resets=False, or with AIOACL_RESETS=never, leaves one set. "
+    "Undo it with `lowlevel.functions.aclrtResetDevice(index)` before the test ends."
+)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -251,6 +256,8 @@ class Audit:
             return
         for name, count in found.counts.items():
             lines = [f"{count} more {name} than before, not made by an object of aioacl"]
+            if name == "set_counts":
+                lines.append("  " + CURE_OF_SETS)
             if is_simulated() and (makers := makers_of(name)):
                 lines += ["  The newest calls that made some:", *makers]
             yield Finding(name, "\n".join(lines))

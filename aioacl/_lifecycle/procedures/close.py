@@ -103,14 +103,20 @@ class CloseProcedure(Procedure):
     def _reset_all(self) -> int:
         """Calls aclrtResetDevice once for each set by aioacl, or destroys the context of aioacl's own.
 
-        These are the set of this open, and the sets that remain after failed closes. With `keep`, one set remains.
+        These are the set of this open, and the sets that remain after failed closes. With `keep`, one set remains,
+        unless one of an earlier close still stands.
         """
         own = self.manager.own_context
         if own.wanted:
             return own.end()
-        code, kept = 0, int(self.manager.policy.keep)
-        while code == 0 and self.manager.counts.own_sets > kept:
+        counts = self.manager.counts
+        with self.admission.changed:
+            counts.standing()
+        code, kept = 0, int(self.manager.policy.keep and not counts.has_left_set)
+        while code == 0 and counts.own_sets > kept:
             code = self._reset_plain()
+        if kept and code == 0:
+            counts.leave_set()
         return code or RELEASED_ALREADY
 
     def _keep_device(self) -> None:

@@ -181,6 +181,7 @@ class Procedure:
         """
         lib.aio_control_thread(self.index)
         counts = self.manager.counts
+        counts.note_left_set()
         code = 0
         if self.manager.own_context.wanted and is_set(self.index) is False:
             code = lib.aio_u_aclrtSetDevice(self.index)  # a device that is not set cannot be reset
@@ -246,9 +247,13 @@ class Procedure:
         """Makes the sets of other code again that a reset has undone. They do not count as sets of aioacl."""
         counts = self.manager.counts
         code = 0
-        while counts.to_restore and code == 0:
+        while counts.to_restore > counts.left and code == 0:
             code = lib.aio_set_for_other_code(self.index)
             counts.to_restore -= code == 0
+        if counts.to_restore and code == 0:
+            code = lib.aio_u_aclrtSetDevice(self.index)
+            if code == 0:
+                counts.note_left_set_again()
         return code
 
     def _destroy_events(self) -> int:

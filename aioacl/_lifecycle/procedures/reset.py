@@ -30,7 +30,7 @@ import asyncio
 import threading
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib, next_generation
@@ -51,6 +51,12 @@ if TYPE_CHECKING:
 
     from aioacl._base.records import Scope
     from aioacl._lifecycle.manager import Manager
+
+
+NOT_RESET: Final = (
+    "Only the context of aioacl was replaced, because other code has perhaps set the device: "
+    "force_reset(foreign=True) resets the device too"
+)
 
 
 class _Failed(Exception):
@@ -87,11 +93,13 @@ class ResetProcedure(Procedure):
         by: object,
         scope: Scope = "device",
         may_widen: bool = False,
+        held_back: bool = False,
     ) -> None:
         super().__init__(manager)
         self.joined = 1
         self._scope: Scope = scope
         self._may_widen = may_widen
+        self._held_back = held_back  # whether the device is not reset, because of other code
         self._setups = lib.aio_device_setups(self.index)
         self._grace = min(grace, LONGEST_SECONDS)
         self._reason = reason
@@ -150,7 +158,8 @@ class ResetProcedure(Procedure):
             if self._attempts == limits.RESETS_TRIED:
                 found = (f"{call} returned {code}" if code else call for call, code in self._codes)
                 failed = ", ".join(dict.fromkeys(found))
-                raise _Failed(f"the reset failed in all {limits.RESETS_TRIED} attempts: {failed}")
+                cure = f". {NOT_RESET}" if self._held_back else ""
+                raise _Failed(f"the reset failed in all {limits.RESETS_TRIED} attempts: {failed}{cure}")
 
     def _end_models(self) -> int:
         """Unloads the idle models. After an earlier procedure has reset the device, their ids are not used."""

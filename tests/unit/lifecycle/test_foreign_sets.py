@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
+import anyio
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import lowlevel, simulator
+from aioacl._base.ffi import ffi, lib
+from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.procedures import limits
-from tests.kit import FAULT, elsewhere, forget_uses_of_ended_contexts, raises, works
+from tests.kit import (
+    FAULT,
+    elsewhere,
+    forget_uses_of_ended_contexts,
+    raises,
+    reset_by_other_code,
+    until,
+    works,
+)
 from tests.process.child import Child
 
 pytestmark = pytest.mark.anyio
@@ -155,3 +167,113 @@ async def test_reset_counts_the_sets_of_other_code_up_to_a_limit(
             report = await device.force_reset(scope="device")
             assert (report.foreign_sets, report.more_foreign_sets) == (4, more)
     undo(4)
+
+
+# --- sets that a close leaves -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"keep": True}, {"resets": False}])
+async def test_closes_leave_one_set_that_belongs_to_other_code(options: dict[str, bool]) -> None:
+    for _ in range(3):
+        async with aioacl.open_device(0, **options) as device:  # type: ignore[arg-type]
+            assert await works(device)
+        assert simulator.retain_count() == 1
+    with pytest.raises(aioacl.AclError, match="the device is not set"):
+        lowlevel.reset_device(0)
+    async with aioacl.open_device(0, **options) as device:  # type: ignore[arg-type]
+        assert (await device.force_reset(foreign=True)).foreign_sets == 1
+    undo(1)
+
+
+@pytest.mark.parametrize("context", ["primary", "own"])
+async def test_46_set_that_a_close_has_left_is_protected_by_the_policy(context: Any) -> None:
+    async with aioacl.open_device(0, keep=True):
+        pass
+    async with aioacl.open_device(0, context=context) as device:
+        with pytest.raises(aioacl.ParameterError, match="has perhaps set it"):
+            await device.force_reset(scope="device", foreign=False)
+    undo(1)
+    async with aioacl.open_device(0, context=context) as device:
+        assert (await device.force_reset(scope="device", foreign=False)).ok
+    undo(0)
+
+
+async def test_close_with_keep_leaves_a_set_again_if_other_code_has_ended_the_last_one() -> None:
+    for _ in range(2):
+        async with aioacl.open_device(0, keep=True):
+            pass
+        reset_by_other_code()
+    async with aioacl.open_device(0, keep=True):
+        reset_by_other_code()
+    undo(0)
+
+
+async def test_close_with_keep_beside_a_set_of_other_code_leaves_one_set() -> None:
+    sets_by_other_code(1)
+    for _ in range(3):
+        async with aioacl.open_device(0, keep=True):
+            pass
+    elsewhere("aclrtResetDevice")
+    undo(1)
+
+
+async def test_own_context_leaves_no_set() -> None:
+    async with aioacl.open_device(0, context="own", resets=False):
+        pass
+    undo(0)
+    with pytest.raises(aioacl.ParameterError, match="aioacl does not set the device then"):
+        aioacl.open_device(0, context="own", keep=True)
+
+
+@pytest.mark.leaves("events")
+async def test_failed_reset_without_the_consent_of_other_code_names_the_cure() -> None:
+    sets_by_other_code(1)
+    async with aioacl.open_device(0, context="own", resets=False) as device:
+        await lose(device)
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.scope) == (False, "context")
+        assert "force_reset(foreign=True) resets the device too" in report.problem
+        with pytest.raises(aioacl.DeviceQuarantined, match="foreign=True"):
+            await device.create_stream()
+        report = await device.force_reset(foreign=True)
+        assert (report.ok, report.foreign_sets) == (True, 1)
+    undo(1)
+    forget_uses_of_ended_contexts()
+
+
+async def test_reset_of_an_own_context_aborts_no_stream_of_another_context() -> None:
+    made, memory = ffi.new("aclrtStream *"), ffi.new("void **")
+    assert lib.aio_u_aclrtSetDevice(0) == lib.aio_u_aclrtCreateStream(made) == 0
+    assert lib.aio_u_aclrtMalloc(memory, 64, 0) == 0
+    begun, end = threading.Event(), threading.Event()
+
+    def job(device: aioacl.Device) -> None:
+        with device.abortable(made[0]):
+            begun.set()
+            end.wait()
+
+    async with aioacl.open_device(0, context="own") as device:
+        simulator.hold(made[0])
+        assert lib.aio_u_aclrtSetDevice(0) == lib.aio_u_aclrtMemsetAsync(memory[0], 64, 1, 64, made[0]) == 0
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, device, job)
+            await until(begun.is_set)
+            group.start_soon(finish, end)
+            report = await device.force_reset(grace=0)
+        assert (report.ok, report.aborted, report.not_aborted) == (True, 0, 1)
+        simulator.release_all()
+        assert lib.aio_u_aclrtSetDevice(0) == lib.aio_u_aclrtSynchronizeStream(made[0]) == 0
+    assert simulator.violations() == []
+    assert lib.aio_u_aclrtDestroyStream(made[0]) == lib.aio_u_aclrtFree(memory[0]) == 0
+    for _ in range(3):
+        assert lib.aio_u_aclrtResetDevice(0) == 0
+
+
+async def run(device: aioacl.Device, job: Any) -> None:
+    await device.run(job, device)
+
+
+async def finish(end: threading.Event) -> None:
+    """Lets the job end when the reset has aborted the streams."""
+    await until(lambda: "abort" in getattr(manager_of(0).procedure, "_stages", ()))
+    end.set()

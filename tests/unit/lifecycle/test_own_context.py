@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import aioacl
-from aioacl import lowlevel, simulator
+from aioacl import simulator
 from aioacl._base.ffi import ffi, lib
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import (
@@ -142,7 +142,9 @@ async def test_later_open_with_another_context_is_refused() -> None:
             await own()
 
 
-@pytest.mark.parametrize("options", [{"context": "mine"}, {"keep": 1}, {"resets": None}])
+@pytest.mark.parametrize(
+    "options", [{"context": "mine"}, {"keep": 1}, {"resets": None}, {"context": "own", "keep": True}]
+)
 async def test_open_with_a_wrong_option_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(aioacl.ParameterError, match="must be"):
         aioacl.open_device(0, **options)
@@ -648,7 +650,7 @@ async def test_46_device_is_not_reset_where_the_policy_forbids_it(
     assert simulator.retain_count() == 2
     assert simulator.resets() == resets
     other.stop()
-    lowlevel.reset_device(0)
+    elsewhere("aclrtResetDevice")
 
 
 async def test_46_supervisor_does_not_reset_a_device_of_other_code_where_the_policy_forbids_it() -> None:
@@ -704,13 +706,3 @@ async def test_unknown_policy_in_the_environment_is_refused(monkeypatch: pytest.
     monkeypatch.setenv("AIOACL_RESETS", "sometimes")
     with pytest.raises(aioacl.ParameterError, match="AIOACL_RESETS must be 'allowed' or 'never'"):
         aioacl.open_device(0)
-
-
-async def test_close_with_keep_leaves_one_set_for_the_next_open() -> None:
-    for _ in range(3):
-        async with aioacl.open_device(0, keep=True) as device:
-            assert await works(device)
-        assert simulator.retain_count() == 1
-    async with aioacl.open_device(0):
-        pass
-    assert simulator.retain_count() == 0
