@@ -42,6 +42,7 @@ from aioacl._base.states import State
 if TYPE_CHECKING:
     from aioacl._device import Device, list_devices, open_device
     from aioacl._handles.event import Event, Ticket
+    from aioacl._handles.launch import Launch
     from aioacl._handles.memory import DeviceBuffer
     from aioacl._handles.operation import Opening, Operation
     from aioacl._handles.pinned import PinnedBuffer
@@ -74,6 +75,7 @@ __all__ = [
     "Event",
     "ForkedProcessError",
     "Health",
+    "Launch",
     "Lease",
     "LeaseHeldError",
     "LibraryConflict",
@@ -115,6 +117,7 @@ _LATE = {
     "DeviceEvents": "aioacl._lifecycle.notifications",
     "DeviceExecutor": "aioacl._lifecycle.executor",
     "Event": "aioacl._handles.event",
+    "Launch": "aioacl._handles.launch",
     "Lease": "aioacl._lifecycle.lease",
     "LibraryInfo": "aioacl._library.load",
     "MissingSymbol": "aioacl._library.load",

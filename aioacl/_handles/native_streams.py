@@ -52,6 +52,8 @@ def destroy(core: StreamCore) -> None:
     Runs on the maintenance thread.
     """
     manager = core.manager
+    if core.puts_off_end():
+        return
     left = manager.failures.last_fault is not None  # after a fault, the reset frees the handles
     if core.stranded and not left:  # only an abort makes the stream idle
         left = lib.aio_stream_abort(core.handle) != 0

@@ -27,6 +27,7 @@ from aioacl._base.states import State
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle, is_a
 from aioacl._handles.in_flight import deferred, free_deferred
+from aioacl._handles.launch import Launch, tasks_of
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.native_streams import destroy, keep_if_done, make_core
 from aioacl._handles.operand import (
@@ -394,6 +395,37 @@ class Stream(Handle, Awaitable):
             event._recorded_version()
             ticket = enqueue_wait_event(self, event, self._right())
         return ticket
+
+    # --- work of other code ----------------------------------------------------------------------------------
+
+    def launch(self, tasks: SupportsIndex = 256, reported: bool = False) -> Launch:
+        """Returns a block in which other code enqueues on this stream: `with stream.launch() as work:`.
+
+        In the block, pass `work.handle` to an aclnn operator, to a kernel that is launched through ctypes or cffi, or
+        to `torch.npu.ExternalStream`. The device's context is current on the thread of the block. At the end of the
+        block, aioacl records an event. `work.ticket` covers the work that any thread has enqueued on the handle before.
+
+        While the block is open, other threads get QueueFull if they enqueue on this stream. The thread of the block
+        gets ParameterError if it enqueues on this stream, waits for unfinished work of it, or opens a second block on
+        it. Do not await anything in the block: a reset waits for the end of the block, as for a job.
+
+        Args:
+            tasks: how many tasks the block enqueues at most, an int of at least 1. The queue has room for them when the
+                block begins. More tasks may block the thread until the device has done some.
+            reported: whether the runtime reports each kind of task in the block if it fails. If False, the position is
+                confirmed by a synchronize, which also finds failures of event waits, values, DVPP and HCCL.
+
+        Returns:
+            A Launch, to be entered with `with` once.
+
+        Raises:
+            ParameterError: `tasks` is out of range, or `reported` is not a bool.
+            AclError: entering the block can raise the errors of an enqueue; see `Stream`. Leaving it raises the error
+                of the record (aclrtRecordEvent).
+        """
+        if not isinstance(reported, bool):
+            raise ParameterError(f"reported must be a bool, got {repr_of(reported)}", hint="Pass True or False.")
+        return Launch._make(self, tasks_of(tasks), reported=reported)
 
     # --- large copies of pageable memory ---------------------------------------------------------------------
 

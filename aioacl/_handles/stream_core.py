@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from aioacl._base.ffi import CData, Recorded
     from aioacl._base.options import OnFailure
     from aioacl._base.origin import Site
+    from aioacl._handles.launch import Launch
     from aioacl._lifecycle.manager import Manager
 
 STREAM_ABORTED: Final = 107023
@@ -68,8 +69,10 @@ class StreamCore(Core):
 
     __slots__ = (
         "__weakref__",
+        "ending",
         "generation",
         "handle",
+        "launch",
         "made",
         "manager",
         "native",
@@ -123,6 +126,8 @@ class StreamCore(Core):
         # The waits of Python code that are in progress; `awaits` counts the waits of C. Each change is one dict
         # operation, so no lock is needed.
         self.waiting: dict[object, None] = {}
+        self.launch: Launch | None = None  # the open launch block
+        self.ending: list[None] = []  # an item if the end of the launch block ends the stream
         manager.streams.add(self)
 
     @property
@@ -151,6 +156,21 @@ class StreamCore(Core):
         self.manager.streams.discard(core)
         if code > 0 and not self.manager.admission.found_reset(self.generation, code):
             warn_of_failure(self.manager, "aclrtDestroyStream", code, "the stream")
+
+    def puts_off_end(self) -> bool:
+        """Whether the end of the launch block will end the stream. To be called by the function that ends it."""
+        if self.launch is None:
+            return False
+        self.ending.append(None)
+        return self.launch is not None or not self.take_end()
+
+    def take_end(self) -> bool:
+        """Whether the caller has to end the stream: its end was put off, and no other caller has taken it."""
+        try:
+            self.ending.pop()
+        except IndexError:
+            return False
+        return True
 
     def passed(self, position: int) -> bool:
         """Whether the device is done with the work up to the position."""

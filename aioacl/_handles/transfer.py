@@ -98,10 +98,15 @@ async def _chunk(
 
 
 async def room(stream: Stream) -> None:
-    """Waits until there is room in the stream's queue and in the staging memory."""
+    """Waits until there is room in the stream's queue and in the staging memory, and no launch block is open."""
     while True:
         core = stream._live()
-        if lib.aio_stream_room(core.handle) < 2:
+        launch = core.launch
+        if launch is not None:
+            if lib.aio_stream_launches_here(core.handle):
+                raise core.refused(lib.AIO_LAUNCHING_HERE, "stream.ready()", stream)
+            await launch.ended()
+        elif lib.aio_stream_room(core.handle) < 2:
             await _half_empty(core)
         elif not await _staging(stream):
             return

@@ -13,6 +13,7 @@ from aioacl._base.errors import (
     ForkedProcessError,
     NotSupported,
     OutOfMemoryError,
+    ParameterError,
     QueueFull,
     ResourceExhausted,
     StaleHandleError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 INSIDE_AT_MOST: Final = 256
+LAUNCH_BLOCK: Final = "a launch block"
 NO_DEVICE: Final = 107001
 RESET_BY_HAND: Final = "Reset the device with `lowlevel.reset_device_force(index)`."
 OPEN_FAILED: Final = (
@@ -57,9 +59,15 @@ def calls_inside(index: int) -> dict[tuple[int, int], Stuck]:
     }
 
 
+def _launch_blocks(index: int) -> list[Stuck]:
+    blocks: Any = ffi.new("aio_call[]", INSIDE_AT_MOST)
+    found = lib.aio_launch_inside(index, blocks, INSIDE_AT_MOST)
+    return [Stuck(LAUNCH_BLOCK, block.thread, block.inside_us / 1e6) for block in blocks[0:found]]
+
+
 def inside(index: int) -> tuple[Stuck, ...]:
-    """The calls that are inside. Each has its thread, and the seconds since the call entered the gate."""
-    return tuple(calls_inside(index).values())
+    """The calls and launch blocks that are inside. Each has its thread, and the seconds since it entered the gate."""
+    return (*calls_inside(index).values(), *_launch_blocks(index))
 
 
 def is_set(index: int) -> bool | None:
@@ -177,6 +185,28 @@ def _queue_full(call: str, index: int, generation: int) -> AclError:
         device=index,
         generation=generation,
         hint="`await stream.ready()` waits for room.",
+    )
+
+
+@_refusal(lib.AIO_LAUNCHING)
+def _launching(call: str, index: int, generation: int) -> AclError:
+    return QueueFull(
+        "a launch block of the stream is open on another thread",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="`await stream.ready()` waits for the end of the block.",
+    )
+
+
+@_refusal(lib.AIO_LAUNCHING_HERE)
+def _launching_here(call: str, index: int, generation: int) -> AclError:
+    return ParameterError(
+        "expected a stream without a launch block of this thread, got one whose block is open",
+        call=call,
+        device=index,
+        generation=generation,
+        hint="Leave the block of stream.launch() first.",
     )
 
 

@@ -15,7 +15,7 @@ from aioacl._base import sync
 from aioacl._base.errors import ResourceExhausted
 from aioacl._base.ffi import lib, name_of_function
 from aioacl._base.states import State
-from aioacl._lifecycle.gate import INSIDE_AT_MOST, calls_inside, error_of
+from aioacl._lifecycle.gate import INSIDE_AT_MOST, LAUNCH_BLOCK, calls_inside, error_of
 from aioacl._lifecycle.jobs import USER_JOB
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ STUCK_SECONDS: Final = 1.0
 RETURN_SECONDS: Final = 0.5  # how often the thread looks whether a stuck call has returned
 MAY_TAKE_LONG: Final = (
     name_of_function(USER_JOB),
+    LAUNCH_BLOCK,
     "aclrtSynchronizeStreamWithTimeout",
     "aclrtSynchronizeEventWithTimeout",
     "aclmdlLoadFromFileWithMem",

@@ -42,10 +42,12 @@ enum aio_refusal {
     AIO_WAS_RESET = -2000000013, /* a wait was ended by a reset */
     AIO_NO_MEMORY = -2000000014,
     AIO_NO_THREAD = -2000000015,
-    AIO_STREAM_FAILED = -2000000016, /* a task of the stream, or work that it depends on, has failed */
-    AIO_EVENT_FAILED = -2000000017,  /* a task before the event has failed */
-    AIO_REPORTS_LOST = -2000000018,  /* tasks have failed, and it is not known which */
-    AIO_LIMIT = -2000000000          /* codes at or below this one are the engine's own */
+    AIO_STREAM_FAILED = -2000000016,  /* a task of the stream, or work that it depends on, has failed */
+    AIO_EVENT_FAILED = -2000000017,   /* a task before the event has failed */
+    AIO_REPORTS_LOST = -2000000018,   /* tasks have failed, and it is not known which */
+    AIO_LAUNCHING = -2000000019,      /* a launch block of the stream is open */
+    AIO_LAUNCHING_HERE = -2000000020, /* this thread has opened that block */
+    AIO_LIMIT = -2000000000           /* codes at or below this one are the engine's own */
 };
 
 /* The strategies for waits. AIO_WATCH: one watcher per device queries. AIO_THREAD: one worker thread per wait
@@ -369,6 +371,25 @@ aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_st
  * failed. */
 aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmdlDataset *input,
                        aclmdlDataset *output);
+/* A launch block: until it ends, other code enqueues on the native stream, and the engine enqueues nothing but
+ * marks. The block counts as a call inside the gate. */
+typedef struct {
+    int32_t open;
+    void *foreign; /* the context of the thread before the block, if it was another one */
+} aio_block;
+/* Opens a block with room for `tasks` tasks, and makes the device's context current on this thread. Returns 0
+ * or a refusal. */
+int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block);
+/* Ends the block, on any thread. Returns the position that covers its work: that of a mark, or a position
+ * without a task if a reset drops the work. Unless `reported` is set, the position is confirmed by a
+ * synchronize. Returns AIO_PENDING as a failure if the block is not open. */
+aio_result aio_launch_end(aio_stream *stream, aio_block *block, int reported);
+/* Whether this thread has opened the block that is open. */
+int aio_stream_launches_here(const aio_stream *stream);
+/* Returns for how many tasks a block may ask. */
+int aio_launch_most(void);
+/* Writes the open blocks of the device as calls. Returns how many were written. */
+int aio_launch_inside(int device, aio_call *calls, int size);
 int aio_stream_abort(aio_stream *stream);
 /* To be called after this thread has enqueued on the stream by direct ACL calls. `before` is the id of the
  * thread's last task before these calls. A later entry that submits no task covers the work of these calls. */

@@ -11,6 +11,13 @@
  * which the runtime returns to this thread right after the call. After a call that submits nothing, the runtime
  * still returns the id of the task that the thread enqueued before, perhaps on another stream. So after a call
  * that may submit nothing, this thread uses the id only if the id has changed.
+ *
+ * A launch block is a time in which other code enqueues on the native stream. The engine does not own the
+ * stream meanwhile, because an enqueuer spins until it owns the stream. Instead it refuses to enqueue. At the
+ * end of the block it records a mark, whose id is above the ids of all tasks of the block. Each of these tasks
+ * counts as one entry of the queue, so the position of the mark is that many positions later. The positions in
+ * between have the id of the entry before the block. So a failed task of the block is attributed to the mark,
+ * or to a mark that another thread has recorded during the block.
  */
 #include <stdlib.h>
 
@@ -46,6 +53,11 @@ static void unlock_enqueue(aio_stream *stream) {
     if (atomic_load(&stream->pending)) {
         aio_failures_unlocked(stream);
     }
+}
+
+int aio_stream_launches_here(const aio_stream *stream) {
+    int32_t launcher = atomic_load(&stream->launcher);
+    return launcher && launcher == atomic_load_explicit(&aio_self()->id, memory_order_relaxed);
 }
 
 static int64_t room(const aio_stream *stream) {
@@ -102,12 +114,13 @@ void aio_stream_refer(aio_stream *stream, uint64_t position) {
     }
 }
 
-/* Counts the entry. An abort that does not own the stream may have dropped the entry: either it began after
- * this thread took the stream, or it had not ended by then. This thread first counts the entry and then reads
- * the number of aborts. So either the abort or this thread records that the entry was dropped. `pending` is
- * also read after the entry is counted. So a report that came before the count is attributed now. */
-static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
-    uint64_t position = atomic_load(&stream->tail) + 1;
+/* Counts the entry, and the positions before it that are not counted yet. An abort that does not own the stream
+ * may have dropped the entry: either it began after this thread took the stream, or it had not ended by then.
+ * This thread first counts the entry and then reads the number of aborts. So either the abort or this thread
+ * records that the entry was dropped. `pending` is also read after the entry is counted. So a report that came
+ * before the count is attributed now. */
+static uint64_t count_at(aio_stream *stream, uint64_t position, uint32_t id, bool submitted) {
+    uint64_t tail = atomic_load(&stream->tail);
     _Atomic uint32_t *runners = atomic_load_explicit(&stream->runners, memory_order_relaxed);
     number(stream, position, id, submitted);
     if (runners) {
@@ -115,7 +128,7 @@ static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
     }
     atomic_store(&stream->tail, position);
     if (atomic_load(&stream->aborts) != stream->aborts_seen) {
-        aio_stream_note_abort(stream, position - 1, position);
+        aio_stream_note_abort(stream, tail, position);
     }
     if (atomic_load(&stream->pending)) {
         aio_failures_counted(stream);
@@ -124,6 +137,10 @@ static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
         guard(stream->device);
     }
     return position;
+}
+
+static uint64_t count_as(aio_stream *stream, uint32_t id, bool submitted) {
+    return count_at(stream, atomic_load(&stream->tail) + 1, id, submitted);
 }
 
 static uint64_t count(aio_stream *stream) {
@@ -141,8 +158,35 @@ static void append_mark(aio_stream *stream, aio_event *event, uint64_t position)
     atomic_store(&stream->last_mark, position);
 }
 
-/* The caller owns the stream. On success, *made is a reference to the event, which the caller must drop. */
-static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
+/* How many entries the tasks of the open launch block are, without the mark at its end, whose id is `id`. If
+ * the ids are not known, these are as many as were promised. */
+static uint64_t launched(const aio_stream *stream, uint32_t id) {
+    uint32_t marks = (uint32_t)(atomic_load(&stream->tail) - stream->launch_tail);
+    uint32_t tasks = id - stream->launch_task - marks - 1;
+    if (!stream->launch_numbered || !aio_stream_is_exact(stream)) {
+        tasks = (uint32_t)stream->launch_tasks;
+    }
+    int64_t most = room(stream); /* a queue has room for no more tasks */
+    return most < 0 ? 0 : tasks < most ? tasks : (uint64_t)most;
+}
+
+/* Counts the mark at the end of a launch block, and the tasks of the block. */
+static uint64_t count_launch(aio_stream *stream, uint32_t id) {
+    _Atomic uint32_t *runners = atomic_load_explicit(&stream->runners, memory_order_relaxed);
+    uint32_t before = atomic_load_explicit(&stream->last_task, memory_order_relaxed);
+    uint64_t first = atomic_load(&stream->tail) + 1, last = first + launched(stream, id);
+    for (uint64_t at = first; at < last; at++) {
+        atomic_store_explicit(&stream->ids[at % AIO_RING], before, memory_order_relaxed);
+        if (runners) {
+            atomic_store(&runners[at % AIO_RING], 0);
+        }
+    }
+    return count_at(stream, last, id, true);
+}
+
+/* The caller owns the stream. On success, *made is a reference to the event, which the caller must drop.
+ * `ends`: it is the mark at the end of a launch block. */
+static int record_owned(aio_stream *stream, bool timing, bool ends, aio_event **made) {
     aio_event *event = NULL;
     int code = aio_event_take(stream->device, stream->generation, timing, &event);
     if (code) {
@@ -160,7 +204,7 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
         aio_event_drop(event);
         return code;
     }
-    append_mark(stream, event, count(stream));
+    append_mark(stream, event, ends ? count_launch(stream, aio_last_task()) : count(stream));
     *made = event;
     return 0;
 }
@@ -168,7 +212,7 @@ static int record_owned(aio_stream *stream, bool timing, aio_event **made) {
 /* It is not an error if the mark cannot be recorded: a wait then also lasts until later work is done. */
 static void mark(aio_stream *stream) {
     aio_event *event = NULL;
-    if (record_owned(stream, false, &event) == 0) {
+    if (record_owned(stream, false, false, &event) == 0) {
         aio_event_drop(event);
     }
 }
@@ -199,6 +243,9 @@ static bool has_failed(aio_stream *stream) {
 }
 
 static int admit_owned(aio_stream *stream) {
+    if (aio_stream_is_launching(stream)) {
+        return aio_stream_launches_here(stream) ? AIO_LAUNCHING_HERE : AIO_LAUNCHING;
+    }
     if (has_failed(stream)) {
         return AIO_STREAM_FAILED;
     }
@@ -371,7 +418,7 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     if (code) {
         return aio_failed(code);
     }
-    code = record_owned(stream, timing != 0, event);
+    code = record_owned(stream, timing != 0, false, event);
     aio_result result = code ? aio_failed(code) : (aio_result)(*event)->position;
     unlock_enqueue(stream);
     /* record_owned has already stored the error text, so the code is not passed. */
@@ -388,7 +435,8 @@ void aio_stream_mark_now(aio_stream *stream, uint64_t position) {
         return;
     }
     if (lock_enqueue(stream) == 0) {
-        if (room(stream) >= 0 && atomic_load(&stream->last_mark) < position) {
+        int64_t needed = aio_stream_is_launching(stream) ? stream->launch_tasks + 1 : 0;
+        if (room(stream) >= needed && atomic_load(&stream->last_mark) < position) {
             mark(stream);
         }
         unlock_enqueue(stream);
@@ -505,4 +553,149 @@ int aio_stream_doubt(aio_stream *stream) {
     }
     aio_end(&frame, 0);
     return code;
+}
+
+int aio_launch_most(void) {
+    return AIO_QUEUE_ENTRIES - 2; /* a mark may be recorded before the block, and one is recorded at its end */
+}
+
+/* The caller owns the stream, and is inside the gate. */
+static int open_block(aio_stream *stream, int tasks) {
+    if (room(stream) <= tasks) {
+        ask_everything(stream);
+    }
+    if (room(stream) <= tasks) {
+        return AIO_QUEUE_FULL;
+    }
+    if (!aio_stream_use(stream)) {
+        return AIO_STALE;
+    }
+    stream->launch_aborts = stream->aborts_seen;
+    stream->launch_tasks = tasks;
+    stream->launch_tail = atomic_load(&stream->tail);
+    stream->launch_task = atomic_load(&stream->last_task);
+    stream->launch_numbered = atomic_load(&stream->numbered) != 0;
+    atomic_store(&stream->launched_us, aio_now_us());
+    atomic_store(&stream->launcher, atomic_load(&aio_self()->id));
+    return 0;
+}
+
+/* The thread keeps the device's context until the end of the block, because other code calls the runtime. */
+static int open_inside(aio_stream *stream, int held, int tasks, aio_block *block) {
+    aio_frame frame;
+    int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtRecordEvent);
+    if (code) {
+        return code;
+    }
+    code = open_block(stream, tasks);
+    if (code == 0) {
+        *block = (aio_block){1, frame.foreign};
+        frame.foreign = NULL;
+    }
+    refuse(stream, &frame);
+    return code;
+}
+
+int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block) {
+    aio_pass pass = aio_stream_pass(stream, held);
+    int code = aio_count_in(pass, AIO_ENQUEUE);
+    if (code) {
+        return code;
+    }
+    code = open_inside(stream, held, tasks, block);
+    if (code) {
+        aio_count_out(pass, AIO_ENQUEUE);
+    }
+    return code;
+}
+
+static int record_end(aio_stream *stream, int reported) {
+    aio_event *event = NULL;
+    int code = reported ? 0 : aio_link_add(stream, NULL, 0);
+    if (code) {
+        return code;
+    }
+    code = record_owned(stream, false, true, &event);
+    if (code == 0) {
+        aio_event_drop(event);
+    } else if (!reported) {
+        aio_link_remove(stream);
+    }
+    return code;
+}
+
+/* The caller owns the stream. `refusal`: the gate has refused the record, so a reset drops the work, and a
+ * position without a task shows this. If the record fails, the work is checked like that of direct ACL calls.
+ */
+static aio_result end_block(aio_stream *stream, int reported, int refusal) {
+    int code = 0;
+    stream->aborts_seen = stream->launch_aborts;
+    if (refusal) {
+        count_as(stream, 0, false);
+    } else {
+        code = record_end(stream, reported);
+    }
+    if (code) {
+        atomic_fetch_add(&stream->manual, 1);
+        guard(stream->device);
+        return aio_failed(code);
+    }
+    uint64_t position = atomic_load(&stream->tail);
+    atomic_store(&stream->wanted, position);
+    return (aio_result)position;
+}
+
+static void restore_context(void *foreign) {
+    if (foreign) {
+        aio_outside_begin();
+        aio_acl.aclrtSetCurrentContext(foreign);
+        aio_outside_end(0);
+    }
+}
+
+static aio_result end_inside(aio_stream *stream, int reported) {
+    aio_frame frame;
+    int refusal = aio_begin(&frame, aio_stream_pass(stream, 1), AIO_ENQUEUE, AIO_FN_aclrtRecordEvent);
+    int code = lock_enqueue(stream);
+    aio_result result = code ? aio_failed(code) : end_block(stream, reported, refusal);
+    atomic_store(&stream->launcher, 0);
+    if (code == 0) {
+        unlock_enqueue(stream);
+    }
+    if (refusal == 0) {
+        aio_end(&frame, 0);
+    }
+    return result;
+}
+
+/* The context is restored on the thread that has opened the block. On another thread nothing was changed. */
+aio_result aio_launch_end(aio_stream *stream, aio_block *block, int reported) {
+    if (atomic_load(&aio_in_child)) {
+        return aio_failed(AIO_FORKED);
+    }
+    if (!block->open) {
+        return aio_failed(AIO_PENDING);
+    }
+    bool here = aio_stream_launches_here(stream);
+    block->open = 0;
+    aio_result result = end_inside(stream, reported);
+    aio_stream_unuse(stream);
+    if (here) {
+        restore_context(block->foreign);
+    }
+    aio_count_out(aio_stream_pass(stream, 0), AIO_ENQUEUE);
+    return result;
+}
+
+int aio_launch_inside(int device, aio_call *calls, int size) {
+    int64_t now = aio_now_us();
+    int found = 0;
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        int32_t launcher = atomic_load(&stream->launcher);
+        int64_t since = atomic_load(&stream->launched_us);
+        if (launcher && found < size) {
+            calls[found++] = (aio_call){-1, launcher, since, now - since};
+        }
+    }
+    return found;
 }

@@ -217,6 +217,14 @@ struct aio_stream {
     aio_aborted *aborted; /* newest first */
     int aborted_count;
     aio_aborted unlisted; /* one range over all dropped entries for which there was no memory, if `to` is set */
+    /* The open launch block. Only the owner writes it. */
+    _Atomic int32_t launcher;    /* the thread that has opened the block; 0: no block is open */
+    _Atomic int64_t launched_us; /* when it was opened */
+    unsigned launch_aborts;      /* `aborts_ended` at the beginning */
+    int32_t launch_tasks;        /* the promised room */
+    uint64_t launch_tail;        /* `tail` and `last_task` at the beginning */
+    uint32_t launch_task;
+    bool launch_numbered; /* `launch_task` is known */
     /* The ids of tasks, see enqueue.c. Only the owner writes them. */
     _Atomic uint32_t last_task; /* also read by an abort that does not own the stream */
     _Atomic uint64_t numbered;  /* the first position whose id is known; 0: none */
@@ -252,6 +260,11 @@ struct aio_stream {
 /* Whether each failed task of the stream causes a report that can be attributed to the stream. */
 static inline bool aio_stream_is_exact(const aio_stream *stream) {
     return stream->identified && aio_failure_detection() != AIO_CONFIRMED;
+}
+
+/* Whether a launch block is open: other code may be enqueueing on the native stream. */
+static inline bool aio_stream_is_launching(const aio_stream *stream) {
+    return atomic_load(&stream->launcher) != 0;
 }
 
 static inline aio_pass aio_stream_pass(const aio_stream *stream, int held) {

@@ -122,9 +122,11 @@ aio_stream *aio_stream_again(aio_stream *released) {
     return stream;
 }
 
+/* In a launch block other code may enqueue, although the stream has no owner. */
 static bool take_owner(aio_stream *stream) {
     uint32_t unowned = AIO_NOBODY;
-    return atomic_compare_exchange_strong(&stream->owner, &unowned, AIO_COLLECTOR);
+    return !aio_stream_is_launching(stream) &&
+           atomic_compare_exchange_strong(&stream->owner, &unowned, AIO_COLLECTOR);
 }
 
 static void give_owner(aio_stream *stream) {
@@ -336,7 +338,8 @@ static bool is_reusable(const aio_stream *stream) {
 
 int aio_stream_is_spent(aio_stream *stream) {
     return aio_stream_known(stream, atomic_load(&stream->tail)) >= 0 && is_reusable(stream) &&
-           !aio_links_are_open(stream) && aio_stream_current(stream) && !atomic_load(&stream->dropped);
+           !aio_links_are_open(stream) && aio_stream_current(stream) && !atomic_load(&stream->dropped) &&
+           !aio_stream_is_launching(stream);
 }
 
 /* Owns the stream and ends its record. Before a native stream is destroyed, a call must have had the stream
@@ -412,6 +415,9 @@ aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
     aio_result result = aio_stream_known(stream, position);
     if (result != aio_failed(AIO_PENDING)) {
         return result;
+    }
+    if (aio_stream_launches_here(stream)) {
+        return aio_failed(AIO_LAUNCHING_HERE); /* the caller would keep the block open until the wait ends */
     }
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery);
     if (code) {
