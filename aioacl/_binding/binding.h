@@ -87,9 +87,12 @@ typedef struct {
     X(_came)                                                                                                   \
     X(_closed)                                                                                                 \
     X(_deliver_came)                                                                                           \
+    X(_dropped)                                                                                                \
     X(_manager)                                                                                                \
     X(_nest_patched)                                                                                           \
+    X(_not_recorded)                                                                                           \
     X(_new_turn)                                                                                               \
+    X(_refused)                                                                                                \
     X(_release_stale)                                                                                          \
     X(_running)                                                                                                \
     X(_stopping)                                                                                               \
@@ -116,9 +119,11 @@ typedef struct {
     X(name)                                                                                                    \
     X(number)                                                                                                  \
     X(priority)                                                                                                \
+    X(put_off)                                                                                                 \
     X(refused)                                                                                                 \
     X(reusable)                                                                                                \
     X(run)                                                                                                     \
+    X(run_put_off)                                                                                             \
     X(run_ready)                                                                                               \
     X(sniffio)                                                                                                 \
     X(some_lost)                                                                                               \
@@ -174,6 +179,7 @@ PyObject *awaitable_await(PyObject *self);
 int add_handles(PyObject *module);
 int add_in_flight(PyObject *module);
 int add_enqueue(PyObject *module);
+int add_launch(PyObject *module);
 int add_awaits(PyObject *module);
 int add_dlpack(PyObject *module);
 int add_keeper(PyObject *module);

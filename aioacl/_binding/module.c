@@ -40,9 +40,9 @@ static PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__await(void) {
     PyObject *module = PyModule_Create(&definition);
     bool failed = module == NULL || add_names() < 0 || add_handles(module) < 0 || add_enqueue(module) < 0 ||
-                  add_awaits(module) < 0 || add_dlpack(module) < 0 || add_keeper(module) < 0 ||
-                  add_dataset(module) < 0 || add_cache(module) < 0 || add_site(module) < 0 ||
-                  add_exporter(module) < 0;
+                  add_launch(module) < 0 || add_awaits(module) < 0 || add_dlpack(module) < 0 ||
+                  add_keeper(module) < 0 || add_dataset(module) < 0 || add_cache(module) < 0 ||
+                  add_site(module) < 0 || add_exporter(module) < 0;
     if (failed) {
         Py_CLEAR(module);
     }

@@ -52,7 +52,7 @@ def destroy(core: StreamCore) -> None:
     Runs on the maintenance thread.
     """
     manager = core.manager
-    if core.puts_off_end():
+    if core.puts_off(lambda: manager.maintenance.leave(lambda: destroy(core))):
         return
     left = manager.failures.last_fault is not None  # after a fault, the reset frees the handles
     if core.stranded and not left:  # only an abort makes the stream idle

@@ -17,6 +17,7 @@ from aioacl._base.ffi import (
     enqueue_record,
     enqueue_wait_event,
     lib,
+    new_launch,
     refused,
     state_of,
 )
@@ -423,9 +424,14 @@ class Stream(Handle, Awaitable):
             AclError: entering the block can raise the errors of an enqueue; see `Stream`. Leaving it raises the error
                 of the record (aclrtRecordEvent).
         """
-        if not isinstance(reported, bool):
-            raise ParameterError(f"reported must be a bool, got {repr_of(reported)}", hint="Pass True or False.")
-        return Launch._make(self, tasks_of(tasks), reported=reported)
+        made: Launch | None = new_launch(self, tasks, reported)
+        if made is None:
+            if not isinstance(reported, bool):
+                raise ParameterError(
+                    f"reported must be a bool, got {repr_of(reported)}", hint="Pass True or False."
+                )
+            made = new_launch(self, tasks_of(tasks), reported)
+        return made
 
     # --- large copies of pageable memory ---------------------------------------------------------------------
 

@@ -44,11 +44,12 @@ from aioacl._wait.current import current_port
 from aioacl._wait.port import TIMED_OUT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioacl._base.codes import Action
     from aioacl._base.ffi import CData, Recorded
     from aioacl._base.options import OnFailure
     from aioacl._base.origin import Site
-    from aioacl._handles.launch import Launch
     from aioacl._lifecycle.manager import Manager
 
 STREAM_ABORTED: Final = 107023
@@ -69,16 +70,15 @@ class StreamCore(Core):
 
     __slots__ = (
         "__weakref__",
-        "ending",
         "generation",
         "handle",
-        "launch",
         "made",
         "manager",
         "native",
         "number",
         "on_failure",
         "priority",
+        "put_off",
         "reusable",
         "waiting",
     )
@@ -126,8 +126,7 @@ class StreamCore(Core):
         # The waits of Python code that are in progress; `awaits` counts the waits of C. Each change is one dict
         # operation, so no lock is needed.
         self.waiting: dict[object, None] = {}
-        self.launch: Launch | None = None  # the open launch block
-        self.ending: list[None] = []  # an item if the end of the launch block ends the stream
+        self.put_off: list[Callable[[], object]] = []  # what the end of the open launch block calls
         manager.streams.add(self)
 
     @property
@@ -157,20 +156,24 @@ class StreamCore(Core):
         if code > 0 and not self.manager.admission.found_reset(self.generation, code):
             warn_of_failure(self.manager, "aclrtDestroyStream", code, "the stream")
 
-    def puts_off_end(self) -> bool:
-        """Whether the end of the launch block will end the stream. To be called by the function that ends it."""
-        if self.launch is None:
+    def puts_off(self, work: Callable[[], object]) -> bool:
+        """Whether the end of the open launch block will call `work`. False if no block is open."""
+        if not lib.aio_stream_launches(self.handle):
             return False
-        self.ending.append(None)
-        return self.launch is not None or not self.take_end()
-
-    def take_end(self) -> bool:
-        """Whether the caller has to end the stream: its end was put off, and no other caller has taken it."""
+        self.put_off.append(work)
+        if lib.aio_stream_launches(self.handle):
+            return True
         try:
-            self.ending.pop()
-        except IndexError:
-            return False
-        return True
+            self.put_off.remove(work)  # the block may have ended before the append
+        except ValueError:
+            return True
+        return False
+
+    def run_put_off(self) -> None:
+        """Called by C at the end of a launch block."""
+        while self.put_off:
+            self.put_off[0]()
+            del self.put_off[:1]
 
     def passed(self, position: int) -> bool:
         """Whether the device is done with the work up to the position."""

@@ -101,15 +101,33 @@ async def room(stream: Stream) -> None:
     """Waits until there is room in the stream's queue and in the staging memory, and no launch block is open."""
     while True:
         core = stream._live()
-        launch = core.launch
-        if launch is not None:
-            if lib.aio_stream_launches_here(core.handle):
-                raise core.refused(lib.AIO_LAUNCHING_HERE, "stream.ready()", stream)
-            await launch.ended()
+        if lib.aio_stream_launches(core.handle):
+            await _end_of_launch(stream, core)
         elif lib.aio_stream_room(core.handle) < 2:
             await _half_empty(core)
         elif not await _staging(stream):
             return
+
+
+async def _end_of_launch(stream: Stream, core: StreamCore) -> None:
+    """Waits until the launch block of another thread has ended."""
+    admission, ended = core.manager.admission, False
+    if lib.aio_stream_launches(core.handle) == lib.AIO_LAUNCHING_HERE:
+        raise core.refused(lib.AIO_LAUNCHING_HERE, "stream.ready()", stream)
+
+    def announce() -> None:
+        nonlocal ended
+        with admission.changed:
+            ended = True
+            admission.announce()
+
+    waits = core.puts_off(announce)
+    while waits:
+        with admission.changed:
+            seen = admission.version
+        if ended:
+            return
+        await admission.change(seen, None)
 
 
 async def _half_empty(core: StreamCore) -> None:

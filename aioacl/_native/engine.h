@@ -384,8 +384,9 @@ int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block);
  * without a task if a reset drops the work. Unless `reported` is set, the position is confirmed by a
  * synchronize. Returns AIO_PENDING as a failure if the block is not open. */
 aio_result aio_launch_end(aio_stream *stream, aio_block *block, int reported);
-/* Whether this thread has opened the block that is open. */
-int aio_stream_launches_here(const aio_stream *stream);
+/* Returns AIO_LAUNCHING_HERE if this thread has opened the block that is open, AIO_LAUNCHING if another thread
+ * has, and 0 if no block is open. */
+int aio_stream_launches(const aio_stream *stream);
 /* Returns for how many tasks a block may ask. */
 int aio_launch_most(void);
 /* Writes the open blocks of the device as calls. Returns how many were written. */

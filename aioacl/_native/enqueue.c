@@ -55,9 +55,10 @@ static void unlock_enqueue(aio_stream *stream) {
     }
 }
 
-int aio_stream_launches_here(const aio_stream *stream) {
+int aio_stream_launches(const aio_stream *stream) {
     int32_t launcher = atomic_load(&stream->launcher);
-    return launcher && launcher == atomic_load_explicit(&aio_self()->id, memory_order_relaxed);
+    bool here = launcher == atomic_load_explicit(&aio_self()->id, memory_order_relaxed);
+    return launcher == 0 ? 0 : here ? AIO_LAUNCHING_HERE : AIO_LAUNCHING;
 }
 
 static int64_t room(const aio_stream *stream) {
@@ -244,7 +245,7 @@ static bool has_failed(aio_stream *stream) {
 
 static int admit_owned(aio_stream *stream) {
     if (aio_stream_is_launching(stream)) {
-        return aio_stream_launches_here(stream) ? AIO_LAUNCHING_HERE : AIO_LAUNCHING;
+        return aio_stream_launches(stream);
     }
     if (has_failed(stream)) {
         return AIO_STREAM_FAILED;
@@ -676,7 +677,7 @@ aio_result aio_launch_end(aio_stream *stream, aio_block *block, int reported) {
     if (!block->open) {
         return aio_failed(AIO_PENDING);
     }
-    bool here = aio_stream_launches_here(stream);
+    bool here = aio_stream_launches(stream) == AIO_LAUNCHING_HERE;
     block->open = 0;
     aio_result result = end_inside(stream, reported);
     aio_stream_unuse(stream);

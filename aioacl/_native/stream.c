@@ -416,7 +416,7 @@ aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
     if (result != aio_failed(AIO_PENDING)) {
         return result;
     }
-    if (aio_stream_launches_here(stream)) {
+    if (aio_stream_launches(stream) == AIO_LAUNCHING_HERE) {
         return aio_failed(AIO_LAUNCHING_HERE); /* the caller would keep the block open until the wait ends */
     }
     int code = aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtStreamQuery);
