@@ -48,7 +48,9 @@ class Launch(Unique, Block, metaclass=Owned):
     else:
         __slots__ = ()
 
-        def __aenter__(self, *_: object) -> NoReturn:  # type checkers do not see it, so they report `async with`
+        def __aenter__(
+            self, *_: object
+        ) -> NoReturn:  # type checkers do not see it, so they report `async with`
             raise TypeError("expected `with`, got `async with`; write `with stream.launch() as work:`")
 
         __aexit__ = __aenter__  # not called, but Python looks for it first
