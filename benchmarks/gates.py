@@ -10,6 +10,7 @@ GATES: Final = (
     Gate("enqueue", "copy", "raw call", 4, 3),
     Gate("enqueue", "record", "raw call", 4, 3),
     Gate("enqueue", "wait_event", "raw call", 4, 3),
+    Gate("enqueue", "empty launch block", "record", 2.5, 2),
     Gate("enqueue", "await of finished work", "raw call", 6, 4),
     Gate("await", "empty task: added time", "asyncio.to_thread", 0.35, 0.2),
     Gate("await", "empty task: added time", "callback way", 0.7, 0.5),

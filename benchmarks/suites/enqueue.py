@@ -25,6 +25,7 @@ BATCHES: Final = 16
 STREAMS: Final = 32
 ROUNDS: Final = 20
 RAW: Final = "raw call"
+RECORD: Final = "record"
 
 
 def batches(bench: Bench, stream: Any, enqueue: Callable[[], object]) -> Sample:
@@ -49,6 +50,12 @@ def raw_calls(bench: Bench) -> dict[str, Callable[[], object]]:
         "record": partial(lib.aclrtRecordEvent, bench.event(), stream),
         "wait_event": partial(lib.aclrtStreamWaitEvent, stream, event),
     }
+
+
+def launch_block(stream: Any) -> None:
+    """Enters and leaves a launch block in which nothing is enqueued."""
+    with stream.launch(tasks=16):
+        pass
 
 
 def our_calls(bench: Bench) -> dict[str, Callable[[], object]]:
@@ -112,6 +119,11 @@ def run(session: Session) -> list[Row]:
             }
             for what, call in our_calls(bench).items()
         }
+        ours = our_calls(bench)
+        pairs["empty launch block"] = {
+            AIOACL: partial(batches, bench, bench.streams[0], partial(launch_block, bench.streams[0])),
+            RECORD: partial(batches, bench, bench.streams[0], ours["record"]),
+        }
         pairs["await of finished work"] = {
             AIOACL: lambda: runner.run(partial(await_finished, bench, rounds)),
             RAW: lambda: runner.run(partial(synchronize_finished, bench, rounds)),
@@ -123,7 +135,8 @@ def run(session: Session) -> list[Row]:
                 Row(NAME, f"{what}: {name}", "", "us", Spread.of(wall * 1e6 for wall in walls(samples)))
                 for name, samples in found.items()
             ]
-            rows.append(ratio_row(NAME, what, RAW, walls(found[AIOACL]), walls(found[RAW])))
+            peer = RECORD if RECORD in pair else RAW
+            rows.append(ratio_row(NAME, what, peer, walls(found[AIOACL]), walls(found[peer])))
     return rows
 
 

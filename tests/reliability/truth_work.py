@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aioacl
 from aioacl import AclError, QueueFull, simulator
+from aioacl.lowlevel import constants, ffi, functions, handle
 from tests.reliability.truth_bench import CELL_BYTES, CODES, EVENT_TIMEOUT, fail_next_task
 from tests.reliability.truth_oracle import Failure, Queue
 from tests.reliability.truth_tally import Checker, Row, Tally
@@ -27,6 +28,7 @@ DEEPEST: Final = 5
 NEVER: Final = 1 << 40
 FAILING: Final = (0.0, 0.01, 0.03, 0.1)
 TIMEOUT: Final = "a wait for an event that times out"
+IN_A_BLOCK: Final = " in a launch block"
 
 
 @dataclass(eq=False)
@@ -130,7 +132,8 @@ class Script:
             run.failed = source is None
             self.checker.refused(self.row(what), queue, (source.queue, at) if source else None, error)
             return None
-        queue.enqueued(entry, getattr(result, "position", 0))
+        launched = what.endswith(IN_A_BLOCK)  # a failure in a block is before the position of its ticket
+        queue.enqueued(entry, 0 if launched else getattr(result, "position", 0))
         if code:
             self.tally.injected[what] += 1
         return result if result is not None else True
@@ -162,9 +165,31 @@ class Script:
             self.written.append((number, run.queue, run.queue.placed, value))
             self._ticket(run, thing)
 
+    def _by_launch(self) -> bool:
+        """Whether other code enqueues the next work, in a launch block: half of the work that it can enqueue."""
+        return self.rng.random() < 0.5
+
     def _fill(self, run: Run) -> None:
         byte = self.rng.randrange(256)
-        self._write(run, "fill", bytes([byte]) * CELL_BYTES, lambda cell: run.stream.fill(cell, byte))
+        value = bytes([byte]) * CELL_BYTES
+        if not self._by_launch():
+            self._write(run, "fill", value, lambda cell: run.stream.fill(cell, byte))
+            return
+        fill = functions.aclrtMemsetAsync
+        self._write(
+            run,
+            "fill" + IN_A_BLOCK,
+            value,
+            lambda cell: self._launched(
+                run, lambda stream: fill(handle(cell), CELL_BYTES, byte, CELL_BYTES, stream)
+            ),
+        )
+
+    def _launched(self, run: Run, enqueue: Callable[[Any], object]) -> aioacl.Ticket:
+        """Enqueues as other code does: on the raw handle."""
+        with run.stream.launch(tasks=4, reported=True) as work:
+            enqueue(ffi.cast("aclrtStream", work.handle))
+        return work.ticket
 
     def _put(self, run: Run) -> None:
         value = self.rng.randbytes(8) * (CELL_BYTES // 8)
@@ -186,7 +211,18 @@ class Script:
         if (source := self._readable(run)) is None:
             return
         of = run.board.cells[source[0]]
-        self._write(run, "copy on the device", source[1], lambda cell: run.stream.copy(cell, of))
+        if not self._by_launch():
+            self._write(run, "copy on the device", source[1], lambda cell: run.stream.copy(cell, of))
+            return
+        copy, kind = functions.aclrtMemcpyAsync, constants.ACL_MEMCPY_DEVICE_TO_DEVICE
+        self._write(
+            run,
+            "copy" + IN_A_BLOCK,
+            source[1],
+            lambda cell: self._launched(
+                run, lambda stream: copy(handle(cell), CELL_BYTES, handle(of), CELL_BYTES, kind, stream)
+            ),
+        )
 
     def _get(self, run: Run) -> None:
         if (source := self._readable(run)) is None:
@@ -236,7 +272,12 @@ class Script:
             self._ticket(run, self._enqueue(run, TIMEOUT, wait, code, reported=False, source=point))
 
     def _launch(self, run: Run) -> None:
-        self._task(run, "kernel", lambda: run.board.launch(run.stream), counted=False)
+        if not self._by_launch():
+            self._task(run, "kernel", lambda: run.board.launch(run.stream), counted=False)
+            return
+        self._ticket(
+            run, self._task(run, "kernel" + IN_A_BLOCK, lambda: self._launched(run, run.board.launch))
+        )
 
     def _notify(self, run: Run) -> None:
         index, what = run.board.device.index, "a wait for a notify"

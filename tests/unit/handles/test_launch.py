@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -258,9 +257,7 @@ async def test_enqueue_of_another_thread_raises_queue_full_until_the_block_ends(
         assert await bytes_of(stream, memory) == bytes([4] * 64)
 
 
-def test_block_makes_the_context_current_and_restores_another_one(
-    device: aioacl.Device, stream: aioacl.Stream
-) -> None:
+def test_block_makes_the_context_current_and_restores_another_one(stream: aioacl.Stream) -> None:
     current = ffi.new("aclrtContext *")
 
     def context() -> Any:
@@ -356,9 +353,15 @@ def test_block_that_raises_has_a_ticket_for_what_it_enqueued(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
     simulator.hold(stream)
-    with pytest.raises(KeyError), stream.launch() as work:
-        enqueue(work, memory)
-        raise KeyError
+    work = stream.launch()
+
+    def body() -> None:
+        with work:
+            enqueue(work, memory)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        body()
     assert not work.ticket.done
     simulator.release(stream)
     work.ticket.result()
@@ -437,11 +440,9 @@ async def test_async_with_on_a_block_raises_type_error(open_device: OpenDevice) 
 def test_block_that_is_dropped_while_open_ends_with_a_warning(
     stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
-    work = stream.launch()
-    work.__enter__()
+    works = [stream.launch().__enter__()]
     with pytest.warns(ResourceWarning, match="launch block"):
-        del work
-        gc.collect()
+        works.clear()
     stream.fill(memory, 1).result()
 
 
