@@ -29,7 +29,7 @@ from aioacl._base.states import State
 from aioacl._handles.event import Event
 from aioacl._handles.handle import Made, error_on, size_of
 from aioacl._handles.memory import DeviceBuffer, discard, make_device
-from aioacl._handles.native_streams import SYNC_TIMEOUT, synchronize_device
+from aioacl._handles.native_streams import CAPTURED, SYNC_TIMEOUT, synchronize_device
 from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.pinned import PinnedBuffer, make_pinned
 from aioacl._handles.stream import Stream, discard_stream, make_stream
@@ -444,7 +444,8 @@ class Device(Made):
     async def _slice(self, generation: int, deadline: float | None) -> bool:
         """Waits until the device is open, then at most SLICE_MS milliseconds for the work on the device.
 
-        The work includes that of other libraries. Returns True when all work is done.
+        The work includes that of other libraries. Returns True when all work is done. The runtime refuses the wait
+        while other code captures a stream of the context; the next slice tries again.
         """
         manager, call = self._manager, "aclrtSynchronizeDeviceWithTimeout"
         await manager.admission.until_open(deadline=deadline)
@@ -454,7 +455,7 @@ class Device(Made):
         wait = partial(synchronize_device, manager, generation, SLICE_MS)
         error = await call_on(manager.maintenance, wait, deadline=deadline)
         try:
-            if error is None or error.code == SYNC_TIMEOUT:
+            if error is None or error.code in (SYNC_TIMEOUT, CAPTURED):
                 return error is None
             if manager.generation != generation:
                 raise error_on(manager, generation, lib.AIO_WAS_RESET, call) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 from aioacl._base.codes import Family, is_of
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 SYNC_TIMEOUT: Final = 507046
+CAPTURED: Final = 107027  # a stream of the context captures
+CAPTURE_PAUSE_MS: Final = 2
 # The engine itself records which work an abort has dropped.
-NOT_A_FAILURE: Final = (SYNC_TIMEOUT, STREAM_ABORTED)
+NOT_A_FAILURE: Final = (SYNC_TIMEOUT, STREAM_ABORTED, CAPTURED)
 
 
 def keep_if_done(core: StreamCore) -> bool:
@@ -126,7 +129,7 @@ def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclE
     """Waits for the device once, for at most `slice_ms` milliseconds. Runs on the maintenance thread.
 
     Returns None when all work is done, else the error. The call may consume the error code of one of aioacl's streams,
-    so the code is passed to the engine.
+    so the code is passed to the engine. While a stream of other code captures, the runtime refuses the call at once.
     """
     call, shown = "aclrtSynchronizeDeviceWithTimeout", make_pass(manager.index, generation)
     lib.aio_device_sync_begin(manager.index)
@@ -139,4 +142,6 @@ def synchronize_device(manager: Manager, generation: int, slice_ms: int) -> AclE
             lib.aio_device_fail(manager.index, code, ffi.new("char[]", text.encode()))
     finally:
         lib.aio_device_sync_end(manager.index)
+    if code == CAPTURED:
+        time.sleep(min(slice_ms, CAPTURE_PAUSE_MS) / 1000)
     return error_on(manager, generation, code, failed_call(call, code), text)

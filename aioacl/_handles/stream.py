@@ -16,6 +16,7 @@ from aioacl._base.ffi import (
     enqueue_fill,
     enqueue_record,
     enqueue_wait_event,
+    ffi,
     lib,
     new_launch,
     refused,
@@ -25,6 +26,7 @@ from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._base.origin import warn_of_drop
 from aioacl._base.public import publish
 from aioacl._base.states import State
+from aioacl._handles.borrowing import context_of, manager_of_device
 from aioacl._handles.event import Event, Ticket
 from aioacl._handles.handle import Handle, is_a
 from aioacl._handles.in_flight import deferred, free_deferred
@@ -41,8 +43,9 @@ from aioacl._handles.operand import (
     operand_of,
 )
 from aioacl._handles.operation import Operation
-from aioacl._handles.stream_core import EndedCore
+from aioacl._handles.stream_core import EndedCore, StreamCore
 from aioacl._handles.transfer import STAGED_AT_MOST, pump, room
+from aioacl._lifecycle.abortable import address_of
 from aioacl._lifecycle.cache import DESTROY, STREAMS
 from aioacl._lifecycle.failures import LAST, warn
 from aioacl._wait.current import begun, run_blocking
@@ -53,10 +56,10 @@ if TYPE_CHECKING:
 
     from aioacl._base.options import OnFailure, Seconds
     from aioacl._base.origin import Site
+    from aioacl._device import Device
     from aioacl._handles.memory import Buffer
     from aioacl._handles.operand import HostMemory, Memory
     from aioacl._handles.pinned import PinnedBuffer
-    from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 
 
@@ -85,6 +88,49 @@ class Stream(Handle, Awaitable):
         super().__init__(core.manager, core.generation)
         self._core = core
 
+    @classmethod
+    def from_handle(cls, handle: Any, device: Device, context: Any = None, *, owner: object = None) -> Stream:
+        """Borrows a native stream that other code owns, for example one of torch_npu.
+
+        aioacl never destroys, synchronizes, queries or aborts the stream. It records an event on the stream at once,
+        and one for each await of the Stream: `await stream` waits for all work that any code has enqueued before.
+
+        The record ends when the owner destroys the stream (aclrtRegStreamStateCallback). Then work that is not known to
+        be done raises StreamAborted, and new work raises StaleHandleError. An abort by the owner is not noticed:
+        dropped work then looks done. While the owner captures the stream, enqueues and awaits raise ParameterError
+        (107027).
+
+        Args:
+            handle: the aclrtStream, as an int or a C value.
+            device: the Device of aioacl on which the stream is. It must be open.
+            context: the aclrtContext of the stream, as an int or a C value; None is the primary context of the device.
+                No function of ACL returns the context of a stream.
+            owner: an object that is kept alive as long as the Stream.
+
+        Returns:
+            A Stream. Its `abort` and `renew` are refused, and its `close` leaves the native stream alone.
+
+        Raises:
+            ParameterError: `handle` is 0 or a stream of aioacl, an argument has a wrong type, the stream captures, or
+                the device is closed or not set by other code.
+            ContextError: the stream belongs to another context or device (107003).
+            AclError: there is no such stream (107017), or another error of an enqueue; see `Stream`.
+        """
+        manager = manager_of_device(device)
+        native = ffi.cast("aclrtStream", address_of(handle))
+        if lib.aio_stream_is_ours(native):
+            raise ParameterError("expected a stream of other code, got one of aioacl", hint="Use its Stream.")
+        where = context_of(manager, context)
+        core = StreamCore.borrow(manager, manager.generation, native, where, owner)
+        stream: Stream = cls._make(core)
+        try:
+            stream.record()
+        except BaseException:
+            stream._closed, core.gone = True, True
+            stream._claim()
+            raise
+        return stream
+
     # --- waiting ---------------------------------------------------------------------------------------------
 
     def _live(self) -> StreamCore:
@@ -99,11 +145,13 @@ class Stream(Handle, Awaitable):
         return core
 
     async def _wait(self, timeout: Seconds | None) -> None:
-        core = self._live()
-        await core.arrive(lib.aio_stream_tail(core.handle), deadline=deadline_of(timeout))
+        core, position, _ = self._target()
+        await core.arrive(position, deadline=deadline_of(timeout))
 
     def _target(self) -> tuple[StreamCore, int, str]:
         core = self._live()
+        if core.borrowed:  # the await also covers what the owner has enqueued
+            self.record()
         return core, lib.aio_stream_tail(core.handle), ""
 
     def _await_in_python(self) -> Generator[Any, Any, None]:
@@ -166,6 +214,8 @@ class Stream(Handle, Awaitable):
             AclError: the query failed. The code selects the subclass of AclError.
         """
         core = self._live()
+        if core.borrowed:
+            self.record()
         answer = lib.aio_stream_query(core.handle, lib.aio_stream_tail(core.handle))
         if answer not in (0, 1):
             raise self._error(answer, "aclrtStreamQuery")
@@ -525,6 +575,7 @@ class Stream(Handle, Awaitable):
             DeviceResetting: the device is draining or being reset.
             DeviceReset: the device was reset or closed during the wait.
         """
+        self._must_be_own("renewed")
         if not isinstance(abort, bool):
             raise ParameterError(f"abort must be a bool, got {repr_of(abort)}", hint="Pass True or False.")
         return Operation("stream.renew()", lambda: self._renew(deadline_of(timeout), abort=abort), self)
@@ -605,7 +656,16 @@ class Stream(Handle, Awaitable):
             ParameterError: the stream is closed.
             StaleHandleError: the stream is from an older generation.
         """
+        self._must_be_own("aborted")
         return Operation("stream.abort()", self._abort, self)
+
+    def _must_be_own(self, what: str) -> None:
+        core: StreamCore | EndedCore = self._core
+        if not isinstance(core, EndedCore) and core.borrowed:
+            raise ParameterError(
+                f"the stream is borrowed from other code, so it cannot be {what} here",
+                hint="Its owner can do this. Then borrow the stream again.",
+            )
 
     def _closing(self) -> Callable[[], object] | None:
         self._closed = True

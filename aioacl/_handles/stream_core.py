@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 STREAM_ABORTED: Final = 107023
+NO_STREAM: Final = 107017
 # In these states, work of older generations has ended.
 NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)
 
@@ -70,6 +71,8 @@ class StreamCore(Core):
 
     __slots__ = (
         "__weakref__",
+        "borrowed",
+        "borrowed_from",
         "generation",
         "handle",
         "made",
@@ -100,6 +103,22 @@ class StreamCore(Core):
         self.reusable = on_failure == "continue"  # whether the cache may keep the native stream
         self.owned = True
 
+    @classmethod
+    def borrow(
+        cls, manager: Manager, generation: int, native: CData, context: CData, owner: object
+    ) -> StreamCore:
+        """Makes a record of a native stream that other code owns. `owner` is kept alive with the record."""
+        core = cls.__new__(cls)
+        record = lib.aio_stream_borrow(make_pass(manager.index, generation), native, context)
+        core._take(record, manager, generation, native, lib.aio_stream_id(record) if record else 0)
+        core.made = None
+        core.priority = 0
+        core.on_failure = "continue"
+        core.reusable = False
+        core.borrowed_from = owner
+        core.borrowed = True
+        return core
+
     def again(self) -> StreamCore:
         """Returns a new record of the native stream, which does not own the stream yet; see cache_take.c.
 
@@ -126,6 +145,8 @@ class StreamCore(Core):
         # The waits of Python code that are in progress; `awaits` counts the waits of C. Each change is one dict
         # operation, so no lock is needed.
         self.waiting: dict[object, None] = {}
+        self.borrowed = False  # whether other code owns the native stream
+        self.borrowed_from: object = None  # the object that other code wants to be kept
         self.put_off: list[Callable[[], object]] = []  # what the end of the open launch block calls
         manager.streams.add(self)
 
@@ -357,6 +378,9 @@ class StreamCore(Core):
                 action="new_stream",
                 **where,
             )
+        if not failed.position and self.borrowed:
+            text = "the owner of the stream has destroyed it before the work was known to be done"
+            return StreamAborted(text, code=failed.code, call=CALL, **where)
         if not failed.position:  # its own stream was aborted
             text = "the work was dropped by an abort of its stream"
             return StreamAborted(text, code=failed.code, call=CALL, **where)
@@ -391,6 +415,14 @@ class StreamCore(Core):
             return self.raised(failed, call)
         if code == lib.AIO_STREAM_FAILED:  # a reset has happened since the enqueue
             code = lib.AIO_STALE
+        if code in (lib.AIO_STALE, NO_STREAM) and self.borrowed and not self.stale and not stream._closed:
+            return StaleHandleError(
+                "the owner of the stream has destroyed it",
+                call=call,
+                device=self.manager.index,
+                generation=self.generation,
+                hint="Borrow the new stream of its owner with Stream.from_handle().",
+            )
         if code == lib.AIO_STALE and not self.stale:
             if stream._closed:  # another thread has closed the stream
                 return stream._was_closed()

@@ -9,9 +9,10 @@
 
 #include "internal.h"
 
-/* The work of an open launch block is not counted yet. */
+/* The work of an open launch block is not counted yet. A borrowed stream is never aborted. */
 static bool unfinished(const aio_stream *stream) {
-    return aio_stream_is_launching(stream) || atomic_load(&stream->finished) < atomic_load(&stream->tail);
+    return !stream->borrowed &&
+           (aio_stream_is_launching(stream) || atomic_load(&stream->finished) < atomic_load(&stream->tail));
 }
 
 /* An abort of several streams. The aborting threads and the thread that waits for them share this record, and

@@ -12,7 +12,11 @@ uint32_t aio_last_task(void) {
     return id;
 }
 
+/* A borrowed stream is not queried, because its owner may enqueue for ever, capture it, or destroy it. */
 int aio_stream_idle(aio_stream *stream) {
+    if (stream->borrowed) {
+        return atomic_load(&stream->finished) >= atomic_load(&stream->tail);
+    }
     aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
     int before = aio_calling(AIO_FN_aclrtStreamQuery);
     int code = aio_acl.aclrtStreamQuery(stream->handle, &status);

@@ -55,7 +55,7 @@ static bool conclude(aio_stream *stream, uint64_t to, int32_t code, unsigned abo
 }
 
 bool aio_stream_sync(aio_stream *stream) {
-    if (atomic_exchange(&stream->asking, true)) {
+    if (stream->borrowed || atomic_exchange(&stream->asking, true)) {
         return false;
     }
     uint64_t tail = atomic_load(&stream->tail);

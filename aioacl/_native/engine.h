@@ -322,6 +322,14 @@ int aio_device_pass_lock(int device);
 
 /* stream.c. */
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
+/* Makes a record of a native stream of other code, which is never destroyed, synchronized, queried or aborted.
+ * `context` is the context of the stream; NULL: that of
+ * the device. Only marks show when work is done. */
+aio_stream *aio_stream_borrow(aio_pass pass, aclrtStream handle, void *context);
+/* Whether the native stream belongs to aioacl. */
+int aio_stream_is_ours(aclrtStream handle);
+/* Whether other code owns the native stream of the record. */
+int aio_stream_is_borrowed(const aio_stream *stream);
 /* Destroys the native stream if it is idle and not in use. The outcomes of its positions stay known. Returns
  * AIO_PENDING if it cannot be destroyed yet. */
 int aio_stream_destroy(aio_stream *stream);

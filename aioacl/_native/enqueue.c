@@ -23,7 +23,7 @@
 
 #include "internal.h"
 
-static int lock_enqueue(aio_stream *stream) {
+static int own(aio_stream *stream) {
     for (unsigned turn = 0;; turn++) {
         uint32_t unowned = AIO_NOBODY;
         if (atomic_compare_exchange_strong(&stream->owner, &unowned, AIO_ENQUEUER)) {
@@ -45,10 +45,21 @@ static int lock_enqueue(aio_stream *stream) {
     }
 }
 
+static int lock_enqueue(aio_stream *stream) {
+    int code = own(stream);
+    if (code == 0 && stream->borrowed && (code = aio_borrowed_enter(stream))) {
+        atomic_store(&stream->owner, AIO_NOBODY);
+    }
+    return code;
+}
+
 /* While this thread owned the stream, another thread may have set `pending` for a report about a task that was
  * not counted. This thread first releases the stream and then reads `pending`. So either the other thread sees
  * that the stream has no owner, or this thread sees the report. */
 static void unlock_enqueue(aio_stream *stream) {
+    if (stream->borrowed) {
+        aio_borrowed_leave(stream);
+    }
     atomic_store(&stream->owner, AIO_NOBODY);
     if (atomic_load(&stream->pending)) {
         aio_failures_unlocked(stream);
@@ -187,9 +198,9 @@ static uint64_t count_launch(aio_stream *stream, uint32_t id) {
 
 /* The caller owns the stream. On success, *made is a reference to the event, which the caller must drop.
  * `ends`: it is the mark at the end of a launch block. */
-static int record_owned(aio_stream *stream, bool timing, bool ends, aio_event **made) {
+static int record_owned(aio_stream *stream, int kind, bool ends, aio_event **made) {
     aio_event *event = NULL;
-    int code = aio_event_take(stream->device, stream->generation, timing, &event);
+    int code = aio_event_take(stream->device, stream->generation, stream->borrowed ? AIO_PLAIN : kind, &event);
     if (code) {
         return code;
     }
@@ -213,7 +224,7 @@ static int record_owned(aio_stream *stream, bool timing, bool ends, aio_event **
 /* It is not an error if the mark cannot be recorded: a wait then also lasts until later work is done. */
 static void mark(aio_stream *stream) {
     aio_event *event = NULL;
-    if (record_owned(stream, false, false, &event) == 0) {
+    if (record_owned(stream, AIO_UNTIMED, false, &event) == 0) {
         aio_event_drop(event);
     }
 }
@@ -419,7 +430,7 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     if (code) {
         return aio_failed(code);
     }
-    code = record_owned(stream, timing != 0, false, event);
+    code = record_owned(stream, timing ? AIO_TIMED : AIO_UNTIMED, false, event);
     aio_result result = code ? aio_failed(code) : (aio_result)(*event)->position;
     unlock_enqueue(stream);
     /* record_owned has already stored the error text, so the code is not passed. */
@@ -616,7 +627,7 @@ static int record_end(aio_stream *stream, int reported) {
     if (code) {
         return code;
     }
-    code = record_owned(stream, false, true, &event);
+    code = record_owned(stream, AIO_UNTIMED, true, &event);
     if (code == 0) {
         aio_event_drop(event);
     } else if (!reported) {

@@ -46,19 +46,27 @@ static void free_event(struct aio_device *self, aio_event *event) {
     free(event);
 }
 
-static int new_event(int device, uint32_t generation, bool timing, aio_event **made) {
-    aio_event *event = calloc(1, sizeof *event);
-    uint32_t flags = timing ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
-    if (!event) {
-        return AIO_NO_MEMORY;
-    }
-    *event = (aio_event){.device = device, .generation = generation, .timing = timing};
-    int before = aio_calling(AIO_FN_aclrtCreateEventExWithFlag);
-    int code = aio_acl.aclrtCreateEventExWithFlag(&event->handle, flags);
+/* An event that was made by aclrtCreateEventWithFlag is plain: a stream that captures refuses to record it. */
+static int create(int kind, aclrtEvent *made) {
+    uint32_t flags = kind == AIO_TIMED ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
+    int before =
+        aio_calling(kind == AIO_PLAIN ? AIO_FN_aclrtCreateEventWithFlag : AIO_FN_aclrtCreateEventExWithFlag);
+    int code = kind == AIO_PLAIN ? aio_acl.aclrtCreateEventWithFlag(made, flags)
+                                 : aio_acl.aclrtCreateEventExWithFlag(made, flags);
     if (code) {
         aio_keep_text();
     }
     aio_calling(before);
+    return code;
+}
+
+static int new_event(int device, uint32_t generation, int kind, aio_event **made) {
+    aio_event *event = calloc(1, sizeof *event);
+    if (!event) {
+        return AIO_NO_MEMORY;
+    }
+    *event = (aio_event){.device = device, .generation = generation, .kind = kind};
+    int code = create(kind, &event->handle);
     if (code) {
         free(event);
         return code;
@@ -69,15 +77,15 @@ static int new_event(int device, uint32_t generation, bool timing, aio_event **m
 }
 
 /* Returns NULL if the pool has no event of the generation. */
-static aio_event *pop_event(struct aio_device *self, bool timing, uint32_t generation) {
+static aio_event *pop_event(struct aio_device *self, int kind, uint32_t generation) {
     aio_lock_take(&self->lock);
-    aio_event **link = &self->pool[timing], *event;
+    aio_event **link = &self->pool[kind], *event;
     while ((event = *link) && event->generation != generation) {
         link = &event->next;
     }
     if (event) {
         *link = event->next;
-        atomic_fetch_sub(&self->pooled[timing], 1);
+        atomic_fetch_sub(&self->pooled[kind], 1);
     }
     aio_lock_give(&self->lock);
     return event;
@@ -85,17 +93,17 @@ static aio_event *pop_event(struct aio_device *self, bool timing, uint32_t gener
 
 /* Removes events of other generations from the pool, because they are not used again. A native event that an
  * older generation has left is abandoned, because a stale handle is never passed to C. */
-static void purge(struct aio_device *self, bool timing, uint32_t generation) {
+static void purge(struct aio_device *self, int kind, uint32_t generation) {
     aio_event *stale = NULL;
     aio_lock_take(&self->lock);
-    for (aio_event **link = &self->pool[timing]; *link;) {
+    for (aio_event **link = &self->pool[kind]; *link;) {
         aio_event *event = *link;
         if (event->generation == generation) {
             link = &event->next;
             continue;
         }
         *link = event->next;
-        atomic_fetch_sub(&self->pooled[timing], 1);
+        atomic_fetch_sub(&self->pooled[kind], 1);
         event->next = stale;
         stale = event;
     }
@@ -109,24 +117,24 @@ static void purge(struct aio_device *self, bool timing, uint32_t generation) {
 
 static void push_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
-    event->next = self->pool[event->timing];
-    self->pool[event->timing] = event;
-    atomic_fetch_add(&self->pooled[event->timing], 1);
+    event->next = self->pool[event->kind];
+    self->pool[event->kind] = event;
+    atomic_fetch_add(&self->pooled[event->kind], 1);
     aio_lock_give(&self->lock);
 }
 
 /* Takes an event from the pool, or makes an event if the pool is empty. Making an event is cheap, because the
  * runtime allocates no hardware id before the event is recorded. Without an event no mark could be recorded,
  * and a wait would also last until later work is done. */
-int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken) {
+int aio_event_take(int device, uint32_t generation, int kind, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
-    aio_event *event = pop_event(self, timing, generation);
+    aio_event *event = pop_event(self, kind, generation);
     int code = 0;
-    if (!timing && atomic_load(&self->pooled[0]) < POOL_LOW) {
+    if (kind == AIO_UNTIMED && atomic_load(&self->pooled[0]) < POOL_LOW) {
         aio_device_kick(device, AIO_KICK_REFILL);
     }
     if (!event) {
-        code = new_event(device, generation, timing, &event);
+        code = new_event(device, generation, kind, &event);
     }
     if (code == 0) {
         atomic_store(&event->references, 1);
@@ -193,8 +201,9 @@ int aio_device_refill(int device, int timing, int count) {
     if (code) {
         return code;
     }
-    purge(self, false, generation);
-    purge(self, true, generation);
+    for (int kind = 0; kind < AIO_EVENT_KINDS; kind++) {
+        purge(self, kind, generation);
+    }
     while (code == 0 && is_current(self, generation) && self->pooled[timing != 0] < count) {
         aio_event *event = NULL;
         code = new_event(device, generation, timing != 0, &event);

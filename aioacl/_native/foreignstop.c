@@ -76,6 +76,7 @@ static void on_stream(aclrtStream handle, aclrtStreamState state, void *unused) 
     }
     if (state == ACL_RT_STREAM_STATE_DESTROY_PRE) {
         forget(handle);
+        aio_borrowed_ends(handle);
     } else if (state == ACL_RT_STREAM_STATE_CREATE_POST && !is_ours()) {
         add(handle);
     }
@@ -85,7 +86,9 @@ int aio_watch_streams(void) {
     if (!aio_present[AIO_FN_aclrtRegStreamStateCallback] || !aio_present[AIO_FN_aclrtGetStreamAttribute]) {
         return AIO_ABSENT;
     }
-    return aio_acl.aclrtRegStreamStateCallback("aioacl", on_stream, NULL);
+    int code = aio_acl.aclrtRegStreamStateCallback("aioacl", on_stream, NULL);
+    aio_told_of_streams(code == 0);
+    return code;
 }
 
 bool aio_stream_is_elsewhere(const void *handle, const void *context) {

@@ -35,6 +35,7 @@
  *     events, stage, record, port                              what a device has, and the record of a stream
  *     failure, link, report, attribution, collect              failed tasks
  *     outcome, ask, streamlock, confirm                        what is done, and what is confirmed
+ *     borrowed, foreignstop                                    streams of other code
  *     enqueue, staged, stream, device, abort                   work, streams, and the whole device
  *     waiters, watcher                                         the two ways to wait
  */
@@ -141,6 +142,9 @@ void aio_publish(aio_token *token, aio_result result);
 /* A lock-free list has the newest token first. Returns the list with the oldest token first. */
 aio_token *aio_tokens_reverse(aio_token *token);
 
+/* Kinds of events: without and with timing, and those that are recorded on borrowed streams. */
+enum { AIO_UNTIMED = 0, AIO_TIMED = 1, AIO_PLAIN = 2, AIO_EVENT_KINDS = 3 };
+
 /* Streams. */
 struct aio_event {
     aio_event *next;           /* the next in a pool or among a stream's marks */
@@ -151,7 +155,7 @@ struct aio_event {
     int blocked_waiters; /* threads that wait for it in C; under the device's lock */
     int32_t device;
     uint32_t generation;
-    bool timing;
+    int kind;
 };
 
 /* A copy through a slot of staging memory. */
@@ -183,6 +187,8 @@ struct aio_stream {
     int32_t device;
     uint32_t generation;
     atomic_int references;
+    bool borrowed;                /* other code owns the native stream */
+    void *context;                /* of a borrowed stream: its context */
     _Atomic bool dropped;         /* the native stream is destroyed, or the caller has dropped it */
     atomic_int callers;           /* calls that use the native stream without owning the stream */
     atomic_uint aborts;           /* aborts that have begun, except those that were refused */
@@ -257,9 +263,10 @@ struct aio_stream {
     _Atomic int64_t first_us; /* the age of the first query of a predicted wait, else 0. Read by all threads. */
 };
 
-/* Whether each failed task of the stream causes a report that can be attributed to the stream. */
+/* Whether each failed task of the stream causes a report that can be attributed to the stream. A borrowed
+ * stream is treated so in any case, because it may not be synchronized. */
 static inline bool aio_stream_is_exact(const aio_stream *stream) {
-    return stream->identified && aio_failure_detection() != AIO_CONFIRMED;
+    return stream->borrowed || (stream->identified && aio_failure_detection() != AIO_CONFIRMED);
 }
 
 /* Whether a launch block is open: other code may be enqueueing on the native stream. */
@@ -277,6 +284,13 @@ void aio_stream_unuse(aio_stream *stream);
 void aio_stream_hold(aio_stream *stream);
 void aio_stream_unhold(aio_stream *stream);
 void aio_stream_free(aio_stream *stream);
+/* borrowed.c: before and after a call that enqueues on a borrowed stream. The first returns 0, or a code: the
+ * stream is gone, or captures. */
+int aio_borrowed_enter(const aio_stream *stream);
+void aio_borrowed_leave(const aio_stream *stream);
+/* Called when other code is about to destroy the native stream. */
+void aio_borrowed_ends(aclrtStream handle);
+void aio_told_of_streams(bool registered);
 /* Removes the stream from the device's list if `dropped` is set. */
 void aio_stream_unlist(aio_stream *stream);
 /* enqueue.c: called before and after a call that enqueues. aio_enqueue_begin enters the gate and takes the
@@ -383,8 +397,8 @@ struct aio_device {
     aio_lock lock;            /* guards the lists below */
     aio_stream *streams;
     uint64_t stream_numbers;
-    aio_event *pool[2]; /* events without and with timing */
-    atomic_int pooled[2];
+    aio_event *pool[AIO_EVENT_KINDS];
+    atomic_int pooled[AIO_EVENT_KINDS];
     aio_event *events;         /* all events that were made and not freed */
     aio_token *deferred_waits; /* waits interrupted by a reset that has not ended yet */
     aio_staged_copy *left;     /* staging memory of freed streams whose copies may be running */
@@ -413,7 +427,7 @@ extern struct aio_device aio_devices[AIO_DEVICES];
 /* inside.c: to be called after a call was counted as inside. Writes to the eventfd of aio_gate_notify. */
 void aio_entered(struct aio_device *device);
 
-int aio_event_take(int device, uint32_t generation, bool timing, aio_event **taken);
+int aio_event_take(int device, uint32_t generation, int kind, aio_event **taken);
 /* Between these two calls, a reset does not destroy the native event. aio_event_enter returns NULL if the event
  * is destroyed already. */
 aclrtEvent aio_event_enter(aio_event *event);

@@ -176,7 +176,7 @@ static bool source_is_confirmed(const aio_stream *stream, const aio_link *link) 
 }
 
 static bool cannot_have_timed_out(const aio_stream *stream, const aio_link *link) {
-    return atomic_load(&stream->synced) >= link->position ||
+    return stream->borrowed || atomic_load(&stream->synced) >= link->position ||
            (link->source && link->done_us && link->done_us - link->since_us < SHORTEST_LIMIT_US);
 }
 

@@ -49,6 +49,17 @@ static aio_stream *new_record(int device, unsigned generation, aclrtStream handl
     return stream;
 }
 
+aio_stream *aio_stream_borrow(aio_pass pass, aclrtStream handle, void *context) {
+    aio_stream *stream = new_record(aio_pass_device(pass), aio_pass_generation(pass), handle);
+    if (stream) {
+        stream->borrowed = true;
+        void *usual = atomic_load(&aio_devices[stream->device].context);
+        stream->context = context ? context : usual;
+        aio_stream_list(stream, native_id(stream));
+    }
+    return stream;
+}
+
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     aio_stream *stream = new_record(aio_pass_device(pass), aio_pass_generation(pass), handle);
     if (stream) {
@@ -345,7 +356,7 @@ int aio_stream_is_spent(aio_stream *stream) {
 /* Owns the stream and ends its record. Before a native stream is destroyed, a call must have had the stream
  * lock since the stream's last task was enqueued. If no stream can be made for such a call, none is made. */
 static int own_and_end(aio_stream *stream, bool *busy, bool keep, aclrtStream *spare) {
-    for (bool sure = false;; sure = !aio_stream_pass_lock(stream, spare)) {
+    for (bool sure = stream->borrowed;; sure = !aio_stream_pass_lock(stream, spare)) {
         if (!take_owner(stream)) {
             return AIO_PENDING;
         }
@@ -372,7 +383,7 @@ static int end_stream(aio_stream *stream, bool keep, int *kept) {
     }
     bool gone = code == 0;
     *kept = gone && keep && is_reusable(stream);
-    if (gone && !*kept) {
+    if (gone && !*kept && !stream->borrowed) {
         code = aio_stream_lock_destroy(stream->device, stream->handle);
     }
     aio_stream_lock_drop(stream->device, spare, code);

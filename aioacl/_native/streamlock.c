@@ -171,7 +171,7 @@ static void record_on_all(int device, uint32_t generation) {
     int code = aio_acl.aclrtSetCurrentContext(atomic_load(&self->context));
     aio_calling(before);
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (code == 0 && stream->generation == generation) {
+        if (code == 0 && stream->generation == generation && !stream->borrowed) {
             try_record_on(stream);
         }
     }

@@ -531,7 +531,7 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
         aio_atomic_max(&stream->waited, position); /* now no dropped ticket clears `wanted` */
         aio_atomic_max(&stream->wanted, position); /* an enqueue may already have raised `wanted` */
     }
-    if (position < atomic_load(&stream->tail) || aio_stream_is_launching(stream)) {
+    if (position < atomic_load(&stream->tail) || aio_stream_is_launching(stream) || stream->borrowed) {
         aio_stream_mark_now(stream, position);
     }
     if (atomic_load(&aio_devices[stream->device].strategy) == AIO_THREAD) {

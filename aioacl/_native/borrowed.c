@@ -1,0 +1,114 @@
+/*
+ * Borrowed streams: records of native streams that other code owns.
+ *
+ * The owner may destroy the stream at any time, and the runtime gives the handle to a new stream at once. So
+ * the state callback ends the record before the stream is destroyed. Without the callback, the id of the stream
+ * is compared before each enqueue. If work was not known to be done when the stream was destroyed, it counts as
+ * dropped: after a forced destroy, the events read as complete although the work was dropped.
+ *
+ * A mark on a borrowed stream is a plain event. If the owner captures the stream, the runtime refuses to record
+ * it, while it would add an event of aclrtCreateEventExWithFlag to the owner's graph.
+ */
+#include "internal.h"
+
+static atomic_bool told; /* the callback is registered */
+
+void aio_told_of_streams(bool registered) {
+    atomic_store(&told, registered);
+}
+
+static int capture_code(const aio_stream *stream) {
+    aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+    aclmdlRI model = NULL;
+    if (!aio_present[AIO_FN_aclmdlRICaptureGetInfo]) {
+        return 0;
+    }
+    int code = aio_acl.aclmdlRICaptureGetInfo(stream->handle, &status, &model);
+    return code == 0 && status != ACL_MODEL_RI_CAPTURE_STATUS_NONE ? RT_STREAM_CAPTURED : code;
+}
+
+/* Whether the handle belongs to another stream by now. With the callback, the record has ended then. */
+static int stale_code(const aio_stream *stream) {
+    int32_t id = -1;
+    if (atomic_load(&told)) {
+        return 0;
+    }
+    int code = aio_present[AIO_FN_aclrtStreamGetId] ? aio_acl.aclrtStreamGetId(stream->handle, &id) : 0;
+    return code ? code : aio_present[AIO_FN_aclrtStreamGetId] && id != stream->id ? AIO_STALE : 0;
+}
+
+static int use_context(void *context) {
+    int code = aio_acl.aclrtSetCurrentContext(context);
+    return code == RT_PARAM_INVALID ? RT_CONTEXT_NULL : code;
+}
+
+int aio_borrowed_enter(const aio_stream *stream) {
+    int code = use_context(stream->context);
+    if (code == 0) {
+        code = stale_code(stream);
+    }
+    if (code == 0) {
+        code = capture_code(stream);
+    }
+    if (code) {
+        aio_keep_text();
+        aio_borrowed_leave(stream);
+    }
+    return code;
+}
+
+void aio_borrowed_leave(const aio_stream *stream) {
+    use_context(atomic_load(&aio_devices[stream->device].context));
+}
+
+/* Work that is done keeps its outcome. Returns whether the gate admits the queries: if it does not, a reset
+ * destroys the stream, and the record is stale. */
+static bool ask(aio_stream *stream) {
+    aio_frame frame;
+    if (aio_begin(&frame, aio_stream_pass(stream, 0), AIO_WAIT, AIO_FN_aclrtQueryEventStatus)) {
+        return false;
+    }
+    aio_stream_ask_marks(stream);
+    aio_end(&frame, 0);
+    return true;
+}
+
+static void end(aio_stream *stream) {
+    if (!ask(stream) || atomic_exchange(&stream->dropped, true)) {
+        return;
+    }
+    atomic_fetch_add(&stream->aborts, 1);
+    uint64_t from = atomic_load(&stream->finished), tail = atomic_load(&stream->tail);
+    aio_stream_dropped(stream, from, tail);
+    aio_stream_finish(stream, tail);
+    atomic_fetch_add(&stream->aborts_ended, 1);
+    aio_stream_deliver(stream);
+    atomic_store(&aio_devices[stream->device].look_at_all, true);
+    aio_watcher_wake(stream->device);
+}
+
+void aio_borrowed_ends(aclrtStream handle) {
+    for (int device = 0; device < AIO_DEVICES; device++) {
+        for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+            if (stream->borrowed && stream->handle == handle) {
+                end(stream);
+            }
+        }
+    }
+}
+
+int aio_stream_is_borrowed(const aio_stream *stream) {
+    return stream->borrowed;
+}
+
+int aio_stream_is_ours(aclrtStream handle) {
+    bool ours = false;
+    for (int device = 0; device < AIO_DEVICES; device++) {
+        for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+            ours = ours || (!stream->borrowed && !atomic_load(&stream->dropped) && stream->handle == handle);
+        }
+        ours =
+            ours || (atomic_load(&aio_devices[device].equipped) && aio_devices[device].nudge_stream == handle);
+    }
+    return ours;
+}

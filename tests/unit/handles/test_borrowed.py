@@ -1,0 +1,342 @@
+"""Borrowed streams: awaits of streams that other code owns and may destroy, abort, reset or capture at any time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import lowlevel, simulator
+from aioacl._base.ffi import ffi, lib
+from aioacl.lowlevel import handle
+from tests.kit import (
+    TASK_FAULT,
+    Waiting,
+    equipped,
+    in_thread,
+    raises,
+    until,
+    works,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from aioacl._base.ffi import CData
+    from tests.kit import OpenDevice
+
+pytestmark = pytest.mark.anyio
+
+DESTROYS = 100
+WRONG_CONTEXT = 107003
+NO_STREAM = 107017
+CAPTURED = 107027
+
+
+def must(call: str, *arguments: Any) -> None:
+    """Calls an ACL function as other code does, on the thread of the caller."""
+    code = getattr(lib, f"aio_u_{call}")(*arguments)
+    assert code == 0, (call, code)
+
+
+class Owner:
+    """Other code that owns a stream of device 0: its primary context."""
+
+    def __init__(self, index: int = 0) -> None:
+        self.index = index
+        self.stream: CData = ffi.NULL
+        in_thread(self._make)
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Calls a function on a thread whose context is the primary one."""
+
+        def on_thread() -> None:
+            must("aclrtSetDevice", self.index)
+            try:
+                must(function, *arguments)
+            finally:
+                must("aclrtResetDevice", self.index)
+
+        in_thread(on_thread)
+
+    def _make(self) -> None:
+        must("aclrtSetDevice", self.index)
+        made: Any = ffi.new("aclrtStream *")
+        must("aclrtCreateStream", made)
+        self.stream = made[0]
+
+    @property
+    def address(self) -> int:
+        return int(ffi.cast("uintptr_t", self.stream))
+
+    def fill(self, memory: aioacl.DeviceBuffer, value: int = 1) -> None:
+        size = memory.nbytes
+        self.call("aclrtMemsetAsync", handle(memory), size, value, size, self.stream)
+
+    def destroy(self, function: str = "aclrtDestroyStream") -> None:
+        self.call(function, self.stream)
+        self.stream = ffi.NULL
+
+    def end(self) -> None:
+        if self.stream != ffi.NULL:
+            self.destroy()
+        in_thread(lambda: must("aclrtResetDevice", self.index))
+
+
+@pytest.fixture
+def owner(open_device: OpenDevice) -> Generator[Owner]:
+    del open_device
+    made = Owner()
+    yield made
+    made.end()
+
+
+async def test_await_of_a_borrowed_stream_covers_the_work_of_its_owner(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, stream, memory):
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        simulator.hold(owner.address)
+        owner.fill(memory, 7)
+        ended: list[bool] = []
+        async with anyio.create_task_group() as group:
+
+            async def wait() -> None:
+                await borrowed
+                ended.append(True)
+
+            waiting = Waiting(group, wait)
+            await anyio.sleep(0.02)
+            assert not ended
+            simulator.release(owner.address)
+            await waiting.outcome()
+        back = bytearray(64)
+        await stream.copy(back, memory)
+        assert bytes(back) == bytes([7] * 64)
+        await borrowed.close()
+
+
+async def test_borrowed_stream_waits_for_events_of_ours_and_ours_for_its_records(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, stream, memory):
+        borrowed = aioacl.Stream.from_handle(owner.address, device)
+        simulator.hold(stream)
+        stream.fill(memory, 3)
+        borrowed.wait_event(stream.record())
+        owner.fill(memory, 4)
+        recorded = borrowed.record()
+        assert not recorded.query()
+        simulator.release(stream)
+        stream.wait_event(recorded)
+        back = bytearray(64)
+        await stream.copy(back, memory)
+        assert bytes(back) == bytes([4] * 64)
+        await borrowed.close()
+
+
+async def test_failed_work_of_the_owner_fails_the_await_and_leaves_the_code_to_the_owner(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        before = simulator.calls("aclrtSynchronizeStreamWithTimeout")
+        simulator.fail_next(owner.address, TASK_FAULT)
+        owner.fill(memory)
+        error = await raises(aioacl.DeviceFault, borrowed)
+        assert error.code == TASK_FAULT
+        assert simulator.calls("aclrtSynchronizeStreamWithTimeout") == before
+        await borrowed.close()
+        again = aioacl.Stream.from_handle(owner.stream, device)
+        await again
+        await again.close()
+
+
+async def test_wait_for_a_borrowed_stream_times_out_and_is_cancelled(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        simulator.hold(owner.address)
+        owner.fill(memory)
+        await raises(aioacl.DeviceTimeout, borrowed.synchronize(timeout=0.01))
+        with anyio.move_on_after(0.01) as scope:
+            await borrowed
+        assert scope.cancelled_caught
+        assert not borrowed.query()
+        simulator.release(owner.address)
+        await borrowed
+        await borrowed.close()
+
+
+@pytest.mark.parametrize("function", ["aclrtDestroyStream", "aclrtDestroyStreamForce"])
+async def test_owner_that_destroys_the_stream_during_a_wait_ends_the_wait(
+    open_device: OpenDevice, function: str
+) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        outcomes: dict[str, int] = {}
+        for _ in range(DESTROYS // 10):
+            owner = Owner()
+            borrowed = aioacl.Stream.from_handle(owner.stream, device)
+            simulator.hold(owner.address)
+            owner.fill(memory)
+            async with anyio.create_task_group() as group:
+
+                async def wait(stream: aioacl.Stream = borrowed) -> None:
+                    await stream
+
+                waiting = Waiting(group, wait)
+                await anyio.lowlevel.checkpoint()
+                destroying = Waiting(
+                    group, lambda owner=owner: anyio.to_thread.run_sync(owner.destroy, function)
+                )
+                await anyio.lowlevel.checkpoint()
+                simulator.release_all()
+                await destroying.outcome()
+                await until(lambda waiting=waiting: waiting.ended)
+            outcomes[type(waiting.error).__name__] = outcomes.get(type(waiting.error).__name__, 0) + 1
+            with pytest.raises(aioacl.StaleHandleError, match="owner"):
+                borrowed.record()
+            await borrowed.close()
+            owner.end()
+        assert outcomes.keys() <= {"NoneType", "StreamAborted"}
+        assert await works(device)
+
+
+async def test_handle_that_a_new_stream_has_is_not_used_by_the_old_record(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        owner = Owner()
+        old = aioacl.Stream.from_handle(owner.stream, device)
+        await old
+        owner.destroy()
+        again = Owner()
+        with pytest.raises(aioacl.StaleHandleError, match="owner"):
+            old.record()
+        with pytest.raises(aioacl.StaleHandleError, match="owner"):
+            old.fill(memory, 1)
+        new = aioacl.Stream.from_handle(again.stream, device)
+        await new
+        await new.close()
+        await old.close()
+        again.end()
+        owner.end()
+
+
+async def test_abort_by_the_owner_ends_the_wait(open_device: OpenDevice, owner: Owner) -> None:
+    """The runtime reports no abort, so the dropped work looks done: a stated limit."""
+    async with equipped(open_device) as (device, _, memory):
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        simulator.hold(owner.address)
+        owner.fill(memory)
+        recorded = borrowed.record()
+        owner.call("aclrtStreamAbort", owner.stream)
+        simulator.release_all()
+        await recorded
+        await borrowed
+        await borrowed.close()
+
+
+async def test_two_records_of_one_handle_are_independent(open_device: OpenDevice, owner: Owner) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        first = aioacl.Stream.from_handle(owner.stream, device)
+        second = aioacl.Stream.from_handle(owner.stream, device)
+        await first.close()
+        simulator.fail_next(owner.address, TASK_FAULT)
+        owner.fill(memory)
+        await raises(aioacl.DeviceFault, second)
+        with pytest.raises(aioacl.ParameterError, match="closed"):
+            first.record()
+        await second.close()
+
+
+async def test_reset_makes_a_borrowed_stream_stale(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (device, _, _):
+        owner = Owner()
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        await borrowed
+        await device.force_reset(grace=0)
+        assert borrowed.stale
+        with pytest.raises(aioacl.StaleHandleError):
+            borrowed.record()
+        await borrowed.close()
+        assert await works(device)
+        if (
+            simulator.stats().streams and device.report.scope == "context"
+            if hasattr(device, "report")
+            else False
+        ):
+            owner.destroy()
+
+
+async def test_handle_of_aioacl_and_wrong_handles_are_refused(open_device: OpenDevice, owner: Owner) -> None:
+    async with equipped(open_device) as (device, stream, _):
+        from_handle = aioacl.Stream.from_handle
+        with pytest.raises(aioacl.ParameterError, match="one of aioacl"):
+            from_handle(handle(stream), device)
+        for wrong in (0, ffi.NULL, "stream", None, -1):
+            with pytest.raises(aioacl.ParameterError):
+                from_handle(wrong, device)
+        with pytest.raises(aioacl.ParameterError, match="expected a Device"):
+            from_handle(owner.stream, stream)  # type: ignore[arg-type]
+        with pytest.raises(aioacl.AclError) as caught:
+            from_handle(0x1234, device)
+        assert caught.value.code == NO_STREAM
+
+
+async def test_handle_of_another_device_or_context_raises_context_error(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        other = Owner(1)
+        with pytest.raises(aioacl.ContextError) as caught:
+            aioacl.Stream.from_handle(other.stream, device)
+        assert caught.value.code == WRONG_CONTEXT
+        other.end()
+
+
+async def test_stream_that_captures_is_refused_and_the_capture_survives(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        graph = ffi.new("aclmdlRI *")
+        owner.call("aclmdlRICaptureBegin", owner.stream, lib.ACL_MODEL_RI_CAPTURE_MODE_RELAXED)
+        for enqueue in (borrowed.record, lambda: borrowed.fill(memory, 1)):
+            with pytest.raises(aioacl.ParameterError) as caught:
+                enqueue()
+            assert caught.value.code == CAPTURED
+        with pytest.raises(aioacl.ParameterError):
+            aioacl.Stream.from_handle(owner.stream, device)
+        owner.call("aclmdlRICaptureEnd", owner.stream, graph)
+        owner.call("aclmdlRIDestroy", graph[0])
+        await borrowed
+        await borrowed.close()
+
+
+async def test_abort_and_renew_of_a_borrowed_stream_raise_parameter_error(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with open_device() as device:
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        with pytest.raises(aioacl.ParameterError, match="borrowed"):
+            borrowed.abort()
+        with pytest.raises(aioacl.ParameterError, match="borrowed"):
+            borrowed.renew()
+        await borrowed.close()
+    assert lowlevel is not None
+
+
+async def test_close_of_a_borrowed_stream_with_work_leaves_the_native_stream(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        kept = object()
+        borrowed = aioacl.Stream.from_handle(owner.stream, device, owner=kept)
+        simulator.hold(owner.address)
+        owner.fill(memory)
+        recorded = borrowed.record()
+        await borrowed.close()
+        simulator.release(owner.address)
+        await recorded
+        owner.fill(memory)
+        await works(device)
