@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 STREAM_ABORTED: Final = 107023
-NO_STREAM: Final = 107017
 # In these states, work of older generations has ended.
 NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)
 
@@ -415,7 +414,7 @@ class StreamCore(Core):
             return self.raised(failed, call)
         if code == lib.AIO_STREAM_FAILED:  # a reset has happened since the enqueue
             code = lib.AIO_STALE
-        if code in (lib.AIO_STALE, NO_STREAM) and self.borrowed and not self.stale and not stream._closed:
+        if code == lib.AIO_STALE and self.borrowed and not self.stale and not stream._closed:
             return StaleHandleError(
                 "the owner of the stream has destroyed it",
                 call=call,

@@ -43,6 +43,9 @@ static int use_context(void *context) {
 }
 
 int aio_borrowed_enter(const aio_stream *stream) {
+    if (atomic_load(&stream->dropped)) {
+        return AIO_STALE;
+    }
     int code = use_context(stream->context);
     if (code == 0) {
         code = stale_code(stream);

@@ -68,6 +68,14 @@ class Owner:
         self.stream = made[0]
 
     @property
+    def is_there(self) -> bool:
+        """Whether the stream exists, although a reset has perhaps destroyed it."""
+        answers: list[int] = []
+        in_thread(lambda: answers.append(lib.aio_u_aclrtStreamQuery(self.stream, ffi.new("aclrtStreamStatus *"))))
+        simulator.forget()
+        return answers == [0]
+
+    @property
     def address(self) -> int:
         return int(ffi.cast("uintptr_t", self.stream))
 
@@ -80,9 +88,14 @@ class Owner:
         self.stream = ffi.NULL
 
     def end(self) -> None:
-        if self.stream != ffi.NULL:
+        if self.stream != ffi.NULL and self.is_there:
             self.destroy()
         in_thread(lambda: must("aclrtResetDevice", self.index))
+
+
+def forget_misuse() -> None:
+    """Forgets that the test has passed a wrong handle to the runtime, which is its subject."""
+    simulator.forget()
 
 
 @pytest.fixture
@@ -177,7 +190,7 @@ async def test_owner_that_destroys_the_stream_during_a_wait_ends_the_wait(
 ) -> None:
     async with equipped(open_device) as (device, _, memory):
         outcomes: dict[str, int] = {}
-        for _ in range(DESTROYS // 10):
+        for _ in range(DESTROYS // 2):
             owner = Owner()
             borrowed = aioacl.Stream.from_handle(owner.stream, device)
             simulator.hold(owner.address)
@@ -262,12 +275,7 @@ async def test_reset_makes_a_borrowed_stream_stale(open_device: OpenDevice) -> N
             borrowed.record()
         await borrowed.close()
         assert await works(device)
-        if (
-            simulator.stats().streams and device.report.scope == "context"
-            if hasattr(device, "report")
-            else False
-        ):
-            owner.destroy()
+    owner.end()
 
 
 async def test_handle_of_aioacl_and_wrong_handles_are_refused(open_device: OpenDevice, owner: Owner) -> None:
@@ -283,6 +291,7 @@ async def test_handle_of_aioacl_and_wrong_handles_are_refused(open_device: OpenD
         with pytest.raises(aioacl.AclError) as caught:
             from_handle(0x1234, device)
         assert caught.value.code == NO_STREAM
+        forget_misuse()
 
 
 async def test_handle_of_another_device_or_context_raises_context_error(open_device: OpenDevice) -> None:
@@ -291,6 +300,7 @@ async def test_handle_of_another_device_or_context_raises_context_error(open_dev
         with pytest.raises(aioacl.ContextError) as caught:
             aioacl.Stream.from_handle(other.stream, device)
         assert caught.value.code == WRONG_CONTEXT
+        forget_misuse()
         other.end()
 
 
