@@ -151,7 +151,7 @@ class Stream(Handle, Awaitable):
     def _target(self) -> tuple[StreamCore, int, str]:
         core = self._live()
         if core.borrowed:  # the await also covers what the owner has enqueued
-            self.record()
+            _ = self.record()
         return core, lib.aio_stream_tail(core.handle), ""
 
     def _await_in_python(self) -> Generator[Any, Any, None]:
@@ -215,7 +215,7 @@ class Stream(Handle, Awaitable):
         """
         core = self._live()
         if core.borrowed:
-            self.record()
+            _ = self.record()
         answer = lib.aio_stream_query(core.handle, lib.aio_stream_tail(core.handle))
         if answer not in (0, 1):
             raise self._error(answer, "aclrtStreamQuery")

@@ -38,7 +38,7 @@ from tests.kit import (
 from tests.process import test_report
 from tests.process.child import run
 from tests.unit import test_contract_models
-from tests.unit.handles import test_contract_awaits, test_launch
+from tests.unit.handles import test_borrowed, test_contract_awaits, test_launch
 from tests.unit.lifecycle import test_own_context
 
 if TYPE_CHECKING:
@@ -54,7 +54,14 @@ def force_resets() -> int:
 
 def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
     promised = re.findall(r"^(\d+)\. ", PAGE.read_text(), flags=re.MULTILINE)
-    modules = [test_contract_awaits, test_contract_models, test_report, test_own_context, test_launch]
+    modules = [
+        test_contract_awaits,
+        test_contract_models,
+        test_report,
+        test_own_context,
+        test_launch,
+        test_borrowed,
+    ]
     names = [*globals(), *(name for module in modules for name in vars(module))]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]
     assert promised == [str(number) for number in sorted({int(each) for each in promised})]

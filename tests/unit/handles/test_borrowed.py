@@ -71,7 +71,9 @@ class Owner:
     def is_there(self) -> bool:
         """Whether the stream exists, although a reset has perhaps destroyed it."""
         answers: list[int] = []
-        in_thread(lambda: answers.append(lib.aio_u_aclrtStreamQuery(self.stream, ffi.new("aclrtStreamStatus *"))))
+        in_thread(
+            lambda: answers.append(lib.aio_u_aclrtStreamQuery(self.stream, ffi.new("aclrtStreamStatus *")))
+        )
         simulator.forget()
         return answers == [0]
 
@@ -106,7 +108,7 @@ def owner(open_device: OpenDevice) -> Generator[Owner]:
     made.end()
 
 
-async def test_await_of_a_borrowed_stream_covers_the_work_of_its_owner(
+async def test_93_await_of_a_borrowed_stream_covers_the_work_of_its_owner(
     open_device: OpenDevice, owner: Owner
 ) -> None:
     async with equipped(open_device) as (device, stream, memory):
@@ -185,7 +187,7 @@ async def test_wait_for_a_borrowed_stream_times_out_and_is_cancelled(
 
 
 @pytest.mark.parametrize("function", ["aclrtDestroyStream", "aclrtDestroyStreamForce"])
-async def test_owner_that_destroys_the_stream_during_a_wait_ends_the_wait(
+async def test_93_owner_that_destroys_the_stream_during_a_wait_ends_the_wait(
     open_device: OpenDevice, function: str
 ) -> None:
     async with equipped(open_device) as (device, _, memory):
@@ -304,7 +306,7 @@ async def test_handle_of_another_device_or_context_raises_context_error(open_dev
         other.end()
 
 
-async def test_stream_that_captures_is_refused_and_the_capture_survives(
+async def test_94_stream_that_captures_is_refused_and_the_capture_survives(
     open_device: OpenDevice, owner: Owner
 ) -> None:
     async with equipped(open_device) as (device, _, memory):
