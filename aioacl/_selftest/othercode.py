@@ -93,6 +93,45 @@ def _(bench: Bench) -> None:
 
 
 @OTHER_CODE.assumes(
+    "window",
+    "H/D",
+    "aclrtMemsetAsync aclrtCreateEventWithFlag aclrtRecordEvent aclrtGetThreadLastTaskId",
+    "_native/enqueue.c _native/borrowed.c",
+)
+def _(bench: Bench) -> None:
+    """The task id of a record is above the ids of all tasks that any thread has enqueued on the stream before."""
+    bench.set_device()
+    stream, memory, event, ids = bench.stream(), bench.memory(), bench.old_event(), ffi.new("uint32_t[2]")
+
+    def elsewhere() -> None:
+        for _ in range(10):
+            fill(stream, memory, 1)
+        expect(0, "aclrtGetThreadLastTaskId", ids)
+
+    bench.helper(elsewhere).answer("aclrtMemsetAsync")
+    expect(0, "aclrtRecordEvent", event, stream)
+    expect(0, "aclrtGetThreadLastTaskId", ids + 1)
+    expect(0, "aclrtSynchronizeStream", stream)
+    require(ids[1] > ids[0], f"the record has the id {ids[1]}, the last task before it {ids[0]}")
+
+
+@OTHER_CODE.assumes(
+    "borrowed",
+    "H",
+    "aclrtRecordEvent aclrtStreamQuery aclrtCreateEventWithFlag",
+    "_native/borrowed.c _handles/borrowing",
+)
+def _(bench: Bench) -> None:
+    """An event can be recorded on a stream only while the context of the stream is current: 107003 otherwise."""
+    bench.set_device()
+    stream, event = bench.stream(), bench.old_event()
+    with bench.explicit_context():
+        expect(WRONG_CONTEXT, "aclrtRecordEvent", event, stream)
+    expect(0, "aclrtRecordEvent", event, stream)
+    expect(0, "aclrtSynchronizeStream", stream)
+
+
+@OTHER_CODE.assumes(
     "abort", "H", "aclrtCreateContext aclrtStreamAbort", "_native/abort.c _lifecycle/own_context"
 )
 def _(bench: Bench) -> None:
