@@ -104,14 +104,22 @@ int aio_stream_is_borrowed(const aio_stream *stream) {
     return stream->borrowed;
 }
 
+/* The native stream of a record exists while the record is in use, and while the cache has it. */
+static bool owns(const aio_stream *stream, uint32_t generation) {
+    uint32_t owner = atomic_load(&stream->owner);
+    bool kept = owner == AIO_KEPT || owner == AIO_KEPT_BUSY;
+    return !stream->borrowed && stream->generation == generation && (kept || !atomic_load(&stream->dropped));
+}
+
 int aio_stream_is_ours(aclrtStream handle) {
     bool ours = false;
     for (int device = 0; device < AIO_DEVICES; device++) {
+        uint32_t generation = aio_word_generation(aio_gate_word(device));
         for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-            ours = ours || (!stream->borrowed && !atomic_load(&stream->dropped) && stream->handle == handle);
+            ours = ours || (stream->handle == handle && owns(stream, generation));
         }
-        ours =
-            ours || (atomic_load(&aio_devices[device].equipped) && aio_devices[device].nudge_stream == handle);
+        const struct aio_device *self = &aio_devices[device];
+        ours = ours || (atomic_load(&self->equipped) == generation && self->nudge_stream == handle);
     }
     return ours;
 }
