@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -204,13 +205,11 @@ async def test_93_owner_that_destroys_the_stream_during_a_wait_ends_the_wait(
 
                 waiting = Waiting(group, wait)
                 await anyio.lowlevel.checkpoint()
-                destroying = Waiting(
-                    group, lambda owner=owner: anyio.to_thread.run_sync(owner.destroy, function)
-                )
+                destroying = Waiting(group, partial(anyio.to_thread.run_sync, owner.destroy, function))
                 await anyio.lowlevel.checkpoint()
                 simulator.release_all()
                 await destroying.outcome()
-                await until(lambda waiting=waiting: waiting.ended)
+                await until(partial(getattr, waiting, "ended"))
             outcomes[type(waiting.error).__name__] = outcomes.get(type(waiting.error).__name__, 0) + 1
             with pytest.raises(aioacl.StaleHandleError, match="owner"):
                 borrowed.record()
