@@ -124,7 +124,7 @@ class Stream(Handle, Awaitable):
         core = StreamCore.borrow(manager, manager.generation, native, where, owner)
         stream: Stream = cls._make(core)
         try:
-            stream.record()
+            _ = stream.record()
         except BaseException:
             stream._closed, core.gone = True, True
             stream._claim()
