@@ -31,7 +31,7 @@
  *
  *     thread, inside, dispatch, bytes, pace                    time and locks, the table
  *     wake, foreign, gate, library                             waking threads, resets by other code, the gate
- *     nudge, foreignstop, counts, exit                         failures, STOP mode of other code, the end
+ *     nudge, counts, exit                                      failures, ACL's counts, the end
  *     events, stage, record, port                              what a device has, and the record of a stream
  *     failure, link, report, attribution, collect              failed tasks
  *     outcome, ask, streamlock, confirm                        what is done, and what is confirmed

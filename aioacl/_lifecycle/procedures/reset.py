@@ -237,13 +237,14 @@ class ResetProcedure(Procedure):
     def _drain(self) -> None:
         self._apply(Trigger.DRAIN)
         end = min(sync.monotonic() + self._grace, self._patient_until)
-        busy = most_busy = self._busy(end, 0)
-        nap = limits.SHORTEST_NAP
-        while not self._drained(busy) and sync.monotonic() < end:
+        # What may enqueue is counted before the work: it may enqueue and end between the two counts.
+        quiet, busy = self._quiet(), self._busy(end, 0)
+        most_busy, nap = busy, limits.SHORTEST_NAP
+        while not self._drained(quiet, busy) and sync.monotonic() < end:
             with self.admission.changed:
                 self.admission.changed.wait(min(nap, max(0.0, end - sync.monotonic())))
             nap = min(nap * 2, limits.LONGEST_NAP)
-            busy = self._busy(end, busy)
+            quiet, busy = self._quiet(), self._busy(end, busy)
             most_busy = max(most_busy, busy)
         self._work["drained"] = most_busy - busy
 
@@ -258,13 +259,16 @@ class ResetProcedure(Procedure):
                 return self.manager.control.call(lambda: int(lib.aio_device_busy(self.index)), left)
         return before
 
-    def _drained(self, busy: int) -> bool:
-        if lib.aio_gate_foreign(self.index) or self._close_waits():
-            return True  # a foreign reset or the last close has ended the work that the drain waits for
+    def _quiet(self) -> bool:
+        """Whether nothing is inside the device that may enqueue."""
         with self.admission.changed:  # jobs leave and enter the device with this lock held
             enqueueing, _, lifetime = counts(self.index)
-            held = len(self.admission.leases) + self.manager.jobs.outside
-        return not (held or busy or enqueueing or lifetime or lib.aio_device_waits(self.index))
+            return not (self.admission.leases or self.manager.jobs.outside or enqueueing or lifetime)
+
+    def _drained(self, quiet: bool, busy: int) -> bool:
+        if lib.aio_gate_foreign(self.index) or self._close_waits():
+            return True  # a foreign reset or the last close has ended the work that the drain waits for
+        return quiet and not busy and not lib.aio_device_waits(self.index)
 
     def _abort(self) -> None:
         if self.manager.counts.ended_generation == self.admission.generation:
