@@ -176,6 +176,8 @@ void drop_uses(in_flight_object *reference);
 /* `__await__` of Tickets, Events and Streams. */
 PyObject *awaitable_await(PyObject *self);
 /* Each of these functions adds the types and functions of one file. Returns -1 with an exception. */
+/* Makes a Recorded, which takes the reference to the event; enqueue.c. */
+PyObject *new_record(core_object *core, aio_event *native, uint64_t position);
 int add_handles(PyObject *module);
 int add_in_flight(PyObject *module);
 int add_enqueue(PyObject *module);

@@ -266,8 +266,7 @@ static handle_object *new_event(const handle_object *stream) {
     return event;
 }
 
-/* Takes ownership of the reference to the native event. */
-static PyObject *new_record(core_object *core, aio_event *native, uint64_t position) {
+PyObject *new_record(core_object *core, aio_event *native, uint64_t position) {
     PyObject *object = PyType_GenericAlloc(recorded_type, 0);
     if (object == NULL) {
         aio_event_drop(native);

@@ -1,6 +1,6 @@
 /*
  * Block, the base of Launch: a block in which other code enqueues on a stream. In the usual case, entering the
- * block is one call of C, and so is leaving it. Python raises the errors.
+ * block is one call of C, and so is leaving it. Python raises the errors. Also the record of a borrowed event.
  */
 #include "binding.h"
 
@@ -237,8 +237,19 @@ static PyObject *bind_launch(PyObject *Py_UNUSED(module), PyObject *type) {
     Py_RETURN_NONE;
 }
 
+/* borrow_event(core, address): returns the record of a borrowed event, whose reference it takes. */
+static PyObject *borrow_event(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
+    if (count != 2 || !PyObject_TypeCheck(arguments[0], core_type)) {
+        PyErr_SetString(PyExc_TypeError, "expected a core and an address");
+        return NULL;
+    }
+    void *native = PyLong_AsVoidPtr(arguments[1]);
+    return native ? new_record((core_object *)arguments[0], native, 1) : NULL;
+}
+
 static PyMethodDef functions[] = {
     {"bind_launch", bind_launch, METH_O, NULL},
+    {"borrow_event", (PyCFunction)(void (*)(void))borrow_event, METH_FASTCALL, NULL},
     {"new_launch", (PyCFunction)(void (*)(void))new_launch, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

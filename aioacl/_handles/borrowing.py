@@ -1,4 +1,4 @@
-"""What a borrowed stream needs: the device, and the context of the stream."""
+"""What borrowed streams and events need: the device, and the context of the stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def context_of(manager: Manager, context: Any) -> CData:
     Returns NULL for the context that the device itself uses.
     """
     if context is not None:
-        return ffi.cast("aclrtContext", address_of(context))
+        return ffi.cast("aclrtContext", address_of(context, "aclrtContext"))
     if not manager.own_context.wanted:
         return ffi.NULL
     return _primary(manager.index)

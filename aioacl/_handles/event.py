@@ -14,9 +14,12 @@ from aioacl._base.ffi import PENDING, Awaitable, Position, ffi, lib, make_pass
 from aioacl._base.options import deadline_of, repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
+from aioacl._handles.borrowing import manager_of_device
 from aioacl._handles.handle import Handle
 from aioacl._handles.operation import Operation
+from aioacl._handles.stream_core import StreamCore
 from aioacl._library.runtime import of_parent
+from aioacl._lifecycle.abortable import address_of
 from aioacl._wait.current import begun, run_blocking
 
 if TYPE_CHECKING:
@@ -24,8 +27,8 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData, Recorded
     from aioacl._base.options import Seconds
+    from aioacl._device import Device
     from aioacl._handles.stream import Stream
-    from aioacl._handles.stream_core import StreamCore
     from aioacl._lifecycle.manager import Manager
 
 
@@ -121,6 +124,45 @@ class Event(Handle, Awaitable):
     def __init__(self, manager: Manager, generation: int, *, timing: bool) -> None:
         super().__init__(manager, generation)
         self._timing = timing
+
+    @classmethod
+    def from_handle(cls, handle: Any, device: Device, *, owner: object = None) -> Event:
+        """Borrows a native event that other code owns, for example one of torch_npu.
+
+        `await event` waits until the event is done, and `stream.wait_event(event)` makes a stream wait for it on the
+        device. aioacl never destroys, records or synchronizes the event. It queries the event only while something
+        waits. If the owner records the event again during a wait, the wait lasts until that record is done.
+
+        A query returns only whether the event is done. So an await also returns if work before the event has failed or
+        was aborted, and if the event was never recorded. The owner must keep the event until the waits have ended: the
+        runtime may crash if a destroyed event is queried. An event whose record belongs to a capture is refused
+        (107028), because a wait would make the capture fail.
+
+        Args:
+            handle: the aclrtEvent, as an int or a C value.
+            device: the Device of aioacl on which the event is. It must be open.
+            owner: an object that is kept alive as long as the Event, for example the `torch.npu.Event`.
+
+        Returns:
+            An Event. After `stream.record(event)` it refers to that record, and no longer to the borrowed event.
+
+        Raises:
+            ParameterError: `handle` is 0 or an event of aioacl, an argument has a wrong type, the event belongs to a
+                capture, or the device is closed.
+            AclError: the query of the event failed. The code selects the subclass of AclError.
+        """
+        manager = manager_of_device(device)
+        native = ffi.cast("aclrtEvent", address_of(handle, "aclrtEvent"))
+        if lib.aio_event_is_ours(native):
+            raise ParameterError("expected an event of other code, got one of aioacl", hint="Use its Event.")
+        generation = manager.generation
+        core, version = StreamCore.borrow_event(manager, generation, native, owner)
+        event: Event = cls._make(manager, generation, timing=False)
+        event._version = version
+        answer = lib.aio_stream_query(core.handle, version.position)
+        if answer not in (0, 1):
+            raise event._error(answer, "aclrtQueryEventStatus")
+        return event
 
     @property
     def timing(self) -> bool:

@@ -25,7 +25,18 @@ from aioacl._base.errors import (
     StreamAborted,
     TaskTimeout,
 )
-from aioacl._base.ffi import PENDING, Core, InFlight, code_of, ffi, lib, make_pass, owner, pointer
+from aioacl._base.ffi import (
+    PENDING,
+    Core,
+    InFlight,
+    borrow_event,
+    code_of,
+    ffi,
+    lib,
+    make_pass,
+    owner,
+    pointer,
+)
 from aioacl._base.states import State
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.in_flight import UNKNOWN, deferred, free_deferred
@@ -107,8 +118,24 @@ class StreamCore(Core):
         cls, manager: Manager, generation: int, native: CData, context: CData, owner: object
     ) -> StreamCore:
         """Makes a record of a native stream that other code owns. `owner` is kept alive with the record."""
-        core = cls.__new__(cls)
         record = lib.aio_stream_borrow(make_pass(manager.index, generation), native, context)
+        return cls._borrowed(record, manager, generation, native, owner)
+
+    @classmethod
+    def borrow_event(
+        cls, manager: Manager, generation: int, native: CData, owner: object
+    ) -> tuple[StreamCore, Recorded]:
+        """Makes a record of a native event that other code owns. It is the only mark of a stream's record."""
+        event = ffi.new("aio_event **")
+        record = lib.aio_event_borrow(make_pass(manager.index, generation), native, event)
+        core = cls._borrowed(record, manager, generation, ffi.NULL, owner)
+        return core, borrow_event(core, pointer(event[0]))
+
+    @classmethod
+    def _borrowed(
+        cls, record: CData, manager: Manager, generation: int, native: CData, owner: object
+    ) -> StreamCore:
+        core = cls.__new__(cls)
         core._take(record, manager, generation, native, lib.aio_stream_id(record) if record else 0)
         core.made = None
         core.priority = 0
@@ -378,7 +405,7 @@ class StreamCore(Core):
                 **where,
             )
         if not failed.position and self.borrowed:
-            text = "the owner of the stream has destroyed it before the work was known to be done"
+            text = f"{self._ended_by}, before the work was known to be done"
             return StreamAborted(text, code=failed.code, call=CALL, **where)
         if not failed.position:  # its own stream was aborted
             text = "the work was dropped by an abort of its stream"
@@ -391,6 +418,12 @@ class StreamCore(Core):
             action="new_stream",
             **where,
         )
+
+    @property
+    def _ended_by(self) -> str:
+        """What has ended the record of a borrowed stream or event."""
+        is_event = self.native == ffi.NULL
+        return "other code has reset the device" if is_event else "the owner of the stream has destroyed it"
 
     def refused(self, code: int, call: str, stream: Handle, version: Recorded | None = None) -> AclError:
         """The error for an enqueue that was refused or that failed.
@@ -416,7 +449,7 @@ class StreamCore(Core):
             code = lib.AIO_STALE
         if code == lib.AIO_STALE and self.borrowed and not self.stale and not stream._closed:
             return StaleHandleError(
-                "the owner of the stream has destroyed it",
+                self._ended_by,
                 call=call,
                 device=self.manager.index,
                 generation=self.generation,

@@ -24,14 +24,14 @@ ABORT: Final = "aclrtStreamAbort"
 _C_VALUE: Final = type(ffi.NULL)
 
 
-def address_of(stream: Any) -> int:
+def address_of(handle: Any, kind: str = "aclrtStream") -> int:
     """The address of a native stream, from an int or a C value. Raises ParameterError for anything else."""
-    address = pointer(stream) if isinstance(stream, _C_VALUE) else whole_of(stream)
+    address = pointer(handle) if isinstance(handle, _C_VALUE) else whole_of(handle)
     if address is not None and 0 < address < 1 << 64:
         return address
     raise ParameterError(
-        f"expected the address of an aclrtStream, got {repr_of(stream)}",
-        hint="Pass a nonzero raw handle, as an int or a C value. Streams of aioacl need not be passed.",
+        f"expected the address of an {kind}, got {repr_of(handle)}",
+        hint="Pass a nonzero raw handle, as an int or a C value. Objects of aioacl need not be passed.",
     )
 
 

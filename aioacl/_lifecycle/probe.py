@@ -66,12 +66,6 @@ def _stream(tested: _Tested, cleanup: ExitStack) -> None:
     cleanup.callback(tested.give_back, "aclrtDestroyStream", lib.aio_u_aclrtDestroyStream, stream[0])
 
 
-def _relax_captures() -> None:
-    """Lets this thread make synchronous copies while a stream of other code captures (107030 otherwise)."""
-    mode = ffi.new("aclmdlRICaptureMode *", lib.ACL_MODEL_RI_CAPTURE_MODE_RELAXED)
-    lib.aio_u_aclmdlRICaptureThreadExchangeMode(mode)
-
-
 def _copy_there_and_back(tested: _Tested) -> None:
     there, back = ffi.new("char[]", PATTERN), ffi.new("char[]", PROBE_BYTES)
     with ExitStack() as cleanup:
@@ -94,7 +88,6 @@ def probe(index: int, resets_seen: int) -> Failure | None:
         return "aclrtCreateStream", crowded
     tested = _Tested(index, resets_seen)
     try:
-        _relax_captures()
         tested.check()  # after the probe is counted, because a foreign reset is reported before it waits for the count
         _copy_there_and_back(tested)
     except _ProbeFailed as failed:

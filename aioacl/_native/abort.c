@@ -9,12 +9,6 @@
 
 #include "internal.h"
 
-/* The work of an open launch block is not counted yet. A borrowed stream is never aborted. */
-static bool unfinished(const aio_stream *stream) {
-    return !stream->borrowed &&
-           (aio_stream_is_launching(stream) || atomic_load(&stream->finished) < atomic_load(&stream->tail));
-}
-
 /* An abort of several streams. The aborting threads and the thread that waits for them share this record, and
  * the last of these threads frees it. */
 typedef struct {
@@ -126,7 +120,7 @@ static abort_job *new_job(int device, void *const *named, int count) {
         return NULL;
     }
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (job->size == room || stream->generation != generation || !unfinished(stream)) {
+        if (job->size == room || stream->generation != generation || !aio_stream_is_working(stream)) {
             continue;
         }
         aio_stream_hold(stream);
@@ -162,7 +156,7 @@ static int count_unfinished(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int count = 0;
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        count += stream->generation == generation && unfinished(stream);
+        count += stream->generation == generation && aio_stream_is_working(stream);
     }
     return count;
 }
@@ -228,7 +222,7 @@ static bool streams_live(uint64_t word) {
  * other thread the abort would fail, because the runtime finds no context. */
 static void abort_here(int device, uint32_t generation) {
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (stream->generation != generation || !unfinished(stream) || !aio_stream_use(stream)) {
+        if (stream->generation != generation || !aio_stream_is_working(stream) || !aio_stream_use(stream)) {
             continue;
         }
         aio_acl.aclrtStreamAbort(stream->handle);
@@ -284,8 +278,10 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
         atomic_fetch_add(&aio_devices[device].own_teardowns, 1);
         return;
     }
-    if (atomic_load(&aio_devices[device].own_context)) {
-        return; /* the reset does not end the context that aioacl uses */
+    if (atomic_load(
+            &aio_devices[device].own_context)) { /* the reset does not end the context that aioacl uses */
+        aio_borrowed_reset(device);
+        return;
     }
     atomic_fetch_add(&aio_devices[device].foreign, 1);
     if (!shut(&aio_devices[device], &before)) {

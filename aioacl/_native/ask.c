@@ -47,17 +47,35 @@ aio_event *aio_stream_mark_for(aio_stream *stream, uint64_t position) {
     return mark;
 }
 
+static int query_event(aclrtEvent handle, aclrtEventRecordedStatus *status) {
+    int before = aio_calling(AIO_FN_aclrtQueryEventStatus);
+    int code = aio_acl.aclrtQueryEventStatus(handle, status);
+    aio_calling(before);
+    return code;
+}
+
+int aio_event_ask(aio_event *event, aclrtEventRecordedStatus *status) {
+    aclrtEvent handle = aio_event_enter(event);
+    if (!handle) {
+        return 0;
+    }
+    int code = query_event(handle, status);
+    aio_event_leave(event);
+    return code;
+}
+
 static int ask_mark(aio_stream *stream, aio_event *mark, bool *done) {
     aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
     *done = false;
     if (!aio_may_ask(stream->device, stream->generation)) {
         return RT_CONTEXT_NULL;
     }
-    int before = aio_calling(AIO_FN_aclrtQueryEventStatus);
-    int code = aio_acl.aclrtQueryEventStatus(mark->handle, &status);
-    aio_calling(before);
-    aio_note_stop(stream->device, stream->generation, code);
-    aio_note_end(stream->device, stream->generation, code);
+    bool theirs = mark->kind == AIO_THEIRS; /* its codes show nothing about the context of the device */
+    int code = theirs ? aio_event_ask(mark, &status) : query_event(mark->handle, &status);
+    if (!theirs) {
+        aio_note_stop(stream->device, stream->generation, code);
+        aio_note_end(stream->device, stream->generation, code);
+    }
     *done = code == 0 && status == ACL_EVENT_RECORDED_STATUS_COMPLETE && aio_stream_current(stream);
     if (*done) {
         aio_stream_finish(stream, mark->position);

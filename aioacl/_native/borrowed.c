@@ -8,6 +8,8 @@
  *
  * A mark on a borrowed stream is a plain event. If the owner captures the stream, the runtime refuses to record
  * it, while it would add an event of aclrtCreateEventExWithFlag to the owner's graph.
+ *
+ * A borrowed event is the only mark of a record without a native stream.
  */
 #include "internal.h"
 
@@ -80,6 +82,9 @@ static void end(aio_stream *stream) {
     if (!ask(stream) || atomic_exchange(&stream->dropped, true)) {
         return;
     }
+    if (aio_stream_is_event(stream)) {
+        aio_borrowed_event_drop(stream);
+    }
     atomic_fetch_add(&stream->aborts, 1);
     uint64_t from = atomic_load(&stream->finished), tail = atomic_load(&stream->tail);
     aio_stream_dropped(stream, from, tail);
@@ -97,6 +102,23 @@ void aio_borrowed_ends(aclrtStream handle) {
                 end(stream);
             }
         }
+    }
+}
+
+/* The runtime crashes if an event is queried between a reset of its context and the next set. */
+void aio_borrowed_reset(int device) {
+    for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
+        if (aio_stream_is_event(stream)) {
+            end(stream);
+        }
+    }
+}
+
+void aio_borrowed_event_drop(aio_stream *stream) {
+    aio_event *mark = aio_stream_mark_for(stream, 0);
+    if (mark) {
+        aio_event_unwrap(mark);
+        aio_event_drop(mark);
     }
 }
 

@@ -12,12 +12,8 @@ int64_t aio_device_waits(int device) {
     return atomic_load(&aio_devices[device].waits);
 }
 
-static bool unfinished(const aio_stream *stream) {
-    return atomic_load(&stream->finished) < atomic_load(&stream->tail);
-}
-
 static bool is_busy(aio_stream *stream) {
-    return unfinished(stream) && aio_stream_query(stream, atomic_load(&stream->tail)) == 0;
+    return aio_stream_is_working(stream) && aio_stream_query(stream, atomic_load(&stream->tail)) == 0;
 }
 
 int aio_device_busy(int device) {
@@ -35,7 +31,7 @@ int aio_device_unfinished(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
     int streams = 0;
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        streams += stream->generation == generation && unfinished(stream);
+        streams += stream->generation == generation && aio_stream_is_working(stream);
     }
     return streams;
 }
@@ -180,7 +176,7 @@ static int make_equipment(int device) {
 static void wake_by_synchronizing(int device, uint32_t generation) {
     bool woken = false;
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        if (!woken && stream->generation == generation && unfinished(stream)) {
+        if (!woken && stream->generation == generation && aio_stream_is_working(stream)) {
             woken = aio_stream_sync_once(stream);
         }
     }

@@ -193,6 +193,9 @@ int aio_context_lives(int device);
 int aio_bind_thread(aio_pass pass);
 /* Marks this thread as a thread of the device. No code outside aioacl changes the context on such a thread. */
 int aio_adopt_thread(aio_pass pass);
+/* A thread of aioacl's own calls this once. While other code captures, its synchronous copies, and those that
+ * the runtime makes for it, would be refused otherwise (107030). */
+void aio_relax_captures(void);
 /* Marks this thread as the control thread of the device. Its resets do not count as foreign resets, and its
  * calls are listed among the calls inside. */
 void aio_control_thread(int device);
@@ -323,10 +326,13 @@ int aio_device_pass_lock(int device);
 /* stream.c. */
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle);
 /* Makes a record of a native stream of other code, which is never destroyed, synchronized, queried or aborted.
- * `context` is the context of the stream; NULL: that of
- * the device. Only marks show when work is done. */
+ * `context` is the context of the stream; NULL: that of the device. Only marks show when work is done. */
 aio_stream *aio_stream_borrow(aio_pass pass, aclrtStream handle, void *context);
-/* Whether the native stream belongs to aioacl. */
+/* Makes a record of a native event of other code, and a record of a stream without a native stream, whose
+ * position 1 is done when the event is. */
+aio_stream *aio_event_borrow(aio_pass pass, aclrtEvent handle, aio_event **event);
+/* Whether the native event, or the native stream, belongs to aioacl. */
+int aio_event_is_ours(aclrtEvent handle);
 int aio_stream_is_ours(aclrtStream handle);
 /* Whether other code owns the native stream of the record. */
 int aio_stream_is_borrowed(const aio_stream *stream);

@@ -300,8 +300,19 @@ static aio_result count_result(aio_stream *stream, int code, const uint32_t *bef
     return result;
 }
 
+/* On a borrowed stream only a mark shows that work is done. If no mark can be recorded, the owner may have
+ * begun a capture, which now contains the work. */
+static aio_result marked(aio_stream *stream, aio_result result) {
+    aio_event *event = NULL;
+    int code = stream->borrowed && result >= 0 ? record_owned(stream, AIO_PLAIN, false, &event) : 0;
+    if (event) {
+        aio_event_drop(event);
+    }
+    return code ? aio_failed(code) : result;
+}
+
 static aio_result end_counted(aio_stream *stream, aio_frame *frame, int code, const uint32_t *before) {
-    aio_result result = count_result(stream, code, before);
+    aio_result result = marked(stream, count_result(stream, code, before));
     unlock_enqueue(stream);
     aio_end(frame, code);
     return result;
@@ -356,7 +367,7 @@ aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmd
     }
     aio_failures_running(stream, (uint32_t)atomic_load_explicit(&aio_self()->id, memory_order_relaxed));
     code = aio_acl.aclmdlExecuteAsync(model, input, output, stream->handle);
-    aio_result result = count_result(stream, code, NULL);
+    aio_result result = marked(stream, count_result(stream, code, NULL));
     aio_failures_ran(stream);
     unlock_enqueue(stream);
     aio_end(&frame, code);
@@ -375,10 +386,24 @@ static aio_result count_wait(aio_stream *stream, bool linked, uint32_t before) {
     return result;
 }
 
-static aio_result call_wait(aio_stream *stream, aio_frame *frame, const aio_event *event, bool linked) {
+/* A query refuses an event that belongs to a capture: the wait would make the end of the capture fail. */
+static int wait_for_theirs(const aio_stream *stream, aio_event *event) {
+    aclrtEventRecordedStatus ignored = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    int code = aio_event_ask(event, &ignored);
+    aclrtEvent handle = code ? NULL : aio_event_enter(event);
+    if (!handle) {
+        return code ? code : AIO_STALE;
+    }
+    code = aio_acl.aclrtStreamWaitEvent(stream->handle, handle);
+    aio_event_leave(event);
+    return code;
+}
+
+static aio_result call_wait(aio_stream *stream, aio_frame *frame, aio_event *event, bool linked) {
     uint32_t before = aio_last_task();
-    int code = aio_acl.aclrtStreamWaitEvent(stream->handle, event->handle);
-    aio_result result = code ? aio_failed(code) : count_wait(stream, linked, before);
+    int code = event->kind == AIO_THEIRS ? wait_for_theirs(stream, event)
+                                         : aio_acl.aclrtStreamWaitEvent(stream->handle, event->handle);
+    aio_result result = code ? aio_failed(code) : marked(stream, count_wait(stream, linked, before));
     if (code && linked) {
         aio_link_remove(stream);
     }
@@ -397,7 +422,7 @@ static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *eve
     bool linked = source != stream; /* on the same stream the order of the queue is enough */
     code = aio_stream_error(source, at, NULL) ? AIO_EVENT_FAILED : 0;
     if (code == 0 && linked) {
-        code = aio_link_add(stream, source, at);
+        code = aio_link_add(stream, event->kind == AIO_THEIRS ? NULL : source, at);
     }
     if (code == 0) {
         return call_wait(stream, &frame, event, linked);

@@ -47,7 +47,7 @@ static void free_event(struct aio_device *self, aio_event *event) {
 }
 
 /* An event that was made by aclrtCreateEventWithFlag is plain: a stream that captures refuses to record it. */
-static int create(int kind, aclrtEvent *made) {
+static int create_native(int kind, aclrtEvent *made) {
     uint32_t flags = kind == AIO_TIMED ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
     int before =
         aio_calling(kind == AIO_PLAIN ? AIO_FN_aclrtCreateEventWithFlag : AIO_FN_aclrtCreateEventExWithFlag);
@@ -60,13 +60,28 @@ static int create(int kind, aclrtEvent *made) {
     return code;
 }
 
+/* The context of a borrowed stream may be current. An event belongs to the context in which it is made, and may
+ * not outlive it, so each event is made in the context of the device. */
+static int create(const struct aio_device *self, int kind, aclrtEvent *made) {
+    void *current = NULL, *ours = atomic_load(&self->context);
+    if (kind != AIO_PLAIN || aio_acl.aclrtGetCurrentContext(&current) != 0 || current == ours) {
+        return create_native(kind, made);
+    }
+    int code = aio_acl.aclrtSetCurrentContext(ours);
+    if (code == 0) {
+        code = create_native(kind, made);
+        aio_acl.aclrtSetCurrentContext(current);
+    }
+    return code;
+}
+
 static int new_event(int device, uint32_t generation, int kind, aio_event **made) {
     aio_event *event = calloc(1, sizeof *event);
     if (!event) {
         return AIO_NO_MEMORY;
     }
     *event = (aio_event){.device = device, .generation = generation, .kind = kind};
-    int code = create(kind, &event->handle);
+    int code = create(&aio_devices[device], kind, &event->handle);
     if (code) {
         free(event);
         return code;
@@ -165,11 +180,47 @@ void aio_event_drop(aio_event *event) {
     if (atomic_load(&aio_in_child) || atomic_fetch_sub(&event->references, 1) != 1) {
         return;
     }
-    if (is_current(self, event->generation) || has_handle(self, event)) {
+    if (event->kind != AIO_THEIRS && (is_current(self, event->generation) || has_handle(self, event))) {
         push_event(self, event);
     } else {
         free_event(self, event);
     }
+}
+
+aio_event *aio_event_wrap(int device, uint32_t generation, aclrtEvent handle) {
+    aio_event *event = calloc(1, sizeof *event);
+    if (event) {
+        *event = (aio_event){.device = device, .generation = generation, .kind = AIO_THEIRS, .handle = handle};
+        atomic_init(&event->references, 1);
+    }
+    return event;
+}
+
+void aio_event_unwrap(aio_event *event) {
+    struct aio_device *self = &aio_devices[event->device];
+    bool used = true;
+    for (unsigned turn = 0; used; turn++) {
+        aio_lock_take(&self->lock);
+        event->handle = NULL;
+        used = event->blocked_waiters > 0;
+        aio_lock_give(&self->lock);
+        if (used) {
+            aio_pause(turn);
+        }
+    }
+}
+
+int aio_event_is_ours(aclrtEvent handle) {
+    bool ours = false;
+    for (int device = 0; device < AIO_DEVICES; device++) {
+        struct aio_device *self = &aio_devices[device];
+        aio_lock_take(&self->lock);
+        for (const aio_event *event = self->events; event; event = event->newer) {
+            ours = ours || event->handle == handle;
+        }
+        aio_lock_give(&self->lock);
+    }
+    return ours;
 }
 
 aclrtEvent aio_event_handle(const aio_event *event) {

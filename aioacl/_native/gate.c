@@ -323,6 +323,13 @@ int aio_adopt_thread(aio_pass pass) {
     return 0;
 }
 
+void aio_relax_captures(void) {
+    aclmdlRICaptureMode mode = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
+    if (aio_present[AIO_FN_aclmdlRICaptureThreadExchangeMode]) {
+        aio_acl.aclmdlRICaptureThreadExchangeMode(&mode);
+    }
+}
+
 void aio_control_thread(int device) {
     aio_self()->own_reset = true;
     aio_self()->control = device;

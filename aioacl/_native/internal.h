@@ -142,8 +142,9 @@ void aio_publish(aio_token *token, aio_result result);
 /* A lock-free list has the newest token first. Returns the list with the oldest token first. */
 aio_token *aio_tokens_reverse(aio_token *token);
 
-/* Kinds of events: without and with timing, and those that are recorded on borrowed streams. */
-enum { AIO_UNTIMED = 0, AIO_TIMED = 1, AIO_PLAIN = 2, AIO_EVENT_KINDS = 3 };
+/* Kinds of events: without and with timing, those that are recorded on borrowed streams, and borrowed events,
+ * which other code owns. */
+enum { AIO_UNTIMED = 0, AIO_TIMED = 1, AIO_PLAIN = 2, AIO_EVENT_KINDS = 3, AIO_THEIRS = 3 };
 
 /* Streams. */
 struct aio_event {
@@ -187,7 +188,7 @@ struct aio_stream {
     int32_t device;
     uint32_t generation;
     atomic_int references;
-    bool borrowed;                /* other code owns the native stream */
+    bool borrowed;                /* other code owns the native stream, or the event that is its only mark */
     void *context;                /* of a borrowed stream: its context */
     _Atomic bool dropped;         /* the native stream is destroyed, or the caller has dropped it */
     atomic_int callers;           /* calls that use the native stream without owning the stream */
@@ -274,6 +275,19 @@ static inline bool aio_stream_is_launching(const aio_stream *stream) {
     return atomic_load(&stream->launcher) != 0;
 }
 
+/* Whether the record is of a borrowed event. The event is queried only for a wait, because its owner may
+ * destroy it when nothing waits for it. */
+static inline bool aio_stream_is_event(const aio_stream *stream) {
+    return stream->borrowed && !stream->handle;
+}
+
+/* Whether aioacl has unfinished work on the stream. The work of an open launch block is not counted yet. Work
+ * on a borrowed stream is its owner's. */
+static inline bool aio_stream_is_working(const aio_stream *stream) {
+    return !stream->borrowed &&
+           (aio_stream_is_launching(stream) || atomic_load(&stream->finished) < atomic_load(&stream->tail));
+}
+
 static inline aio_pass aio_stream_pass(const aio_stream *stream, int held) {
     return aio_make_pass(stream->device, stream->generation, held);
 }
@@ -284,12 +298,18 @@ void aio_stream_unuse(aio_stream *stream);
 void aio_stream_hold(aio_stream *stream);
 void aio_stream_unhold(aio_stream *stream);
 void aio_stream_free(aio_stream *stream);
+/* ask.c: queries a borrowed event. Leaves the status alone if the record has ended. */
+int aio_event_ask(aio_event *event, aclrtEventRecordedStatus *status);
 /* borrowed.c: before and after a call that enqueues on a borrowed stream. The first returns 0, or a code: the
  * stream is gone, or captures. */
 int aio_borrowed_enter(const aio_stream *stream);
 void aio_borrowed_leave(const aio_stream *stream);
-/* Called when other code is about to destroy the native stream. */
+/* Called when other code is about to destroy the native stream, and when it is about to reset the device while
+ * aioacl's own context stays. */
 void aio_borrowed_ends(aclrtStream handle);
+void aio_borrowed_reset(int device);
+/* Ends the record of a borrowed event, which is not used any more. */
+void aio_borrowed_event_drop(aio_stream *stream);
 void aio_told_of_streams(bool registered);
 /* Removes the stream from the device's list if `dropped` is set. */
 void aio_stream_unlist(aio_stream *stream);
@@ -428,6 +448,10 @@ extern struct aio_device aio_devices[AIO_DEVICES];
 void aio_entered(struct aio_device *device);
 
 int aio_event_take(int device, uint32_t generation, int kind, aio_event **taken);
+/* Makes a record of an event of other code; NULL if there is no memory. */
+aio_event *aio_event_wrap(int device, uint32_t generation, aclrtEvent handle);
+/* Removes the handle from such a record, when no thread is between aio_event_enter and aio_event_leave. */
+void aio_event_unwrap(aio_event *event);
 /* Between these two calls, a reset does not destroy the native event. aio_event_enter returns NULL if the event
  * is destroyed already. */
 aclrtEvent aio_event_enter(aio_event *event);

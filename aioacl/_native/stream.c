@@ -60,6 +60,33 @@ aio_stream *aio_stream_borrow(aio_pass pass, aclrtStream handle, void *context) 
     return stream;
 }
 
+/* The record of the event's stream has one position, whose mark is the event. */
+static aio_stream *new_event_record(aio_pass pass, aio_event *event) {
+    aio_stream *stream = new_record(aio_pass_device(pass), aio_pass_generation(pass), NULL);
+    if (stream) {
+        stream->borrowed = true;
+        event->position = 1;
+        stream->marks = event;
+        stream->marks_end = &event->next;
+        atomic_init(&stream->tail, 1);
+        atomic_init(&stream->last_mark, 1);
+        aio_stream_list(stream, -1);
+    }
+    return stream;
+}
+
+aio_stream *aio_event_borrow(aio_pass pass, aclrtEvent handle, aio_event **event) {
+    aio_event *made = aio_event_wrap(aio_pass_device(pass), aio_pass_generation(pass), handle);
+    aio_stream *stream = made ? new_event_record(pass, made) : NULL;
+    if (stream) {
+        aio_event_hold(made);
+        *event = made;
+    } else if (made) {
+        aio_event_drop(made);
+    }
+    return stream;
+}
+
 aio_stream *aio_stream_new(aio_pass pass, aclrtStream handle) {
     aio_stream *stream = new_record(aio_pass_device(pass), aio_pass_generation(pass), handle);
     if (stream) {
@@ -88,7 +115,7 @@ static bool unlink_stream(aio_stream *stream) {
  * Only a stream in the list inherits failures, and other streams may inherit them from this stream. */
 static bool may_be_unlinked(aio_stream *stream) {
     bool stale = aio_word_generation(aio_gate_word(stream->device)) != stream->generation;
-    return stale ||
+    return stale || aio_stream_is_event(stream) ||
            (atomic_load(&stream->finished) == atomic_load(&stream->tail) && !aio_links_are_open(stream));
 }
 
@@ -108,6 +135,9 @@ void aio_stream_drop(aio_stream *stream) {
         return;
     }
     atomic_store(&stream->dropped, true);
+    if (aio_stream_is_event(stream)) {
+        aio_borrowed_event_drop(stream);
+    }
     if (may_be_unlinked(stream)) {
         unlist(stream);
     }

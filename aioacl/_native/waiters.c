@@ -65,7 +65,8 @@ static int block_in(aio_stream *stream, aio_event *mark) {
     return conclude(stream, mark->position, code);
 }
 
-/* Queries the stream. Called if there is no mark, because the queue is full or no event could be made. */
+/* Queries the stream. Called if it is borrowed, or has no mark, because the queue is full or no event could be
+ * made. */
 static int look(aio_stream *stream, uint64_t position) {
     struct timespec nap = {0, 500000};
     aio_stream_advance(stream, position, false);
@@ -74,8 +75,9 @@ static int look(aio_stream *stream, uint64_t position) {
     return 0;
 }
 
+/* What other code owns is only queried: if the owner destroys it, a wait in C may miss its end. */
 static int wait_inside(aio_stream *stream, uint64_t position) {
-    aio_event *mark = aio_stream_mark_for(stream, position);
+    aio_event *mark = stream->borrowed ? NULL : aio_stream_mark_for(stream, position);
     if (!mark) {
         return look(stream, position);
     }

@@ -223,7 +223,7 @@ static void nudge_if_stuck(watcher *self, int64_t now_us) {
 
 static bool is_unfinished(aio_stream *stream, uint32_t generation) {
     uint64_t tail = atomic_load(&stream->tail);
-    if (stream->generation != generation) {
+    if (stream->generation != generation || aio_stream_is_event(stream)) {
         return false;
     }
     if (atomic_load(&stream->completed) < tail || aio_stream_has_manual(stream)) {
@@ -531,7 +531,7 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
         aio_atomic_max(&stream->waited, position); /* now no dropped ticket clears `wanted` */
         aio_atomic_max(&stream->wanted, position); /* an enqueue may already have raised `wanted` */
     }
-    if (position < atomic_load(&stream->tail) || aio_stream_is_launching(stream) || stream->borrowed) {
+    if (position < atomic_load(&stream->tail) || aio_stream_is_launching(stream)) {
         aio_stream_mark_now(stream, position);
     }
     if (atomic_load(&aio_devices[stream->device].strategy) == AIO_THREAD) {

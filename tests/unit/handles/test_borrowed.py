@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import aioacl
-from aioacl import lowlevel, simulator
-from aioacl._base.ffi import ffi, lib
+from aioacl import simulator
+from aioacl._base.ffi import ffi
 from aioacl.lowlevel import handle
 from tests.kit import (
     TASK_FAULT,
     Waiting,
     equipped,
-    in_thread,
     raises,
     until,
     works,
 )
+from tests.support.other_code import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from aioacl._base.ffi import CData
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
@@ -36,77 +34,9 @@ NO_STREAM = 107017
 CAPTURED = 107027
 
 
-def must(call: str, *arguments: Any) -> None:
-    """Calls an ACL function as other code does, on the thread of the caller."""
-    code = getattr(lib, f"aio_u_{call}")(*arguments)
-    assert code == 0, (call, code)
-
-
-class Owner:
-    """Other code that owns a stream of device 0: its primary context."""
-
-    def __init__(self, index: int = 0) -> None:
-        self.index = index
-        self.stream: CData = ffi.NULL
-        in_thread(self._make)
-
-    def call(self, function: str, *arguments: Any) -> None:
-        """Calls a function on a thread whose context is the primary one."""
-
-        def on_thread() -> None:
-            must("aclrtSetDevice", self.index)
-            try:
-                must(function, *arguments)
-            finally:
-                must("aclrtResetDevice", self.index)
-
-        in_thread(on_thread)
-
-    def _make(self) -> None:
-        must("aclrtSetDevice", self.index)
-        made: Any = ffi.new("aclrtStream *")
-        must("aclrtCreateStream", made)
-        self.stream = made[0]
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the stream exists, although a reset has perhaps destroyed it."""
-        answers: list[int] = []
-        in_thread(
-            lambda: answers.append(lib.aio_u_aclrtStreamQuery(self.stream, ffi.new("aclrtStreamStatus *")))
-        )
-        simulator.forget()
-        return answers == [0]
-
-    @property
-    def address(self) -> int:
-        return int(ffi.cast("uintptr_t", self.stream))
-
-    def fill(self, memory: aioacl.DeviceBuffer, value: int = 1) -> None:
-        size = memory.nbytes
-        self.call("aclrtMemsetAsync", handle(memory), size, value, size, self.stream)
-
-    def destroy(self, function: str = "aclrtDestroyStream") -> None:
-        self.call(function, self.stream)
-        self.stream = ffi.NULL
-
-    def end(self) -> None:
-        if self.stream != ffi.NULL and self.is_there:
-            self.destroy()
-        in_thread(lambda: must("aclrtResetDevice", self.index))
-
-
 def forget_misuse() -> None:
     """Forgets that the test has passed a wrong handle to the runtime, which is its subject."""
     simulator.forget()
-
-
-@pytest.fixture
-def owner(open_device: OpenDevice) -> Generator[Owner]:
-    del open_device
-    made = Owner()
-    yield made
-    made.end()
 
 
 async def test_93_await_of_a_borrowed_stream_covers_the_work_of_its_owner(
@@ -124,7 +54,8 @@ async def test_93_await_of_a_borrowed_stream_covers_the_work_of_its_owner(
                 ended.append(True)
 
             waiting = Waiting(group, wait)
-            await anyio.sleep(0.02)
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
             assert not ended
             simulator.release(owner.address)
             await waiting.outcome()
@@ -310,16 +241,13 @@ async def test_94_stream_that_captures_is_refused_and_the_capture_survives(
 ) -> None:
     async with equipped(open_device) as (device, _, memory):
         borrowed = aioacl.Stream.from_handle(owner.stream, device)
-        graph = ffi.new("aclmdlRI *")
-        owner.call("aclmdlRICaptureBegin", owner.stream, lib.ACL_MODEL_RI_CAPTURE_MODE_RELAXED)
-        for enqueue in (borrowed.record, lambda: borrowed.fill(memory, 1)):
-            with pytest.raises(aioacl.ParameterError) as caught:
-                enqueue()
-            assert caught.value.code == CAPTURED
-        with pytest.raises(aioacl.ParameterError):
-            aioacl.Stream.from_handle(owner.stream, device)
-        owner.call("aclmdlRICaptureEnd", owner.stream, graph)
-        owner.call("aclmdlRIDestroy", graph[0])
+        with owner.capturing():
+            for enqueue in (borrowed.record, lambda: borrowed.fill(memory, 1)):
+                with pytest.raises(aioacl.ParameterError) as caught:
+                    enqueue()
+                assert caught.value.code == CAPTURED
+            with pytest.raises(aioacl.ParameterError):
+                aioacl.Stream.from_handle(owner.stream, device)
         await borrowed
         await borrowed.close()
 
@@ -334,7 +262,6 @@ async def test_abort_and_renew_of_a_borrowed_stream_raise_parameter_error(
         with pytest.raises(aioacl.ParameterError, match="borrowed"):
             borrowed.renew()
         await borrowed.close()
-    assert lowlevel is not None
 
 
 async def test_close_of_a_borrowed_stream_with_work_leaves_the_native_stream(

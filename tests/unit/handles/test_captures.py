@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from aioacl._base.ffi import ffi, lib
 from tests.kit import Raised, equipped, until_now
+from tests.support.other_code import must
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
-
-
-def must(call: str, *arguments: Any) -> None:
-    """Calls an ACL function as other code does, on the thread of the caller."""
-    code = getattr(lib, f"aio_u_{call}")(*arguments)
-    assert code == 0, (call, code)
 
 
 class Captures:

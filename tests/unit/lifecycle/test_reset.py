@@ -205,8 +205,8 @@ async def test_a_reset_waits_for_a_user_job_within_its_grace(
     job = Stop()
     drained, looks = ResetProcedure._drained, list[bool]()
 
-    def look(procedure: ResetProcedure, busy: int) -> bool:
-        looks.append(drained(procedure, busy))
+    def look(procedure: ResetProcedure, quiet: bool, busy: int) -> bool:
+        looks.append(drained(procedure, quiet, busy))
         return looks[-1]
 
     async with open_device() as device, anyio.create_task_group() as group:
