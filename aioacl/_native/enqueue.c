@@ -200,7 +200,7 @@ static uint64_t count_launch(aio_stream *stream, uint32_t id) {
  * `ends`: it is the mark at the end of a launch block. */
 static int record_owned(aio_stream *stream, int kind, bool ends, aio_event **made) {
     aio_event *event = NULL;
-    int code = aio_event_take(stream->device, stream->generation, stream->borrowed ? AIO_PLAIN : kind, &event);
+    int code = aio_event_take(stream->device, stream->generation, kind, &event);
     if (code) {
         return code;
     }
@@ -221,10 +221,14 @@ static int record_owned(aio_stream *stream, int kind, bool ends, aio_event **mad
     return 0;
 }
 
+static int mark_kind(const aio_stream *stream) {
+    return stream->borrowed ? AIO_PLAIN : AIO_UNTIMED;
+}
+
 /* It is not an error if the mark cannot be recorded: a wait then also lasts until later work is done. */
 static void mark(aio_stream *stream) {
     aio_event *event = NULL;
-    if (record_owned(stream, AIO_UNTIMED, false, &event) == 0) {
+    if (record_owned(stream, mark_kind(stream), false, &event) == 0) {
         aio_event_drop(event);
     }
 }
@@ -304,7 +308,7 @@ static aio_result count_result(aio_stream *stream, int code, const uint32_t *bef
  * begun a capture, which now contains the work. */
 static aio_result marked(aio_stream *stream, aio_result result) {
     aio_event *event = NULL;
-    int code = stream->borrowed && result >= 0 ? record_owned(stream, AIO_PLAIN, false, &event) : 0;
+    int code = stream->borrowed && result >= 0 ? record_owned(stream, mark_kind(stream), false, &event) : 0;
     if (event) {
         aio_event_drop(event);
     }
@@ -455,7 +459,7 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     if (code) {
         return aio_failed(code);
     }
-    code = record_owned(stream, timing ? AIO_TIMED : AIO_UNTIMED, false, event);
+    code = record_owned(stream, stream->borrowed ? AIO_FRESH : timing ? AIO_TIMED : AIO_UNTIMED, false, event);
     aio_result result = code ? aio_failed(code) : (aio_result)(*event)->position;
     unlock_enqueue(stream);
     /* record_owned has already stored the error text, so the code is not passed. */
@@ -652,7 +656,7 @@ static int record_end(aio_stream *stream, int reported) {
     if (code) {
         return code;
     }
-    code = record_owned(stream, AIO_UNTIMED, true, &event);
+    code = record_owned(stream, mark_kind(stream), true, &event);
     if (code == 0) {
         aio_event_drop(event);
     } else if (!reported) {

@@ -14,7 +14,7 @@
 
 #include "internal.h"
 
-enum { EVENT_TIME_LINE = 0x8, POOL_LOW = 8, BLOCKED_US = 1500000 };
+enum { EVENT_TIME_LINE = 0x8, POOL_LOW = 8, POOL_HIGH = 32, BLOCKED_US = 1500000 };
 
 static void link_event(struct aio_device *self, aio_event *event) {
     aio_lock_take(&self->lock);
@@ -131,25 +131,33 @@ static void purge(struct aio_device *self, int kind, uint32_t generation) {
 }
 
 static void push_event(struct aio_device *self, aio_event *event) {
+    int kind = event->kind, device = event->device; /* in the pool, another thread may free the event */
     aio_lock_take(&self->lock);
-    event->next = self->pool[event->kind];
-    self->pool[event->kind] = event;
-    atomic_fetch_add(&self->pooled[event->kind], 1);
+    event->next = self->pool[kind];
+    self->pool[kind] = event;
+    int pooled = atomic_fetch_add(&self->pooled[kind], 1) + 1;
     aio_lock_give(&self->lock);
+    if (kind == AIO_PLAIN && pooled % POOL_HIGH == 0) {
+        aio_device_kick(device, AIO_KICK_REFILL);
+    }
 }
 
 /* Takes an event from the pool, or makes an event if the pool is empty. Making an event is cheap, because the
  * runtime allocates no hardware id before the event is recorded. Without an event no mark could be recorded,
- * and a wait would also last until later work is done. */
+ * and a wait would also last until later work is done.
+ *
+ * A stream that waits for a plain event goes on if the event was ever recorded, also if its newest record is
+ * not done. So only an event of AIO_FRESH may be given to a caller. Later it is used for marks, which are
+ * queried. */
 int aio_event_take(int device, uint32_t generation, int kind, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
-    aio_event *event = pop_event(self, kind, generation);
+    aio_event *event = kind == AIO_FRESH ? NULL : pop_event(self, kind, generation);
     int code = 0;
     if (kind == AIO_UNTIMED && atomic_load(&self->pooled[0]) < POOL_LOW) {
         aio_device_kick(device, AIO_KICK_REFILL);
     }
     if (!event) {
-        code = new_event(device, generation, kind, &event);
+        code = new_event(device, generation, kind == AIO_FRESH ? AIO_PLAIN : kind, &event);
     }
     if (code == 0) {
         atomic_store(&event->references, 1);
@@ -243,6 +251,26 @@ void aio_event_leave(aio_event *event) {
     aio_lock_give(&self->lock);
 }
 
+/* Each record of a caller on a borrowed stream makes an event, so the pool of plain events would grow for ever.
+ * The caller is inside the gate. If resets by other code are not known, no event can be destroyed safely. */
+static void trim_plain(struct aio_device *self, uint32_t generation) {
+    while (aio_context_is_known((int)(self - aio_devices)) &&
+           atomic_load(&self->pooled[AIO_PLAIN]) >= POOL_HIGH) {
+        aio_event *event = pop_event(self, AIO_PLAIN, generation);
+        if (!event) {
+            return;
+        }
+        aio_lock_take(&self->lock);
+        aclrtEvent handle = event->handle;
+        event->handle = NULL;
+        aio_lock_give(&self->lock);
+        if (handle) {
+            aio_acl.aclrtDestroyEvent(handle);
+        }
+        free_event(self, event);
+    }
+}
+
 int aio_device_refill(int device, int timing, int count) {
     struct aio_device *self = &aio_devices[device];
     uint32_t generation = aio_word_generation(atomic_load(&self->word));
@@ -255,6 +283,7 @@ int aio_device_refill(int device, int timing, int count) {
     for (int kind = 0; kind < AIO_EVENT_KINDS; kind++) {
         purge(self, kind, generation);
     }
+    trim_plain(self, generation);
     while (code == 0 && is_current(self, generation) && self->pooled[timing != 0] < count) {
         aio_event *event = NULL;
         code = new_event(device, generation, timing != 0, &event);

@@ -25,6 +25,7 @@ from aioacl._selftest._bench import (
 from aioacl._selftest._records import Family, Needs
 from aioacl._selftest._threads import on_a_thread
 from aioacl._selftest.errors import FAULT
+from aioacl._selftest.events import DONE
 from aioacl._selftest.resets import force
 from aioacl._selftest.states import RESET_POST, RESET_PRE, SET_POST, StateCallback
 
@@ -129,6 +130,28 @@ def _(bench: Bench) -> None:
         expect(WRONG_CONTEXT, "aclrtRecordEvent", event, stream)
     expect(0, "aclrtRecordEvent", event, stream)
     expect(0, "aclrtSynchronizeStream", stream)
+
+
+@OTHER_CODE.assumes(
+    "recorded-again",
+    "H",
+    "aclrtRecordEvent aclrtQueryEventStatus aclrtStreamWaitEvent aclrtCreateEventWithFlag",
+    "_native/events.c _native/borrowed.c",
+)
+def _(bench: Bench) -> None:
+    """A query of an event of the old kind that is recorded again shows the newest record, in any context."""
+    bench.set_device()
+    stream, other, event, gate = bench.stream(), bench.stream(), bench.old_event(), bench.old_event()
+    expect(0, "aclrtRecordEvent", event, stream)
+    bench.finish(stream)
+    require(bench.event_status(event) == DONE, "the first record is not done")
+    expect(0, "aclrtStreamWaitEvent", stream, gate)  # it was never recorded, so the stream waits
+    expect(0, "aclrtRecordEvent", event, stream)
+    with bench.explicit_context():
+        require(bench.event_status(event) != DONE, "the query shows the first record")
+    expect(0, "aclrtRecordEvent", gate, other)
+    bench.finish(stream)
+    require(bench.event_status(event) == DONE, "the second record is not done")
 
 
 @OTHER_CODE.assumes(

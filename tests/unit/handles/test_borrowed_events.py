@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import ffi
 from aioacl.lowlevel import handle
-from tests.kit import Waiting, equipped, raises, reset_by_other_code, works
+from tests.kit import Waiting, elsewhere, equipped, raises, turns, works
 from tests.support.other_code import Owner
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ async def test_await_of_a_borrowed_event_ends_with_the_work_before_it(
         assert not event.query()
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, event.synchronize)
-            for _ in range(20):
-                await anyio.lowlevel.checkpoint()
+            await turns()
             assert not waiting.ended
             simulator.release(owner.address)
             await waiting.outcome()
@@ -154,9 +152,8 @@ async def test_reset_by_other_code_ends_the_wait_for_a_borrowed_event(open_devic
         event = aioacl.Event.from_handle(owner.record(), device)
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, event.synchronize)
-            for _ in range(20):
-                await anyio.lowlevel.checkpoint()
-            reset_by_other_code()
+            await turns()
+            elsewhere("aclrtSetDevice", "aclrtResetDeviceForce")
             with pytest.raises((aioacl.DeviceReset, aioacl.StreamAborted)):
                 await waiting.outcome()
         await raises(aioacl.AclError, event)

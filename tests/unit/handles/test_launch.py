@@ -19,13 +19,13 @@ from tests.kit import (
     Stop,
     Waiting,
     draining,
+    elsewhere,
     equipped,
     fill_queue,
     held_fill,
     in_thread,
     live_streams,
     raises,
-    reset_by_other_code,
     runs_out_of_time,
     settle_maintenance,
     until,
@@ -505,7 +505,7 @@ async def test_foreign_reset_during_a_block_fails_its_ticket(open_device: OpenDe
     async with equipped(open_device) as (device, stream, _):
         generation = device.generation
         with stream.launch() as work:
-            raised = Raised(reset_by_other_code)
+            raised = Raised(lambda: elsewhere("aclrtSetDevice", "aclrtResetDeviceForce"))
             await until(lambda: device.generation != generation or not raised.running)
         raised.join()
         if device.generation != generation:  # an own context survives the reset
