@@ -35,7 +35,8 @@ _COSTS: Final = {
     "aclFinalizeReference": "ACL is never finalized before the process ends",
     "aclGetRecentErrMsg": "errors do not contain the runtime's own text",
     "aclrtCreateStreamWithConfig": "all streams have the same priority",
-    "aclrtCreateEventWithFlag": "after a failure, the device may make no progress until a call synchronizes",
+    "aclrtCreateEventWithFlag": "after a failure, the device may make no progress until a call synchronizes, and "
+    "Stream.from_handle() is refused",
     "aclrtDestroyStreamForce": "the stream that wakes the runtime stays until the device is reset",
     "aclrtEventElapsedTime": "event.elapsed_since() is refused",
     "aclrtGetMemInfo": "device.memory_info() is refused",
@@ -43,7 +44,10 @@ _COSTS: Final = {
     "aclrtMemsetAsync": "stream.fill() is refused",
     "aclrtQueryDeviceStatus": "devices are listed without their status",
     "aclrtRegDeviceStateCallback": "foreign resets are noticed only by the codes of later calls",
-    "aclrtRegStreamStateCallback": "STOP mode of other code is noticed only after a failure",
+    "aclrtRegStreamStateCallback": "STOP mode of other code is noticed only after a failure, and the end of a borrowed "
+    "stream only by the next enqueue on it",
+    "aclmdlRICaptureGetInfo": "a capture of a borrowed stream is noticed only by the code of an enqueue",
+    "aclmdlRICaptureThreadExchangeMode": "opens, resets and loads of models may fail while other code captures",
     "aclrtGetStreamAttribute": "STOP mode of other code is noticed only after a failure",
     "aclrtSetStreamFailureMode": 'on_failure="stop" is refused',
     "aclrtStreamAbort": "stream.abort() is refused, and a reset waits for the runtime to drop unfinished work",

@@ -49,6 +49,9 @@ static void free_event(struct aio_device *self, aio_event *event) {
 /* An event that was made by aclrtCreateEventWithFlag is plain: a stream that captures refuses to record it. */
 static int create_native(int kind, aclrtEvent *made) {
     uint32_t flags = kind == AIO_TIMED ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
+    if (kind == AIO_PLAIN && !aio_present[AIO_FN_aclrtCreateEventWithFlag]) {
+        return AIO_ABSENT;
+    }
     int before =
         aio_calling(kind == AIO_PLAIN ? AIO_FN_aclrtCreateEventWithFlag : AIO_FN_aclrtCreateEventExWithFlag);
     int code = kind == AIO_PLAIN ? aio_acl.aclrtCreateEventWithFlag(made, flags)

@@ -38,7 +38,7 @@ from tests.kit import (
 from tests.process import test_report
 from tests.process.child import run
 from tests.unit import test_contract_models
-from tests.unit.handles import test_borrowed, test_contract_awaits, test_launch
+from tests.unit.handles import test_borrowed, test_borrowed_events, test_contract_awaits, test_launch
 from tests.unit.lifecycle import test_own_context
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
         test_own_context,
         test_launch,
         test_borrowed,
+        test_borrowed_events,
     ]
     names = [*globals(), *(name for module in modules for name in vars(module))]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]
