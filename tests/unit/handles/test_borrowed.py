@@ -146,7 +146,7 @@ async def destroyed_during_a_wait(
     device: aioacl.Device, memory: aioacl.DeviceBuffer, function: str
 ) -> Exception | None:
     """The owner of a borrowed stream destroys it during a wait. Returns the error of the wait."""
-    owner = Owner()
+    owner, error = Owner(), None
     borrowed = aioacl.Stream.from_handle(owner.stream, device)
     simulator.hold(owner.address)
     owner.fill(memory)
@@ -157,12 +157,13 @@ async def destroyed_during_a_wait(
         await anyio.lowlevel.checkpoint()
         simulator.release_all()
         await until(lambda: not destroying.running and waiting.ended)
-    destroying.join()
+        destroying.join()
+        error = waiting.error
     with pytest.raises(aioacl.StaleHandleError, match="owner"):
         borrowed.record()
     await borrowed.close()
     owner.end()
-    return waiting.error
+    return error
 
 
 @pytest.mark.parametrize("function", ["aclrtDestroyStream", "aclrtDestroyStreamForce"])
