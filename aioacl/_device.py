@@ -15,6 +15,7 @@ from aioacl._base.options import (
     ContextKind,
     OnFailure,
     Strategy,
+    bound_of,
     deadline_of,
     is_one_of,
     limits_of_reset,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from aioacl._handles.stream_core import StreamCore
     from aioacl._handles.wrapped import Producer
     from aioacl._lifecycle.executor import DeviceExecutor
+    from aioacl._lifecycle.hooks import When
     from aioacl._lifecycle.manager import Manager
     from aioacl._models import model as models
     from aioacl._models.model import Model
@@ -73,6 +75,7 @@ T = TypeVar("T")
 
 SLICE_MS: Final = 50
 TIMED_EVENTS: Final = 2
+HOOK_SECONDS: Final = 5.0
 
 
 class Device(Made):
@@ -608,6 +611,56 @@ class Device(Made):
         return await self._manager.force_reset(
             grace=grace, timeout=timeout, reason=reason, scope=scope, foreign=foreign
         )
+
+    def before_reset(
+        self, fn: Callable[[Scope], object], *, timeout: Seconds = HOOK_SECONDS
+    ) -> Callable[[], None]:
+        """Registers a function that each force reset calls before it drains the device, while the device is open.
+
+        A plain function runs on a new thread. An async function runs in a new task of the event loop that has
+        registered it. The newest hook runs first. The reset waits for the hooks one after the other, then goes on,
+        also if a hook fails. The time of the hooks is not part of the reset's `timeout`. Foreign resets, resets by
+        `lowlevel` and the last close run no hooks.
+
+        Args:
+            fn: a function of one argument, the scope with which the reset begins: "context" or "device".
+            timeout: the longest time in seconds that the reset waits for the function. An async function is then
+                cancelled. A plain one goes on beside the reset, so it should call no ACL function then.
+
+        Returns:
+            A function that removes the hook. The close of this Device removes it too.
+
+        Raises:
+            ParameterError: `fn` is not a function, is async on a thread without a running event loop, `timeout` is not
+                a finite number, or the device is closed.
+        """
+        return self._add_hook("before_reset", fn, timeout)
+
+    def after_reset(
+        self, fn: Callable[[ResetReport], object], *, timeout: Seconds = HOOK_SECONDS
+    ) -> Callable[[], None]:
+        """Registers a function that each force reset calls after it, and before `force_reset()` returns.
+
+        The function also runs after a reset that has failed: `report.ok` is False then. The oldest hook runs first.
+        Operations that waited for the reset may start before the hooks have ended. For all other rules see
+        `before_reset`.
+
+        Args:
+            fn: a function of one argument, the ResetReport. `hook_errors` of this report has the errors of the hooks
+                before the reset. The errors of the hooks after it are added to the report that `force_reset` returns.
+            timeout: the longest time in seconds that the reset waits for the function.
+
+        Returns:
+            A function that removes the hook. The close of this Device removes it too.
+
+        Raises:
+            ParameterError: as for `before_reset`.
+        """
+        return self._add_hook("after_reset", fn, timeout)
+
+    def _add_hook(self, when: When, fn: Callable[[Any], object], timeout: Seconds) -> Callable[[], None]:
+        self._check()
+        return self._manager.hooks.add(when, self._user, fn, bound_of("timeout", timeout))
 
     def events(self) -> DeviceEvents:
         """Returns an iterator over the events of the device from now on. It ends when the device is closed.

@@ -52,6 +52,7 @@ class ResetReport:
         device_kept: whether the reset did not release the device, because other code has an explicit context on it.
             The runtime then frees no memory; aioacl has freed its own. Always False before CANN 8.5, which does not
             report it.
+        hook_errors: the hooks (`before_reset`, `after_reset`) that failed or did not return in time, each as a text.
     """
 
     device: int
@@ -72,6 +73,7 @@ class ResetReport:
     foreign_sets: int = 0
     more_foreign_sets: bool = False
     device_kept: bool = False
+    hook_errors: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         times = ", ".join(f"{stage} {spent:.1f} ms" for stage, spent in self.stages.items())

@@ -35,6 +35,7 @@ from aioacl._lifecycle.counts import SetCounts
 from aioacl._lifecycle.deferred import Deferred
 from aioacl._lifecycle.failures import Failures
 from aioacl._lifecycle.gate import advise_without_device, error_of
+from aioacl._lifecycle.hooks import Hooks
 from aioacl._lifecycle.jobs import Jobs
 from aioacl._lifecycle.loaded_models import LoadedModels
 from aioacl._lifecycle.own_context import OwnContext
@@ -70,6 +71,7 @@ class Manager:
         blocks: the device memory that is allocated.
         jobs: the user's jobs.
         failures: faults and failed tasks.
+        hooks: the user's functions that run before and after a reset.
         deferred: work that is left to the maintenance thread.
         cache: the closed memory and streams that are used again.
         stuck_calls: the events of calls that do not return.
@@ -100,6 +102,7 @@ class Manager:
         self.jobs = Jobs(self.admission, self.meet_foreign)
         self.streams: sync.WeakSet[StreamCore] = sync.WeakSet()
         self.failures = Failures(self.admission, self.streams)
+        self.hooks = Hooks(self.admission)
         self.cache = HandleCache(self)
         self.stuck_calls = StuckCalls(self)
         self.models = LoadedModels(index)
@@ -254,6 +257,7 @@ class Manager:
 
     def _leave(self, user: object) -> Procedure | None:
         self.admission.users.discard(user)
+        self.hooks.drop(user)
         self.admission.announce()
         return self.close_if_unused(State.OPEN, State.DRAINING, State.QUARANTINED)
 
@@ -313,7 +317,7 @@ class Manager:
         while True:
             with self.admission.changed:
                 seen = self.admission.version
-                if self.admission.holds_off(current_holder()):
+                if self.hooks.holds_off(current_holder()) or self.admission.holds_off(current_holder()):
                     raise self._held_off()
                 procedure = self._reset_procedure(grace, timeout, reason, scope, foreign)
             if procedure is not None:
@@ -323,6 +327,12 @@ class Manager:
 
     def _held_off(self) -> LeaseHeldError:
         """The error for a caller of a reset that would wait for that caller. Call it with the lock held."""
+        if self.hooks.holds_off(current_holder()):
+            return LeaseHeldError(
+                f"expected a caller outside the hooks of a reset, got a hook of device {self.index}",
+                device=self.index,
+                hint="Call `force_reset()` after the reset that runs the hook has ended.",
+            )
         if self.admission.leases.holds(current_holder()):
             return LeaseHeldError(
                 f"expected a caller without a lease, got one that holds a lease on device {self.index}",

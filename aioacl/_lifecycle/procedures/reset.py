@@ -2,6 +2,7 @@
 
 The steps of a reset. Each has a time limit:
 
+    hooks     the functions of `device.before_reset`, each with a time limit of its own; `timeout` begins after them
     turns     still OPEN: operations that waited for the previous reset may start, for at most a second
     drain     DRAINING: wait for leases, calls and work, at most `grace`; turns and drain take at most half of `timeout`
     abort     RESETTING: abort the work that still runs, all streams in parallel
@@ -13,6 +14,7 @@ The steps of a reset. Each has a time limit:
               A reset of the scope "context" replaces the context instead. If that fails, the next attempt has the scope
               "device", unless other code may use the device and must not be disturbed
     revive    a new generation, OPEN
+    hooks     the functions of `device.after_reset`, also after a reset that has failed
 
 The barrier waits for every call that is inside the gate: calls that enqueue, calls that query, abort or wait (a round
 of the watcher too), and calls that create or destroy. A job of `device.executor` is inside the gate unless it waits by
@@ -29,6 +31,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from aioacl._base.records import Scope
+    from aioacl._lifecycle.hooks import When
     from aioacl._lifecycle.manager import Manager
 
 
@@ -104,16 +108,21 @@ class ResetProcedure(Procedure):
         self._grace = min(grace, LONGEST_SECONDS)
         self._reason = reason
         self._by = name_of(by)
-        began, limit = sync.monotonic(), min(timeout, LONGEST_SECONDS)
-        self._patient_until = began + limit / 2  # turns and drain end here: the reset needs time too
-        self._end = began + limit
+        self._limit = min(timeout, LONGEST_SECONDS)
+        self._start_clock()
         self._stages: dict[str, float] = {}
         self._codes: list[tuple[str, int]] = []
         self._work = {"drained": 0, "aborted": 0, "not_aborted": 0}
         self._attempts = 0
         self._was_reset = False
         self._foreign_sets = 0
+        self._hook_errors: tuple[str, ...] = ()
         self._report: ResetReport | None = None
+
+    def _start_clock(self) -> None:
+        began = sync.monotonic()
+        self._patient_until = began + self._limit / 2  # turns and drain end here: the reset needs time too
+        self._end = began + self._limit
 
     @property
     def finished(self) -> bool:
@@ -128,12 +137,30 @@ class ResetProcedure(Procedure):
 
     def run(self) -> None:
         problem, stuck = "", tuple[Stuck, ...]()
+        self._run_hooks("before_reset", self._scope)
+        self._start_clock()
         try:
             self._ladder()
         except _Failed as failed:
             problem = str(failed)
             stuck = inside(self.index)
         self._finish(problem, stuck)
+        if self._run_hooks("after_reset", self.report):
+            with self.admission.changed:
+                whole = replace(self.report, hook_errors=self._hook_errors)
+                if self.admission.report is self._report:
+                    self.admission.report = whole
+                self._report = whole
+
+    def _run_hooks(self, when: When, argument: object) -> bool:
+        """Runs the user's hooks. Returns whether one of them has failed."""
+        hooks = self.manager.hooks
+        if not hooks.any(when):
+            return False
+        with self._stage(when):
+            errors = hooks.run(when, argument)
+        self._hook_errors += errors
+        return bool(errors)
 
     def _ladder(self) -> None:
         if self.admission.state is State.OPEN:
@@ -198,6 +225,7 @@ class ResetProcedure(Procedure):
             stuck=stuck,
             stages=self._stages,
             problem=problem,
+            hook_errors=self._hook_errors,
             **self._work,
         )
 
