@@ -80,8 +80,10 @@ async def test_hooks_use_the_device_before_the_reset_and_after_it(device: aioacl
     device.after_reset(make)
     assert (await device.force_reset()).hook_errors == ()
     assert saved == b"kept"
-    assert not made[0].closed
     await made[0].synchronize()
+    await made[0].close()
+    await stream.close()
+    await memory.close()
 
 
 async def test_error_of_a_hook_is_in_the_report_and_the_others_run(device: aioacl.Device) -> None:
@@ -205,10 +207,9 @@ async def test_cancelled_reset_still_runs_all_hooks(device: aioacl.Device) -> No
     device.after_reset(lambda report: ran.append(report.ok))
     before = device.generation
     async with anyio.create_task_group() as group:
-        waiting = Waiting(group, device.force_reset())
+        waiting = Waiting(group, lambda: device.force_reset())
         await until(lambda: manager_of(0).hooks._running is not None)
-        waiting.cancel()
-        await waiting.ended()
+        await waiting.cancel_and_wait()
     go_on.set()
     await until(lambda: ran)
     assert ran == [True]
@@ -223,27 +224,26 @@ async def test_reset_during_a_hook_before_it_joins_and_one_during_a_hook_after_i
     device.before_reset(lambda _: gates[0].wait())
     device.after_reset(lambda _: gates[1].wait())
     async with anyio.create_task_group() as group:
-        first = Waiting(group, device.force_reset(reason="first"))
+        first = Waiting(group, lambda: device.force_reset(reason="first"))
         await until(lambda: manager_of(0).hooks._running is not None)
-        joined = Waiting(group, device.force_reset(reason="joined"))
+        joined = Waiting(group, lambda: device.force_reset(reason="joined"))
         procedure: Any = manager_of(0).procedure
         await until(lambda: procedure.joined == 2)
         gates[0].set()
         await until(lambda: procedure.finished and manager_of(0).hooks._running is not None)
-        another = Waiting(group, device.force_reset(reason="another"))
+        another = Waiting(group, lambda: device.force_reset(reason="another"))
         gates[1].set()
-        reports = [(await each.ended()).reason for each in (first, joined, another)]
+        reports = [(await each.outcome()).reason for each in (first, joined, another)]
     assert reports == ["first", "first", "another"]
 
 
 async def test_hooks_run_around_a_reset_that_fails(device: aioacl.Device) -> None:
     reports: list[aioacl.ResetReport] = []
     device.after_reset(reports.append)
-    for _ in range(3):
-        simulator.fail_call("aclrtCreateContext", 507000)
-        simulator.fail_call("aclrtSetDevice", 507000)
+    for call in "aclrtCreateContext", "aclrtSetDevice":
+        simulator.fail_call(call, 507000, 10)
     report = await device.force_reset()
-    simulator.clear_faults()
+    simulator.clear()
     assert (report.ok, reports[0].ok, reports[0].problem) == (False, False, report.problem)
     assert (await device.force_reset()).ok
 
@@ -280,18 +280,19 @@ async def test_hook_in_a_loop_that_ends_does_not_hold_up_the_reset(device: aioac
     for backend in "asyncio", "trio":
         begun.clear()
         async with anyio.create_task_group() as group:
-            waiting = Waiting(group, device.force_reset())
+            waiting = Waiting(group, lambda: device.force_reset())
             group.start_soon(anyio.to_thread.run_sync, lambda name=backend: anyio.run(register, backend=name))
-            report = await waiting.ended()
+            report = await waiting.outcome()
         assert report.ok
 
 
-async def test_foreign_reset_runs_no_hook(device: aioacl.Device) -> None:
+async def test_foreign_reset_runs_no_hook() -> None:
     ran: list[object] = []
-    device.before_reset(ran.append)
-    device.after_reset(ran.append)
-    reset_by_other_code()
-    assert await works(device)
+    async with aioacl.open_device(0) as device:
+        device.before_reset(ran.append)
+        device.after_reset(ran.append)
+        reset_by_other_code()
+        assert await works(device)
     assert ran == []
 
 
@@ -300,10 +301,10 @@ async def test_close_during_a_hook_waits_for_its_end(device: aioacl.Device) -> N
     async with anyio.create_task_group() as group:
         async with aioacl.open_device(0, context=manager_of(0).context) as other:
             device.before_reset(lambda _: go_on.wait())
-            resetting = Waiting(group, other.force_reset())
+            resetting = Waiting(group, lambda: other.force_reset())
             await until(lambda: manager_of(0).hooks._running is not None)
         go_on.set()
-        assert (await resetting.ended()).ok
+        assert (await resetting.outcome()).ok
 
 
 @pytest.mark.parametrize(
