@@ -170,6 +170,9 @@ class Health:
             soon after `health` is read. True until a reset, also if the stream is destroyed. Before CANN 8.5, for
             streams that were made before aioacl has loaded the library, and for streams that are destroyed before
             aioacl looks, it is known only after such a failure.
+        device_aborts: how often other code has aborted all work of the device (aclrtDeviceTaskAbort, which
+            `torch.npu.stop_device` calls) since aioacl has loaded the library. Awaits of the work raise StreamAborted.
+            0 if the library has no aclrtSetDeviceTaskAbortCallback.
     """
 
     status: Literal["ok", "poisoned", "stuck"]
@@ -185,6 +188,7 @@ class Health:
     unknown_failures: int = 0
     abandoned_models: int = 0
     foreign_stop: bool = False
+    device_aborts: int = 0
 
     @property
     def ready(self) -> bool:

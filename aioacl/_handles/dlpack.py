@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData, InFlight, Uses
     from aioacl._handles.stream_core import StreamCore
+    from aioacl._lifecycle.manager import Manager
 
 CPU: Final = 1
 EXTENSION: Final = 12  # kDLExtDev, the type that torch_npu uses for its device
@@ -207,19 +208,26 @@ def _make_wait(buffer: Exportable, core: StreamCore, stream: int) -> None:
         raise core.refused(code_of(position), "aclrtRecordEvent", buffer)
     try:
         if ours is None:
-            _wait_outside(buffer, stream, event[0], held=held)
+            native = lib.aio_event_handle(event[0])
+            wait_outside(manager, buffer._generation, stream, native, held=held)
         else:
             _wait_inside(buffer, ours, core, event[0], position, held=held)
     finally:
         lib.aio_event_drop(event[0])  # a wait that is queued keeps waiting for this record
 
 
-def _wait_outside(buffer: Exportable, stream: int, event: CData, *, held: bool) -> None:
-    """Enqueues the wait on a stream of other code."""
-    manager, generation = buffer._manager, buffer._generation
+def wait_outside(manager: Manager, generation: int, stream: int, event: CData, *, held: bool) -> None:
+    """Makes a stream of other code wait on the device for a native event (aclrtStreamWaitEvent).
+
+    The context of the stream must be current for the call. If aioacl uses a context of its own, that is the context
+    which the caller's thread has.
+    """
     shown = make_pass(manager.index, generation, held=held)
     native = ffi.cast("aclrtStream", stream)
-    code = lib.aio_g_aclrtStreamWaitEvent(shown, native, lib.aio_event_handle(event))
+    if not manager.own_context.wanted:
+        code = lib.aio_g_aclrtStreamWaitEvent(shown, native, event)
+    else:
+        code = lib.aio_wait_outside(shown, native, event)
     if code:
         raise error_on(manager, generation, code, "aclrtStreamWaitEvent")
 

@@ -61,15 +61,19 @@ class NpuTensor:
         # torch queues the record on the host. The read of `npu_stream` waits until this queue is empty. Before that,
         # the runtime would take the event for an event that was never recorded, and would not wait.
         if current.npu_stream != stream:
-            self._wait_on(stream, self._event.npu_event)
+            wait_for_other_code(self._manager, stream, self._event.npu_event)
 
-    def _wait_on(self, stream: int, event: int) -> None:
-        manager = self._manager
-        generation, held = manager.generation, manager.admission.may_enqueue_while_draining()
-        code = lib.aio_g_aclrtStreamWaitEvent(
-            make_pass(manager.index, generation, held=held),
-            ffi.cast("aclrtStream", stream),
-            ffi.cast("aclrtEvent", event),
-        )
-        if code:
-            raise error_on(manager, generation, code, "aclrtStreamWaitEvent")
+
+def wait_for_other_code(manager: Manager, stream: int, event: int) -> None:
+    """Makes a native stream wait on the device for an event of other code (aclrtStreamWaitEvent).
+
+    The stream belongs to the context that aioacl uses.
+    """
+    generation, held = manager.generation, manager.admission.may_enqueue_while_draining()
+    code = lib.aio_g_aclrtStreamWaitEvent(
+        make_pass(manager.index, generation, held=held),
+        ffi.cast("aclrtStream", stream),
+        ffi.cast("aclrtEvent", event),
+    )
+    if code:
+        raise error_on(manager, generation, code, "aclrtStreamWaitEvent")

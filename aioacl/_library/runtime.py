@@ -77,6 +77,7 @@ def _watch() -> None:
         detection.begin()
         lib.aio_watch_foreign()
         lib.aio_watch_streams()
+        lib.aio_watch_task_aborts()
         _watching = True
 
 

@@ -44,6 +44,7 @@ def health_of(manager: Manager) -> Health:
             last_failure=manager.failures.last_task,
             abandoned_models=manager.models.abandoned,
             foreign_stop=manager.failures.other_code_has_stop(manager.generation),
+            device_aborts=lib.aio_device_task_aborts(manager.index),
             unknown_failures=lib.aio_device_unattributed(manager.index),
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
         )

@@ -123,9 +123,7 @@ class Hooks:
         self._hooks: dict[When, list[_Hook]] = {"before_reset": [], "after_reset": []}
         self._running: _Call | None = None
 
-    def add(
-        self, when: When, user: object, fn: Callable[[Any], object], limit: float
-    ) -> Callable[[], None]:
+    def add(self, when: When, user: object, fn: Callable[[Any], object], limit: float) -> Callable[[], None]:
         """Adds a hook. Returns a function that removes it.
 
         Raises:
@@ -159,11 +157,11 @@ class Hooks:
         """Runs the hooks: before a reset the newest first, after it the oldest first. Returns their errors as texts."""
         with self._admission.changed:
             hooks = self._hooks[when][:: -1 if when == "before_reset" else 1]
-        errors: list[str] = []
-        for hook in hooks:
-            if hook in self._hooks[when] and (error := self._run(hook, argument)):
-                errors.append(f"{when} {hook.name}: {error}")
-        return tuple(errors)
+        return tuple(
+            f"{when} {hook.name}: {error}"
+            for hook in hooks
+            if hook in self._hooks[when] and (error := self._run(hook, argument))
+        )
 
     def _run(self, hook: _Hook, argument: object) -> str:
         self._running = call = _Call(hook, argument)

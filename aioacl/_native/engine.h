@@ -290,6 +290,13 @@ void aio_device_read_modes(int device);
 /* Whether a stream with STOP mode was found in the context of the generation. Calls no ACL function. */
 int aio_device_has_foreign_stop(int device, uint32_t generation);
 
+/* taskabort.c. */
+/* Registers the callback by which the library reports aborts of all tasks of a device. Returns the library's
+ * code. */
+int aio_watch_task_aborts(void);
+/* How often other code has aborted all tasks of the device. Calls no ACL function. */
+uint32_t aio_device_task_aborts(int device);
+
 int64_t aio_threads(void);
 
 /* counts.c. */
@@ -434,6 +441,8 @@ int aio_stream_uncollected(aio_stream *stream, aio_error *out);
 void aio_event_hold(aio_event *event);
 void aio_event_drop(aio_event *event);
 aclrtEvent aio_event_handle(const aio_event *event);
+/* Makes a stream of other code wait for the event. The context of the stream is current on this thread. */
+int aio_wait_outside(aio_pass pass, aclrtStream stream, aclrtEvent event);
 
 /* report.c. */
 /* Registers a callback for reports of failed tasks. `allowed` is the set of permitted ways, as the sum of their

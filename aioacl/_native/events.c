@@ -238,6 +238,19 @@ aclrtEvent aio_event_handle(const aio_event *event) {
     return event->handle;
 }
 
+int aio_wait_outside(aio_pass pass, aclrtStream stream, aclrtEvent event) {
+    int code = aio_enter(pass, AIO_ENQUEUE, AIO_FN_aclrtStreamWaitEvent);
+    if (code) {
+        return code;
+    }
+    code = aio_acl.aclrtStreamWaitEvent(stream, event);
+    if (code) {
+        aio_keep_text();
+    }
+    aio_leave(pass, AIO_ENQUEUE);
+    return code;
+}
+
 aclrtEvent aio_event_enter(aio_event *event) {
     struct aio_device *self = &aio_devices[event->device];
     aio_lock_take(&self->lock);

@@ -403,6 +403,7 @@ struct aio_device {
     atomic_uint stops;         /* the newest generation in which a failed task stops the context */
     atomic_uint stopped;       /* the newest generation in which the context was found stopped, and the code */
     atomic_int stop_code;
+    atomic_uint task_aborts;  /* aborts of all tasks of the device by other code */
     atomic_uint foreign_stop; /* the newest generation in which a stream of other code has STOP mode */
     atomic_uint announced;    /* how many failures were put into `failures` */
     aio_failure *failures;    /* not reported to the listeners yet; under the lock of the failures */

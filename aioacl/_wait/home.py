@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioacl._base.ffi import in_trio
@@ -52,8 +53,8 @@ class _AsyncioHome:
             tasks[0].add_done_callback(over)
 
         def cancel() -> None:
-            if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
 
         self._loop.call_soon_threadsafe(run)
         return cancel
