@@ -36,6 +36,7 @@ async def test_dropped_work_raises_stream_aborted_and_finished_work_does_not(dev
         dropped = held_fill(stream, memory)
         abort_by_other_code()
         await raises(aioacl.StreamAborted, dropped)
+        simulator.release(stream)
         await done
         assert (device.health.device_aborts, device.health.ready) == (before + 1, True)
         await stream.fill(memory, 2)  # the simulator leaves the stream usable
