@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
 from aioacl._base.errors import DeviceTimeout, ParameterError
-from aioacl._base.ffi import pointer
+from aioacl._base.ffi import lib, pointer
 from aioacl._base.options import bound_of, deadline_of, repr_of
 from aioacl._base.public import publish as _publish
 from aioacl._device import Device
@@ -38,6 +38,7 @@ __all__ = ["attach", "synchronize", "tensor", "wait"]
 
 FIRST_NAP: Final = 0.0001
 LONGEST_NAP: Final = 0.002
+ROUSE_SECONDS: Final = 0.02  # how often the runtime is woken, which otherwise does not notice a failed task
 RESET_SECONDS: Final = 30.0
 KEEP_SECONDS: Final = 5.0
 
@@ -70,7 +71,9 @@ def synchronize(thing: Any, timeout: Seconds | None = None) -> Operation[None]:
 
     Raises:
         DeviceTimeout: the work was not done within `timeout` seconds.
-        RuntimeError: torch reports that the work has failed. The error is torch's own.
+        RuntimeError: torch reports that the work has failed. The error is torch's own. While aioacl has the device
+            open, the failure is noticed at once. Otherwise the wait may continue until other code of the process
+            synchronizes.
         ParameterError: `thing` is neither a stream nor an event of torch_npu.
         ImportError: torch_npu cannot be imported.
     """
@@ -83,10 +86,12 @@ def synchronize(thing: Any, timeout: Seconds | None = None) -> Operation[None]:
 
 
 async def _synchronize(thing: Any, deadline: float | None) -> None:
-    event, port, nap = thing, current_port(), FIRST_NAP
+    event, port, nap, npu = thing, current_port(), FIRST_NAP, _npu()
+    device = thing.device.index if _is_torch(thing, "Stream") else npu.current_device()
     if _is_torch(thing, "Stream"):
-        event = _npu().Event()
+        event = npu.Event()
         event.record(thing)
+    rouse_at = sync.monotonic() + ROUSE_SECONDS
     await port.breathe()
     while not event.query():
         now = sync.monotonic()
@@ -94,6 +99,9 @@ async def _synchronize(thing: Any, deadline: float | None) -> None:
             raise DeviceTimeout(
                 "the work of torch was not done in time", hint="The work continues: wait again."
             )
+        if now >= rouse_at:
+            lib.aio_device_rouse(device)
+            rouse_at = now + ROUSE_SECONDS
         await _sleep(port, now + nap if deadline is None else min(now + nap, deadline))
         nap = min(2 * nap, LONGEST_NAP)
     event.synchronize()  # it is done, so this only raises the error of torch, if there is one

@@ -39,7 +39,7 @@ TEMPLATES: Final = PAGES / "_pages"
 VECTORS: Final = ROOT / "tests" / "conformance"
 PROVENANCE: Final = VECTORS / "provenance.toml"
 COMMAND: Final = ".venv/bin/python scripts/reference.py"
-MODULES: Final = ("aioacl", "aioacl.simulator", "aioacl.lowlevel", "aioacl.testing")
+MODULES: Final = ("aioacl", "aioacl.simulator", "aioacl.lowlevel", "aioacl.testing", "aioacl.torch")
 PLUGIN: Final = "pytest_aioacl"
 LINE: Final = 88
 DIRECTIVE: Final = re.compile(r"^::: ([\w.]+)$", flags=re.MULTILINE)

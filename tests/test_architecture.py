@@ -15,7 +15,7 @@ import pytest
 
 import aioacl
 import build_ffi
-from aioacl import _acl, lowlevel, simulator, testing
+from aioacl import _acl, lowlevel, simulator, testing, torch
 from aioacl.simulator._releases import RELEASES, WITHOUT_RUNTIME
 from tests import elf
 
@@ -285,6 +285,7 @@ PUBLIC = {
     "aioacl.simulator": simulator,
     "aioacl.lowlevel": lowlevel,
     "aioacl.testing": testing,
+    "aioacl.torch": torch,
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import aioacl
 import pytest_aioacl
-from aioacl import lowlevel, simulator, testing
+from aioacl import lowlevel, simulator, testing, torch
 from aioacl._base.codes import lookup
 from aioacl._conformance._vectors import load
 from scripts import reference
@@ -32,6 +32,7 @@ MODULES: dict[str, ModuleType] = {
     "aioacl.simulator": simulator,
     "aioacl.lowlevel": lowlevel,
     "aioacl.testing": testing,
+    "aioacl.torch": torch,
 }
 FOR_TESTS = {"allow", "deprecated"}
 """Functions of the package that only tests call: no public name is deprecated yet."""

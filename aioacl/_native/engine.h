@@ -290,6 +290,11 @@ void aio_device_read_modes(int device);
 /* Whether a stream with STOP mode was found in the context of the generation. Calls no ACL function. */
 int aio_device_has_foreign_stop(int device, uint32_t generation);
 
+/* nudge.c. */
+/* Wakes the runtime's thread that handles failed tasks, also those of other code. Does nothing if the device is
+ * not open. */
+void aio_device_rouse(int device);
+
 /* taskabort.c. */
 /* Registers the callback by which the library reports aborts of all tasks of a device. Returns the library's
  * code. */

@@ -32,6 +32,15 @@ void aio_device_nudge(int device) {
     }
 }
 
+void aio_device_rouse(int device) {
+    uint32_t generation = aio_word_generation(aio_gate_word(device));
+    aio_frame frame;
+    if (aio_begin(&frame, aio_make_pass(device, generation, 0), AIO_WAIT, AIO_FN_aclrtRecordEvent) == 0) {
+        aio_device_nudge(device);
+        aio_end(&frame, 0);
+    }
+}
+
 /* The stream is idle, so destroying it does not wait. */
 void aio_device_unequip(int device, uint32_t generation, aio_context_state context) {
     struct aio_device *self = &aio_devices[device];

@@ -1,0 +1,376 @@
+"""aioacl.torch with an unmodified torch_npu on the simulator: waits, order, tensors, failures and resets.
+
+Each test runs a program in a new process. The programs skip the end of the interpreter: torch's destructors abort in a
+context that was stopped or reset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.contract import test_torch_npu
+from tests.contract.test_torch_npu import FOLDERS, RUN_SECONDS, TAIL
+from tests.support.command import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.torch
+python, folder = test_torch_npu.python, test_torch_npu.folder  # fixtures
+CASES: Final = [(context, queue) for context in ("primary", "own") for queue in ("1", "0")]
+
+PRELUDE: Final = f"""
+import os
+import sys
+import torch
+import torch_npu
+
+sys.path += {FOLDERS!r}
+import asyncio
+import json
+import aioacl
+import aioacl.torch
+from aioacl import lowlevel, simulator
+
+CONTEXT, ROUNDS, FAULT = sys.argv[1], int(sys.argv[2]), 507015
+aioacl.use_library("simulator")
+npu = torch.npu
+npu.set_device(0)
+SIZE = 1 << 12
+source = torch.arange(SIZE // 4, dtype=torch.int32).pin_memory()
+back = torch.zeros_like(source).pin_memory()
+theirs = npu.Stream()
+npu.synchronize()
+
+def end(found):
+    print(json.dumps(found), flush=True)
+    os._exit(0)
+"""
+
+ROUNDS: Final = """
+async def main():
+    wrong = 0
+    async with aioacl.open_device(context=CONTEXT) as device, device.create_stream() as ours:
+        async with device.pinned(SIZE) as pinned:
+            there = torch.empty(source.shape, dtype=source.dtype, device="npu")
+            buffer = device.from_dlpack(there)
+            for number in range(ROUNDS):
+                source.fill_(number)
+                with npu.stream(theirs):  # torch writes, aioacl reads and writes, torch reads
+                    there.copy_(source, non_blocking=True)
+                aioacl.torch.wait(ours, theirs)
+                ours.copy(pinned, buffer)
+                ticket = ours.fill(buffer, number % 251)
+                aioacl.torch.wait(theirs, ours.record() if number % 2 else ours)
+                with npu.stream(theirs):
+                    back.copy_(there, non_blocking=True)
+                await ticket
+                await aioacl.torch.synchronize(theirs)
+                wrong += bytes(pinned.view) != source.numpy().tobytes()
+                wrong += bytes(back.numpy()) != bytes([number % 251]) * SIZE
+            await buffer.close()
+    end([wrong, simulator.violations()])
+
+asyncio.run(main())
+"""
+
+TENSORS: Final = """
+async def main():
+    found = []
+    async with aioacl.open_device(context=CONTEXT) as device, device.create_stream() as ours:
+        memory = await device.allocate(SIZE)
+        with npu.stream(theirs), simulator.held(ours):
+            ours.fill(memory, 3)
+            tensor = aioacl.torch.tensor(memory, torch.int32, (32, 32))
+            found += [list(tensor.shape), str(tensor.device), tensor.data_ptr() == memory.address]
+            back.view(32, 32).copy_(tensor, non_blocking=True)
+            found.append(theirs.query())
+        await memory.close()  # the tensor keeps the memory
+        await aioacl.torch.synchronize(theirs)
+        found.append(bytes(back.numpy()) == b"\\x03" * SIZE)
+        del tensor
+        for wrong in (lambda: aioacl.torch.tensor(source), lambda: aioacl.torch.wait(ours, ours),
+                      lambda: aioacl.torch.synchronize(ours), lambda: aioacl.torch.attach(ours)):
+            try:
+                wrong()
+            except aioacl.ParameterError as error:
+                found.append(str(error).split(",")[0])
+    end(found)
+
+asyncio.run(main())
+"""
+
+SYNCHRONIZE: Final = """
+async def main():
+    found = []
+    there = torch.empty(source.shape, dtype=source.dtype, device="npu")
+    async def wait(thing):
+        await aioacl.torch.synchronize(thing)
+    async with aioacl.open_device(context=CONTEXT) as device:
+        event = npu.Event()
+        with simulator.held(theirs.npu_stream):
+            with npu.stream(theirs):
+                there.copy_(source, non_blocking=True)
+                event.record()
+            for thing in theirs, event:
+                try:
+                    await aioacl.torch.synchronize(thing, 0.02)
+                except aioacl.DeviceTimeout:
+                    found.append("timeout")
+                task = asyncio.create_task(wait(thing))
+                await asyncio.sleep(0.02)
+                task.cancel()
+                found.append((await asyncio.gather(task, return_exceptions=True))[0].__class__.__name__)
+            waiting = [asyncio.create_task(wait(thing)) for thing in (theirs, event)]
+            await asyncio.sleep(0.02)
+            found.append([task.done() for task in waiting])
+        await asyncio.gather(*waiting)
+        await asyncio.to_thread(lambda: aioacl.torch.synchronize(theirs).result())
+        found.append("done")
+        simulator.fail_next(theirs.npu_stream, FAULT)
+        with npu.stream(theirs):
+            there.copy_(source, non_blocking=True)
+        for thing in theirs, theirs:
+            try:
+                await aioacl.torch.synchronize(thing, 60)
+            except RuntimeError as error:
+                found.append(str(FAULT) in str(error))
+    end(found)
+
+asyncio.run(main())
+"""
+
+RESETS: Final = """
+tensors = {}
+
+def use(stream):
+    tensors["there"] = there = torch.empty(source.shape, dtype=source.dtype, device="npu")
+    back.zero_()
+    with npu.stream(stream):
+        there.copy_(source, non_blocking=True)
+        back.copy_(there, non_blocking=True)
+        event = npu.Event()
+        event.record()
+    stream.synchronize()
+    return event.query() and bool((back == source).all())
+
+async def copies(device, code=0):
+    async with device.create_stream() as stream, device.allocate(64) as memory:
+        answer = bytearray(64)
+        if code:
+            simulator.fail_next(stream, code)
+        try:
+            await stream.upload(memory, bytes(range(64)))
+            await stream.download(answer, memory)
+        except aioacl.DeviceFault:
+            return None
+        return bytes(answer) == bytes(range(64))
+
+async def main():
+    found = dict.fromkeys(("failures", "resets", "torch", "aioacl", "counts", "errors"), 0)
+    async with aioacl.open_device(context=CONTEXT) as device:
+        aioacl.torch.attach(device, drop=tensors.clear)
+        use(theirs)
+        await device.force_reset(scope="device")  # torch sets the device on the thread of the hooks
+        for number in range(ROUNDS):
+            if number % 3 == 0:  # a task of torch fails
+                try:
+                    simulator.fail_next(theirs.npu_stream, FAULT)
+                    use(theirs)
+                except RuntimeError:
+                    found["failures"] += 1
+            elif number % 3 == 1:  # a task of aioacl fails
+                found["failures"] += await copies(device, FAULT) is None
+            else:
+                found["failures"] += use(theirs)
+            if CONTEXT == "own" and number % 2:
+                found["torch"] += number % 3 == 0 or use(theirs)  # torch's context stays stopped until the reset below
+            before = simulator.retain_count(0)
+            report = await device.force_reset(grace=0, scope="device")
+            found["counts"] += simulator.retain_count(0) == before
+            found["resets"] += report.ok
+            found["errors"] += len(report.hook_errors)
+            found["torch"] += use(theirs) and use(npu.Stream())
+            found["aioacl"] += await copies(device)
+    found["violations"] = simulator.violations()
+    end(found)
+
+asyncio.run(main())
+"""
+
+APART: Final = """
+there = torch.empty(source.shape, dtype=source.dtype, device="npu")
+
+def use():
+    back.zero_()
+    with npu.stream(theirs):
+        there.copy_(source, non_blocking=True)
+        back.copy_(there, non_blocking=True)
+    theirs.synchronize()
+    return bool((back == source).all())
+
+async def main():
+    found = {"hooks": 0, "torch": 0, "errors": 0}
+    async with aioacl.open_device(context="own") as device:
+        aioacl.torch.attach(device, drop=lambda: found.update(hooks=1))
+        for _ in range(ROUNDS):
+            report = await device.force_reset(grace=0)
+            found["errors"] += len(report.hook_errors)
+            found["torch"] += use()
+    end(found)
+
+asyncio.run(main())
+"""
+
+STOPPED: Final = """
+async def main():
+    found = []
+    async with aioacl.open_device(context=CONTEXT) as device, device.create_stream() as ours:
+        async with device.allocate(SIZE) as memory:
+            with simulator.held(ours):
+                ticket = ours.fill(memory, 1)
+                npu.stop_device(0)
+                try:
+                    await ticket
+                except aioacl.StreamAborted:
+                    found.append("aborted")
+            found.append(device.health.device_aborts)
+    end(found)
+
+asyncio.run(main())
+"""
+
+TURNS: Final = """
+import time
+
+async def turns(seconds):
+    count, until = 0, time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        await asyncio.sleep(0)
+        count += 1
+    return count
+
+async def main():
+    there = torch.empty(source.shape, dtype=source.dtype, device="npu")
+    async def wait():
+        await aioacl.torch.synchronize(theirs)
+    best = 0.0
+    async with aioacl.open_device(context=CONTEXT):
+        with simulator.held(theirs.npu_stream):
+            with npu.stream(theirs):
+                for _ in range(100):
+                    there.copy_(source, non_blocking=True)
+            for _ in range(5):
+                alone = await turns(1)
+                waiting = asyncio.create_task(wait())
+                beside = await turns(1)
+                waiting.cancel()
+                best = max(best, beside / alone)
+        await aioacl.torch.synchronize(theirs)
+    end(best)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def run(python: Path, folder: str, tmp_path: Path) -> Callable[..., Any]:
+    """Runs a program in a new process that finds the simulator only by LD_LIBRARY_PATH. Returns what it has found."""
+
+    def run(program: str, context: str = "primary", queue: str = "1", rounds: int = 0) -> Any:
+        ours = ("AIOACL", "ASCEND", "PYTHON", "TORCH", "TASK_QUEUE")
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        environ |= {"LD_LIBRARY_PATH": folder, "TASK_QUEUE_ENABLE": queue}
+        command = [python, "-c", PRELUDE + program, context, str(rounds)]
+        ran = finished(command, cwd=tmp_path, env=environ, timeout=RUN_SECONDS)
+        assert ran.returncode == 0, ran.stdout[-TAIL:] + ran.stderr[-TAIL:]
+        return json.loads(ran.stdout.splitlines()[-1])
+
+    return run
+
+
+@pytest.mark.parametrize(("context", "queue"), CASES)
+def test_rounds_of_torch_and_aioacl_in_turn_have_no_wrong_byte(
+    run: Callable[..., Any], context: str, queue: str
+) -> None:
+    assert run(ROUNDS, context, queue, 200) == [0, []]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("context", "queue"), CASES)
+def test_5000_rounds_of_torch_and_aioacl_in_turn_have_no_wrong_byte(
+    run: Callable[..., Any], context: str, queue: str
+) -> None:
+    assert run(ROUNDS, context, queue, 5000) == [0, []]
+
+
+@pytest.mark.parametrize("context", ["primary", "own"])
+def test_tensor_of_a_buffer_waits_for_aioacl_and_keeps_the_memory(
+    run: Callable[..., Any], context: str
+) -> None:
+    assert run(TENSORS, context) == [
+        [32, 32],
+        "npu:0",
+        True,
+        False,
+        True,
+        "expected a DeviceBuffer",
+        "expected a stream of one library and an event or a stream of the other one",
+        "expected a torch.npu.Stream or a torch.npu.Event",
+        "expected a Device",
+    ]
+
+
+@pytest.mark.parametrize(("context", "queue"), CASES)
+def test_synchronize_ends_by_success_time_limit_cancellation_or_failure(
+    run: Callable[..., Any], context: str, queue: str
+) -> None:
+    ended = ["timeout", "CancelledError"] * 2
+    assert run(SYNCHRONIZE, context, queue) == [*ended, [False, False], "done", True, True]
+
+
+def _resets(run: Callable[..., Any], context: str, queue: str, rounds: int) -> None:
+    beside = sum(number % 2 for number in range(rounds)) if context == "own" else 0
+    assert run(RESETS, context, queue, rounds) == {
+        "failures": rounds,
+        "resets": rounds,
+        "torch": rounds + beside,
+        "aioacl": rounds,
+        "counts": rounds,
+        "errors": 0,
+        "violations": [],
+    }
+
+
+@pytest.mark.parametrize(("context", "queue"), CASES)
+def test_torch_works_after_failures_and_resets_of_the_device(
+    run: Callable[..., Any], context: str, queue: str
+) -> None:
+    _resets(run, context, queue, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("context", "queue"), CASES)
+def test_torch_works_after_300_failures_and_resets_of_the_device(
+    run: Callable[..., Any], context: str, queue: str
+) -> None:
+    _resets(run, context, queue, 300)
+
+
+def test_resets_of_an_own_context_run_no_hook_of_torch(run: Callable[..., Any]) -> None:
+    assert run(APART, rounds=10) == {"hooks": 0, "torch": 10, "errors": 0}
+
+
+@pytest.mark.parametrize("context", ["primary", "own"])
+def test_stop_device_of_torch_is_noticed(run: Callable[..., Any], context: str) -> None:
+    assert run(STOPPED, context) == ["aborted", 1]
+
+
+@pytest.mark.slow
+def test_loop_that_waits_for_torch_makes_nine_tenths_of_its_turns(run: Callable[..., Any]) -> None:
+    assert run(TURNS) >= 0.9
