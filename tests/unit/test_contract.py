@@ -39,7 +39,7 @@ from tests.process import test_report
 from tests.process.child import run
 from tests.unit import test_contract_models
 from tests.unit.handles import test_borrowed, test_borrowed_events, test_contract_awaits, test_launch
-from tests.unit.lifecycle import test_own_context
+from tests.unit.lifecycle import test_hooks, test_own_context, test_task_aborts
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -62,10 +62,12 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
         test_launch,
         test_borrowed,
         test_borrowed_events,
+        test_hooks,
+        test_task_aborts,
     ]
     names = [*globals(), *(name for module in modules for name in vars(module))]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]
-    assert promised == [str(number) for number in sorted({int(each) for each in promised})]
+    assert promised == [str(number) for number in range(1, len(promised) + 1)]
     assert sorted(set(tested), key=int) == promised
 
 

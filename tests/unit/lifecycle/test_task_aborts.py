@@ -28,7 +28,9 @@ def abort_by_other_code() -> None:
     assert Raised(lambda: lib.aio_u_aclrtDeviceTaskAbort(0, 1000)).join() == 0
 
 
-async def test_dropped_work_raises_stream_aborted_and_finished_work_does_not(device: aioacl.Device) -> None:
+async def test_102_dropped_work_raises_stream_aborted_and_finished_work_does_not(
+    device: aioacl.Device,
+) -> None:
     before = device.health.device_aborts
     async with device.create_stream() as stream, device.allocate(64) as memory:
         done = stream.fill(memory, 1)
