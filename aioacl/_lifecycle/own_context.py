@@ -55,9 +55,14 @@ class OwnContext:
 
     def keep_device(self) -> None:
         """Makes a context that no work uses, so that the runtime does not release the device before `let_device_go`."""
-        if self._keeper is None:
-            code, made = self._create()
-            self._keeper = None if code else made
+        if self._keeper is not None:
+            return
+        current: Any = ffi.new("aclrtContext *")
+        had_one = lib.aio_u_aclrtGetCurrentContext(current) == 0
+        code, made = self._create()
+        self._keeper = None if code else made
+        if had_one:  # the new context became current on this thread
+            lib.aio_u_aclrtSetCurrentContext(current[0])
 
     @property
     def keeps_device(self) -> bool:

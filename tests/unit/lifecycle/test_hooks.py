@@ -13,7 +13,7 @@ import pytest
 import aioacl
 from aioacl import State, simulator
 from aioacl._lifecycle.manager import manager_of
-from tests.kit import Waiting, reset_by_other_code, until, wait_for, works
+from tests.kit import Raised, Waiting, reset_by_other_code, until, wait_for, works
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -109,9 +109,7 @@ async def test_100_error_of_a_hook_is_in_the_report_and_the_others_run(device: a
     report = await device.force_reset()
     here = "test_100_error_of_a_hook_is_in_the_report_and_the_others_run.<locals>"
     assert report.ok
-    assert report.hook_errors[0].startswith(
-        f"before_reset {here}.<lambda>: ParameterError: expected a function"
-    )
+    assert "ParameterError: expected a function that is not async" in report.hook_errors[0]
     assert report.hook_errors[1:] == (
         f"before_reset {here}.fail: ValueError: no",
         f"after_reset {here}.fail_too: KeyError",
@@ -282,18 +280,15 @@ async def test_hook_in_a_loop_that_ends_does_not_hold_up_the_reset(
     async def register() -> None:
         device.before_reset(hang, timeout=60)
         registered.set()
-        while not begun.is_set():
-            await anyio.sleep(0.001)
+        await until(begun.is_set)
 
     ending = Raised(lambda: anyio.run(register, backend=backend))
     await until(registered.is_set)
     report = await device.force_reset()
     ending.join()
     assert report.ok
-    assert [error.rpartition(": ")[2] for error in report.hook_errors] in (
-        ["CancelledError"],
-        ["Cancelled"],
-    )
+    (error,) = report.hook_errors
+    assert "cancelled" in error.lower()
 
 
 async def test_foreign_reset_runs_no_hook() -> None:
