@@ -286,7 +286,7 @@ def run(python: Path, folder: str, tmp_path: Path) -> Callable[..., Any]:
         ours = ("AIOACL", "ASCEND", "PYTHON", "TORCH", "TASK_QUEUE")
         environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         environ |= {"LD_LIBRARY_PATH": folder, "TASK_QUEUE_ENABLE": queue}
-        command = [python, "-c", PRELUDE + program, context, str(rounds)]
+        command: list[str | Path] = [python, "-c", PRELUDE + program, context, str(rounds)]
         ran = finished(command, cwd=tmp_path, env=environ, timeout=RUN_SECONDS)
         assert ran.returncode == 0, ran.stdout[-TAIL:] + ran.stderr[-TAIL:]
         return json.loads(ran.stdout.splitlines()[-1])
