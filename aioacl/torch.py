@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
@@ -41,6 +42,7 @@ LONGEST_NAP: Final = 0.002
 ROUSE_SECONDS: Final = 0.02  # how often the runtime is woken, which otherwise does not notice a failed task
 RESET_SECONDS: Final = 30.0
 KEEP_SECONDS: Final = 5.0
+QUEUE_THREAD: Final = "acl_thread"  # the name that torch gives to the threads of its queues
 
 
 def _npu() -> Any:
@@ -225,6 +227,19 @@ def tensor(buffer: DeviceBuffer, dtype: Any = None, shape: Sequence[int] | None 
 # --- resets -----------------------------------------------------------------------------------------------------------
 
 
+def _queue_threads() -> set[str]:
+    """The ids of the threads that enqueue what is in torch's queues."""
+    found = set[str]()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            name = (task / "comm").read_text().strip()
+        except OSError:  # the thread has ended
+            continue
+        if name == QUEUE_THREAD:
+            found.add(task.name)
+    return found
+
+
 class _Attached:
     """The hooks that let torch survive a reset of the device. torch is called on one thread of its own.
 
@@ -234,6 +249,7 @@ class _Attached:
     def __init__(self, manager: Manager, drop: Callable[[], object] | None) -> None:
         self._manager = manager
         self._drop = drop
+        self._queues = set[str]()
         self._thread = WorkerThread(f"aioacl-torch-{manager.index}")
         self._thread.start()
         weakref.finalize(self, self._thread.stop, 0)
@@ -242,6 +258,7 @@ class _Attached:
         npu, index = _npu(), self._manager.index
         npu.set_device(index)
         npu.current_device()
+        self._queues = _queue_threads()
 
     def call(self, work: Callable[[], None]) -> None:
         self._thread.call(work, None)  # the hook has a time limit
@@ -256,6 +273,10 @@ class _Attached:
             npu.synchronize()
         except RuntimeError:  # a task has failed
             self._keep()
+        if self._queues - _queue_threads():
+            # The thread of a queue ends at the first failed call, and torch never starts another one. With the queue
+            # on, the next work of torch would wait for it for ever.
+            npu.set_task_queue_enable(0)
         if self._drop is not None:
             self._drop()
         try:
@@ -277,6 +298,7 @@ class _Attached:
         try:
             npu.restart_device(self._manager.index, rebuild_all_resources=True)
             npu.empty_cache()
+            self._queues = _queue_threads()
         finally:
             self._let_go()
 
