@@ -145,10 +145,10 @@ async def main():
 asyncio.run(main())
 """
 
-RESETS: Final = """
+USE: Final = """
 tensors = {}
 
-def use(stream):
+def begin(stream):
     tensors["there"] = there = torch.empty(source.shape, dtype=source.dtype, device="npu")
     back.zero_()
     with npu.stream(stream):
@@ -156,9 +156,28 @@ def use(stream):
         back.copy_(there, non_blocking=True)
         event = npu.Event()
         event.record()
+    return stream, event
+
+def end_of(begun):
+    stream, event = begun
     stream.synchronize()
     return event.query() and bool((back == source).all())
 
+def use(stream):
+    return end_of(begin(stream))
+
+def fails():
+    try:
+        simulator.fail_next(theirs.npu_stream, FAULT)
+        return not use(theirs)
+    except RuntimeError:
+        return True
+
+"""
+
+RESETS: Final = (
+    USE
+    + """
 async def copies(device, code=0):
     async with device.create_stream() as stream, device.allocate(64) as memory:
         answer = bytearray(64)
@@ -172,27 +191,19 @@ async def copies(device, code=0):
         return bytes(answer) == bytes(range(64))
 
 async def main():
-    found = dict.fromkeys(("failures", "resets", "torch", "aioacl", "counts", "errors"), 0)
+    found = dict.fromkeys(("failures", "resets", "torch", "aioacl", "counts", "sets", "errors"), 0)
     async with aioacl.open_device(context=CONTEXT) as device:
         aioacl.torch.attach(device, drop=tensors.clear)
         use(theirs)
         await device.force_reset(scope="device")  # torch sets the device on the thread of the hooks
         for number in range(ROUNDS):
-            if number % 3 == 0:  # a task of torch fails
-                try:
-                    simulator.fail_next(theirs.npu_stream, FAULT)
-                    use(theirs)
-                except RuntimeError:
-                    found["failures"] += 1
-            elif number % 3 == 1:  # a task of aioacl fails
-                found["failures"] += await copies(device, FAULT) is None
-            else:
-                found["failures"] += use(theirs)
+            found["failures"] += await copies(device, FAULT) is None if number % 2 else fails()
             if CONTEXT == "own" and number % 2:
-                found["torch"] += number % 3 == 0 or use(theirs)  # torch's context stays stopped until the reset below
+                found["torch"] += use(theirs)
             before = simulator.retain_count(0)
             report = await device.force_reset(grace=0, scope="device")
             found["counts"] += simulator.retain_count(0) == before
+            found["sets"] += report.foreign_sets == before - (CONTEXT == "primary")
             found["resets"] += report.ok
             found["errors"] += len(report.hook_errors)
             found["torch"] += use(theirs) and use(npu.Stream())
@@ -202,30 +213,89 @@ async def main():
 
 asyncio.run(main())
 """
+)
 
-APART: Final = """
-there = torch.empty(source.shape, dtype=source.dtype, device="npu")
 
-def use():
-    back.zero_()
-    with npu.stream(theirs):
-        there.copy_(source, non_blocking=True)
-        back.copy_(there, non_blocking=True)
-    theirs.synchronize()
-    return bool((back == source).all())
-
+QUEUE_ENDED: Final = (
+    USE
+    + """
 async def main():
-    found = {"hooks": 0, "torch": 0, "errors": 0}
-    async with aioacl.open_device(context="own") as device:
-        aioacl.torch.attach(device, drop=lambda: found.update(hooks=1))
-        for _ in range(ROUNDS):
-            report = await device.force_reset(grace=0)
-            found["errors"] += len(report.hook_errors)
-            found["torch"] += use()
+    found = []
+    async with aioacl.open_device(context=CONTEXT) as device:
+        aioacl.torch.attach(device, drop=tensors.clear)
+        for _ in range(3):
+            found.append([fails(), fails(), fails()])  # the thread of the queue meets the first failure
+            report = await device.force_reset(grace=0, scope="device")
+            found.append([use(theirs), use(npu.Stream()), *report.hook_errors])
+        found.append(npu.get_task_queue_enable())
     end(found)
 
 asyncio.run(main())
 """
+)
+
+APART: Final = (
+    USE
+    + """
+import ctypes
+
+RECOVERY = sys.argv[3]
+acl = ctypes.CDLL("libascendcl.so")
+
+def recover():
+    '''Resets the device, and makes the sets of before again, as a program without aioacl can do.'''
+    sets = simulator.retain_count(0)
+    try:
+        npu.synchronize()
+    except RuntimeError:
+        tensors.clear()
+    codes = [acl.aclrtResetDeviceForce(0), *(acl.aclrtSetDevice(0) for _ in range(sets))]
+    npu.restart_device(0, rebuild_all_resources=True)
+    npu.empty_cache()
+    return not any(codes)
+
+async def main():
+    names = ("failures", "unnoticed", "recoveries", "counts", "torch", "resets", "apart", "aioacl")
+    found = dict.fromkeys(names, 0)
+    async with aioacl.open_device(context="own") as device:
+        if RECOVERY == "attach":
+            aioacl.torch.attach(device, drop=tensors.clear)
+            await device.force_reset(scope="device")
+        for number in range(ROUNDS):
+            async with device.create_stream() as ours, device.allocate(SIZE) as memory:
+                answer, before = bytearray(SIZE), (device.generation, device.health.failed_tasks)
+                with simulator.held(ours):
+                    ours.fill(memory, number % 251)
+                    ticket = ours.copy(answer, memory)
+                    found["failures"] += fails()
+                    sets = simulator.retain_count(0)
+                    if RECOVERY == "other":
+                        found["recoveries"] += recover()
+                await ticket
+                found["aioacl"] += answer == bytes([number % 251]) * SIZE
+                after = device.generation, device.health.failed_tasks
+                found["unnoticed"] += after == before and device.health.ready and not device.health.foreign_stop
+            if RECOVERY == "attach":
+                report = await device.force_reset(grace=0, scope="device")
+                found["recoveries"] += report.ok and not report.hook_errors
+            found["counts"] += simulator.retain_count(0) == sets
+            found["torch"] += use(theirs) and use(npu.Stream())
+            if number % 3:
+                continue
+            stream, memory = await device.create_stream(), await device.allocate(SIZE)
+            with simulator.held(theirs.npu_stream):
+                begun = begin(theirs)
+                simulator.hold(stream)
+                stream.fill(memory, 1)
+                report = await device.force_reset(grace=0)
+            found["resets"] += report.ok and report.scope == "context" and not report.hook_errors
+            found["apart"] += end_of(begun)
+    found["violations"] = simulator.violations()
+    end(found)
+
+asyncio.run(main())
+"""
+)
 
 STOPPED: Final = """
 async def main():
@@ -282,11 +352,13 @@ asyncio.run(main())
 def run(python: Path, folder: str, tmp_path: Path) -> Callable[..., Any]:
     """Runs a program in a new process that finds the simulator only by LD_LIBRARY_PATH. Returns what it has found."""
 
-    def run(program: str, context: str = "primary", queue: str = "1", rounds: int = 0) -> Any:
+    def run(
+        program: str, context: str = "primary", queue: str = "1", rounds: int = 0, recovery: str = "attach"
+    ) -> Any:
         ours = ("AIOACL", "ASCEND", "PYTHON", "TORCH", "TASK_QUEUE")
         environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         environ |= {"LD_LIBRARY_PATH": folder, "TASK_QUEUE_ENABLE": queue}
-        command: list[str | Path] = [python, "-c", PRELUDE + program, context, str(rounds)]
+        command: list[str | Path] = [python, "-c", PRELUDE + program, context, str(rounds), recovery]
         ran = finished(command, cwd=tmp_path, env=environ, timeout=RUN_SECONDS)
         assert ran.returncode == 0, ran.stdout[-TAIL:] + ran.stderr[-TAIL:]
         return json.loads(ran.stdout.splitlines()[-1])
@@ -335,13 +407,14 @@ def test_synchronize_ends_by_success_time_limit_cancellation_or_failure(
 
 
 def _resets(run: Callable[..., Any], context: str, queue: str, rounds: int) -> None:
-    beside = sum(number % 2 for number in range(rounds)) if context == "own" else 0
+    beside = rounds // 2 if context == "own" else 0
     assert run(RESETS, context, queue, rounds) == {
         "failures": rounds,
         "resets": rounds,
         "torch": rounds + beside,
         "aioacl": rounds,
         "counts": rounds,
+        "sets": rounds,
         "errors": 0,
         "violations": [],
     }
@@ -362,8 +435,36 @@ def test_torch_works_after_300_failures_and_resets_of_the_device(
     _resets(run, context, queue, 300)
 
 
-def test_resets_of_an_own_context_run_no_hook_of_torch(run: Callable[..., Any]) -> None:
-    assert run(APART, rounds=10) == {"hooks": 0, "torch": 10, "errors": 0}
+@pytest.mark.parametrize("context", ["primary", "own"])
+def test_torch_works_after_a_reset_when_the_thread_of_its_queue_has_ended(
+    run: Callable[..., Any], context: str
+) -> None:
+    assert run(QUEUE_ENDED, context) == [[True] * 3, [True] * 2] * 3 + [0]
+
+
+def _apart(run: Callable[..., Any], queue: str, recovery: str, rounds: int) -> None:
+    names = ("failures", "unnoticed", "recoveries", "counts", "torch", "aioacl")
+    resets = dict.fromkeys(("resets", "apart"), rounds // 3)
+    found = run(APART, "own", queue, rounds, recovery)
+    assert found == dict.fromkeys(names, rounds) | resets | {"violations": []}
+
+
+RECOVERIES: Final = [(queue, recovery) for queue in ("1", "0") for recovery in ("attach", "other")]
+
+
+@pytest.mark.parametrize(("queue", "recovery"), RECOVERIES)
+def test_own_context_and_torch_notice_no_failure_and_no_reset_of_each_other(
+    run: Callable[..., Any], queue: str, recovery: str
+) -> None:
+    _apart(run, queue, recovery, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("queue", "recovery"), RECOVERIES)
+def test_own_context_and_torch_notice_none_of_300_failures_and_100_resets_of_each_other(
+    run: Callable[..., Any], queue: str, recovery: str
+) -> None:
+    _apart(run, queue, recovery, 300)
 
 
 @pytest.mark.parametrize("context", ["primary", "own"])
