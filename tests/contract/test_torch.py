@@ -53,28 +53,66 @@ def end(found):
 """
 
 ROUNDS: Final = """
+EVERY = 16  # the last of so many rounds has a failure: of torch and of aioacl in turn
+tensors = {}
+
+def turn(number, torch_on, aioacl_on, pinned, buffer):
+    '''Enqueues: torch writes, aioacl reads and writes, torch reads. Both streams are parameters.'''
+    with npu.stream(torch_on):
+        tensors["there"].copy_(source, non_blocking=True)
+    aioacl.torch.wait(aioacl_on, torch_on)
+    aioacl_on.copy(pinned, buffer)
+    ticket = aioacl_on.fill(buffer, number % 251)
+    aioacl.torch.wait(torch_on, aioacl_on.record() if number % 2 else aioacl_on)
+    with npu.stream(torch_on):
+        back.copy_(tensors["there"], non_blocking=True)
+    return ticket
+
+async def raises(operation, *errors):
+    try:
+        await operation
+    except errors:
+        return True
+    return False
+
 async def main():
-    wrong = 0
-    async with aioacl.open_device(context=CONTEXT) as device, device.create_stream() as ours:
-        async with device.pinned(SIZE) as pinned:
-            there = torch.empty(source.shape, dtype=source.dtype, device="npu")
-            buffer = device.from_dlpack(there)
-            for number in range(ROUNDS):
-                source.fill_(number)
-                with npu.stream(theirs):  # torch writes, aioacl reads and writes, torch reads
-                    there.copy_(source, non_blocking=True)
-                aioacl.torch.wait(ours, theirs)
-                ours.copy(pinned, buffer)
-                ticket = ours.fill(buffer, number % 251)
-                aioacl.torch.wait(theirs, ours.record() if number % 2 else ours)
-                with npu.stream(theirs):
-                    back.copy_(there, non_blocking=True)
-                await ticket
-                await aioacl.torch.synchronize(theirs)
-                wrong += bytes(pinned.view) != source.numpy().tobytes()
-                wrong += bytes(back.numpy()) != bytes([number % 251]) * SIZE
-            await buffer.close()
-    end([wrong, simulator.violations()])
+    found = dict.fromkeys(("wrong", "missed", "failures", "resets", "counts"), 0)
+    async with aioacl.open_device(context=CONTEXT) as device:
+        aioacl.torch.attach(device, drop=tensors.clear)
+        for first in range(0, ROUNDS, EVERY):
+            of_torch, last = first // EVERY % 2, first + EVERY - 1
+            tensors["there"] = torch.empty(source.shape, dtype=source.dtype, device="npu")
+            async with device.create_stream() as ours, device.pinned(SIZE) as pinned:
+                buffer = device.from_dlpack(tensors["there"])
+                for number in range(first, last):
+                    source.fill_(number)
+                    await turn(number, theirs, ours, pinned, buffer)
+                    await aioacl.torch.synchronize(theirs)
+                    found["wrong"] += bytes(pinned.view) != source.numpy().tobytes()
+                    found["wrong"] += bytes(back.numpy()) != bytes([number % 251]) * SIZE
+                failing = theirs.npu_stream if of_torch else ours
+                with simulator.held(failing):
+                    simulator.fail_next(failing, FAULT)
+                    ticket, event = turn(last, theirs, ours, pinned, buffer), npu.Event()
+                    event.record(theirs)  # not later: a call that fails ends the thread of torch's queue
+                found["missed"] += await raises(aioacl.torch.synchronize(event), RuntimeError) != (
+                    of_torch or CONTEXT == "primary"
+                )
+                if of_torch and CONTEXT == "own":  # torch's stream has stopped before the event for which aioacl waits
+                    found["missed"] += ticket.done
+                    await device.force_reset(grace=0)
+                    expected = aioacl.DeviceReset
+                else:
+                    expected = aioacl.DeviceFault
+                found["missed"] += not await raises(ticket, expected)
+                found["failures"] += 1
+                await buffer.close()
+            if of_torch or CONTEXT == "primary":
+                sets = simulator.retain_count(0)
+                report = await device.force_reset(grace=0, scope="device")
+                found["resets"] += report.ok and not report.hook_errors
+                found["counts"] += simulator.retain_count(0) == sets
+    end(found | {"queue": npu.get_task_queue_enable(), "violations": simulator.violations()})
 
 asyncio.run(main())
 """
@@ -366,19 +404,33 @@ def run(python: Path, folder: str, tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
+def _rounds(run: Callable[..., Any], context: str, queue: str, rounds: int) -> None:
+    failures = rounds // 16
+    resets = failures if context == "primary" else failures // 2
+    assert run(ROUNDS, context, queue, rounds) == {
+        "wrong": 0,
+        "missed": 0,
+        "failures": failures,
+        "resets": resets,
+        "counts": resets,
+        "queue": int(queue),
+        "violations": [],
+    }
+
+
 @pytest.mark.parametrize(("context", "queue"), CASES)
-def test_rounds_of_torch_and_aioacl_in_turn_have_no_wrong_byte(
+def test_rounds_of_torch_and_aioacl_in_turn_have_no_wrong_byte_and_no_missed_failure(
     run: Callable[..., Any], context: str, queue: str
 ) -> None:
-    assert run(ROUNDS, context, queue, 200) == [0, []]
+    _rounds(run, context, queue, 160)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("context", "queue"), CASES)
-def test_5000_rounds_of_torch_and_aioacl_in_turn_have_no_wrong_byte(
+def test_5008_rounds_of_torch_and_aioacl_in_turn_have_no_wrong_byte_and_no_missed_failure(
     run: Callable[..., Any], context: str, queue: str
 ) -> None:
-    assert run(ROUNDS, context, queue, 5000) == [0, []]
+    _rounds(run, context, queue, 5008)
 
 
 @pytest.mark.parametrize("context", ["primary", "own"])
