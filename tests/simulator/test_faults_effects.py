@@ -248,6 +248,31 @@ def test_reset_ends_hung_waits_but_not_other_hung_calls() -> None:
     simulator.forget()  # as expected, the usage checker has reported a reset during a call
 
 
+@pytest.mark.leaves("events")
+@pytest.mark.parametrize("primary", [True, False])
+def test_reset_during_a_call_is_reported_only_if_the_call_uses_the_primary_context(primary: bool) -> None:
+    def record() -> int:
+        context = ffi.new("aclrtContext *")
+        good("aclrtSetDevice", 1)
+        if not primary:
+            good("aclrtCreateContext", context, 1)
+        stream, event = new_stream(), new_event()
+        code = rc("aclrtRecordEvent", event, stream)
+        if not primary:
+            good("aclrtDestroyContext", context[0])
+        return code
+
+    with simulator.fault("aclrtRecordEvent", hang="gate"):
+        recording = Raised(record)
+        assert until_now(lambda: simulator.hung("aclrtRecordEvent") == 1)
+        good("aclrtResetDeviceForce", 1)
+        simulator.release_call("gate")
+        assert (recording.join() == 0) is not primary
+    reported = [text for text in simulator.violations() if "while thread" in text]
+    assert len(reported) == primary
+    simulator.forget()
+
+
 @pytest.mark.parametrize("name", ["events", "aclrtRecordEvent"])
 def test_hang_holds_a_record_until_its_key_or_function_is_released(name: str) -> None:
     with device():

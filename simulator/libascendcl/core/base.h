@@ -245,6 +245,8 @@ void thread_pin_library(void);
 bool thread_start(const char *name, void *(*body)(void *), void *arg);
 /* Records that the running call uses this device. */
 void thread_uses(const device_t *device);
+/* The same for an object of a context, except if a reset of the device does not reach the context. */
+void thread_uses_in(const context_t *context);
 void thread_list_lock(void);
 void thread_list_unlock(void);
 

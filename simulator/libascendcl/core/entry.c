@@ -38,7 +38,9 @@ typedef struct {
 } frame_t;
 
 static unsigned long bound_mask(void) {
-    int device = thread_device_peek();
+    const context_t *current = thread_self()->current;
+    bool apart = current != NULL && !current->primary; /* a reset of the device does not reach this context */
+    int device = apart ? -1 : thread_device_peek();
     return device >= 0 ? 1UL << device : 0;
 }
 

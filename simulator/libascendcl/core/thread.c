@@ -163,6 +163,12 @@ void thread_uses(const device_t *device) {
     atomic_fetch_or_explicit(&thread_self()->devices, 1UL << device->id, memory_order_relaxed);
 }
 
+void thread_uses_in(const context_t *context) {
+    if (context->primary) {
+        thread_uses(context->device);
+    }
+}
+
 void thread_pin_library(void) {
     Dl_info info;
     if (dladdr((void *)&all_threads, &info) != 0) {

@@ -81,7 +81,7 @@ aclError event_find(aclrtEvent handle, event_t **event) {
     if (*event == NULL) {
         return usage_bad_handle(KIND_EVENT, handle);
     }
-    thread_uses((*event)->device);
+    thread_uses_in((*event)->context);
     return ACL_SUCCESS;
 }
 

@@ -124,7 +124,7 @@ aclError stream_find(context_t *context, aclrtStream handle, stream_t **stream) 
     if (*stream == NULL) {
         return handle == NULL ? error_set(RT_CONTEXT_NULL, "stream") : usage_bad_handle(KIND_STREAM, handle);
     }
-    thread_uses((*stream)->device);
+    thread_uses_in((*stream)->context);
     return ACL_SUCCESS;
 }
 
@@ -264,7 +264,7 @@ static aclError destroy(aclrtStream handle, bool force) {
     if (stream == NULL || stream->dying) {
         return usage_bad_handle(KIND_STREAM, handle);
     }
-    thread_uses(stream->device);
+    thread_uses_in(stream->context);
     if (stream->context != context) {
         return usage_wrong_context(stream);
     }
