@@ -36,7 +36,7 @@
  *     failure, link, report, attribution, collect              failed tasks
  *     outcome, ask, streamlock, confirm                        what is done, and what is confirmed
  *     borrowed, foreignstop                                    streams of other code
- *     enqueue, staged, stream, device, abort                   work, streams, and the whole device
+ *     enqueue, staged, stream, device, abort, taskabort        work, streams, and the whole device
  *     waiters, watcher                                         the two ways to wait
  */
 #ifndef AIOACL_INTERNAL_H

@@ -234,8 +234,8 @@ async def test_reset_during_a_hook_before_it_joins_and_one_during_a_hook_after_i
         await until(lambda: procedure.finished and manager_of(0).hooks._running is not None)
         another = Waiting(group, lambda: device.force_reset(reason="another"))
         gates[1].set()
-        reports = [(await each.outcome()).reason for each in (first, joined, another)]
-    assert reports == ["first", "first", "another"]
+        reasons = [(await each.outcome()).reason for each in (first, joined, another)]
+        assert reasons == ["first", "first", "another"]
 
 
 async def test_hooks_run_around_a_reset_that_fails(device: aioacl.Device) -> None:
@@ -313,11 +313,10 @@ async def test_close_during_a_hook_waits_for_its_end(device: aioacl.Device) -> N
 
 
 @pytest.mark.parametrize(
-    ("fn", "found"),
-    [(None, "expected a function, got None"), (print, "timeout must be a finite number")],
+    ("fn", "timeout", "found"),
+    [(None, 5, "expected a function, got None"), (print, "5", "timeout must be a finite number")],
 )
-async def test_wrong_arguments_are_refused(device: aioacl.Device, fn: Any, found: str) -> None:
-    timeout: Any = 5 if fn is None else "5"
+async def test_wrong_arguments_are_refused(device: aioacl.Device, fn: Any, timeout: Any, found: str) -> None:
     with pytest.raises(aioacl.ParameterError, match=found):
         device.before_reset(fn, timeout=timeout)
 
