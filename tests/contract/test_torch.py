@@ -373,7 +373,7 @@ async def main():
     async with aioacl.open_device(context=CONTEXT):
         with simulator.held(theirs.npu_stream):
             with npu.stream(theirs):
-                for _ in range(100):
+                for _ in range(4000):  # more than the stream has room for, so torch's queue keeps the rest
                     there.copy_(source, non_blocking=True)
             for _ in range(5):
                 alone = await turns(1)
