@@ -96,7 +96,8 @@ async def main():
                 with simulator.held(failing):
                     simulator.fail_next(failing, FAULT)
                     ticket, event = turn(last, theirs, ours, pinned, buffer), npu.Event()
-                    event.record(theirs)  # not later: a call that fails ends the thread of torch's queue
+                    event.record(theirs)
+                    theirs.npu_stream  # empties torch's queue: a call that fails would end the thread of the queue
                 found["missed"] += await raises(aioacl.torch.synchronize(event), RuntimeError) != (
                     of_torch or CONTEXT == "primary"
                 )
