@@ -42,7 +42,7 @@ def forget_misuse() -> None:
     simulator.forget()
 
 
-async def test_93_await_of_a_borrowed_stream_covers_the_work_of_its_owner(
+async def test_51_await_of_a_borrowed_stream_covers_the_work_of_its_owner(
     open_device: OpenDevice, owner: Owner
 ) -> None:
     async with equipped(open_device) as (device, stream, memory):
@@ -167,7 +167,7 @@ async def destroyed_during_a_wait(
 
 
 @pytest.mark.parametrize("function", ["aclrtDestroyStream", "aclrtDestroyStreamForce"])
-async def test_93_owner_that_destroys_the_stream_during_a_wait_ends_the_wait(
+async def test_51_owner_that_destroys_the_stream_during_a_wait_ends_the_wait(
     open_device: OpenDevice, function: str
 ) -> None:
     async with equipped(open_device) as (device, _, memory):
@@ -267,7 +267,7 @@ async def test_handle_of_another_device_or_context_raises_context_error(
         other.end()
 
 
-async def test_94_stream_that_captures_is_refused_and_the_capture_survives(
+async def test_52_stream_that_captures_is_refused_and_the_capture_survives(
     open_device: OpenDevice, owner: Owner
 ) -> None:
     async with equipped(open_device) as (device, _, memory):

@@ -100,7 +100,7 @@ async def test_event_of_a_capture_is_refused_and_the_capture_survives(
         await event.close()
 
 
-async def test_94_stream_does_not_wait_for_an_event_that_a_capture_has_taken(
+async def test_52_stream_does_not_wait_for_an_event_that_a_capture_has_taken(
     open_device: OpenDevice, owner: Owner
 ) -> None:
     async with equipped(open_device) as (device, stream, memory):

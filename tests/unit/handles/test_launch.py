@@ -57,7 +57,7 @@ async def bytes_of(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> bytes:
 
 
 @pytest.mark.parametrize("reported", [False, True])
-async def test_90_ticket_of_a_block_covers_the_work_of_other_code(
+async def test_48_ticket_of_a_block_covers_the_work_of_other_code(
     open_device: OpenDevice, reported: bool
 ) -> None:
     async with equipped(open_device) as (_, stream, memory):
@@ -74,7 +74,7 @@ async def test_90_ticket_of_a_block_covers_the_work_of_other_code(
 
 
 @pytest.mark.parametrize("reported", [False, True])
-async def test_90_failed_task_in_a_block_fails_its_ticket_and_the_stream(
+async def test_48_failed_task_in_a_block_fails_its_ticket_and_the_stream(
     open_device: OpenDevice, reported: bool
 ) -> None:
     async with equipped(open_device) as (_, stream, memory):
@@ -195,7 +195,7 @@ async def test_await_of_earlier_work_ends_although_a_block_adds_work(open_device
 # --- while a block is open ------------------------------------------------------------------------------------------
 
 
-async def test_91_enqueue_of_the_blocks_thread_raises_parameter_error(open_device: OpenDevice) -> None:
+async def test_49_enqueue_of_the_blocks_thread_raises_parameter_error(open_device: OpenDevice) -> None:
     async with equipped(open_device) as (device, stream, memory), device.create_event() as event:
         async with device.create_stream() as other:
             recorded = other.record()
@@ -216,7 +216,7 @@ async def test_91_enqueue_of_the_blocks_thread_raises_parameter_error(open_devic
         await stream
 
 
-async def test_91_await_of_the_blocks_thread_raises_parameter_error(open_device: OpenDevice) -> None:
+async def test_49_await_of_the_blocks_thread_raises_parameter_error(open_device: OpenDevice) -> None:
     async with equipped(open_device) as (_, stream, memory):
         ticket = held_fill(stream, memory)
         with stream.launch():
@@ -227,7 +227,7 @@ async def test_91_await_of_the_blocks_thread_raises_parameter_error(open_device:
         await ticket
 
 
-async def test_91_enqueue_of_another_thread_raises_queue_full_until_the_block_ends(
+async def test_49_enqueue_of_another_thread_raises_queue_full_until_the_block_ends(
     open_device: OpenDevice,
 ) -> None:
     async with equipped(open_device) as (_, stream, memory):
@@ -464,7 +464,7 @@ def test_record_that_fails_at_the_end_of_a_block_raises_its_error(
 # --- resets and aborts ----------------------------------------------------------------------------------------------
 
 
-async def test_92_reset_waits_for_an_open_block(open_device: OpenDevice) -> None:
+async def test_50_reset_waits_for_an_open_block(open_device: OpenDevice) -> None:
     async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:
         with stream.launch(reported=True) as work:
             resetting = await draining(group, device)
@@ -475,7 +475,7 @@ async def test_92_reset_waits_for_an_open_block(open_device: OpenDevice) -> None
         await work.ticket  # done before the reset
 
 
-async def test_92_reset_aborts_the_work_of_an_open_block_and_its_ticket_raises_device_reset(
+async def test_50_reset_aborts_the_work_of_an_open_block_and_its_ticket_raises_device_reset(
     open_device: OpenDevice,
 ) -> None:
     async with equipped(open_device) as (device, stream, memory), anyio.create_task_group() as group:

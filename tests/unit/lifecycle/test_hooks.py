@@ -31,7 +31,7 @@ async def device(request: pytest.FixtureRequest) -> AsyncGenerator[aioacl.Device
         yield device
 
 
-async def test_100_hooks_run_in_nested_order_and_get_the_scope_and_the_report(device: aioacl.Device) -> None:
+async def test_53_hooks_run_in_nested_order_and_get_the_scope_and_the_report(device: aioacl.Device) -> None:
     ran: list[tuple[str, Any]] = []
 
     def plain(name: str, argument: object) -> None:
@@ -87,7 +87,7 @@ async def test_hooks_use_the_device_before_the_reset_and_after_it(device: aioacl
     await memory.close()
 
 
-async def test_100_error_of_a_hook_is_in_the_report_and_the_others_run(device: aioacl.Device) -> None:
+async def test_53_error_of_a_hook_is_in_the_report_and_the_others_run(device: aioacl.Device) -> None:
     ran: list[str] = []
 
     def fail(_: object) -> None:
@@ -107,7 +107,7 @@ async def test_100_error_of_a_hook_is_in_the_report_and_the_others_run(device: a
     device.after_reset(lambda report: ran.append(f"after {len(report.hook_errors)} errors"))
     events = device.events()
     report = await device.force_reset()
-    here = "test_100_error_of_a_hook_is_in_the_report_and_the_others_run.<locals>"
+    here = "test_53_error_of_a_hook_is_in_the_report_and_the_others_run.<locals>"
     assert report.ok
     assert "ParameterError: expected a function that is not async" in report.hook_errors[0]
     assert report.hook_errors[1:] == (
@@ -138,7 +138,7 @@ async def test_async_hook_is_cancelled_at_its_time_limit(device: aioacl.Device) 
     assert report.hook_errors[0].endswith("hang: it did not return within 0.05 s")
 
 
-async def test_101_plain_hook_that_blocks_does_not_stop_the_reset(device: aioacl.Device) -> None:
+async def test_54_plain_hook_that_blocks_does_not_stop_the_reset(device: aioacl.Device) -> None:
     go_on, ended = threading.Event(), threading.Event()
 
     def block(_: object) -> None:
@@ -160,7 +160,7 @@ async def test_time_of_hooks_is_not_taken_from_the_reset(device: aioacl.Device) 
 
 
 @pytest.mark.parametrize("when", ["before_reset", "after_reset"])
-async def test_101_hook_that_resets_the_device_is_refused(device: aioacl.Device, when: str) -> None:
+async def test_54_hook_that_resets_the_device_is_refused(device: aioacl.Device, when: str) -> None:
     refused: list[str] = []
 
     async def reset(_: object) -> None:

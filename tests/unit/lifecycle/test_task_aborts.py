@@ -28,7 +28,7 @@ def abort_by_other_code() -> None:
     assert Raised(lambda: lib.aio_u_aclrtDeviceTaskAbort(0, 1000)).join() == 0
 
 
-async def test_102_dropped_work_raises_stream_aborted_and_finished_work_does_not(
+async def test_55_dropped_work_raises_stream_aborted_and_finished_work_does_not(
     device: aioacl.Device,
 ) -> None:
     before = device.health.device_aborts
