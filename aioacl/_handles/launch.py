@@ -8,6 +8,7 @@ from aioacl._base import origin
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import Block, bind_launch, lib, pointer
 from aioacl._base.options import repr_of, whole_of
+from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._handles.event import Ticket
 from aioacl._handles.handle import Owned
@@ -39,10 +40,12 @@ class Launch(Unique, Block, metaclass=Owned):
     """
 
     if TYPE_CHECKING:
-        _stream: Stream
-        _core: StreamCore | None
         _ticket: Ticket | None
 
+        @property
+        def _stream(self) -> Stream: ...
+        @property
+        def _core(self) -> StreamCore | None: ...
         def __enter__(self) -> Self: ...
         def __exit__(self, *error: object) -> None: ...
     else:
@@ -115,3 +118,4 @@ class Launch(Unique, Block, metaclass=Owned):
 
 
 bind_launch(Launch)
+publish("aioacl", ["Launch"], of=__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 from aioacl._base.errors import AclError, ParameterError
 from aioacl._base.ffi import (
@@ -480,7 +480,7 @@ class Stream(Handle, Awaitable):
                 raise ParameterError(
                     f"reported must be a bool, got {repr_of(reported)}", hint="Pass True or False."
                 )
-            made = new_launch(self, tasks_of(tasks), reported)
+            return cast("Launch", new_launch(self, tasks_of(tasks), reported))
         return made
 
     # --- large copies of pageable memory ---------------------------------------------------------------------

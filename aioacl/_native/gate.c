@@ -325,8 +325,9 @@ int aio_adopt_thread(aio_pass pass) {
 
 void aio_relax_captures(void) {
     aclmdlRICaptureMode mode = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
-    if (aio_present[AIO_FN_aclmdlRICaptureThreadExchangeMode]) {
-        aio_acl.aclmdlRICaptureThreadExchangeMode(&mode);
+    if (aio_present[AIO_FN_aclmdlRICaptureThreadExchangeMode] &&
+        aio_acl.aclmdlRICaptureThreadExchangeMode(&mode) != 0) {
+        aio_keep_text(); /* clears the error text: the thread may have no context yet */
     }
 }
 

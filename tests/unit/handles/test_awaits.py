@@ -374,6 +374,7 @@ ELSEWHERE = {
     "SharedLease.__aenter__": "test_lease.py; it never waits",
     "ModelResults.__aenter__": "models/test_map.py; it never waits",
     "ModelResults.__anext__": "models/test_map.py",
+    "Event.from_handle": "test_borrowed_events.py",
     "DeviceExecutor.submit": "test_executor.py; its result is a concurrent.futures.Future",
 }
 ENTRY_OF = {
