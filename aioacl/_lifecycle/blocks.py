@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioacl._base.codes import DEVICE_ACTIONS, lookup
 from aioacl._base.ffi import ffi, lib, make_pass
 from aioacl._library import runtime
 
@@ -81,7 +82,8 @@ class DeviceBlocks:
             for address in kept:
                 if lib.aio_device_foreign(self._index) != foreign_resets:
                     break
-                if lib.aio_u_aclrtFree(ffi.cast("void *", address)) == 0:
+                code = lib.aio_u_aclrtFree(ffi.cast("void *", address))
+                if lookup(code).action not in DEVICE_ACTIONS:  # only a failing device may free the memory later
                     self._blocks.pop(address, None)
         finally:
             lib.aio_leave(make_pass(self._index, 0), lib.AIO_LIFETIME)

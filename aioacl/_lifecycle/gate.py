@@ -71,10 +71,13 @@ def inside(index: int) -> tuple[Stuck, ...]:
 
 
 def is_set(index: int) -> bool | None:
-    """Whether the device is set in this process (aclrtGetPrimaryCtxState). None if the runtime does not report it."""
+    """Whether the device is set in this process (aclrtGetPrimaryCtxState). None if the runtime does not report it.
+
+    If the call fails, the device is perhaps set, so the result is True.
+    """
     active = ffi.new("int32_t *")
     code = lib.aio_u_aclrtGetPrimaryCtxState(index, ffi.NULL, active)  # the flags must be NULL
-    return None if code else active[0] != 0
+    return None if code == lib.AIO_ABSENT else code != 0 or active[0] != 0
 
 
 def context_lives(index: int) -> bool:

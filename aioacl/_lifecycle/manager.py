@@ -354,8 +354,8 @@ class Manager:
             return self.procedure
         if self.procedure is not None:
             return None
-        alone = self.counts.are_known and not self.counts.are_shared
-        may_reset_device = alone or (self.policy.resets if foreign is None else foreign)
+        permitted = self.policy.resets if foreign is None else foreign
+        may_reset_device = permitted or self.counts.are_alone
         chosen = self._scope_of(scope, may_reset_device=may_reset_device)
         procedure = ResetProcedure(
             self,
@@ -364,6 +364,7 @@ class Manager:
             reason=reason,
             scope=chosen,
             may_widen=scope is None and may_reset_device,
+            permitted=permitted,
             held_back=scope is None and not may_reset_device,
             by=current_holder(),
         )

@@ -268,6 +268,8 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
         uint32_t ended = atomic_exchange(&aio_devices[device].ending_sets, 0);
         atomic_fetch_sub(&aio_devices[device].foreign_sets, ended);
         atomic_store(&aio_devices[device].kept_set, false);
+        atomic_fetch_add(&aio_devices[device].unseen_resets,
+                         atomic_load(&aio_devices[device].own_context) && !aio_self()->own_reset);
     }
     if (state != ACL_RT_DEVICE_STATE_RESET_PRE) {
         return;

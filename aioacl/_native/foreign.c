@@ -104,6 +104,10 @@ uint32_t aio_device_foreign_sets(int device) {
     return atomic_load(&aio_devices[device].foreign_sets);
 }
 
+uint32_t aio_device_unseen_resets(int device) {
+    return atomic_load(&aio_devices[device].unseen_resets);
+}
+
 void aio_device_leave_set(int device) {
     atomic_fetch_add(&aio_devices[device].foreign_sets, 1);
     atomic_store(&aio_devices[device].kept_set, true);

@@ -396,6 +396,7 @@ struct aio_device {
     atomic_uint setups;        /* how often the runtime has set the device up */
     atomic_uint foreign_sets;  /* the sets by other code since the newest tear-down */
     atomic_uint ending_sets;   /* those of them that the reset in progress ends, if it succeeds */
+    atomic_uint unseen_resets; /* the resets by other code that have not ended aioacl's own context */
     atomic_bool kept_set;      /* one of them is a set that aioacl has left */
     atomic_bool own_context;   /* `context` was made by aioacl: no reset of the device ends it */
     atomic_uint syncs;         /* odd while a wait for the whole device is in progress */

@@ -31,6 +31,7 @@ class CloseProcedure(Procedure):
 
     def __init__(self, manager: Manager, *, hopeless: bool = False) -> None:
         super().__init__(manager)
+        self._end_call = ""  # the newest call of the control thread
         self._hopeless = hopeless  # a reset has already waited for the calls that are stuck
 
     def run(self) -> None:
@@ -87,10 +88,6 @@ class CloseProcedure(Procedure):
         dropped = self.manager.counts.ended_generation == self.admission.generation
         return 0 if dropped else lib.aio_device_unfinished(self.index)
 
-    @property
-    def _end_call(self) -> str:
-        return "aclrtDestroyContext" if self.manager.own_context.wanted else "aclrtResetDevice"
-
     def _give_up(self) -> None:
         stuck = self._stuck()
         self._stay_set(f"{named(stuck)} did not return in time", stuck, "the call has returned")
@@ -101,22 +98,24 @@ class CloseProcedure(Procedure):
         warnings.warn(f"device {self.index} stays set: {why}; {advice}", AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
-        """Calls aclrtResetDevice once for each set by aioacl, or destroys the context of aioacl's own.
+        """Destroys the context of aioacl's own, and calls aclrtResetDevice once for each set by aioacl.
 
-        These are the set of this open, and the sets that remain after failed closes. With `keep`, one set remains,
-        unless one of an earlier close still stands.
+        These are the set of this open, and the sets that failed closes and failed resets have left. With `keep`, one
+        set remains, unless one of an earlier close still stands. What failed resets owe is made again first.
         """
-        own = self.manager.own_context
-        if own.wanted:
-            return own.end()
-        counts = self.manager.counts
-        with self.admission.changed:
-            counts.standing()
-        code, kept = 0, int(self.manager.policy.keep and not counts.has_left_set)
-        while code == 0 and counts.own_sets > kept:
-            code = self._reset_plain()
-        if kept and code == 0:
-            counts.leave_set()
+        counts, own = self.manager.counts, self.manager.own_context
+        self._end_call = "aclrtDestroyContext"
+        code = own.end() if own.wanted else RELEASED_ALREADY
+        if code in NO_FAILURE:
+            self._end_call = "aclrtSetDevice"
+            code = self._restore_sets()
+        if code in NO_FAILURE:
+            self._end_call = "aclrtResetDevice"
+            kept = int(self.manager.policy.keep and not own.wanted and not counts.has_left_set)
+            while code == 0 and counts.own_sets + counts.added > kept:
+                code = self._reset_plain()
+            if kept and code == 0:
+                counts.leave_set()
         return code or RELEASED_ALREADY
 
     def _keep_device(self) -> None:
@@ -124,6 +123,7 @@ class CloseProcedure(Procedure):
 
         Buffers that are not closed have memory. If other code uses the device, the runtime never frees this memory. It
         can be freed only when the work that uses it is done or dropped, and only while the device is not released.
+        After a failure of the device, the next open frees it, if the device was not released meanwhile.
         """
         healthy = not self._hopeless and self.manager.failures.last_fault is None
         if self.manager.blocks.any and healthy:
@@ -134,7 +134,8 @@ class CloseProcedure(Procedure):
         if own.keeps_device:
             self._free_kept()
             own.let_device_go()
-        self.manager.blocks.forget()
+        elif not runtime.is_told_of_resets():
+            self.manager.blocks.forget()  # the next open could not know whether the memory still exists
 
     def _release(self) -> None:
         """Resets the device and stops its threads. Each step that calls ACL has a time limit.

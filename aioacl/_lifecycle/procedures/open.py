@@ -58,6 +58,7 @@ class OpenProcedure(Procedure):
         """Sets the device. If it is set already, other code perhaps uses it: aioacl's own sets are known."""
         counts = self.manager.counts
         counts.catch_up()
+        self.manager.own_context.end()  # one that an earlier close could not destroy
         now = is_set(self.index)
         with self.admission.changed:
             counts.are_known = now is not None and runtime.is_told_of_resets()

@@ -111,7 +111,6 @@ class Procedure:
         The context is one of aioacl's own, or the primary context.
         """
         lib.aio_control_thread(self.index)
-        self.manager.counts.catch_up()
         code = self._restore_sets()
         if code == 0:
             own = self.manager.own_context
@@ -163,7 +162,7 @@ class Procedure:
         """Undoes one set, unless a foreign reset has ended it: the sets that exist then may belong to other code."""
         with self.admission.changed:
             self.manager.counts.standing()
-            if not self.manager.counts.own_sets:
+            if not self.manager.counts.own_sets + self.manager.counts.added:
                 return RELEASED_ALREADY
         lib.aio_control_thread(self.index)
         code = lib.aio_u_aclrtResetDevice(self.index)
@@ -181,6 +180,7 @@ class Procedure:
         """
         lib.aio_control_thread(self.index)
         counts = self.manager.counts
+        counts.catch_up()
         counts.note_left_set()
         code = 0
         if self.manager.own_context.wanted and is_set(self.index) is False:
@@ -194,22 +194,22 @@ class Procedure:
             if code == 0:
                 counts.note_all_undone(known)
         counts.note_reset(code, states.reset_device_force)
+        if code in (0, RELEASED_ALREADY) and not runtime.is_told_of_resets():
+            self.manager.blocks.forget()  # whether the runtime has released the device is not known
         return code
 
     def _reset_counted(self) -> int:
         """Undoes all sets one by one, because no function returns their number. The last of these resets the device."""
         counts = self.manager.counts
-        with self.admission.changed:
-            own = counts.standing().retained + counts.added
-        code = 0
-        while code == 0 and counts.undone < limits.COUNTED_SETS + own and is_set(self.index):
+        limit, code = limits.COUNTED_SETS + counts.of_aioacl, 0
+        while code == 0 and counts.owed < limit and is_set(self.index):
             code = lib.aio_u_aclrtResetDevice(self.index)
-            counts.undone += code == 0
+            counts.owed += code == 0
         if code == 0 and is_set(self.index):
             self._uncounted = True
             code = lib.aio_u_aclrtResetDeviceForce(self.index)
         if code in (0, RELEASED_ALREADY):
-            counts.note_all_undone(counts.undone - own)
+            counts.note_all_undone()
             return 0
         return code
 
@@ -222,7 +222,6 @@ class Procedure:
         code = self._reset_counted()
         if code:
             return code
-        counts.note_reset(0, states.reset_device_force)
         code = lib.aio_u_aclrtSetDevice(self.index) or lib.aio_u_aclrtResetDeviceForce(self.index)
         counts.added = int(code != 0 and bool(is_set(self.index)))
         return code
@@ -236,21 +235,21 @@ class Procedure:
         reported, code = counts.reported, self._reset_counted()
         if code == 0:
             return 0
-        with self.admission.changed:
-            own = counts.standing().retained + counts.added
         code = lib.aio_u_aclrtResetDeviceForce(self.index)
         if code == 0:
-            counts.note_all_undone(max(counts.undone + 1 - own, reported))
+            counts.owed += 1
+            counts.note_all_undone(reported)
         return code
 
     def _restore_sets(self) -> int:
-        """Makes the sets of other code again that a reset has undone. They do not count as sets of aioacl."""
+        """Makes the sets again that a reset has undone. They do not count as sets of aioacl."""
         counts = self.manager.counts
+        counts.catch_up()
         code = 0
-        while counts.to_restore > counts.left and code == 0:
+        while counts.owed > counts.left and code == 0:
             code = lib.aio_set_for_other_code(self.index)
-            counts.to_restore -= code == 0
-        if counts.to_restore and code == 0:
+            counts.owed -= code == 0
+        if counts.owed and code == 0:
             code = lib.aio_u_aclrtSetDevice(self.index)
             if code == 0:
                 counts.note_left_set_again()

@@ -97,12 +97,14 @@ class ResetProcedure(Procedure):
         by: object,
         scope: Scope = "device",
         may_widen: bool = False,
+        permitted: bool = True,
         held_back: bool = False,
     ) -> None:
         super().__init__(manager)
         self.joined = 1
         self._scope: Scope = scope
         self._may_widen = may_widen
+        self._permitted = permitted  # whether the device may be reset although other code has perhaps set it
         self._held_back = held_back  # whether the device is not reset, because of other code
         self._setups = lib.aio_device_setups(self.index)
         self._grace = min(grace, LONGEST_SECONDS)
@@ -328,8 +330,7 @@ class ResetProcedure(Procedure):
         # This is noted before the call, because a call that does not return in time may still succeed later.
         self.manager.counts.ended_generation = self.admission.generation
         limit = limits.RESET_SECONDS + limits.DROP_SECONDS * self._work["not_aborted"]
-        if self._attempts > 1 and self._may_widen:
-            self._scope = "device"
+        self._choose_scope()
         replace = self._replace_context if self._scope == "context" else self._reset_device
         ended, is_set_again = replace(limit)
         if not ended:
@@ -339,22 +340,42 @@ class ResetProcedure(Procedure):
         with self._stage("probe"):
             return self._call("probe", self._probe, self._end - sync.monotonic()) == 0
 
+    def _choose_scope(self) -> None:
+        """Widens the scope after a failure, unless other code has set the device since the reset began."""
+        if not (self.manager.own_context.wanted and self._may_widen):
+            return
+        if not (self._permitted or self.manager.counts.are_alone):
+            self._scope, self._held_back = "context", True
+        elif self._attempts > 1:
+            self._scope = "device"
+
+    def _must_be_permitted(self) -> None:
+        if not (self._permitted or self.manager.counts.are_alone):
+            raise _Failed(
+                "no reset was made, because other code has set the device since force_reset() was called: "
+                "force_reset(foreign=True) resets it all the same"
+            )
+
     def _reset_device(self, limit: float) -> tuple[bool, bool]:
         """Resets and sets the device. Returns whether the context was ended, and whether there is a new one.
 
         No context of aioacl's own may exist meanwhile, because it would keep the device.
         """
-        own = self.manager.own_context
+        own, counts = self.manager.own_context, self.manager.counts
         with self._stage("reset"):
+            self._must_be_permitted()
             if own.wanted and self._call("aclrtDestroyContext", own.end, limit) not in (0, RELEASED_ALREADY):
                 return False, False
             faulty = self._attempts > 1 or self.manager.failures.last_fault is not None
             reset = partial(self._reset_force, faulty=faulty)
+            self._must_be_permitted()  # again, because other code may have set the device during the destroy
             if self._call("aclrtResetDeviceForce", reset, limit) not in (0, RELEASED_ALREADY):
                 return own.wanted, False
             self._was_reset = True
-            self._foreign_sets = self.manager.counts.to_restore
+            self._foreign_sets = counts.owed
         with self._stage("set"):
+            if self._call("aclrtSetDevice", self._restore_sets, self._end - sync.monotonic()):
+                return True, False
             return True, self._call(self._set_call, self._set, self._end - sync.monotonic()) == 0
 
     def _replace_context(self, limit: float) -> tuple[bool, bool]:
