@@ -64,7 +64,8 @@ _CURES: Final = {
 
 CURE_OF_SETS: Final = (
     "A close of a device that was opened with keep=True or resets=False, or with AIOACL_RESETS=never, leaves one set. "
-    "Undo it with `lowlevel.functions.aclrtResetDevice(index)` before the test ends."
+    "Allow it with `aioacl_allow_leaks`, or undo it as other code does: call aclrtResetDevice of "
+    "`ctypes.CDLL(aioacl.library_info().path)` before the test ends."
 )
 
 

@@ -318,6 +318,7 @@ def test_report_of_a_set_count_names_the_acl_call() -> None:
     text = found(lambda: lowlevel.set_device(0))["set_counts"]
     lowlevel.reset_device(0)
     assert re.search(r"aclrtSetDevice\(0\), call \d+, on thread MainThread", text)
+    assert "opened with keep=True or resets=False" in text
 
 
 def test_report_of_reserved_addresses_names_the_acl_call() -> None:
