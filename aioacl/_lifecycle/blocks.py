@@ -83,9 +83,7 @@ class DeviceBlocks:
                 if lib.aio_device_foreign(self._index) != foreign_resets:
                     break
                 code = lib.aio_u_aclrtFree(ffi.cast("void *", address))
-                if (
-                    lookup(code).action not in DEVICE_ACTIONS
-                ):  # only a failing device may free the memory later
+                if lookup(code).action not in DEVICE_ACTIONS:  # otherwise a later call may free the memory
                     self._blocks.pop(address, None)
         finally:
             lib.aio_leave(make_pass(self._index, 0), lib.AIO_LIFETIME)

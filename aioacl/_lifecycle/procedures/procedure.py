@@ -239,6 +239,8 @@ class Procedure:
         if code == 0:
             counts.owed += 1
             counts.note_all_undone(reported)
+            self._uncounted = self._uncounted or counts.owed > limits.COUNTED_SETS
+            counts.owed = min(counts.owed, limits.COUNTED_SETS)
         return code
 
     def _restore_sets(self) -> int:

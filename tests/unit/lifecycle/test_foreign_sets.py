@@ -169,6 +169,21 @@ async def test_reset_counts_the_sets_of_other_code_up_to_a_limit(
     undo(4)
 
 
+@pytest.mark.leaves("events")
+@pytest.mark.parametrize("late", [0, 6])
+async def test_reset_of_a_lost_device_keeps_the_limit_of_counted_sets(
+    late: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "COUNTED_SETS", 4)
+    sets_by_other_code(6 - late)
+    async with aioacl.open_device(0) as device:
+        sets_by_other_code(late)
+        await lose(device)
+        report = await device.force_reset(grace=0)
+        assert (report.ok, report.foreign_sets, report.more_foreign_sets) == (True, 4, True)
+    undo(4)
+
+
 # --- sets that a close leaves -----------------------------------------------------------------------------------------
 
 
