@@ -275,7 +275,7 @@ async def test_reset_of_an_own_context_aborts_no_stream_of_another_context() -> 
             await until(begun.is_set)
             group.start_soon(finish, end)
             report = await device.force_reset(grace=0)
-        assert (report.ok, report.aborted, report.not_aborted) == (True, 0, 1)
+            assert (report.ok, report.aborted, report.not_aborted) == (True, 0, 1)
         simulator.release_all()
         assert lib.aio_u_aclrtSetDevice(0) == lib.aio_u_aclrtSynchronizeStream(made[0]) == 0
     assert simulator.violations() == []
