@@ -217,10 +217,8 @@ async def test_close_with_keep_leaves_a_set_again_if_other_code_has_ended_the_la
     for _ in range(2):
         async with aioacl.open_device(0, keep=True):
             pass
+        assert simulator.retain_count() == 1
         reset_by_other_code()
-    async with aioacl.open_device(0, keep=True):
-        reset_by_other_code()
-    undo(0)
 
 
 async def test_close_with_keep_beside_a_set_of_other_code_leaves_one_set() -> None:
