@@ -232,7 +232,6 @@ class WorkerThread:
     def _run(self, shift: int) -> None:
         with self._changed:  # a relief raises the shift after it has started this thread
             self.thread = threading.get_native_id()
-        lib.aio_relax_captures()
         self.kick()  # an earlier shift may have taken a kick
         while not self._done(shift):
             try:  # not `_guarded`, whose arguments would be made outside of it
