@@ -264,8 +264,8 @@ uint32_t aio_device_setups(int device);
 /* Returns how many sets by other code the callback has reported since the newest tear-down. Other code may have
  * undone them. */
 uint32_t aio_device_foreign_sets(int device);
-/* Returns how many resets by other code the callback has reported while aioacl used a context of its own. They end
- * all sets, but not that context, and are not counted as foreign resets. */
+/* Returns how many resets by other code the callback has reported while aioacl used a context of its own. They
+ * end all sets, but not that context, and are not counted as foreign resets. */
 uint32_t aio_device_unseen_resets(int device);
 /* From now on, one set by aioacl counts as a set by other code, until a reset ends it. */
 void aio_device_leave_set(int device);
