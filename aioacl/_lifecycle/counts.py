@@ -5,7 +5,7 @@ While no call sets or resets the device:
     sets in ACL = now.retained + added + sets of other code - owed
 
 - `now.retained` are the sets of opens and of `lowlevel`, `added` those that a reset has made for itself.
-- `owed` are the sets that a counted reset has undone, whoever made them, and that were not made again yet.
+- `owed` are the sets that a counted reset has undone and that were not made again yet, also those of aioacl.
 - The number of sets of other code is not known until a counted reset has undone all sets. The left side is then 0, so
   the sets of other code are `owed - now.retained - added`. From then on they are `owed`, and aioacl has none.
 
@@ -126,7 +126,7 @@ class SetCounts:
     def note_all_undone(self, at_least: int = 0) -> None:
         """Called when a reset has undone all sets. Other code is known to have made `at_least` so many."""
         with self._changed:
-            self.owed = max(self.owed - self.of_aioacl, at_least, 0)
+            self.owed = max(self.owed - self.standing().retained - self.added, at_least, 0)
             self.was_set = self.owed > 0
             self.added = 0
             self.change(Counts())

@@ -61,8 +61,8 @@ BUGS: Final = (
     Bug(
         "a slow wait for an event is not confirmed",
         "link.c",
-        "    return atomic_load(&stream->synced) >= link->position ||",
-        "    return true || atomic_load(&stream->synced) >= link->position ||",
+        "    return stream->borrowed || atomic_load(&stream->synced) >= link->position ||",
+        "    return true || stream->borrowed || atomic_load(&stream->synced) >= link->position ||",
         "runtime",
     ),
     Bug(

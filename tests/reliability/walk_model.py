@@ -117,7 +117,9 @@ class World:
             self._set(binding, device, result)
             return result.code
         fault = self.fault
-        fired = fault is not None and fault.device == device and fault.fires()
+        undoes_one_of_several = result.code == 0 and not result.releases
+        meant = fault is not None and fault.device == device and (fault.works or not undoes_one_of_several)
+        fired = fault is not None and meant and fault.fires()
         if fault is None or not fired:
             self._reset(binding, device, result)
             return self.failed(binding, result.code)

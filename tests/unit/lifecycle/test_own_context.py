@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -23,6 +24,7 @@ from tests.kit import (
     forget_uses_of_ended_contexts,
     hanging,
     held_fill,
+    hung_in,
     raises,
     reset_by_other_code,
     settle_maintenance,
@@ -320,13 +322,14 @@ async def test_open_of_a_faulty_device_resets_it_only_if_no_one_else_uses_it() -
 
 
 @pytest.mark.parametrize("forbids", ["resets", "keep"])
-async def test_46_close_after_an_open_that_timed_out_resets_nothing_that_the_open_has_forbidden(
+async def test_46_close_after_a_cancelled_open_resets_nothing_that_the_open_has_forbidden(
     forbids: str,
 ) -> None:
     resets = simulator.resets()
-    simulator.hang_call("aclrtSetDevice")
-    with pytest.raises(aioacl.DeviceTimeout):
-        await aioacl.open_device(0, resets=forbids != "resets", keep=forbids == "keep", timeout=0.01)
+    opens = partial(aioacl.open_device, 0, resets=forbids != "resets", keep=forbids == "keep")
+    async with anyio.create_task_group() as group:
+        opening = await hung_in("aclrtSetDevice", group, opens)
+        await opening.cancel_and_wait()
     simulator.release_call("aclrtSetDevice")
     manager = manager_of(0)
     await until(lambda: manager.procedure is None)
