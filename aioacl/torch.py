@@ -137,8 +137,6 @@ def wait(stream: Any, behind: Any) -> None:
 
     Raises:
         ParameterError: the arguments are not of these types, or the event of aioacl was never recorded.
-        ContextError: with `context="own"`, the primary context is not current on this thread. Call
-            `torch.npu.set_device` on it.
         AclError: one of the errors that each enqueue can raise; see `Stream`.
         ImportError: torch_npu cannot be imported.
     """

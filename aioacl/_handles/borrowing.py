@@ -38,6 +38,17 @@ def context_of(manager: Manager, context: Any) -> CData:
     return _primary(manager.index)
 
 
+def context_of_others(manager: Manager) -> CData:
+    """The context of a stream of other code that is known by its address only.
+
+    Returns NULL if the thread has a context of other code, which is that of the stream, or if no code has set the
+    device. Otherwise the stream belongs to the primary context.
+    """
+    if lib.aio_context_is_foreign() or not is_set(manager.index):
+        return ffi.NULL
+    return _primary(manager.index)
+
+
 def _current() -> CData:
     found: Any = ffi.new("aclrtContext *")
     lib.aio_u_aclrtGetCurrentContext(found)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import code_of, dlpack_export, ffi, lib, make_pass, pointer
 from aioacl._base.options import repr_of, whole_of
+from aioacl._handles.borrowing import context_of_others
 from aioacl._handles.handle import Handle, error_on
 from aioacl._handles.in_flight import UNKNOWN
 
@@ -219,15 +220,15 @@ def _make_wait(buffer: Exportable, core: StreamCore, stream: int) -> None:
 def wait_outside(manager: Manager, generation: int, stream: int, event: CData, *, held: bool) -> None:
     """Makes a stream of other code wait on the device for a native event (aclrtStreamWaitEvent).
 
-    The context of the stream must be current for the call. If aioacl uses a context of its own, that is the context
-    which the caller's thread has.
+    The context of the stream must be current for the call. If aioacl uses a context of its own, that is the context of
+    other code which the caller's thread has, or else the primary one.
     """
     shown = make_pass(manager.index, generation, held=held)
     native = ffi.cast("aclrtStream", stream)
     if not manager.own_context.wanted:
         code = lib.aio_g_aclrtStreamWaitEvent(shown, native, event)
     else:
-        code = lib.aio_wait_outside(shown, native, event)
+        code = lib.aio_wait_outside(shown, native, event, context_of_others(manager))
     if code:
         raise error_on(manager, generation, code, "aclrtStreamWaitEvent")
 

@@ -186,6 +186,8 @@ void aio_set_context(int device, void *context);
 /* Whether the device's context is one that aioacl makes and destroys. Resets by other code do not end such a
  * context, so they are then not counted as foreign resets. */
 void aio_own_context(int device, int own);
+/* Whether the context that is current on this thread is one of other code. */
+int aio_context_is_foreign(void);
 int aio_has_own_context(int device);
 /* Whether the device's context can still be made current. */
 int aio_context_lives(int device);
@@ -449,8 +451,9 @@ int aio_stream_uncollected(aio_stream *stream, aio_error *out);
 void aio_event_hold(aio_event *event);
 void aio_event_drop(aio_event *event);
 aclrtEvent aio_event_handle(const aio_event *event);
-/* Makes a stream of other code wait for the event. The context of the stream is current on this thread. */
-int aio_wait_outside(aio_pass pass, aclrtStream stream, aclrtEvent event);
+/* Makes a stream of other code wait for the event. `context` is the context of the stream; NULL: the one that is
+ * current on this thread. */
+int aio_wait_outside(aio_pass pass, aclrtStream stream, aclrtEvent event, void *context);
 
 /* report.c. */
 /* Registers a callback for reports of failed tasks. `allowed` is the set of permitted ways, as the sum of their

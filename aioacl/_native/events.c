@@ -238,14 +238,24 @@ aclrtEvent aio_event_handle(const aio_event *event) {
     return event->handle;
 }
 
-int aio_wait_outside(aio_pass pass, aclrtStream stream, aclrtEvent event) {
+int aio_wait_outside(aio_pass pass, aclrtStream stream, aclrtEvent event, void *context) {
+    void *before = NULL;
     int code = aio_enter(pass, AIO_ENQUEUE, AIO_FN_aclrtStreamWaitEvent);
     if (code) {
         return code;
     }
-    code = aio_acl.aclrtStreamWaitEvent(stream, event);
+    if (context) {
+        aio_acl.aclrtGetCurrentContext(&before);
+        code = aio_acl.aclrtSetCurrentContext(context);
+    }
+    if (code == 0) {
+        code = aio_acl.aclrtStreamWaitEvent(stream, event);
+    }
     if (code) {
         aio_keep_text();
+    }
+    if (before) {
+        aio_acl.aclrtSetCurrentContext(before);
     }
     aio_leave(pass, AIO_ENQUEUE);
     return code;

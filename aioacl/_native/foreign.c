@@ -18,7 +18,8 @@ bool aio_context_is_known(int device) {
     return atomic_load(&told_of_resets) || atomic_load(&aio_devices[device].own_context);
 }
 
-static bool has_our_context(int device) {
+/* The context that is current on this thread, or NULL. */
+static void *current_context(void) {
     void *current = NULL;
     int before = aio_calling(AIO_FN_aclrtGetCurrentContext);
     int code = aio_acl.aclrtGetCurrentContext(&current);
@@ -26,7 +27,22 @@ static bool has_our_context(int device) {
         aio_acl.aclGetRecentErrMsg(); /* drops the text, which belongs to no call of the caller */
     }
     aio_calling(before);
-    return code == 0 && current == atomic_load(&aio_devices[device].context);
+    return code ? NULL : current;
+}
+
+static bool has_our_context(int device) {
+    void *current = current_context();
+    return current && current == atomic_load(&aio_devices[device].context);
+}
+
+int aio_context_is_foreign(void) {
+    void *current = current_context();
+    bool foreign = current != NULL;
+    for (int device = 0; device < AIO_DEVICES; device++) {
+        const struct aio_device *self = &aio_devices[device];
+        foreign = foreign && !(atomic_load(&self->own_context) && atomic_load(&self->context) == current);
+    }
+    return foreign;
 }
 
 bool aio_may_ask(int device, uint32_t generation) {
