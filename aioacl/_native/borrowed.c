@@ -19,7 +19,7 @@ void aio_told_of_streams(bool registered) {
     atomic_store(&told, registered);
 }
 
-static int capture_code(const aio_stream *stream) {
+int aio_stream_capture_code(const aio_stream *stream) {
     aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
     aclmdlRI model = NULL;
     if (!aio_present[AIO_FN_aclmdlRICaptureGetInfo]) {
@@ -53,7 +53,7 @@ int aio_borrowed_enter(const aio_stream *stream) {
         code = stale_code(stream);
     }
     if (code == 0) {
-        code = capture_code(stream);
+        code = aio_stream_capture_code(stream);
     }
     if (code) {
         aio_keep_text();

@@ -214,7 +214,9 @@ static int record_owned(aio_stream *stream, int kind, bool ends, aio_event **mad
     aio_calling(before);
     if (code) {
         aio_event_drop(event);
-        return code;
+        /* The owner may have begun a capture after the thread has asked for one. */
+        bool captures = stream->borrowed && aio_stream_capture_code(stream) == RT_STREAM_CAPTURED;
+        return captures ? RT_STREAM_CAPTURED : code;
     }
     append_mark(stream, event, ends ? count_launch(stream, aio_last_task()) : count(stream));
     *made = event;
@@ -477,7 +479,8 @@ void aio_stream_mark_now(aio_stream *stream, uint64_t position) {
     }
     if (lock_enqueue(stream) == 0) {
         int64_t needed = aio_stream_is_launching(stream) ? stream->launch_tasks + 1 : 0;
-        if (room(stream) >= needed && atomic_load(&stream->last_mark) < position) {
+        bool captures = needed && aio_stream_capture_code(stream);
+        if (!captures && room(stream) >= needed && atomic_load(&stream->last_mark) < position) {
             mark(stream);
         }
         unlock_enqueue(stream);
@@ -650,9 +653,13 @@ int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block) 
     return code;
 }
 
+/* If other code has begun a capture in the block and not ended it, the mark would become a part of the graph. */
 static int record_end(aio_stream *stream, int reported) {
     aio_event *event = NULL;
-    int code = reported ? 0 : aio_link_add(stream, NULL, 0);
+    int code = aio_stream_capture_code(stream);
+    if (code == 0 && !reported) {
+        code = aio_link_add(stream, NULL, 0);
+    }
     if (code) {
         return code;
     }

@@ -303,6 +303,8 @@ int aio_event_ask(aio_event *event, aclrtEventRecordedStatus *status);
 /* borrowed.c: before and after a call that enqueues on a borrowed stream. The first returns 0, or a code: the
  * stream is gone, or captures. */
 int aio_borrowed_enter(const aio_stream *stream);
+/* RT_STREAM_CAPTURED if other code captures the stream, whose context is current; 0 if not, or another code. */
+int aio_stream_capture_code(const aio_stream *stream);
 void aio_borrowed_leave(const aio_stream *stream);
 /* Called when other code is about to destroy the native stream, and when it is about to reset the device while
  * aioacl's own context stays. */

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 MOST = 2044
+CAPTURED = 107027
 
 
 def enqueue(work: aioacl.Launch, memory: aioacl.DeviceBuffer, value: int = 1, times: int = 1) -> None:
@@ -51,6 +52,17 @@ async def bytes_of(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> bytes:
     back = bytearray(memory.nbytes)
     await stream.copy(back, memory)
     return bytes(back)
+
+
+def capture(work: aioacl.Launch, mode: int = lib.ACL_MODEL_RI_CAPTURE_MODE_RELAXED) -> None:
+    functions.aclmdlRICaptureBegin(ffi.cast("aclrtStream", work.handle), mode)
+
+
+def end_capture(work: aioacl.Launch) -> Any:
+    """Ends the capture, which must be intact, and returns the graph."""
+    graph = ffi.new("aclmdlRI *")
+    functions.aclmdlRICaptureEnd(ffi.cast("aclrtStream", work.handle), graph)
+    return graph[0]
 
 
 # --- the ticket -----------------------------------------------------------------------------------------------------
@@ -462,6 +474,43 @@ def test_record_that_fails_at_the_end_of_a_block_raises_its_error(
 
 
 # --- resets and aborts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reported", [False, True])
+async def test_capture_that_is_open_at_the_end_of_a_block_raises_and_stays_intact(
+    open_device: OpenDevice, reported: bool
+) -> None:
+    async with equipped(open_device) as (_, stream, memory):
+        stream.fill(memory, 1)
+        with pytest.raises(aioacl.ParameterError) as caught, stream.launch(reported=reported) as work:  # noqa: PT012
+            capture(work)
+            enqueue(work, memory, 7)
+        assert caught.value.code == CAPTURED
+        with pytest.raises(aioacl.ParameterError, match="was not recorded"):
+            work.ticket  # noqa: B018
+        functions.aclmdlRIDestroy(end_capture(work))
+        assert await bytes_of(stream, memory) == bytes([1] * 64)
+        with stream.launch(reported=reported) as later:
+            enqueue(later, memory, 3)
+        await later.ticket
+        assert await bytes_of(stream, memory) == bytes([3] * 64)
+
+
+async def test_capture_within_a_block_is_not_changed_by_awaits_of_earlier_work(
+    open_device: OpenDevice,
+) -> None:
+    async with equipped(open_device) as (_, stream, memory):
+        ticket = held_fill(stream, memory)
+        with stream.launch() as work:
+            capture(work)
+            enqueue(work, memory, 7)
+            waiting = Raised(lambda: ticket.result(timeout=30))
+            records = simulator.calls("aclrtRecordEvent")
+            simulator.release(stream)
+            waiting.join()
+            assert simulator.calls("aclrtRecordEvent") == records
+            functions.aclmdlRIDestroy(end_capture(work))
+        await work.ticket
 
 
 async def test_50_reset_waits_for_an_open_block(open_device: OpenDevice) -> None:
