@@ -451,8 +451,8 @@ int aio_stream_uncollected(aio_stream *stream, aio_error *out);
 void aio_event_hold(aio_event *event);
 void aio_event_drop(aio_event *event);
 aclrtEvent aio_event_handle(const aio_event *event);
-/* Makes a stream of other code wait for the event. `context` is the context of the stream; NULL: the one that is
- * current on this thread. */
+/* Makes a stream of other code wait for the event. `context` is the context of the stream; NULL: the one that
+ * is current on this thread. */
 int aio_wait_outside(aio_pass pass, aclrtStream stream, aclrtEvent event, void *context);
 
 /* report.c. */

@@ -653,7 +653,8 @@ int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block) 
     return code;
 }
 
-/* If other code has begun a capture in the block and not ended it, the mark would become a part of the graph. */
+/* If other code has begun a capture in the block and not ended it, the mark would become a part of the graph.
+ */
 static int record_end(aio_stream *stream, int reported) {
     aio_event *event = NULL;
     int code = aio_stream_capture_code(stream);
