@@ -472,7 +472,7 @@ class Stream(Handle, Awaitable):
         Raises:
             ParameterError: `tasks` is out of range, or `reported` is not a bool.
             AclError: entering the block can raise the errors of an enqueue; see `Stream`. Leaving it raises the error
-                of the record (aclrtRecordEvent).
+                of the record (aclrtRecordEvent), or ParameterError (107027) if a capture of the stream is open.
         """
         made: Launch | None = new_launch(self, tasks, reported)
         if made is None:
