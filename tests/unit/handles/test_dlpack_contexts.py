@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.uncached]
 WRONG_CONTEXT = 107003
 
 
-def own(index: int = 0) -> aioacl.Opening[aioacl.Device]:
-    return aioacl.open_device(index, context="own")
+def own(index: int = 0, *, wait: bool = True, timeout: float | None = None) -> aioacl.Opening[aioacl.Device]:
+    return aioacl.open_device(index, wait=wait, timeout=timeout, context="own")
 
 
 def current() -> CData:
