@@ -195,8 +195,9 @@ int aio_context_lives(int device);
 int aio_bind_thread(aio_pass pass);
 /* Marks this thread as a thread of the device. No code outside aioacl changes the context on such a thread. */
 int aio_adopt_thread(aio_pass pass);
-/* A thread of aioacl's own calls this, with the device's context current. While other code captures, its
- * synchronous copies, and those that the runtime makes for it, would be refused otherwise (107030). */
+/* A thread of aioacl's own calls this before synchronous copies, and before calls for which the runtime makes
+ * such copies. While other code captures, they would be refused otherwise (107030). Without a current context,
+ * it has no effect. */
 void aio_relax_captures(void);
 /* Marks this thread as the control thread of the device. Its resets do not count as foreign resets, and its
  * calls are listed among the calls inside. */

@@ -325,9 +325,13 @@ int aio_adopt_thread(aio_pass pass) {
 
 void aio_relax_captures(void) {
     aclmdlRICaptureMode mode = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
-    if (aio_present[AIO_FN_aclmdlRICaptureThreadExchangeMode] &&
-        aio_acl.aclmdlRICaptureThreadExchangeMode(&mode) != 0) {
-        aio_keep_text(); /* clears the error text: the thread may have no context yet */
+    void *current = NULL;
+    /* Without a context, the exchange fails, or sets the default device of the process once more. */
+    bool bound = aio_acl.aclrtGetCurrentContext(&current) == 0;
+    if (!bound) {
+        aio_keep_text(); /* clears the error text */
+    } else if (aio_present[AIO_FN_aclmdlRICaptureThreadExchangeMode]) {
+        aio_acl.aclmdlRICaptureThreadExchangeMode(&mode);
     }
 }
 

@@ -212,7 +212,8 @@ aioacl.use_library("simulator")
 npu = torch.npu
 npu.set_device(0)
 theirs = npu.Stream()
-torch.zeros(8).to("npu")
+# This copy goes through torch's queue, whose thread sets the device when it starts.
+torch.zeros(8).pin_memory().to("npu", non_blocking=True)
 npu.synchronize()
 before = simulator.retain_count(0)
 found = {{"torch": before > 0, "ok": 0, "foreign sets": 0, "counts": 0}}

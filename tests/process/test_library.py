@@ -405,3 +405,17 @@ except aioacl.AclError as error:
 device.close().result()
 """
     assert outcome(program, AIOACL_LIBRARY=str(library)) == {"size": 8191, "text": "x" * 9}
+
+
+def test_default_device_of_other_code_is_set_only_once_by_an_open_device(tmp_path: Path) -> None:
+    config = tmp_path / "acl.json"
+    config.write_text(json.dumps({"defaultDevice": {"default_device": "0"}}))
+    program = f"""
+from aioacl import simulator
+other.aclInit({str(config).encode()!r}), other.aclrtSetDevice(0)
+with aioacl.open_device(0) as device:
+    report = device.force_reset().result()
+    print(json.dumps({{"foreign": report.foreign_sets, "count": simulator.retain_count(0)}}))
+"""
+    found = outcome(load(library_path()) + program, AIOACL_LIBRARY="simulator")
+    assert found == {"foreign": 1, "count": 2}

@@ -116,7 +116,6 @@ class Procedure:
             own = self.manager.own_context
             code = own.make() if own.wanted else self._set_device()
         if code == 0:
-            lib.aio_relax_captures()
             self._free_kept()
         return code
 
@@ -319,7 +318,6 @@ class Procedure:
         """On the maintenance thread: fills the pool of events and allocates the first staging memory."""
         self.manager.clean_up()
         lib.aio_device_refill(self.index, 0, limits.POOL_EVENTS)
-        lib.aio_relax_captures()
         for large in (0, 1):
             if not lib.aio_stage_free_slots(self.index, 1 << 20 if large else 1):
                 lib.aio_stage_grow(self.index, large)

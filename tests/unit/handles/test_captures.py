@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioacl._base.ffi import ffi, lib
+from aioacl._lifecycle.probe import probe
 from tests import kit
 from tests.kit import Raised, equipped, until_now
 from tests.support.other_code import must
@@ -91,3 +92,13 @@ async def test_wait_for_the_device_lasts_until_the_capture_has_ended(open_device
         captures.join()
         assert until_now(lambda: not calls.running)
         calls.join()
+
+
+async def test_probe_of_the_device_succeeds_during_a_capture(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (device, _, _):
+        captures = Captures(1)
+        assert captures.open.wait(30)
+        failure = device._manager.control.call(lambda: probe(0, lib.aio_device_foreign(0)), 30)
+        captures.go_on.set()
+        captures.join()
+        assert failure is None
