@@ -218,14 +218,14 @@ def _make_wait(buffer: Exportable, core: StreamCore, stream: int) -> None:
 
 
 def wait_outside(manager: Manager, generation: int, stream: int, event: CData, *, held: bool) -> None:
-    """Makes a stream of other code wait on the device for a native event (aclrtStreamWaitEvent).
+    """Makes a native stream wait on the device for a native event (aclrtStreamWaitEvent).
 
-    The context of the stream must be current for the call. If aioacl uses a context of its own, that is the context of
-    other code which the caller's thread has, or else the primary one.
+    The context of the stream must be current for the call. If aioacl uses a context of its own, and the stream is one
+    of other code, that is the context which the caller's thread has, or else the primary one.
     """
     shown = make_pass(manager.index, generation, held=held)
     native = ffi.cast("aclrtStream", stream)
-    if not manager.own_context.wanted:
+    if not manager.own_context.wanted or lib.aio_stream_is_ours(native):
         code = lib.aio_g_aclrtStreamWaitEvent(shown, native, event)
     else:
         code = lib.aio_wait_outside(shown, native, event, context_of_others(manager))

@@ -11,9 +11,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import ffi, lib, make_pass
-from aioacl._handles.dlpack import EXTENSION
-from aioacl._handles.handle import error_on
+from aioacl._base.ffi import ffi
+from aioacl._handles.dlpack import EXTENSION, wait_outside
 
 if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
@@ -65,15 +64,6 @@ class NpuTensor:
 
 
 def wait_for_other_code(manager: Manager, stream: int, event: int) -> None:
-    """Makes a native stream wait on the device for an event of other code (aclrtStreamWaitEvent).
-
-    The stream belongs to the context that aioacl uses.
-    """
-    generation, held = manager.generation, manager.admission.may_enqueue_while_draining()
-    code = lib.aio_g_aclrtStreamWaitEvent(
-        make_pass(manager.index, generation, held=held),
-        ffi.cast("aclrtStream", stream),
-        ffi.cast("aclrtEvent", event),
-    )
-    if code:
-        raise error_on(manager, generation, code, "aclrtStreamWaitEvent")
+    """Makes a native stream wait on the device for an event of other code (aclrtStreamWaitEvent)."""
+    held = manager.admission.may_enqueue_while_draining()
+    wait_outside(manager, manager.generation, stream, ffi.cast("aclrtEvent", event), held=held)

@@ -55,20 +55,53 @@ def end(found):
 """
 
 ROUNDS: Final = """
+from contextlib import contextmanager
+
 EVERY = 16  # the last of so many rounds has a failure: of torch and of aioacl in turn
+other = npu.Stream()
 tensors = {}
 
+@contextmanager
+def torch_enqueues(stream):
+    '''On a stream of torch, or in a launch block on a stream of aioacl. Yields what has the end of the work.'''
+    if not isinstance(stream, aioacl.Stream):
+        with npu.stream(stream):
+            yield
+        return
+    with stream.launch() as work:
+        external = npu.ExternalStream(work.handle)
+        with npu.stream(external):
+            yield
+        external.npu_stream  # empties torch's queue: the block must not end before its thread has enqueued
+
+def order(stream, behind):
+    if isinstance(stream, aioacl.Stream) and isinstance(behind, aioacl.Stream | aioacl.Event):
+        stream.wait_event(behind if isinstance(behind, aioacl.Event) else behind.record())
+    elif isinstance(behind, aioacl.Event) or isinstance(stream, aioacl.Stream) != isinstance(behind, aioacl.Stream):
+        aioacl.torch.wait(stream, behind)
+
 def turn(number, torch_on, aioacl_on, pinned, buffer):
-    '''Enqueues: torch writes, aioacl reads and writes, torch reads. Both streams are parameters.'''
-    with npu.stream(torch_on):
+    '''Enqueues: torch writes, aioacl reads and writes, torch reads. Both streams are parameters.
+
+    Returns the ends of the work of aioacl and of torch.
+    '''
+    with torch_enqueues(torch_on):
         tensors["there"].copy_(source, non_blocking=True)
-    aioacl.torch.wait(aioacl_on, torch_on)
+    order(aioacl_on, torch_on)
     aioacl_on.copy(pinned, buffer)
     ticket = aioacl_on.fill(buffer, number % 251)
-    aioacl.torch.wait(torch_on, aioacl_on.record() if number % 2 else aioacl_on)
-    with npu.stream(torch_on):
+    order(torch_on, aioacl_on.record() if number % 2 else aioacl_on)
+    with torch_enqueues(torch_on):
         back.copy_(tensors["there"], non_blocking=True)
-    return ticket
+    if isinstance(torch_on, aioacl.Stream):
+        return ticket, torch_on.record()
+    event = npu.Event()
+    event.record(torch_on)
+    torch_on.npu_stream  # empties torch's queue: a call that fails would end the thread of the queue
+    return ticket, event
+
+def wait(work):
+    return aioacl.torch.synchronize(work) if isinstance(work, npu.Event) else work
 
 async def raises(operation, *errors):
     try:
@@ -83,23 +116,29 @@ async def main():
         aioacl.torch.attach(device, drop=tensors.clear)
         for first in range(0, ROUNDS, EVERY):
             of_torch, last = first // EVERY % 2, first + EVERY - 1
+            borrows = first // EVERY // 2 % 2  # aioacl enqueues on a stream of torch
+            lends = CONTEXT == "primary" and first // EVERY // 4 % 2  # torch enqueues on a stream of aioacl
+            shared = CONTEXT == "primary" or borrows  # both enqueue in the primary context, so a failure stops both
             tensors["there"] = torch.empty(source.shape, dtype=source.dtype, device="npu")
-            async with device.create_stream() as ours, device.pinned(SIZE) as pinned:
+            async with device.create_stream() as ours, device.create_stream() as lent, device.pinned(SIZE) as pinned:
                 buffer = device.from_dlpack(tensors["there"])
+                torch_on = lent if lends else theirs
+                aioacl_on = aioacl.Stream.from_handle(other.npu_stream, device) if borrows else ours
                 for number in range(first, last):
                     source.fill_(number)
-                    await turn(number, theirs, ours, pinned, buffer)
-                    await aioacl.torch.synchronize(theirs)
+                    for work in turn(number, torch_on, aioacl_on, pinned, buffer):
+                        await wait(work)
                     found["wrong"] += bytes(pinned.view) != source.numpy().tobytes()
                     found["wrong"] += bytes(back.numpy()) != bytes([number % 251]) * SIZE
-                failing = theirs.npu_stream if of_torch else ours
+                if of_torch:
+                    failing = lent if lends else theirs.npu_stream
+                else:
+                    failing = other.npu_stream if borrows else ours
                 with simulator.held(failing):
                     simulator.fail_next(failing, FAULT)
-                    ticket, event = turn(last, theirs, ours, pinned, buffer), npu.Event()
-                    event.record(theirs)
-                    theirs.npu_stream  # empties torch's queue: a call that fails would end the thread of the queue
-                found["missed"] += await raises(aioacl.torch.synchronize(event), RuntimeError) != (
-                    of_torch or CONTEXT == "primary"
+                    ticket, event = turn(last, torch_on, aioacl_on, pinned, buffer)
+                found["missed"] += await raises(wait(event), RuntimeError, aioacl.DeviceFault) != (
+                    of_torch or shared
                 )
                 if of_torch and CONTEXT == "own":  # torch's stream has stopped before the event for which aioacl waits
                     found["missed"] += ticket.done
@@ -110,7 +149,7 @@ async def main():
                 found["missed"] += not await raises(ticket, expected)
                 found["failures"] += 1
                 await buffer.close()
-            if of_torch or CONTEXT == "primary":
+            if of_torch or shared:
                 sets = simulator.retain_count(0)
                 report = await device.force_reset(grace=0, scope="device")
                 found["resets"] += report.ok and not report.hook_errors
@@ -409,7 +448,8 @@ def run(python: Path, folder: str, tmp_path: Path) -> Callable[..., Any]:
 
 def _rounds(run: Callable[..., Any], context: str, queue: str, rounds: int) -> None:
     failures = rounds // 16
-    resets = failures if context == "primary" else failures // 2
+    apart = (failures + 3) // 4  # in an own context, failures of aioacl on its own streams
+    resets = failures if context == "primary" else failures - apart
     assert run(ROUNDS, context, queue, rounds) == {
         "wrong": 0,
         "missed": 0,
