@@ -395,38 +395,6 @@ async def main():
 asyncio.run(main())
 """
 
-TURNS: Final = """
-import time
-
-async def turns(seconds):
-    count, until = 0, time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        await asyncio.sleep(0)
-        count += 1
-    return count
-
-async def main():
-    there = torch.empty(source.shape, dtype=source.dtype, device="npu")
-    async def wait():
-        await aioacl.torch.synchronize(theirs)
-    best = 0.0
-    async with aioacl.open_device(context=CONTEXT):
-        with simulator.held(theirs.npu_stream):
-            with npu.stream(theirs):
-                for _ in range(4000):  # more than the stream has room for, so torch's queue keeps the rest
-                    there.copy_(source, non_blocking=True)
-            for _ in range(5):
-                alone = await turns(1)
-                waiting = asyncio.create_task(wait())
-                beside = await turns(1)
-                waiting.cancel()
-                best = max(best, beside / alone)
-        await aioacl.torch.synchronize(theirs)
-    end(best)
-
-asyncio.run(main())
-"""
-
 
 @pytest.fixture
 def run(python: Path, folder: str, tmp_path: Path) -> Callable[..., Any]:
@@ -565,8 +533,3 @@ def test_own_context_and_torch_notice_none_of_300_failures_and_100_resets_of_eac
 @pytest.mark.parametrize("context", ["primary", "own"])
 def test_stop_device_of_torch_is_noticed(run: Callable[..., Any], context: str) -> None:
     assert run(STOPPED, context) == ["aborted", 1]
-
-
-@pytest.mark.slow
-def test_loop_that_waits_for_torch_makes_nine_tenths_of_its_turns(run: Callable[..., Any]) -> None:
-    assert run(TURNS) >= 0.9
