@@ -92,6 +92,7 @@ class Source:
 
     def load(self, shown: int, id_place: CData, memory: tuple[CData, int, CData, int]) -> int:
         """Loads the model with its memory (aclmdlLoadFromFileWithMem, aclmdlLoadFromMemWithMem). Returns a code."""
+        lib.aio_relax_captures()
         if self.path is not None:
             return lib.aio_g_aclmdlLoadFromFileWithMem(shown, os.fsencode(self.path), id_place, *memory)
         return lib.aio_g_aclmdlLoadFromMemWithMem(shown, *self._memory(), id_place, *memory)
