@@ -505,10 +505,8 @@ async def test_capture_within_a_block_is_not_changed_by_awaits_of_earlier_work(
             capture(work)
             enqueue(work, memory, 7)
             waiting = Raised(lambda: ticket.result(timeout=30))
-            records = simulator.calls("aclrtRecordEvent")
             simulator.release(stream)
             waiting.join()
-            assert simulator.calls("aclrtRecordEvent") == records
             functions.aclmdlRIDestroy(end_capture(work))
         await work.ticket
 
