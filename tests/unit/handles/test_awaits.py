@@ -376,7 +376,6 @@ ELSEWHERE = {
     "ModelResults.__anext__": "models/test_map.py",
     "Event.from_handle": "test_borrowed_events.py",
     "DeviceExecutor.submit": "test_executor.py; its result is a concurrent.futures.Future",
-    "Event.from_handle": "test_borrowed_events.py",
 }
 ENTRY_OF = {
     "open_device": "open_device",
