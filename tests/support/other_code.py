@@ -76,6 +76,11 @@ class Owner:
         size = memory.nbytes
         self.call("aclrtMemsetAsync", handle(memory), size, value, size, self.stream)
 
+    def finish(self) -> None:
+        """Releases the stream, and returns when its work is done: until then the memory must stay."""
+        simulator.release(self.address)
+        self.call("aclrtSynchronizeStream", self.stream)
+
     @contextmanager
     def capturing(self) -> Generator[None]:
         """Captures the stream in the block. Each call of the capture must succeed."""

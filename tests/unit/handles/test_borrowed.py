@@ -309,3 +309,4 @@ async def test_close_of_a_borrowed_stream_with_work_leaves_the_native_stream(
         await recorded
         owner.fill(memory)
         await works(device)
+        owner.finish()

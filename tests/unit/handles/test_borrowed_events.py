@@ -187,7 +187,7 @@ async def test_record_of_a_borrowed_event_makes_it_an_event_of_aioacl(
         event = aioacl.Event.from_handle(owner.record(), device)
         stream.record(event)
         await event
-        simulator.release(owner.address)
+        owner.finish()
         await event.close()
 
 
@@ -201,6 +201,6 @@ async def test_failed_query_of_a_borrowed_event_raises_its_code(
         simulator.fail_call("aclrtQueryEventStatus", TASK_CODE)
         error = await raises(aioacl.AclError, event)
         assert error.code == TASK_CODE
-        simulator.release(owner.address)
+        owner.finish()
         await stream.fill(memory, 1)
         await event.close()
