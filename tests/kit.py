@@ -508,6 +508,11 @@ def elsewhere(*calls: str) -> None:
     assert codes == [0] * len(calls)
 
 
+def sets_by_other_code(count: int) -> None:
+    """Sets device 0 so many times, as other code does."""
+    elsewhere(*["aclrtSetDevice"] * count)
+
+
 def forget_uses_of_ended_contexts() -> None:
     """Forgets the misuse that the usage checker reports if a context has ended and aioacl cannot know it.
 

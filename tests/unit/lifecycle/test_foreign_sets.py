@@ -19,6 +19,7 @@ from tests.kit import (
     forget_uses_of_ended_contexts,
     raises,
     reset_by_other_code,
+    sets_by_other_code,
     until,
     works,
 )
@@ -87,10 +88,6 @@ async def test_refused_reset_names_what_to_do(context: Any, cure: str) -> None:
             await device.force_reset(scope="device", foreign=False)
         assert simulator.resets() == resets
     elsewhere("aclrtResetDevice")
-
-
-def sets_by_other_code(count: int) -> None:
-    elsewhere(*["aclrtSetDevice"] * count)
 
 
 def undo(count: int) -> None:

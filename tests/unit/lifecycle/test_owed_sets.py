@@ -9,7 +9,7 @@ import pytest
 
 import aioacl
 from aioacl import lowlevel, simulator
-from tests.kit import FAULT, elsewhere, raises, until, works
+from tests.kit import FAULT, elsewhere, raises, sets_by_other_code, until, works
 from tests.process.child import Child
 
 pytestmark = pytest.mark.anyio
@@ -22,10 +22,6 @@ def undo_sets() -> Any:
     yield
     simulator.clear()
     elsewhere(*["aclrtResetDevice"] * simulator.retain_count())
-
-
-def sets_by_other_code(count: int) -> None:
-    elsewhere(*["aclrtSetDevice"] * count)
 
 
 @pytest.mark.parametrize("context", ["primary", "own"])
