@@ -191,6 +191,9 @@ async def main():
     there = torch.empty(source.shape, dtype=source.dtype, device="npu")
     async def wait(thing):
         await aioacl.torch.synchronize(thing)
+    async def turns():
+        for _ in range(20):
+            await asyncio.sleep(0)
     async with aioacl.open_device(context=CONTEXT) as device:
         event = npu.Event()
         with simulator.held(theirs.npu_stream):
@@ -203,11 +206,11 @@ async def main():
                 except aioacl.DeviceTimeout:
                     found.append("timeout")
                 task = asyncio.create_task(wait(thing))
-                await asyncio.sleep(0.02)
+                await turns()
                 task.cancel()
                 found.append((await asyncio.gather(task, return_exceptions=True))[0].__class__.__name__)
             waiting = [asyncio.create_task(wait(thing)) for thing in (theirs, event)]
-            await asyncio.sleep(0.02)
+            await turns()
             found.append([task.done() for task in waiting])
         await asyncio.gather(*waiting)
         await asyncio.to_thread(lambda: aioacl.torch.synchronize(theirs).result())
