@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import sys
 import threading
 import warnings
@@ -139,9 +140,11 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-# Only a context that is stopped answers a task's code to these calls: then other code has set STOP mode, and only a
-# reset helps.
-STOPPED_IF_FAILED: Final = {"aclrtStreamQuery", "aclrtRecordEvent"}
+# Only a context that is stopped answers a task's code to queries, records and other calls that enqueue: then other code
+# has set STOP mode, and only a reset helps.
+STOPPED_IF_FAILED: Final = re.compile(
+    r"aclrtStreamQuery|aclrtRecordEvent|aclrtStreamWaitEvent.*|aclrtLaunchKernel.*|\w+Async"
+)
 
 
 def wrong_error(error: BaseException, injection: Injection) -> str | None:
@@ -156,7 +159,7 @@ def wrong_error(error: BaseException, injection: Injection) -> str | None:
     if type(error) is not expected:
         return f"expected {expected.__name__} for code {error.code}, got {type(error).__name__}"
     action = error_for(code, error.call).action
-    stopped = injection.function in STOPPED_IF_FAILED and error.action == "reset"
+    stopped = STOPPED_IF_FAILED.fullmatch(injection.function) and error.action == "reset"
     if error.code == code and error.action != action and not stopped:
         return f"expected action {action!r} for code {code}, got {error.action!r}"
     return None
