@@ -273,6 +273,17 @@ async def test_context_that_a_failing_call_has_destroyed_is_not_destroyed_again(
     assert simulator.stats().contexts == 0
 
 
+async def test_device_is_not_reset_while_a_context_of_aioacl_cannot_be_destroyed() -> None:
+    async with own() as device:
+        with simulator.fault("aclrtDestroyContext", rc=507899, times=-1):
+            report = await device.force_reset(scope="device")
+        assert (report.ok, report.attempts) == (False, 3)
+        assert report.codes == (("aclrtDestroyContext", 507899),) * 3
+        assert simulator.calls("aclrtResetDeviceForce") == 0
+        assert (await device.force_reset()).ok
+        assert await works(device)
+
+
 async def test_thread_gets_no_own_context_back_that_a_reset_has_destroyed_during_its_call() -> None:
     async with own() as first, aioacl.open_device(1, context="own") as second:
         idle, memory = await first.create_stream(), await first.allocate(64)
