@@ -344,13 +344,16 @@ class ResetProcedure(Procedure):
         """Widens the scope after a failure, unless other code has set the device since the reset began."""
         if not (self.manager.own_context.wanted and self._may_widen):
             return
-        if not (self._permitted or self.manager.counts.are_alone):
+        if not self._may_reset_device():
             self._scope, self._held_back = "context", True
         elif self._attempts > 1:
             self._scope = "device"
 
+    def _may_reset_device(self) -> bool:
+        return self._permitted or self.manager.counts.are_alone
+
     def _must_be_permitted(self) -> None:
-        if not (self._permitted or self.manager.counts.are_alone):
+        if not self._may_reset_device():
             raise _Failed(
                 "no reset was made, because other code has set the device since force_reset() was called: "
                 "force_reset(foreign=True) resets it all the same"
