@@ -40,7 +40,7 @@ from aioacl._base.records import DeviceEvent, DeviceInfo, Health, MemoryInfo, Re
 from aioacl._base.states import State
 
 if TYPE_CHECKING:
-    from aioacl._device import Device, list_devices, open_device
+    from aioacl._device import Device
     from aioacl._handles.event import Event, Ticket
     from aioacl._handles.launch import Launch
     from aioacl._handles.memory import DeviceBuffer
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from aioacl._models.description import ModelMemory, TensorInfo
     from aioacl._models.model import Model
     from aioacl._models.results import ModelResults
+    from aioacl._opening import list_devices, open_device
 
 __version__ = "0.1.0"
 
@@ -132,8 +133,8 @@ _LATE = {
     "TensorInfo": "aioacl._models.description",
     "Ticket": "aioacl._handles.event",
     "library_info": "aioacl._library.load",
-    "list_devices": "aioacl._device",
-    "open_device": "aioacl._device",
+    "list_devices": "aioacl._opening",
+    "open_device": "aioacl._opening",
     "use_library": "aioacl._library.load",
 }
 

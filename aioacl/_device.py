@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, SupportsIndex, TypeVar
 
 from aioacl._base import origin, sync
 from aioacl._base.errors import DeviceTimeout, ParameterError
-from aioacl._base.ffi import ffi, lib, make_pass, text_of
+from aioacl._base.ffi import ffi, lib, make_pass
 from aioacl._base.late import late
 from aioacl._base.options import (
     GRACE,
-    ContextKind,
     OnFailure,
-    Strategy,
     bound_of,
     deadline_of,
     is_one_of,
     limits_of_reset,
-    must_be_bool,
     must_be_reason,
     repr_of,
     whole_of,
 )
 from aioacl._base.public import publish
-from aioacl._base.records import DeviceInfo, Health, MemoryInfo, ResetReport
+from aioacl._base.records import Health, MemoryInfo, ResetReport
 from aioacl._base.states import State
 from aioacl._handles.event import Event
 from aioacl._handles.handle import Made, error_on, size_of
@@ -39,12 +36,10 @@ from aioacl._library import runtime
 from aioacl._lifecycle.abortable import address_of
 from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, STREAMS
 from aioacl._lifecycle.executor import must_be_plain
-from aioacl._lifecycle.gate import advise_without_device, error_of
+from aioacl._lifecycle.gate import error_of
 from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
-from aioacl._lifecycle.manager import manager_of
 from aioacl._lifecycle.notifications import DeviceEvents
-from aioacl._lifecycle.policy import resets_of_environment
 from aioacl._wait.current import current_port
 from aioacl._wait.workers import call_on
 
@@ -792,109 +787,4 @@ class Device(Made):
         return f"<Device {self.index}, {state}{runtime.of_parent()}>"
 
 
-def open_device(
-    index: SupportsIndex = 0,
-    waits: Strategy = "watch",
-    *,
-    context: ContextKind = "primary",
-    cache: bool = True,
-    keep: bool = False,
-    resets: bool = True,
-    wait: bool = True,
-    timeout: Seconds | None = None,
-) -> Opening[Device]:
-    """Opens a device. The first open sets it (aclrtSetDevice), and the last close undoes this set (aclrtResetDevice).
-
-    With `context="own"`, they make and destroy a context instead (aclrtCreateContext, aclrtDestroyContext).
-
-    Args:
-        index: the index of the device among the visible devices, an int from 0.
-        waits: "watch": one native thread of the device polls for all waits. "thread": each wait blocks a thread in an
-            ACL function. Later opens of an open device must pass the same value.
-        context: "primary": the device's primary context, which other code of the process uses too. "own": a context
-            that aioacl makes and destroys (aclrtCreateContext), so that failures and resets of other code do not
-            concern it. Later opens of an open device must pass the same value.
-        cache: whether closed device memory, pinned memory and streams are kept, and used again by later requests. While
-            an open of the device has passed False, nothing is kept.
-        keep: if True, the last close leaves one set, which belongs to other code from then on. It leaves none if the
-            set of an earlier close still stands. Not with `context="own"`, because aioacl makes no set then. It holds
-            until the last close, also if only one of several opens has passed True.
-        resets: if False, `force_reset()` needs `foreign=True` to reset a device that other code has perhaps set, and
-            the last close leaves one set, as with `keep`. It holds until the last close, also if only one of several
-            opens has passed False. The environment variable AIOACL_RESETS=never, which each open reads, has the same
-            effect on all opens. aioacl's own context is replaced all the same.
-        wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
-        timeout: the longest wait in seconds; None waits without a limit.
-
-    Returns:
-        An Opening of a Device: await it, or enter it with `async with`.
-
-    Raises:
-        LibraryNotFound: no ACL library could be loaded.
-        LibraryConflict: other code of the process has loaded another ACL library.
-        ParameterError: the device does not exist, it is open with another `waits` or `context`, or an argument has a
-            wrong value.
-        DeviceResetting: the device is draining, being reset or being closed, and `wait` is False.
-        DeviceQuarantined: the device is quarantined.
-        DeviceTimeout: the device was not open within `timeout` seconds.
-    """
-    if not is_one_of(waits, "watch", "thread"):
-        raise ParameterError(
-            f'waits must be "watch" or "thread", got {repr_of(waits)}', hint='Omit waits for "watch".'
-        )
-    if not is_one_of(context, "primary", "own"):
-        raise ParameterError(
-            f'context must be "primary" or "own", got {repr_of(context)}', hint='Omit context for "primary".'
-        )
-    for name, value in (("cache", cache), ("keep", keep), ("resets", resets)):
-        must_be_bool(name, value)
-    if keep and context == "own":
-        raise ParameterError(
-            'keep must be False with context="own", got True: aioacl does not set the device then',
-            hint="Omit keep.",
-        )
-    resets = resets and resets_of_environment()
-    manager = manager_of(index)
-
-    async def make() -> Device:
-        device = Device._make(manager)
-        await manager.open(
-            device._user,
-            waits,
-            context,
-            cache=cache,
-            keep=keep,
-            resets=resets,
-            wait=wait,
-            deadline=deadline_of(timeout),
-        )
-        device._handed_out = True
-        return device
-
-    return Opening(f"open_device({manager.index})", make)
-
-
-def list_devices() -> tuple[DeviceInfo, ...]:
-    """Returns the visible devices (aclrtGetDeviceCount, aclrtGetSocName). Makes no context.
-
-    Returns:
-        A DeviceInfo for each device: its index, and `soc`, the name of its chip.
-
-    Raises:
-        LibraryNotFound: no ACL library could be loaded.
-        LibraryConflict: other code of the process has loaded another ACL library.
-        AclError: the runtime could not count the devices, for instance because ASCEND_RT_VISIBLE_DEVICES is invalid
-            (207004).
-    """
-    runtime.load()
-    found = ffi.new("uint32_t *")
-    code = lib.aio_u_aclrtGetDeviceCount(found)
-    if code:
-        error = error_of(code, "aclrtGetDeviceCount", -1, 0)
-        advise_without_device(error, "Check with npu-smi whether the cards and their driver work.")
-        raise error
-    soc = text_of(lib.aio_u_aclrtGetSocName())
-    return tuple(DeviceInfo(index, soc) for index in range(found[0]))
-
-
-publish("aioacl", ["Device", "list_devices", "open_device"], of=__name__)
+publish("aioacl", ["Device"], of=__name__)

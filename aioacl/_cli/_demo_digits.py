@@ -22,8 +22,8 @@ from aioacl import _digits, simulator
 from aioacl._base.errors import AclError, DeviceReset
 from aioacl._cli import UserError
 from aioacl._cli._demo_library import LATENCY
-from aioacl._device import open_device
 from aioacl._library import onnxruntime
+from aioacl._opening import open_device
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator

@@ -24,7 +24,7 @@ from aioacl._cli._doctor_rows import (
     WAKE_WATCH,
     make_rows,
 )
-from aioacl._device import open_device
+from aioacl._opening import open_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable

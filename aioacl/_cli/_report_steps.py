@@ -20,7 +20,7 @@ from aioacl._cli.selftest import as_row
 from aioacl._conformance._runner import run as run_vectors
 from aioacl._conformance._runner import trial
 from aioacl._conformance._vectors import load as load_vectors
-from aioacl._device import open_device
+from aioacl._opening import open_device
 from aioacl._selftest._records import Needs
 from aioacl._selftest._runner import Request, identify
 from aioacl._selftest._runner import run as run_checks

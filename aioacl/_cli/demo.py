@@ -23,7 +23,7 @@ from aioacl._cli._demo_report import Outcome, as_json, show
 from aioacl._cli._demo_view import REFRESH_SECONDS, view_for
 from aioacl._cli._library import add_option
 from aioacl._cli._screen import Screen, put
-from aioacl._device import open_device
+from aioacl._opening import open_device
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -8,7 +8,7 @@ from aioacl._base.codes import lookup
 from aioacl._base.ffi import ffi, lib
 from aioacl._cli._library import add_option, described, load_or_explain
 from aioacl._cli._screen import GREEN, YELLOW, Screen, put_json
-from aioacl._device import list_devices
+from aioacl._opening import list_devices
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 from aioacl import simulator
 from aioacl._base.errors import AclError
 from aioacl._base.states import State
-from aioacl._device import Device, open_device
+from aioacl._device import Device
 from aioacl._handles.operation import Operation
 from aioacl._lifecycle import manager as _lifecycle
 from aioacl._lifecycle.gate import inside
 from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.probe import probe
+from aioacl._opening import open_device
 from aioacl.testing._snapshot import is_simulated, open_devices
 from aioacl.testing._waiting import PATIENCE_SECONDS, holds_within
 

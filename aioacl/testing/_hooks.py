@@ -21,9 +21,9 @@ import pytest
 
 from aioacl._base import late
 from aioacl._base.errors import AclError, LibraryConflict, LibraryNotFound, ParameterError
-from aioacl._device import open_device
 from aioacl._library.load import library_info, use_library
 from aioacl._lifecycle import manager
+from aioacl._opening import open_device
 from aioacl.testing._audit import Audit, Finding, report
 from aioacl.testing._broader import Broader
 from aioacl.testing._cleanup import plainly, recover_device, release_everything, restore_initial_state
