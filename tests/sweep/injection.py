@@ -143,7 +143,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 # Only a context that is stopped answers a task's code to queries, records and other calls that enqueue: then other code
 # has set STOP mode, and only a reset helps.
 STOPPED_IF_FAILED: Final = re.compile(
-    r"aclrtStreamQuery|aclrtRecordEvent|aclrtStreamWaitEvent.*|aclrtLaunchKernel.*|\w+Async"
+    r"aclrtStreamQuery|aclrtQueryEventStatus|aclrtRecordEvent|aclrtStreamWaitEvent.*|aclrtLaunchKernel.*|\w+Async"
 )
 
 
