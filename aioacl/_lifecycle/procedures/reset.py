@@ -149,10 +149,8 @@ class ResetProcedure(Procedure):
         self._finish(problem, stuck)
         if self._run_hooks("after_reset", self.report):
             with self.admission.changed:
-                whole = replace(self.report, hook_errors=self._hook_errors)
-                if self.admission.report is self._report:
-                    self.admission.report = whole
-                self._report = whole
+                self._report = replace(self.report, hook_errors=self._hook_errors)
+                self.admission.report = self._report
 
     def _run_hooks(self, when: When, argument: object) -> bool:
         """Runs the user's hooks. Returns whether one of them has failed."""
