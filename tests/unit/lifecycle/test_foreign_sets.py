@@ -181,6 +181,20 @@ async def test_reset_of_a_lost_device_keeps_the_limit_of_counted_sets(
     undo(4)
 
 
+@pytest.mark.leaves("events")
+async def test_45_failed_attempt_to_reset_a_lost_device_forgets_no_sets_of_other_code() -> None:
+    sets_by_other_code(3)
+    async with aioacl.open_device(0) as device:
+        await lose(device)
+        with simulator.fault("aclrtResetDeviceForce", rc=507000, times=1):
+            report = await device.force_reset(grace=0)
+        assert ("aclrtResetDeviceForce", 507000) in report.codes
+        assert (report.ok, report.foreign_sets) == (True, 3)
+        assert await works(device)
+    undo(3)
+    forget_uses_of_ended_contexts()
+
+
 # --- sets that a close leaves -----------------------------------------------------------------------------------------
 
 
@@ -224,6 +238,30 @@ async def test_close_with_keep_beside_a_set_of_other_code_leaves_one_set() -> No
         async with aioacl.open_device(0, keep=True):
             pass
     elsewhere("aclrtResetDevice")
+    undo(1)
+
+
+async def test_close_with_keep_leaves_no_set_if_other_code_has_ended_all_sets() -> None:
+    device = await aioacl.open_device(0, keep=True)
+    with simulator.fault("aclrtSetDevice", rc=507000, times=-1):
+        reset_by_other_code()
+        await until(lambda: device.state is aioacl.State.QUARANTINED)
+    await device.close()
+    assert simulator.retain_count() == 0
+    async with aioacl.open_device(0, keep=True):
+        pass
+    undo(1)
+
+
+async def test_set_that_a_close_has_left_is_made_again_after_a_failed_attempt() -> None:
+    async with aioacl.open_device(0, keep=True):
+        pass
+    async with aioacl.open_device(0) as device:
+        with simulator.fault("aclrtSetDevice", rc=507000, times=1):
+            report = await device.force_reset(grace=0)
+        assert (report.ok, report.codes, report.foreign_sets) == (True, (("aclrtSetDevice", 507000),), 1)
+    async with aioacl.open_device(0, keep=True):  # the set that was made again is the one that a close leaves
+        pass
     undo(1)
 
 

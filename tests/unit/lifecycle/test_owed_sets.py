@@ -35,6 +35,21 @@ async def test_close_makes_sets_again_that_a_failed_reset_has_undone(context: An
 
 
 @pytest.mark.parametrize("context", ["primary", "own"])
+async def test_open_makes_sets_again_that_a_failed_close_has_not_made(context: Any) -> None:
+    sets_by_other_code(2)
+    with simulator.fault("aclrtSetDevice", rc=RC, after=int(context == "primary"), times=-1):
+        device = await aioacl.open_device(0, context=context)
+        assert not (await device.force_reset(grace=0, scope="device")).ok
+        with pytest.warns(aioacl.AclWarning, match="aclrtSetDevice returned 507000"):
+            await device.close()
+        error = await raises(aioacl.AclError, aioacl.open_device(0, context=context))
+    assert (error.code, simulator.retain_count()) == (RC, 0)
+    async with aioacl.open_device(0, context=context):
+        assert simulator.retain_count() == 2 + (context == "primary")
+    assert simulator.retain_count() == 2
+
+
+@pytest.mark.parametrize("context", ["primary", "own"])
 async def test_reset_after_a_failed_one_makes_the_sets_of_both_again(context: Any) -> None:
     sets_by_other_code(2)
     async with aioacl.open_device(0, context=context) as device:
