@@ -140,10 +140,14 @@ class SetCounts:
     def leave_set(self) -> None:
         """From now on, the last set of aioacl counts as a set of other code, if there is one."""
         with self._changed:
-            if self.own_sets:
+            if self.added:
+                self.added -= 1
+            elif self.own_sets:
                 self.own_sets -= 1
                 self.change(states.reset_device(self.now).counts)
-                lib.aio_device_leave_set(self._index)
+            else:
+                return
+            lib.aio_device_leave_set(self._index)
 
     def note_left_set(self) -> None:
         """Called before a reset, which ends the set that a close has left. Without the callback it does not end it."""

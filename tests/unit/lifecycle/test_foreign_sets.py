@@ -253,6 +253,20 @@ async def test_close_with_keep_leaves_no_set_if_other_code_has_ended_all_sets() 
     undo(1)
 
 
+async def test_set_that_a_close_leaves_after_a_failed_reset_belongs_to_other_code() -> None:
+    sets_by_other_code(2)
+    async with aioacl.open_device(0, keep=True) as device:
+        with (
+            simulator.fault("aclrtResetDevice", rc=507000, nth=1),
+            simulator.fault("aclrtResetDeviceForce", rc=507000, times=-1),
+        ):
+            assert not (await device.force_reset(grace=0)).ok
+    assert simulator.retain_count() == 3
+    async with aioacl.open_device(0):
+        pass
+    undo(3)
+
+
 async def test_set_that_a_close_has_left_is_made_again_after_a_failed_attempt() -> None:
     async with aioacl.open_device(0, keep=True):
         pass
