@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CELLS: Final = 96
 CELL_BYTES: Final = 64
+SLOTS: Final = 192  # the pinned cells for the copies of launch blocks
 NOTIFIES: Final = 12
 # Sizes in bytes that the streams of a scenario upload and download.
 BLOBS: Final = (512, 512, 4096, (2 << 20) + 512)
@@ -53,7 +54,7 @@ class Board:
     cells: list[aioacl.DeviceBuffer] = field(default_factory=list[aioacl.DeviceBuffer])
     blobs: list[aioacl.DeviceBuffer] = field(default_factory=list[aioacl.DeviceBuffer])
     own: list[aioacl.Event] = field(default_factory=list[aioacl.Event])
-    pinned: list[aioacl.PinnedBuffer] = field(default_factory=list[aioacl.PinnedBuffer])
+    pinned: list[aioacl.PinnedBuffer] = field(default_factory=list[aioacl.PinnedBuffer])  # one for each slot
     function: Any = None
     other_stream: Any = None  # a stream that is created by hand, so the engine has no record of it
     notifies: list[Any] = field(default_factory=list[Any])
@@ -64,7 +65,7 @@ class Board:
         self.cells = [await stack.enter_async_context(device.allocate(CELL_BYTES)) for _ in range(CELLS)]
         self.blobs = [await stack.enter_async_context(device.allocate(size)) for size in BLOBS]
         self.own = [await stack.enter_async_context(device.create_event()) for _ in range(4)]
-        self.pinned = [await stack.enter_async_context(device.pinned(CELL_BYTES)) for _ in range(4)]
+        self.pinned = [await stack.enter_async_context(device.pinned(CELL_BYTES)) for _ in range(SLOTS)]
         binary, function = ffi.new("aclrtBinHandle *"), ffi.new("aclrtFuncHandle *")
         self.acl.aclrtBinaryLoadFromData(b"code", 4, ffi.NULL, binary)
         self.acl.aclrtBinaryGetFunction(binary[0], KERNEL.encode(), function)
@@ -80,12 +81,12 @@ class Board:
             stack.callback(self.acl.aclrtDestroyNotify, notify[0])
             self.notifies.append(notify[0])
 
-    def launch(self, stream: aioacl.Stream) -> None:
-        """Enqueues a kernel by hand."""
+    def launch(self, stream: Any) -> None:
+        """Enqueues a kernel by hand, on a Stream or on a native stream."""
         args = ffi.new("char[8]")
         self.acl.aclrtLaunchKernelWithHostArgs(self.function, 1, stream, ffi.NULL, args, 8, ffi.NULL, 0)
 
-    def await_notify(self, stream: aioacl.Stream, number: int) -> None:
+    def await_notify(self, stream: Any, number: int) -> None:
         """Enqueues a wait for a notify by hand, and on another stream the record that ends the wait."""
         self.acl.aclrtRecordNotify(self.notifies[number], self.other_stream)
         self.acl.aclrtWaitAndResetNotify(self.notifies[number], stream, 0)
@@ -125,10 +126,7 @@ class FailureListener:
         reported = self.received.get(failure.queue.id, [])
         if not exactly:
             return bool(reported)
-        return any(
-            code == failure.code and (position == failure.position or not failure.position)
-            for position, code in reported
-        )
+        return any(code == failure.code and failure.is_at(position) for position, code in reported)
 
     async def wait(self, holds: Callable[[], bool], seconds: float) -> bool:
         """Listens until the condition holds. Returns False if the condition does not hold in time."""

@@ -66,6 +66,28 @@ BUGS: Final = (
         "runtime",
     ),
     Bug(
+        "a launch block that is not reported is not confirmed",
+        "link.c",
+        "(link->source && link->done_us && link->done_us - link->since_us < SHORTEST_LIMIT_US)",
+        "!link->source || (link->done_us && link->done_us - link->since_us < SHORTEST_LIMIT_US)",
+        "runtime",
+    ),
+    Bug(
+        "a failure in a launch block is attributed to the entry before the block",
+        "enqueue.c",
+        "    for (uint64_t at = first; at < last; at++) {\n",
+        "    atomic_store(&stream->ids[(first - 1) % AIO_RING], id);\n"
+        "    for (uint64_t at = first; at < last; at++) {\n",
+        "runtime",
+    ),
+    Bug(
+        "a failure in a launch block is attributed to the entry after the block",
+        "enqueue.c",
+        "    return count_at(stream, last, id, true);",
+        "    return count_at(stream, last, before, true);",
+        "acl",
+    ),
+    Bug(
         "without reports, complete work counts as confirmed",
         "link.c",
         "exact ? limit : least(limit, atomic_load(&stream->synced))",

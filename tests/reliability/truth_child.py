@@ -143,6 +143,7 @@ def main(name: str, rounds: int, seed: int, seconds: float) -> None:
         "counts": tally.counts,
         "injected": tally.injected,
         "reported": tally.reported,
+        "work": tally.work,
         "findings": tally.findings + found,
         "found": tally.found + len(found),
         "scenarios": campaign.scenarios,

@@ -8,6 +8,7 @@ must have emitted a warning.
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +16,9 @@ import aioacl
 from aioacl import simulator
 from aioacl.lowlevel import ffi
 from tests.reliability.truth_bench import CODES, PATIENCE_SECONDS, PIECE_BYTES, FailureListener
-from tests.reliability.truth_oracle import MAYBE, NO, Failure, Queue
-from tests.reliability.truth_work import NEVER, Point, Run, Script
+from tests.reliability.truth_blocks import Blocks
+from tests.reliability.truth_oracle import MAYBE, NO, DeviceWait, Failure, Queue
+from tests.reliability.truth_work import DIRECTLY, NEVER, Point, Run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 STEPS: Final = 50
 
 
-class Scenario(Script):
+class Scenario(Blocks):
     """One scenario. The docstring of the module describes it."""
 
     # --- a whole scenario ---------------------------------------------------------------------------------------------
@@ -60,7 +62,8 @@ class Scenario(Script):
     def _queue(self, name: str, board: Board, stream: aioacl.Stream) -> Queue:
         found = ffi.new("int32_t *")
         board.acl.aclrtStreamGetId(stream, found)
-        self.queues.append(Queue(name, board.device.index, found[0], self.queues))
+        index, exact = board.device.index, self.tally.mode.exact
+        self.queues.append(Queue(name, index, found[0], self.queues, exact, self.waits[index]))
         return self.queues[-1]
 
     async def _join(self) -> None:
@@ -127,6 +130,7 @@ class Scenario(Script):
         self._release(run)
         for failure in run.queue.all(run.queue.placed):
             failure.collected = max(failure.collected, MAYBE)
+        run.queue.renewed = True
         await run.stream.renew(timeout=PATIENCE_SECONDS)
         run.queue = self._queue(f"{run.queue.name}'", run.board, run.stream)
         run.value, run.failed, run.locked, run.renewing = None, False, False, False
@@ -161,10 +165,14 @@ class Scenario(Script):
 
         async def read() -> None:
             before, error = spans(), None
+            wait = DeviceWait(time.monotonic())
+            if kind == "device":
+                self.waits[before[0][0].device].append(wait)
             try:
                 await begin()
             except Exception as raised:
                 error = raised
+            wait.end = time.monotonic()
             if kind == "device":  # the await may also cover work that was enqueued during the wait
                 must = {queue: place for queue, place, _ in before}
                 before = [(queue, must.get(queue, 0), place) for queue, _, place in spans()]
@@ -269,6 +277,7 @@ class Scenario(Script):
         entry.failure = failure if rule.hits else None
         self.tally.injected[kind] += rule.hits
         if rule.matches:
+            self.tally.work[DIRECTLY] += 1
             queue.enqueued(entry)
         else:  # every copy was refused
             queue.entries.remove(entry)
@@ -286,9 +295,8 @@ class Scenario(Script):
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _exactly(self, failure: Failure) -> bool:
-        """Whether this failure must be reported. If a wait is slow, any reported failure of the stream is enough."""
-        queue = failure.queue
-        return self.tally.mode.exact and failure.reported and not queue.slow(queue.placed, NEVER)
+        """Whether this failure must be reported. If it may be hidden, any reported failure of the stream is enough."""
+        return failure.reported and not failure.queue.may_hide(failure)
 
     def _unreported(self, listener: FailureListener, failures: list[Failure]) -> list[Failure]:
         return [each for each in failures if not listener.was_reported(each, exactly=self._exactly(each))]

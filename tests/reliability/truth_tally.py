@@ -37,7 +37,7 @@ class Mode:
 
     @property
     def exact(self) -> bool:
-        """Whether failures are found by reports. Then no failure may be attributed to work that has not failed."""
+        """Whether failures are found by reports."""
         return self.ways != 0
 
 
@@ -50,6 +50,9 @@ class Tally:
     counts: dict[str, Counter[str]] = field(default_factory=dict[str, "Counter[str]"])
     injected: Counter[str] = field(default_factory=Counter[str])
     reported: Counter[str] = field(default_factory=Counter[str])
+    work: Counter[str] = field(
+        default_factory=Counter[str]
+    )  # the entries, by the way in which they are enqueued
     findings: list[str] = field(default_factory=list[str])
     found: int = 0
     begun: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
@@ -133,7 +136,8 @@ class Checker:
         tally = self._tally
         code = error.code if isinstance(error, AclError) else None
         known = [failure for queue, _, place in spans for failure in queue.all(place)]
-        doubtful = [failure for queue, _, place in spans for failure in queue.doubtful(place, now)]
+        refused = row.kind in ("upload", "download")  # perhaps, because it enqueues several copies
+        doubtful = [f for queue, _, place in spans for f in queue.doubtful(place, now, refused=refused)]
         # Several failures are possible if the await covers several streams or copies. They are also possible if work
         # was enqueued during the wait.
         several = row.kind in ("upload", "download", "device") or any(
@@ -147,8 +151,6 @@ class Checker:
         elif code in {failure.code for failure in doubtful}:
             tally.note(row, "doubtful")
             collect(doubtful, code)
-        elif not tally.mode.exact:
-            collect([*known, *doubtful], code)
         elif expected:
             tally.note(row, "wrong", f"expected {expected[0]}, got {error!r}")
         else:
@@ -164,8 +166,8 @@ class Checker:
         spans += [(source[0], source[1], source[1])] if source else []
         now = time.monotonic()
         known = [failure for queue, _, place in spans for failure in queue.all(place)]
-        known += [failure for queue, _, place in spans for failure in queue.doubtful(place, now)]
-        if error.code in {failure.code for failure in known} or not self._tally.mode.exact:
+        known += [f for queue, _, place in spans for f in queue.doubtful(place, now, refused=True)]
+        if error.code in {failure.code for failure in known}:
             collect(known, error.code)
         else:
             self._tally.note(

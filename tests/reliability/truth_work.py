@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import aioacl
 from aioacl import AclError, QueueFull, simulator
-from aioacl.lowlevel import constants, ffi, functions, handle
 from tests.reliability.truth_bench import CELL_BYTES, CODES, EVENT_TIMEOUT, fail_next_task
-from tests.reliability.truth_oracle import Failure, Queue
+from tests.reliability.truth_oracle import DeviceWait, Failure, Queue
 from tests.reliability.truth_tally import Checker, Row, Tally
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DEEPEST: Final = 5
 NEVER: Final = 1 << 40
 FAILING: Final = (0.0, 0.01, 0.03, 0.1)
 TIMEOUT: Final = "a wait for an event that times out"
-IN_A_BLOCK: Final = " in a launch block"
+DIRECTLY: Final = "directly"
 
 
 @dataclass(eq=False)
@@ -55,12 +55,12 @@ class Point:
     place: int
     thing: Any
     run: Run
-    target: bytearray | None = None
+    target: bytearray | memoryview | None = None
     expected: bytes | None = None
 
     def wrong(self) -> str:
         """Returns a text if the copied bytes differ from the bytes that were sent, otherwise ""."""
-        if self.target is None or self.expected is None or self.target == self.expected:
+        if self.target is None or self.expected is None or bytes(self.target) == self.expected:
             return ""
         return f"expected {self.expected[:4]!r}..., got {bytes(self.target[:4])!r}..., at {self.place} of {self.queue}"
 
@@ -80,8 +80,13 @@ class Script:
     queues: list[Queue] = field(default_factory=list[Queue])
     tickets: list[Point] = field(default_factory=list[Point])
     events: list[Point] = field(default_factory=list[Point])
+    # The waits for each device.
+    waits: defaultdict[int, list[DeviceWait]] = field(
+        default_factory=lambda: defaultdict[int, list[DeviceWait]](list)
+    )
     own: dict[int, Point] = field(default_factory=dict[int, Point])
     cells: dict[int, int] = field(default_factory=dict[int, int])  # the number of used cells of each device
+    slots: dict[int, int] = field(default_factory=dict[int, int])  # the number of used slots of each device
     # The number of used notifies of each device.
     notified: dict[int, int] = field(default_factory=dict[int, int])
     written: list[tuple[int, Queue, int, bytes]] = field(default_factory=list[tuple[int, Queue, int, bytes]])
@@ -97,9 +102,7 @@ class Script:
 
     # --- work -------------------------------------------------------------------------------------------------------
 
-    def _work(self, run: Run) -> None:
-        if run.locked or (run.failed and self.rng.random() < 0.9):
-            return
+    def _directly(self, run: Run) -> None:
         works = (self._fill, self._put, self._put, self._copy, self._get, self._get, self._record, self._wait)
         self.rng.choice((*works, *works, self._wait, self._launch, self._notify))(run)
 
@@ -132,8 +135,8 @@ class Script:
             run.failed = source is None
             self.checker.refused(self.row(what), queue, (source.queue, at) if source else None, error)
             return None
-        launched = what.endswith(IN_A_BLOCK)  # a failure in a block is before the position of its ticket
-        queue.enqueued(entry, 0 if launched else getattr(result, "position", 0))
+        queue.enqueued(entry, getattr(result, "position", 0))
+        self.tally.work[DIRECTLY] += 1
         if code:
             self.tally.injected[what] += 1
         return result if result is not None else True
@@ -145,7 +148,11 @@ class Script:
         return self._enqueue(run, what, call, code, counted=counted)
 
     def _ticket(
-        self, run: Run, thing: Any, target: bytearray | None = None, expected: bytes | None = None
+        self,
+        run: Run,
+        thing: Any,
+        target: bytearray | memoryview | None = None,
+        expected: bytes | None = None,
     ) -> None:
         if thing is not None:
             self.tickets.append(Point(run.queue, run.queue.placed, thing, run, target, expected))
@@ -165,31 +172,9 @@ class Script:
             self.written.append((number, run.queue, run.queue.placed, value))
             self._ticket(run, thing)
 
-    def _by_launch(self) -> bool:
-        """Whether other code enqueues the next work, in a launch block: half of the work that it can enqueue."""
-        return self.rng.random() < 0.5
-
     def _fill(self, run: Run) -> None:
         byte = self.rng.randrange(256)
-        value = bytes([byte]) * CELL_BYTES
-        if not self._by_launch():
-            self._write(run, "fill", value, lambda cell: run.stream.fill(cell, byte))
-            return
-        fill = functions.aclrtMemsetAsync
-        self._write(
-            run,
-            "fill" + IN_A_BLOCK,
-            value,
-            lambda cell: self._launched(
-                run, lambda stream: fill(handle(cell), CELL_BYTES, byte, CELL_BYTES, stream)
-            ),
-        )
-
-    def _launched(self, run: Run, enqueue: Callable[[Any], object]) -> aioacl.Ticket:
-        """Enqueues as other code does: on the raw handle."""
-        with run.stream.launch(tasks=4, reported=True) as work:
-            enqueue(ffi.cast("aclrtStream", work.handle))
-        return work.ticket
+        self._write(run, "fill", bytes([byte]) * CELL_BYTES, lambda cell: run.stream.fill(cell, byte))
 
     def _put(self, run: Run) -> None:
         value = self.rng.randbytes(8) * (CELL_BYTES // 8)
@@ -211,18 +196,7 @@ class Script:
         if (source := self._readable(run)) is None:
             return
         of = run.board.cells[source[0]]
-        if not self._by_launch():
-            self._write(run, "copy on the device", source[1], lambda cell: run.stream.copy(cell, of))
-            return
-        copy, kind = functions.aclrtMemcpyAsync, constants.ACL_MEMCPY_DEVICE_TO_DEVICE
-        self._write(
-            run,
-            "copy" + IN_A_BLOCK,
-            source[1],
-            lambda cell: self._launched(
-                run, lambda stream: copy(handle(cell), CELL_BYTES, handle(of), CELL_BYTES, kind, stream)
-            ),
-        )
+        self._write(run, "copy on the device", source[1], lambda cell: run.stream.copy(cell, of))
 
     def _get(self, run: Run) -> None:
         if (source := self._readable(run)) is None:
@@ -249,41 +223,46 @@ class Script:
     def _wait(self, run: Run) -> None:
         if self.timeouts and self.rng.random() < 0.3:
             self._wait_that_times_out(run)
-            return
-        points = [point for point in (*self.events[-12:], *self.own.values()) if point.queue.depth < DEEPEST]
-        if points:
-            point = self.rng.choice(points)
+        elif (point := self._recorded()) is not None:
             wait = partial(run.stream.wait_event, point.thing)
             self._ticket(run, self._enqueue(run, "wait for an event", wait, source=point))
 
+    def _recorded(self) -> Point | None:
+        """Chooses an event."""
+        points = [point for point in (*self.events[-12:], *self.own.values()) if point.queue.depth < DEEPEST]
+        return self.rng.choice(points) if points else None
+
     def _wait_that_times_out(self, run: Run) -> None:
-        """Enqueues a wait that times out. Holds the event's stream: a wait for a complete event cannot time out."""
-        sources = [each for each in self.runs if each is not run and not each.locked and not each.failed]
-        if not sources:
+        if (point := self._record_held(run)) is None:
             return
-        source = self.rng.choice(sources)
-        simulator.hold(source.stream)
-        source.held = max(source.held, self.rng.randint(1, 6))
-        point, code = self._record(source), EVENT_TIMEOUT
-        if point is None or point.queue.depth >= DEEPEST:
-            return
+        code = EVENT_TIMEOUT
         with simulator.fault("aclrtStreamWaitEvent", stream=run.stream, nth=1, async_error=code):
             wait = partial(run.stream.wait_event, point.thing)
             self._ticket(run, self._enqueue(run, TIMEOUT, wait, code, reported=False, source=point))
 
-    def _launch(self, run: Run) -> None:
-        if not self._by_launch():
-            self._task(run, "kernel", lambda: run.board.launch(run.stream), counted=False)
-            return
-        self._ticket(
-            run, self._task(run, "kernel" + IN_A_BLOCK, lambda: self._launched(run, run.board.launch))
-        )
+    def _record_held(self, run: Run) -> Point | None:
+        """Records an event on another stream, which it holds: a wait for a complete event cannot time out."""
+        sources = [each for each in self.runs if each is not run and not each.locked and not each.failed]
+        if not sources:
+            return None
+        source = self.rng.choice(sources)
+        simulator.hold(source.stream)
+        source.held = max(source.held, self.rng.randint(1, 6))
+        point = self._record(source)
+        return point if point is not None and point.queue.depth < DEEPEST else None
 
-    def _notify(self, run: Run) -> None:
-        index, what = run.board.device.index, "a wait for a notify"
+    def _launch(self, run: Run) -> None:
+        self._task(run, "kernel", lambda: run.board.launch(run.stream), counted=False)
+
+    def _next_notify(self, run: Run) -> int | None:
+        index = run.board.device.index
         number = self.notified.get(index, 0)
         self.notified[index] = number + 1
-        if number >= len(run.board.notifies):
+        return number if number < len(run.board.notifies) else None
+
+    def _notify(self, run: Run) -> None:
+        what, number = "a wait for a notify", self._next_notify(run)
+        if number is None:
             return
         call = partial(run.board.await_notify, run.stream, number)
         if not (code := self._code()):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 MOST = 2044
 CAPTURED = 107027
+TIMED_OUT = 507001  # only a wait for an event that times out has this code
 
 
 def enqueue(work: aioacl.Launch, memory: aioacl.DeviceBuffer, value: int = 1, times: int = 1) -> None:
@@ -149,8 +150,23 @@ async def test_cancelled_wait_for_the_ticket_leaves_the_work(open_device: OpenDe
         assert await bytes_of(stream, memory) == bytes([5] * 64)
 
 
-async def test_time_out_of_an_event_wait_in_a_block_fails_its_ticket(open_device: OpenDevice) -> None:
-    """The runtime does not report it, so the position is confirmed by a synchronize."""
+async def test_48_time_out_of_an_event_wait_in_a_block_fails_its_ticket(open_device: OpenDevice) -> None:
+    """The runtime does not report it, so only a synchronize finds it."""
+    async with equipped(open_device) as (device, stream, memory), device.create_stream() as source:
+        before = stream.fill(memory, 1)
+        with simulator.held(source):
+            event = source.record()
+            with stream.launch() as work:
+                native = ffi.cast("aclrtStream", work.handle)
+                with simulator.fault("aclrtStreamWaitEvent", nth=1, async_error=TIMED_OUT):
+                    functions.aclrtStreamWaitEvent(native, lowlevel.handle(event))
+        error = await raises(aioacl.DeviceFault, work.ticket)
+        assert (error.code, stream.error is not None) == (TIMED_OUT, True)
+        await before
+        await event
+
+
+async def test_only_a_block_that_is_not_reported_is_synchronized(open_device: OpenDevice) -> None:
     async with equipped(open_device) as (device, stream, memory):
         sync = "aclrtSynchronizeStreamWithTimeout"
         before = simulator.calls(sync)
