@@ -2,7 +2,8 @@
 
 The probe creates a stream, allocates memory and verifies a copy. It does not pass the gate, which is closed. The probe
 counts as a call inside, so a foreign reset waits for the probe. If a foreign reset does not wait long enough, the reset
-destroys the objects of the probe. Then these objects must not be passed to C.
+destroys the objects of the probe. So does other code that destroys aioacl's own context. Then these objects must not be
+passed to C.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from aioacl._base.ffi import ffi, lib, make_pass
+from aioacl._lifecycle.gate import context_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,9 +44,11 @@ class _Tested:
         self._resets_seen = resets_seen
 
     def check(self) -> None:
-        """Fails the probe if a foreign reset was reported after the newest set."""
+        """Fails the probe if other code has reset the device, or destroyed the context, after the newest set."""
         if lib.aio_device_foreign(self._index) != self._resets_seen:
             raise _ProbeFailed("foreign reset during the probe", 0)
+        if not context_lives(self._index):
+            raise _ProbeFailed("end of the context during the probe", 0)
 
     def give_back(self, call: str, give: Callable[[CData], int], thing: CData) -> None:
         """Frees or destroys an object of the probe."""

@@ -496,6 +496,22 @@ async def test_own_context_that_other_code_destroys_is_made_again() -> None:
     forget_uses_of_ended_contexts()
 
 
+@pytest.mark.leaves("events")  # events of an ended context are not destroyed, because that crashes
+async def test_own_context_that_other_code_destroys_during_the_probe_is_made_again() -> None:
+    async with own() as device, anyio.create_task_group() as group:
+        resetting = await hung_in("aclrtMemcpy", group, device.force_reset)  # the copy of the probe
+        context, frees = manager_of(0).own_context._made[-1], simulator.calls("aclrtFree")
+        Raised(lambda: must("aclrtDestroyContext", context)).join()
+        simulator.release_all()
+        report = await resetting.outcome()
+        assert (report.ok, report.attempts) == (True, 2)
+        assert report.codes == (("end of the context during the probe", 0),)
+        assert simulator.calls("aclrtFree") == frees + 1  # the block of the second probe
+        assert await works(device)
+    assert simulator.stats().contexts == 0
+    forget_uses_of_ended_contexts()
+
+
 @pytest.mark.parametrize("beside", [foreign_context, None], ids=["foreign context", "alone"])
 async def test_44_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory(
     beside: Callable[[], Any] | None,
