@@ -22,7 +22,7 @@ static PyTypeObject *block_type, *launch_type;
  * exception. */
 static int open_block(block_object *self, int held) {
     const handle_object *stream = self->stream;
-    core_object *core = (core_object *)stream->core;
+    core_object *core = stream ? (core_object *)stream->core : NULL; /* NULL: `__new__` has made the block */
     bool usable = core != NULL && PyObject_TypeCheck((PyObject *)core, core_type) && core->stream != NULL;
     if (!usable || is_closed(stream) || self->core != NULL) {
         return AIO_STALE;

@@ -453,7 +453,7 @@ class Stream(Handle, Awaitable):
         """Returns a block in which other code enqueues on this stream: `with stream.launch() as work:`.
 
         In the block, pass `work.handle` to an aclnn operator, to a kernel that is launched through ctypes or cffi, or
-        to `torch.npu.ExternalStream`. The device's context is current on the thread of the block. At the end of the
+        to `torch.npu.ExternalStream`. The stream's context is current on the thread of the block. At the end of the
         block, aioacl records an event. `work.ticket` covers the work that any thread has enqueued on the handle before.
 
         While the block is open, other threads get QueueFull if they enqueue on this stream. The thread of the block

@@ -62,6 +62,10 @@ int aio_borrowed_enter(const aio_stream *stream) {
     return code;
 }
 
+void aio_borrowed_bind(const aio_stream *stream) {
+    use_context(stream->context);
+}
+
 void aio_borrowed_leave(const aio_stream *stream) {
     use_context(atomic_load(&aio_devices[stream->device].context));
 }

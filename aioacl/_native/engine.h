@@ -407,9 +407,10 @@ aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmd
  * marks. The block counts as a call inside the gate. */
 typedef struct {
     int32_t open;
-    void *foreign; /* the context of the thread before the block, if it was another one */
+    void *before; /* the context of the thread before the block, if it was another one */
+    void *left;   /* the own context that an earlier call has left on the thread, or NULL */
 } aio_block;
-/* Opens a block with room for `tasks` tasks, and makes the device's context current on this thread. Returns 0
+/* Opens a block with room for `tasks` tasks, and makes the stream's context current on this thread. Returns 0
  * or a refusal. */
 int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block);
 /* Ends the block, on any thread. Returns the position that covers its work: that of a mark, or a position

@@ -624,7 +624,18 @@ static int open_block(aio_stream *stream, int tasks) {
     return 0;
 }
 
-/* The thread keeps the device's context until the end of the block, because other code calls the runtime. */
+/* The thread keeps the context of the stream until the end of the block, because other code calls the runtime.
+ * So calls for other devices give this context back (`left`). */
+static void bind_block(const aio_stream *stream, aio_frame *frame, aio_block *block) {
+    aio_thread *thread = aio_self();
+    void *ours = atomic_load(&aio_devices[stream->device].context);
+    bool elsewhere = stream->borrowed && stream->context != ours;
+    void *before = elsewhere && !frame->foreign ? ours : frame->foreign;
+    *block = (aio_block){1, before, thread->left};
+    frame->foreign = NULL;
+    thread->left = NULL;
+}
+
 static int open_inside(aio_stream *stream, int held, int tasks, aio_block *block) {
     aio_frame frame;
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtRecordEvent);
@@ -633,10 +644,12 @@ static int open_inside(aio_stream *stream, int held, int tasks, aio_block *block
     }
     code = open_block(stream, tasks);
     if (code == 0) {
-        *block = (aio_block){1, frame.foreign};
-        frame.foreign = NULL;
+        bind_block(stream, &frame, block);
     }
     refuse(stream, &frame);
+    if (code == 0 && stream->borrowed) {
+        aio_borrowed_bind(stream);
+    }
     return code;
 }
 
@@ -694,10 +707,11 @@ static aio_result end_block(aio_stream *stream, int reported, int refusal) {
     return (aio_result)position;
 }
 
-static void restore_context(void *foreign) {
-    if (foreign) {
+static void unbind_block(const aio_block *block) {
+    aio_self()->left = block->left;
+    if (block->before) {
         aio_outside_begin();
-        aio_acl.aclrtSetCurrentContext(foreign);
+        aio_acl.aclrtSetCurrentContext(block->before);
         aio_outside_end(0);
     }
 }
@@ -730,7 +744,7 @@ aio_result aio_launch_end(aio_stream *stream, aio_block *block, int reported) {
     aio_result result = end_inside(stream, reported);
     aio_stream_unuse(stream);
     if (here) {
-        restore_context(block->foreign);
+        unbind_block(block);
     }
     aio_count_out(aio_stream_pass(stream, 0), AIO_ENQUEUE);
     return result;

@@ -306,6 +306,8 @@ int aio_borrowed_enter(const aio_stream *stream);
 /* RT_STREAM_CAPTURED if other code captures the stream, whose context is current; 0 if not, or another code. */
 int aio_stream_capture_code(const aio_stream *stream);
 void aio_borrowed_leave(const aio_stream *stream);
+/* Makes the context of a borrowed stream current for a launch block. */
+void aio_borrowed_bind(const aio_stream *stream);
 /* Called when other code is about to destroy the native stream, and when it is about to reset the device while
  * aioacl's own context stays. */
 void aio_borrowed_ends(aclrtStream handle);

@@ -12,6 +12,7 @@ import aioacl
 from aioacl import lowlevel, simulator
 from aioacl._base.ffi import lib
 from aioacl.lowlevel import ffi, functions
+from tests import kit
 from tests.kit import (
     GRACE_SECONDS,
     TASK_FAULT,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.kit import OpenDevice
+    from tests.support.other_code import Owner
 
 pytestmark = pytest.mark.anyio
 MOST = 2044
@@ -632,3 +634,64 @@ async def test_jobs_may_open_blocks(open_device: OpenDevice) -> None:
 
         await (await device.run(job))
         assert await bytes_of(stream, memory) == bytes([2] * 64)
+
+
+# --- contexts -------------------------------------------------------------------------------------------------------
+
+
+def current_context() -> Any:
+    current = ffi.new("aclrtContext *")
+    functions.aclrtGetCurrentContext(current)
+    return current[0]
+
+
+def test_context_of_a_block_stays_current_after_calls_for_another_device(
+    stream: aioacl.Stream, memory: aioacl.DeviceBuffer
+) -> None:
+    with aioacl.open_device(1, context=kit.context) as other, other.allocate(64) as theirs:
+        second = other.create_stream().result()
+        with stream.launch() as work:
+            inside = current_context()
+            second.fill(theirs, 1)
+            assert current_context() == inside
+            with second.launch() as inner:
+                assert current_context() != inside
+            assert current_context() == inside
+            enqueue(work, memory, 1)
+        work.ticket.result()
+        inner.ticket.result()
+        second.fill(theirs, 1).result()
+        if kit.context == "own":  # the thread had no context, so it does not get that of the first device back
+            assert current_context() != inside
+        second.close().result()
+
+
+@pytest.mark.parametrize("context", ["none", "foreign"])
+def test_block_on_a_borrowed_stream_makes_the_context_of_the_stream_current(
+    device: aioacl.Device, memory: aioacl.DeviceBuffer, owner: Owner, context: str
+) -> None:
+    borrowed = aioacl.Stream.from_handle(owner.stream, device)
+
+    def other_code() -> None:
+        theirs = ffi.new("aclrtContext *")
+        if context == "foreign":
+            functions.aclrtCreateContext(theirs, 0)
+        with borrowed.launch() as work:
+            enqueue(work, memory, 1)
+            of_block = current_context()
+        work.ticket.result()
+        if context == "foreign":
+            assert current_context() == theirs[0]
+            functions.aclrtDestroyContext(theirs[0])
+        elif kit.context == "own":
+            assert current_context() != of_block
+
+    in_thread(other_code)
+    borrowed.close().result()
+
+
+def test_block_without_a_stream_raises_and_does_not_crash() -> None:
+    work = aioacl.Launch.__new__(aioacl.Launch)
+    with pytest.raises(AttributeError):
+        work.__enter__()
+    work.__exit__(None, None, None)
