@@ -53,6 +53,15 @@ class _Hook:
         return getattr(self.fn, "__qualname__", "") or repr_of(self.fn)
 
 
+def _text_of(error: BaseException) -> str:
+    """The class and the text of an error. An error of the user may have no text, or a text that cannot be read."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - the class is enough
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class _Call:
     """One call of a hook, for which a reset waits."""
 
@@ -89,12 +98,16 @@ class _Call:
             return
         self.holder = current_holder()
         made: Any = self._hook.fn(self._argument)
-        await made
+        try:
+            await made
+        except SystemExit as error:  # it would end the whole event loop of asyncio
+            self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
+        text = "" if error is None else _text_of(error)
         with self._changed:
-            if error is not None and not self._ended:
-                self.error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            if not self._ended:
+                self.error = text
             self._ended = True
             self._changed.notify_all()
 

@@ -661,7 +661,9 @@ def test_context_of_a_block_stays_current_after_calls_for_another_device(
         work.ticket.result()
         inner.ticket.result()
         second.fill(theirs, 1).result()
-        if kit.context == "own":  # the thread had no context, so it does not get that of the first device back
+        if (
+            kit.context == "own"
+        ):  # the thread had no context, so it does not get that of the first device back
             assert current_context() != inside
         second.close().result()
 

@@ -87,6 +87,11 @@ async def test_hooks_use_the_device_before_the_reset_and_after_it(device: aioacl
     await memory.close()
 
 
+class Textless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 async def test_53_error_of_a_hook_is_in_the_report_and_the_others_run(device: aioacl.Device) -> None:
     ran: list[str] = []
 
@@ -99,11 +104,21 @@ async def test_53_error_of_a_hook_is_in_the_report_and_the_others_run(device: ai
     def leave(_: object) -> None:
         raise SystemExit
 
+    async def leave_too(_: object) -> None:
+        raise SystemExit
+
+    def fail_without_text(_: object) -> None:
+        raise Textless
+
+    async def fail_without_text_too(_: object) -> None:
+        raise Textless
+
     device.before_reset(lambda _: ran.append("before"))
     device.before_reset(fail)
     device.before_reset(functools.partial(lambda made, _: made(_), fail_too))  # it returns a coroutine
     device.after_reset(fail_too)
-    device.after_reset(leave)
+    for fn in (leave, leave_too, fail_without_text, fail_without_text_too):
+        device.after_reset(fn)
     device.after_reset(lambda report: ran.append(f"after {len(report.hook_errors)} errors"))
     events = device.events()
     report = await device.force_reset()
@@ -114,6 +129,9 @@ async def test_53_error_of_a_hook_is_in_the_report_and_the_others_run(device: ai
         f"before_reset {here}.fail: ValueError: no",
         f"after_reset {here}.fail_too: KeyError",
         f"after_reset {here}.leave: SystemExit",
+        f"after_reset {here}.leave_too: SystemExit",
+        f"after_reset {here}.fail_without_text: Textless",
+        f"after_reset {here}.fail_without_text_too: Textless",
     )
     assert ran == ["before", "after 2 errors"]
     assert manager_of(0).admission.report is report
