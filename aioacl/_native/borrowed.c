@@ -82,10 +82,20 @@ static bool ask(aio_stream *stream) {
     return true;
 }
 
+/* A thread that owns the record has perhaps checked it, and is about to pass the handle to the runtime. If the
+ * thread is blocked in the runtime, for example because the queue is full, the owner of the stream goes on. */
+static void await_enqueuer(const aio_stream *stream) {
+    int64_t limit = aio_now_us() + AIO_FOREIGN_GRACE_US;
+    for (unsigned turn = 0; atomic_load(&stream->owner) == AIO_ENQUEUER && aio_now_us() < limit; turn++) {
+        aio_pause(turn);
+    }
+}
+
 static void end(aio_stream *stream) {
     if (!ask(stream) || atomic_exchange(&stream->dropped, true)) {
         return;
     }
+    await_enqueuer(stream);
     if (aio_stream_is_event(stream)) {
         aio_borrowed_event_drop(stream);
     }

@@ -18,9 +18,11 @@ from tests.kit import (
     Raised,
     Waiting,
     equipped,
+    hanging,
     raises,
     turns,
     until,
+    until_now,
     works,
 )
 from tests.support.other_code import Owner
@@ -176,6 +178,25 @@ async def test_51_owner_that_destroys_the_stream_during_a_wait_ends_the_wait(
         }
         assert outcomes <= {type(None), aioacl.StreamAborted}
         assert await works(device)
+
+
+async def test_destroy_by_the_owner_waits_for_a_record_that_has_begun(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (device, _, _):
+        owner = Owner()
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        await borrowed
+        simulator.hang_call("aclrtRecordEvent")
+        recording = Raised(borrowed.record)
+        await until(hanging("aclrtRecordEvent"))
+        destroying = Raised(owner.destroy)
+        assert not until_now(lambda: not destroying.running, 0.2)
+        simulator.release_all()
+        recording.join()
+        destroying.join()
+        with pytest.raises(aioacl.StaleHandleError, match="owner"):
+            borrowed.record()
+        await borrowed.close()
+        owner.end()
 
 
 async def test_handle_that_a_new_stream_has_is_not_used_by_the_old_record(open_device: OpenDevice) -> None:
