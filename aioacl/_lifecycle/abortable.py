@@ -18,19 +18,37 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
+    from aioacl._base.ffi import CData
     from aioacl._lifecycle.admission import Admission
 
 ABORT: Final = "aclrtStreamAbort"
 _C_VALUE: Final = type(ffi.NULL)
+_NO_INTEGERS: Final = ("_Bool", "char", "wchar_t", "float", "double", "long double")
+
+
+def _address_in(value: CData) -> int | None:
+    """The address in a C value; None if the value is no handle.
+
+    A pointer to a pointer is the place where a function of ACL has written a handle: `made` instead of `made[0]`.
+    """
+    kind = ffi.typeof(value)
+    if kind.kind == "pointer":
+        return pointer(value) if kind.item.kind not in ("pointer", "array") else None
+    return int(value) if kind.kind == "primitive" and kind.cname not in _NO_INTEGERS else None
 
 
 def address_of(handle: Any, kind: str = "aclrtStream") -> int:
     """The address of a native stream, from an int or a C value. Raises ParameterError for anything else."""
-    address = pointer(handle) if isinstance(handle, _C_VALUE) else whole_of(handle)
+    in_c = isinstance(handle, _C_VALUE)
+    address = _address_in(handle) if in_c else whole_of(handle)
     if address is not None and 0 < address < 1 << 64:
         return address
+    if in_c and address is None:
+        found = f"a C value of the type {ffi.typeof(handle).cname}"
+    else:
+        found = repr_of(address if in_c else handle)
     raise ParameterError(
-        f"expected the address of an {kind}, got {repr_of(handle)}",
+        f"expected the address of an {kind}, got {found}",
         hint="Pass a nonzero raw handle, as an int or a C value. Objects of aioacl need not be passed.",
     )
 

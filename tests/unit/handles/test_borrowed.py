@@ -264,9 +264,15 @@ async def test_handle_of_aioacl_and_wrong_handles_are_refused(open_device: OpenD
         from_handle = aioacl.Stream.from_handle
         with pytest.raises(aioacl.ParameterError, match="one of aioacl"):
             from_handle(handle(stream), device)
-        for wrong in (0, ffi.NULL, "stream", None, -1):
-            with pytest.raises(aioacl.ParameterError):
+        place = ffi.new("aclrtStream *", owner.stream)  # the place of the handle, not the handle
+        casts = (ffi.cast("int", -1), ffi.cast("double", 2.5), ffi.cast("_Bool", 1))
+        for wrong in (0, ffi.NULL, "stream", None, -1, True, 1.5, 1 << 64, place, ffi.new("char[8]"), *casts):
+            with pytest.raises(aioacl.ParameterError, match="expected the address of an aclrtStream, got"):
                 from_handle(wrong, device)
+        for right in (ffi.cast("uintptr_t", owner.stream), ffi.cast("struct aio_stream *", owner.stream)):
+            await from_handle(right, device).close()
+        with pytest.raises(aioacl.ParameterError, match="expected the address of an aclrtContext, got"):
+            from_handle(owner.stream, device, place)
         with pytest.raises(aioacl.ParameterError, match="expected a Device"):
             from_handle(owner.stream, stream)  # type: ignore[arg-type]
         with pytest.raises(aioacl.AclError) as caught:

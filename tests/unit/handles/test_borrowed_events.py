@@ -119,8 +119,8 @@ async def test_52_stream_does_not_wait_for_an_event_that_a_capture_has_taken(
 async def test_wrong_handles_of_events_are_refused(open_device: OpenDevice, owner: Owner) -> None:
     async with equipped(open_device) as (device, stream, _):
         from_handle = aioacl.Event.from_handle
-        for wrong in (0, ffi.NULL, "event", None, -1):
-            with pytest.raises(aioacl.ParameterError):
+        for wrong in (0, ffi.NULL, "event", None, -1, ffi.new("aclrtEvent *", owner.event)):
+            with pytest.raises(aioacl.ParameterError, match="expected the address of an aclrtEvent, got"):
                 from_handle(wrong, device)
         with pytest.raises(aioacl.ParameterError, match="one of aioacl"):
             from_handle(handle(stream.record()), device)
