@@ -68,6 +68,7 @@ def _primary(index: int) -> CData:
     if code:
         raise error_of(code, "aclrtSetDevice", index, 0)
     try:
+        lib.aio_u_aclGetRecentErrMsg()  # drops the text of `_current` on a thread that had no context
         return _current()
     finally:
         lib.aio_u_aclrtResetDevice(index)

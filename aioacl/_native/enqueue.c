@@ -456,12 +456,13 @@ aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_st
 }
 
 aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **event) {
+    static const int kinds[2][2] = {{AIO_UNTIMED, AIO_TIMED}, {AIO_FRESH, AIO_FRESH_TIMED}};
     aio_frame frame;
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtRecordEvent);
     if (code) {
         return aio_failed(code);
     }
-    code = record_owned(stream, stream->borrowed ? AIO_FRESH : timing ? AIO_TIMED : AIO_UNTIMED, false, event);
+    code = record_owned(stream, kinds[stream->borrowed][timing != 0], false, event);
     aio_result result = code ? aio_failed(code) : (aio_result)(*event)->position;
     unlock_enqueue(stream);
     /* record_owned has already stored the error text, so the code is not passed. */

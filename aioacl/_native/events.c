@@ -47,8 +47,8 @@ static void free_event(struct aio_device *self, aio_event *event) {
 }
 
 /* An event that was made by aclrtCreateEventWithFlag is plain: a stream that captures refuses to record it. */
-static int create_native(int kind, aclrtEvent *made) {
-    uint32_t flags = kind == AIO_TIMED ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
+static int create_native(int kind, bool timed, aclrtEvent *made) {
+    uint32_t flags = timed ? AIO_EVENT_SYNC | EVENT_TIME_LINE : AIO_EVENT_SYNC;
     if (kind == AIO_PLAIN && !aio_present[AIO_FN_aclrtCreateEventWithFlag]) {
         return AIO_ABSENT;
     }
@@ -65,26 +65,26 @@ static int create_native(int kind, aclrtEvent *made) {
 
 /* The context of a borrowed stream may be current. An event belongs to the context in which it is made, and may
  * not outlive it, so each event is made in the context of the device. */
-static int create(const struct aio_device *self, int kind, aclrtEvent *made) {
+static int create(const struct aio_device *self, int kind, bool timed, aclrtEvent *made) {
     void *current = NULL, *ours = atomic_load(&self->context);
     if (kind != AIO_PLAIN || aio_acl.aclrtGetCurrentContext(&current) != 0 || current == ours) {
-        return create_native(kind, made);
+        return create_native(kind, timed, made);
     }
     int code = aio_acl.aclrtSetCurrentContext(ours);
     if (code == 0) {
-        code = create_native(kind, made);
+        code = create_native(kind, timed, made);
         aio_acl.aclrtSetCurrentContext(current);
     }
     return code;
 }
 
-static int new_event(int device, uint32_t generation, int kind, aio_event **made) {
+static int new_event(int device, uint32_t generation, int kind, bool timed, aio_event **made) {
     aio_event *event = calloc(1, sizeof *event);
     if (!event) {
         return AIO_NO_MEMORY;
     }
     *event = (aio_event){.device = device, .generation = generation, .kind = kind};
-    int code = create(&aio_devices[device], kind, &event->handle);
+    int code = create(&aio_devices[device], kind, timed, &event->handle);
     if (code) {
         free(event);
         return code;
@@ -150,17 +150,18 @@ static void push_event(struct aio_device *self, aio_event *event) {
  * and a wait would also last until later work is done.
  *
  * A stream that waits for a plain event goes on if the event was ever recorded, also if its newest record is
- * not done. So only an event of AIO_FRESH may be given to a caller. Later it is used for marks, which are
- * queried. */
+ * not done. So only a fresh event may be given to a caller. Later it is used for marks, which are queried. */
 int aio_event_take(int device, uint32_t generation, int kind, aio_event **taken) {
     struct aio_device *self = &aio_devices[device];
-    aio_event *event = kind == AIO_FRESH ? NULL : pop_event(self, kind, generation);
+    bool fresh = kind == AIO_FRESH || kind == AIO_FRESH_TIMED;
+    aio_event *event = fresh ? NULL : pop_event(self, kind, generation);
     int code = 0;
     if (kind == AIO_UNTIMED && atomic_load(&self->pooled[0]) < POOL_LOW) {
         aio_device_kick(device, AIO_KICK_REFILL);
     }
     if (!event) {
-        code = new_event(device, generation, kind == AIO_FRESH ? AIO_PLAIN : kind, &event);
+        bool timed = kind == AIO_TIMED || kind == AIO_FRESH_TIMED;
+        code = new_event(device, generation, fresh ? AIO_PLAIN : kind, timed, &event);
     }
     if (code == 0) {
         atomic_store(&event->references, 1);
@@ -312,7 +313,7 @@ int aio_device_refill(int device, int timing, int count) {
     trim_plain(self, generation);
     while (code == 0 && is_current(self, generation) && self->pooled[timing != 0] < count) {
         aio_event *event = NULL;
-        code = new_event(device, generation, timing != 0, &event);
+        code = new_event(device, generation, timing != 0, timing != 0, &event);
         if (code == 0) {
             push_event(self, event);
         }

@@ -144,7 +144,7 @@ aio_token *aio_tokens_reverse(aio_token *token);
 
 /* Kinds of events: without and with timing, those that are recorded on borrowed streams, and borrowed events,
  * which other code owns. */
-enum { AIO_UNTIMED = 0, AIO_TIMED = 1, AIO_PLAIN = 2, AIO_EVENT_KINDS = 3, AIO_THEIRS = 3, AIO_FRESH = 4 };
+enum { AIO_UNTIMED, AIO_TIMED, AIO_PLAIN, AIO_EVENT_KINDS, AIO_THEIRS = 3, AIO_FRESH, AIO_FRESH_TIMED };
 
 /* Streams. */
 struct aio_event {
@@ -453,7 +453,7 @@ extern struct aio_device aio_devices[AIO_DEVICES];
 /* inside.c: to be called after a call was counted as inside. Writes to the eventfd of aio_gate_notify. */
 void aio_entered(struct aio_device *device);
 
-/* `kind` may be AIO_FRESH: a plain event that was never recorded. */
+/* `kind` may be AIO_FRESH or AIO_FRESH_TIMED: a plain event that was never recorded. */
 int aio_event_take(int device, uint32_t generation, int kind, aio_event **taken);
 /* Makes a record of an event of other code; NULL if there is no memory. */
 aio_event *aio_event_wrap(int device, uint32_t generation, aclrtEvent handle);

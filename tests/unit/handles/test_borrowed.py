@@ -19,6 +19,7 @@ from tests.kit import (
     Waiting,
     equipped,
     hanging,
+    in_thread,
     raises,
     turns,
     until,
@@ -279,6 +280,41 @@ async def test_handle_of_aioacl_and_wrong_handles_are_refused(open_device: OpenD
             from_handle(0x1234, device)
         assert caught.value.code == NO_STREAM
         forget_misuse()
+
+
+def test_error_after_the_first_borrow_of_a_thread_has_its_own_text(owner: Owner) -> None:
+    with aioacl.open_device(0, context="own") as device:
+        stream, event = device.create_stream().result(), device.create_event(timing=True).result()
+
+        def borrow_and_fail() -> str:
+            borrowed = aioacl.Stream.from_handle(owner.stream, device)
+            simulator.hold(stream)
+            stream.record(event)
+            with pytest.raises(aioacl.ParameterError) as caught:
+                event.elapsed_since(event)
+            simulator.release(stream)
+            borrowed.close().result()
+            return str(caught.value)
+
+        text = in_thread(borrow_and_fail)
+        assert "aclrtEventElapsedTime" in text
+        assert "aclrtGetCurrentContext" not in text
+        event.close().result()
+        stream.close().result()
+
+
+async def test_events_with_timing_measure_the_work_of_a_borrowed_stream(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        async with device.create_event(timing=True) as start, device.create_event(timing=True) as end:
+            borrowed.record(start)
+            owner.fill(memory)
+            borrowed.record(end)
+            await end
+            assert end.elapsed_since(start) >= 0
+        await borrowed.close()
 
 
 async def test_handle_of_another_device_or_context_raises_context_error(
