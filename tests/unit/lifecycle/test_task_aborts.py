@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import lowlevel, simulator
 from aioacl._base.ffi import lib
-from tests.kit import Raised, held_fill, raises, works
+from tests.kit import Raised, hanging, held_fill, raises, until, works
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -54,6 +54,32 @@ async def test_await_in_progress_raises_stream_aborted(device: aioacl.Device) ->
         await raises(aioacl.StreamAborted, event)
         await raises(aioacl.StreamAborted, depends)
         await other.close()
+
+
+async def test_work_of_a_block_that_an_abort_drops_fails_its_ticket(device: aioacl.Device) -> None:
+    async with device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.fill(memory, 1)  # all counted work is done
+        simulator.hold(stream)
+        with stream.launch(reported=True) as work:
+            native = lowlevel.ffi.cast("aclrtStream", work.handle)
+            lowlevel.functions.aclrtMemsetAsync(lowlevel.handle(memory), 64, 2, 64, native)
+            abort_by_other_code()
+        simulator.release(stream)
+        await raises(aioacl.StreamAborted, work.ticket)
+        await stream.fill(memory, 3)
+
+
+async def test_work_that_an_abort_drops_before_it_is_counted_fails_its_ticket(device: aioacl.Device) -> None:
+    async with device.create_stream() as stream, device.allocate(64) as memory:
+        await stream.fill(memory, 1)
+        simulator.hold(stream)
+        simulator.hang_call("aclrtGetThreadLastTaskId")  # called after the runtime has accepted the work
+        filling = Raised(lambda: stream.fill(memory, 2))
+        await until(hanging("aclrtGetThreadLastTaskId"))
+        abort_by_other_code()
+        simulator.release_all()
+        await raises(aioacl.StreamAborted, filling.join())
+        await stream.fill(memory, 3)
 
 
 async def test_abort_of_an_idle_device_fails_no_await(device: aioacl.Device) -> None:
