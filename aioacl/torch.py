@@ -334,6 +334,7 @@ def attach(
     if drop is not None and not callable(drop):
         raise ParameterError(f"drop must be a function or None, got {repr_of(drop)}", hint="Omit drop.")
     limit = bound_of("timeout", timeout)
+    device._check()  # before torch sets the device
     _npu()
     attached = _Attached(device._manager, drop)
     attached.call(attached.bind)

@@ -46,6 +46,8 @@ class Launch(Unique, Block, metaclass=Owned):
         def _stream(self) -> Stream: ...
         @property
         def _core(self) -> StreamCore | None: ...
+        @property
+        def _over(self) -> bool: ...
         def __enter__(self) -> Self: ...
         def __exit__(self, *error: object) -> None: ...
     else:
@@ -105,9 +107,12 @@ class Launch(Unique, Block, metaclass=Owned):
         """
         position = self._position
         if position is None or self._core is None:
-            raise ParameterError(
-                "the end of the launch block was not recorded", hint="Read the ticket after the block."
+            left = (
+                "The block raised the reason when it was left."
+                if self._over
+                else "Read the ticket after the block."
             )
+            raise ParameterError("the end of the launch block was not recorded", hint=left)
         if self._ticket is None:
             self._ticket = Ticket(self._core, position, CALL)
         return self._ticket

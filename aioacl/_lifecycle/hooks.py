@@ -140,10 +140,13 @@ class Hooks:
         """Adds a hook. Returns a function that removes it.
 
         Raises:
-            ParameterError: `fn` is not a function; or it is async, and no event loop runs on this thread.
+            ParameterError: `fn` is not a function; or it is async, and no event loop runs on this thread; or the open
+                has ended.
         """
         hook, hooks = _Hook(user, fn, limit), self._hooks[when]
         with self._admission.changed:
+            if user not in self._admission.users:  # `drop` does not come again
+                raise self._admission.closed()
             hooks.append(hook)
 
         def remove() -> None:

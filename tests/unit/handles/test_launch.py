@@ -449,7 +449,7 @@ def test_block_that_is_entered_twice_raises_parameter_error(stream: aioacl.Strea
     with work:
         with pytest.raises(aioacl.ParameterError, match="already entered"):
             work.__enter__()
-        with pytest.raises(aioacl.ParameterError):
+        with pytest.raises(aioacl.ParameterError, match="after the block"):
             work.ticket  # noqa: B018 - the access is the test
         assert ", open" in repr(work)
     ticket = work.ticket
@@ -486,7 +486,7 @@ def test_record_that_fails_at_the_end_of_a_block_raises_its_error(
     with pytest.raises(aioacl.AclError) as caught:
         work.__exit__(None, None, None)
     assert caught.value.code == 207001
-    with pytest.raises(aioacl.ParameterError, match="not recorded"):
+    with pytest.raises(aioacl.ParameterError, match="raised the reason when it was left"):
         work.ticket  # noqa: B018 - the access is the test
     stream.fill(memory, 1).result()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,6 +13,7 @@ import anyio.lowlevel
 import pytest
 
 import aioacl
+import aioacl.torch
 from aioacl import State, simulator
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import Raised, Waiting, reset_by_other_code, until, wait_for, works
@@ -349,8 +352,28 @@ async def test_async_hook_on_a_thread_without_a_loop_is_refused(device: aioacl.D
     await anyio.to_thread.run_sync(register)
 
 
+async def test_hook_of_an_open_that_has_just_ended_is_refused(device: aioacl.Device) -> None:
+    """The close came after the check of the Device, and has removed the other hooks of this open."""
+    async with aioacl.open_device(0, context=manager_of(0).context) as other:
+        user = other._user
+    with pytest.raises(aioacl.ParameterError, match="closed"):
+        manager_of(0).hooks.add("before_reset", user, print, 1.0)
+    assert not manager_of(0).hooks.any("before_reset")
+    assert device.state is aioacl.State.OPEN
+
+
 async def test_hook_on_a_closed_device_is_refused() -> None:
     async with aioacl.open_device(0) as device:
         pass
     with pytest.raises(aioacl.ParameterError, match="the device is closed"):
         device.before_reset(print)
+
+
+async def test_attach_of_torch_to_a_closed_device_calls_nothing_of_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace())  # each access raises AttributeError
+    async with aioacl.open_device(0) as device:
+        pass
+    with pytest.raises(aioacl.ParameterError, match="the device is closed"):
+        aioacl.torch.attach(device)
