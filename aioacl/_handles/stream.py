@@ -464,7 +464,8 @@ class Stream(Handle, Awaitable):
             tasks: how many tasks the block enqueues at most, an int of at least 1. The queue has room for them when the
                 block begins. More tasks may block the thread until the device has done some.
             reported: whether the runtime reports each kind of task in the block if it fails. If False, the position is
-                confirmed by a synchronize, which also finds failures of event waits, values, DVPP and HCCL.
+                confirmed by a synchronize, which also finds failures of event waits, values, DVPP and HCCL. On a
+                borrowed stream they are not found, because a synchronize would take the code from the owner.
 
         Returns:
             A Launch, to be entered with `with` once.
@@ -570,7 +571,8 @@ class Stream(Handle, Awaitable):
         Raises:
             DeviceTimeout: the stream was not renewed within `timeout` seconds. The stream is unchanged.
             NotSupported: work must be dropped, and the firmware does not support aborts (207000).
-            ParameterError: the stream is closed, or `abort` is not a bool.
+            ParameterError: the stream is closed or borrowed, a launch block of this thread is open on it, or `abort` is
+                not a bool.
             StaleHandleError: the stream is from an older generation.
             DeviceResetting: the device is draining or being reset.
             DeviceReset: the device was reset or closed during the wait.
@@ -582,6 +584,10 @@ class Stream(Handle, Awaitable):
 
     async def _renew(self, deadline: float | None, *, abort: bool) -> None:
         core = self._live()
+        if lib.aio_stream_launches(core.handle) == lib.AIO_LAUNCHING_HERE:
+            raise core.refusal(
+                lib.AIO_LAUNCHING_HERE
+            )  # the renewal waits for resets, which wait for the block
         if abort:
             await self._abort()
         while not await core.settle(deadline):

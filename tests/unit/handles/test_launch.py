@@ -250,11 +250,14 @@ async def test_49_await_of_the_blocks_thread_raises_parameter_error(open_device:
     async with equipped(open_device) as (_, stream, memory):
         ticket = held_fill(stream, memory)
         with stream.launch():
-            for awaitable in (ticket, stream, stream.synchronize(), stream.ready()):
+            for awaitable in (ticket, stream, stream.synchronize(), stream.ready(), stream.renew()):
                 error = await raises(aioacl.ParameterError, awaitable)
                 assert "launch block" in error.message
         simulator.release(stream)
         await ticket
+        with stream.launch():  # all work is done, but a renewal waits for resets, which wait for the block
+            await raises(aioacl.ParameterError, stream.renew())
+        await stream.renew()
 
 
 async def test_49_enqueue_of_another_thread_raises_queue_full_until_the_block_ends(
