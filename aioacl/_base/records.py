@@ -79,7 +79,8 @@ class ResetReport:
         times = ", ".join(f"{stage} {spent:.1f} ms" for stage, spent in self.stages.items())
         ending = f"open at generation {self.generation}" if self.ok else f"QUARANTINED: {self.problem}"
         work = f"{self.drained} streams drained, {self.aborted} aborted, {self.not_aborted} not abortable"
-        return f"device {self.device}: {ending}; {work}; attempts {self.attempts} ({times})"
+        hooks = f"; hook errors: {'; '.join(self.hook_errors)}" if self.hook_errors else ""
+        return f"device {self.device}: {ending}; {work}; attempts {self.attempts} ({times}){hooks}"
 
 
 EventKind = Literal[
