@@ -27,11 +27,11 @@ from aioacl._base.states import State
 from aioacl._handles.event import Event
 from aioacl._handles.handle import Made, error_on, size_of
 from aioacl._handles.memory import DeviceBuffer, discard, make_device
-from aioacl._handles.native_streams import CAPTURED, SYNC_TIMEOUT, synchronize_device
+from aioacl._handles.native_streams import SYNC_TIMEOUT, synchronize_device
 from aioacl._handles.operation import Opening, Operation
 from aioacl._handles.pinned import PinnedBuffer, make_pinned
 from aioacl._handles.stream import Stream, discard_stream, make_stream
-from aioacl._handles.stream_core import STREAM_ABORTED
+from aioacl._handles.stream_core import CAPTURED, STREAM_ABORTED
 from aioacl._library import runtime
 from aioacl._lifecycle.abortable import address_of
 from aioacl._lifecycle.cache import DEVICE_MEMORY, PINNED_MEMORY, STREAMS

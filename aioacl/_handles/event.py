@@ -321,6 +321,8 @@ class Event(Handle, Awaitable):
         if version is None:
             return f"<Event {'' if self._closed else 'never recorded, '}{self._state()}>"
         core, position = version.core, version.position
+        if core.is_event:
+            return f"<Event of other code, {self._state()}{core.outcome(position)}>"
         return f"<Event at position {position} of {core.shown}, {self._state()}{core.outcome(position)}>"
 
 

@@ -12,6 +12,7 @@ from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._handles.event import Ticket
 from aioacl._handles.handle import Owned
+from aioacl._handles.stream_core import CAPTURED
 from aioacl._library.runtime import of_parent
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ class Launch(Unique, Block, metaclass=Owned):
     def _not_recorded(self, code: int) -> NoReturn:
         """Called by C when the end of the block could not be recorded."""
         core: Any = self._core
-        raise core.refused(code, CALL, self._stream)
+        error = core.refused(code, CALL, self._stream)
+        if code == CAPTURED:
+            error.hint = "End the capture in the block. It is intact, and this block has no ticket."
+        raise error
 
     def _dropped(self) -> None:
         """Called by the finalizer of an open block."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aioacl._base.codes import Family, is_of
 from aioacl._base.ffi import ffi, lib, make_pass, text_of
 from aioacl._handles.handle import error_on
-from aioacl._handles.stream_core import STREAM_ABORTED, StreamCore
+from aioacl._handles.stream_core import CAPTURED, STREAM_ABORTED, StreamCore
 from aioacl._lifecycle.cache import STREAMS
 from aioacl._lifecycle.failures import warn_of_failure
 from aioacl._lifecycle.gate import error_of, failed_call
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 SYNC_TIMEOUT: Final = 507046
-CAPTURED: Final = 107027  # a stream of the context captures
 CAPTURE_PAUSE_MS: Final = 2
 # The engine itself records which work an abort has dropped.
 NOT_A_FAILURE: Final = (SYNC_TIMEOUT, STREAM_ABORTED, CAPTURED)

@@ -64,6 +64,14 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 STREAM_ABORTED: Final = 107023
+CAPTURED: Final = 107027  # the stream captures
+# The usual hints of these codes are about objects of aioacl.
+_HINTS_OF_BORROWED: Final = {
+    CAPTURED: "Repeat the call when the owner has ended the capture.",
+    107002: "Pass the context of the stream as `context=`.",
+    107003: "Pass the Device on which the stream is, and its context as `context=`.",
+    107017: "The stream was destroyed, or the address is wrong: borrow a stream that its owner has not destroyed.",
+}
 # In these states, work of older generations has ended.
 NOTHING_OLDER_RUNS: Final = (State.OPEN, State.DRAINING, State.CLOSED)
 
@@ -323,9 +331,12 @@ class StreamCore(Core):
         if result == TIMED_OUT:
             name = name_of_stream(self.number)
             return DeviceTimeout(
-                f"the work of {name} up to position {position} was not done in time",
+                "the borrowed event was not done in time"
+                if self.is_event
+                else f"the work of {name} up to position {position} was not done in time",
                 device=self.manager.index,
                 generation=self.generation,
+                hint="The work may still end: wait again." if self.borrowed else None,
             )
         stale = self.stale
         if not stale:  # the gate refuses calls for older generations
@@ -406,7 +417,7 @@ class StreamCore(Core):
             )
         if not failed.position and self.borrowed:
             text = f"{self._ended_by}, before the work was known to be done"
-            return StreamAborted(text, code=failed.code, call=CALL, **where)
+            return StreamAborted(text, code=failed.code, call=CALL, hint=self._borrow_again, **where)
         if not failed.position:  # its own stream was aborted
             text = "the work was dropped by an abort of its stream"
             return StreamAborted(text, code=failed.code, call=CALL, **where)
@@ -420,10 +431,22 @@ class StreamCore(Core):
         )
 
     @property
+    def is_event(self) -> bool:
+        """Whether this is the record of a borrowed event, which names no native stream."""
+        return self.borrowed and self.native == ffi.NULL
+
+    @property
     def _ended_by(self) -> str:
         """What has ended the record of a borrowed stream or event."""
-        is_event = self.native == ffi.NULL
-        return "other code has reset the device" if is_event else "the owner of the stream has destroyed it"
+        return (
+            "other code has reset the device" if self.is_event else "the owner of the stream has destroyed it"
+        )
+
+    @property
+    def _borrow_again(self) -> str:
+        """The hint for a borrowed stream or event that has ended."""
+        noun = "Event" if self.is_event else "Stream"
+        return f"Borrow the new {noun.lower()} of its owner with {noun}.from_handle()."
 
     def refused(self, code: int, call: str, stream: Handle, version: Recorded | None = None) -> AclError:
         """The error for an enqueue that was refused or that failed.
@@ -453,7 +476,7 @@ class StreamCore(Core):
                 call=call,
                 device=self.manager.index,
                 generation=self.generation,
-                hint="Borrow the new stream of its owner with Stream.from_handle().",
+                hint=self._borrow_again,
             )
         if code == lib.AIO_STALE and not self.stale:
             if stream._closed:  # another thread has closed the stream
@@ -465,7 +488,12 @@ class StreamCore(Core):
                 generation=self.generation,
                 hint="Repeat the operation. It then uses the new native stream.",
             )
-        return error_on(self.manager, self.generation, code, call)
+        # aioacl itself refuses a captured stream, so the runtime's latest text is about another call.
+        text = "the owner of the stream captures it" if self.borrowed and code == CAPTURED else None
+        error = error_on(self.manager, self.generation, code, call, text)
+        if self.borrowed and code in _HINTS_OF_BORROWED:
+            error.hint = _HINTS_OF_BORROWED[code]
+        return error
 
     @property
     def stranded(self) -> bool:

@@ -49,7 +49,8 @@ def address_of(handle: Any, kind: str = "aclrtStream") -> int:
         found = repr_of(address if in_c else handle)
     raise ParameterError(
         f"expected the address of an {kind}, got {found}",
-        hint="Pass a nonzero raw handle, as an int or a C value. Objects of aioacl need not be passed.",
+        hint="Pass a nonzero raw handle: an int, a C value of cffi, or the `value` of a pointer of ctypes. "
+        "Objects of aioacl need not be passed.",
     )
 
 

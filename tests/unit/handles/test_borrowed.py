@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -135,7 +136,8 @@ async def test_wait_for_a_borrowed_stream_times_out_and_is_cancelled(
         borrowed = aioacl.Stream.from_handle(owner.stream, device)
         simulator.hold(owner.address)
         owner.fill(memory)
-        await raises(aioacl.DeviceTimeout, borrowed.synchronize(timeout=0.01))
+        error = await raises(aioacl.DeviceTimeout, borrowed.synchronize(timeout=0.01))
+        assert "abort" not in str(error)  # aioacl refuses to abort the stream
         with anyio.move_on_after(0.01) as scope:
             await borrowed
         assert scope.cancelled_caught
@@ -196,6 +198,20 @@ async def test_destroy_by_the_owner_waits_for_a_record_that_has_begun(open_devic
         destroying.join()
         with pytest.raises(aioacl.StaleHandleError, match="owner"):
             borrowed.record()
+        await borrowed.close()
+        owner.end()
+
+
+async def test_work_that_the_owner_has_dropped_names_the_cure(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        owner = Owner()
+        borrowed = aioacl.Stream.from_handle(owner.stream, device)
+        simulator.hold(owner.address)
+        owner.fill(memory)
+        event = borrowed.record()
+        owner.destroy("aclrtDestroyStreamForce")
+        error = await raises(aioacl.StreamAborted, event)
+        assert error.hint == "Borrow the new stream of its owner with Stream.from_handle()."
         await borrowed.close()
         owner.end()
 
@@ -279,6 +295,9 @@ async def test_handle_of_aioacl_and_wrong_handles_are_refused(open_device: OpenD
         with pytest.raises(aioacl.AclError) as caught:
             from_handle(0x1234, device)
         assert caught.value.code == NO_STREAM
+        assert "borrow a stream that its owner" in caught.value.hint
+        with pytest.raises(aioacl.ParameterError, match="the `value` of a pointer of ctypes"):
+            from_handle(ctypes.c_void_p(0x1234), device)
         forget_misuse()
 
 
@@ -326,6 +345,7 @@ async def test_handle_of_another_device_or_context_raises_context_error(
         with pytest.raises(aioacl.ContextError) as caught:
             aioacl.Stream.from_handle(other.stream, device)
         assert caught.value.code == WRONG_CONTEXT
+        assert "`context=`" in caught.value.hint
         forget_misuse()
         other.end()
 
@@ -337,9 +357,12 @@ async def test_52_stream_that_captures_is_refused_and_the_capture_survives(
         borrowed = aioacl.Stream.from_handle(owner.stream, device)
         with owner.capturing():
             for enqueue in (borrowed.record, lambda: borrowed.fill(memory, 1)):
-                with pytest.raises(aioacl.ParameterError) as caught:
+                with pytest.raises(
+                    aioacl.ParameterError, match="the owner of the stream captures it"
+                ) as caught:
                     enqueue()
                 assert caught.value.code == CAPTURED
+                assert caught.value.hint == "Repeat the call when the owner has ended the capture."
             with pytest.raises(aioacl.ParameterError):
                 aioacl.Stream.from_handle(owner.stream, device)
         await borrowed

@@ -31,6 +31,7 @@ async def test_await_of_a_borrowed_event_ends_with_the_work_before_it(
         owner.fill(memory, 7)
         event = aioacl.Event.from_handle(owner.record(), device)
         assert not event.query()
+        assert repr(event).startswith("<Event of other code, device ")
         async with anyio.create_task_group() as group:
             waiting = Waiting(group, event.synchronize)
             await turns()
@@ -68,6 +69,20 @@ async def test_borrowed_event_that_was_never_recorded_is_done(open_device: OpenD
         await event.close()
 
 
+async def test_await_of_a_borrowed_event_of_the_old_kind_waits_for_its_first_record(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    made = ffi.new("aclrtEvent *")
+    owner.call("aclrtCreateEvent", made)
+    async with open_device() as device:
+        event = aioacl.Event.from_handle(made[0], device)
+        await raises(aioacl.DeviceTimeout, event.synchronize(timeout=0.01))
+        owner.call("aclrtRecordEvent", made[0], owner.stream)
+        await event
+        await event.close()
+    owner.call("aclrtDestroyEvent", made[0])
+
+
 async def test_wait_for_a_borrowed_event_times_out_and_is_cancelled(
     open_device: OpenDevice, owner: Owner
 ) -> None:
@@ -75,7 +90,9 @@ async def test_wait_for_a_borrowed_event_times_out_and_is_cancelled(
         simulator.hold(owner.address)
         owner.fill(memory)
         event = aioacl.Event.from_handle(owner.record(), device)
-        await raises(aioacl.DeviceTimeout, event.synchronize(timeout=0.01))
+        error = await raises(aioacl.DeviceTimeout, event.synchronize(timeout=0.01))
+        assert error.message == "the borrowed event was not done in time"
+        assert "abort" not in error.hint  # there is no stream of aioacl
         with anyio.move_on_after(0.01) as scope:
             await event
         assert scope.cancelled_caught
@@ -94,6 +111,7 @@ async def test_event_of_a_capture_is_refused_and_the_capture_survives(
             with pytest.raises(aioacl.ParameterError) as caught:
                 aioacl.Event.from_handle(owner.event, device)
             assert caught.value.code == EVENT_CAPTURED
+            assert "recorded outside" in caught.value.hint
         await event
         stream.fill(memory, 1)
         await stream

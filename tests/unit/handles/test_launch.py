@@ -507,6 +507,7 @@ async def test_capture_that_is_open_at_the_end_of_a_block_raises_and_stays_intac
             capture(work)
             enqueue(work, memory, 7)
         assert caught.value.code == CAPTURED
+        assert caught.value.hint.startswith("End the capture in the block.")
         with pytest.raises(aioacl.ParameterError, match="was not recorded"):
             work.ticket  # noqa: B018
         functions.aclmdlRIDestroy(end_capture(work))
