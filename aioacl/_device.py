@@ -612,15 +612,15 @@ class Device(Made):
     ) -> Callable[[], None]:
         """Registers a function that each force reset calls before it drains the device, while the device is open.
 
-        A plain function runs on a new thread. An async function runs in a new task of the event loop that has
-        registered it. The newest hook runs first. The reset waits for the hooks one after the other, then goes on,
-        also if a hook fails. The time of the hooks is not part of the reset's `timeout`. Foreign resets, resets by
-        `lowlevel` and the last close run no hooks.
+        A plain function runs on a new thread without a current context. An async function runs in a new task of the
+        event loop that has registered it. The newest hook runs first. The reset waits for the hooks one after the
+        other, then goes on, also if a hook fails. The time of the hooks is not part of the reset's `timeout`. Foreign
+        resets, resets by `lowlevel` and the last close run no hooks.
 
         Args:
             fn: a function of one argument, the scope with which the reset begins: "context" or "device".
-            timeout: the longest time in seconds that the reset waits for the function. An async function is then
-                cancelled. A plain one goes on beside the reset, so it should call no ACL function then.
+            timeout: the longest time in seconds that the reset waits for the function, 5 by default. An async function
+                is then cancelled. A plain one goes on beside the reset, so it should call no ACL function then.
 
         Returns:
             A function that removes the hook. The close of this Device removes it too.
@@ -643,7 +643,7 @@ class Device(Made):
         Args:
             fn: a function of one argument, the ResetReport. `hook_errors` of this report has the errors of the hooks
                 before the reset. The errors of the hooks after it are added to the report that `force_reset` returns.
-            timeout: the longest time in seconds that the reset waits for the function.
+            timeout: the longest time in seconds that the reset waits for the function, 5 by default.
 
         Returns:
             A function that removes the hook. The close of this Device removes it too.

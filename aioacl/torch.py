@@ -209,6 +209,7 @@ def tensor(buffer: DeviceBuffer, dtype: Any = None, shape: Sequence[int] | None 
         ParameterError: `buffer` is not a DeviceBuffer, or is closed.
         BufferError: an upload or a download that uses the buffer is not done.
         RuntimeError: the bytes do not fit `dtype` and `shape`. The error is torch's own.
+        TypeError: `dtype` or `shape` has a wrong type. The error is torch's own.
         AclError: the wait could not be enqueued; see `wait`.
         ImportError: torch_npu cannot be imported.
     """
@@ -312,14 +313,15 @@ def attach(
     """Registers hooks after which torch works again when `device.force_reset()` has reset the device.
 
     Before the reset: `torch.npu.synchronize()`, `drop()`, `torch.npu.empty_cache()`. After it:
-    `torch.npu.restart_device(rebuild_all_resources=True)`. The hooks do nothing if the reset only replaces aioacl's own
-    context. Call it after torch has used the device.
+    `torch.npu.restart_device(rebuild_all_resources=True)`, `torch.npu.empty_cache()`. The hooks do nothing if the reset
+    only replaces aioacl's own context, as `force_reset()` does by default with `context="own"`. Call `attach` after
+    torch has used the device. If a hook fails, `report.hook_errors` has the error.
 
     Args:
         device: the Device.
         drop: a function without arguments that deletes all tensors and events of torch on the device. torch's tensors
             of before the reset must not be used after it.
-        timeout: the longest time in seconds for each of the two hooks.
+        timeout: the longest time in seconds for each of the two hooks, 30 by default.
 
     Returns:
         A function that removes the hooks. The close of the Device removes them too.

@@ -133,10 +133,14 @@ class Event(Handle, Awaitable):
         device. aioacl never destroys, records or synchronizes the event. It queries the event only while something
         waits. If the owner records the event again during a wait, the wait lasts until that record is done.
 
+        Once an await or a query has found the event done, the Event stays done: after the owner has recorded the native
+        event again, borrow it again. Only `wait_event` always waits for the newest record.
+
         A query returns only whether the event is done. So an await also returns if work before the event has failed or
-        was aborted, and if the event was never recorded. The owner must keep the event until the waits have ended: the
-        runtime may crash if a destroyed event is queried. An event whose record belongs to a capture is refused
-        (107028), because a wait would make the capture fail.
+        was aborted. An event that was never recorded counts as done if aclrtCreateEventExWithFlag has made it.
+        Otherwise an await waits until its first record is done. The owner must keep the event until the waits have
+        ended: the runtime may crash if a destroyed event is queried. An event with the flag ACL_EVENT_SYNC whose record
+        belongs to a capture is refused (107028), because a wait would make the capture fail.
 
         Args:
             handle: the aclrtEvent, as an int or a C value.

@@ -95,13 +95,13 @@ class Stream(Handle, Awaitable):
         aioacl never destroys, synchronizes, queries or aborts the stream. It records an event on the stream at once,
         and one for each await of the Stream: `await stream` waits for all work that any code has enqueued before.
 
-        The record ends when the owner destroys the stream (aclrtRegStreamStateCallback). Then work that is not known to
-        be done raises StreamAborted, and new work raises StaleHandleError. An abort by the owner is not noticed:
-        dropped work then looks done. While the owner captures the stream, enqueues and awaits raise ParameterError
-        (107027).
+        The Stream ends when the owner destroys the native stream (aclrtRegStreamStateCallback). Then an await of work
+        that is not known to be done raises StreamAborted, and later calls raise StaleHandleError. An abort by the owner
+        is not noticed: dropped work then looks done. While the owner captures the stream, enqueues and awaits raise
+        ParameterError (107027).
 
         Args:
-            handle: the aclrtStream, as an int or a C value.
+            handle: the aclrtStream, as an int or a C value of cffi. With ctypes, pass the `value` of the pointer.
             device: the Device of aioacl on which the stream is. It must be open.
             context: the aclrtContext of the stream, as an int or a C value; None is the primary context of the device.
                 No function of ACL returns the context of a stream.
@@ -113,8 +113,8 @@ class Stream(Handle, Awaitable):
         Raises:
             ParameterError: `handle` is 0 or a stream of aioacl, an argument has a wrong type, the stream captures, or
                 the device is closed or not set by other code.
-            ContextError: the stream belongs to another context or device (107003).
-            AclError: there is no such stream (107017), or another error of an enqueue; see `Stream`.
+            ContextError: the stream belongs to another context or device (107003), or there is no such stream (107017).
+            AclError: another error of an enqueue; see `Stream`.
         """
         manager = manager_of_device(device)
         native = ffi.cast("aclrtStream", address_of(handle))
@@ -203,6 +203,9 @@ class Stream(Handle, Awaitable):
 
     def query(self) -> bool:
         """Returns whether all work enqueued so far is done (aclrtStreamQuery). Never waits.
+
+        On a borrowed stream, each call records an event and queries that event, so it can return False although the
+        stream is idle. To poll, call `record()` once, and query the Event that it returns.
 
         Returns:
             True if all of that work is finished, successfully or not.
@@ -454,7 +457,8 @@ class Stream(Handle, Awaitable):
 
         In the block, pass `work.handle` to an aclnn operator, to a kernel that is launched through ctypes or cffi, or
         to `torch.npu.ExternalStream`. The stream's context is current on the thread of the block. At the end of the
-        block, aioacl records an event. `work.ticket` covers the work that any thread has enqueued on the handle before.
+        block, aioacl records an event. After the block, `work.ticket` covers the work that any thread has enqueued on
+        the handle before that event. A borrowed stream needs no block, because its awaits cover the work of its owner.
 
         While the block is open, other threads get QueueFull if they enqueue on this stream. The thread of the block
         gets ParameterError if it enqueues on this stream, waits for unfinished work of it, or opens a second block on

@@ -11,7 +11,7 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import ffi
 from aioacl.lowlevel import handle
-from tests.kit import Waiting, elsewhere, equipped, raises, turns, works
+from tests.kit import Waiting, elsewhere, equipped, raises, turns, until, works
 from tests.support.other_code import Owner
 
 if TYPE_CHECKING:
@@ -81,6 +81,25 @@ async def test_await_of_a_borrowed_event_of_the_old_kind_waits_for_its_first_rec
         await event
         await event.close()
     owner.call("aclrtDestroyEvent", made[0])
+
+
+async def test_borrowed_event_that_was_done_stays_done_until_it_is_borrowed_again(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, stream, memory):
+        event = aioacl.Event.from_handle(owner.record(), device)
+        await until(event.query)
+        simulator.hold(owner.address)
+        owner.fill(memory)
+        owner.record()
+        await event
+        again = aioacl.Event.from_handle(owner.event, device)
+        assert not again.query()
+        waited = stream.wait_event(event)  # the runtime waits for the newest record
+        assert not stream.query()
+        simulator.release(owner.address)
+        await again
+        await waited
 
 
 async def test_wait_for_a_borrowed_event_times_out_and_is_cancelled(
