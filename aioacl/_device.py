@@ -610,8 +610,9 @@ class Device(Made):
     def before_reset(
         self, fn: Callable[[Scope], object], *, timeout: Seconds = HOOK_SECONDS
     ) -> Callable[[], None]:
-        """Registers a function that each force reset calls before it drains the device, while the device is open.
+        """Registers a function that each force reset calls before it drains the device.
 
+        The device is then still open, unless it is quarantined.
         A plain function runs on a new thread without a current context. An async function runs in a new task of the
         event loop that has registered it. The newest hook runs first. The reset waits for the hooks one after the
         other, then goes on, also if a hook fails. The time of the hooks is not part of the reset's `timeout`. Foreign

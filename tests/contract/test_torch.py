@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from scripts.pages import one
 from tests.contract import test_torch_npu
 from tests.contract.test_torch_npu import FOLDERS, TAIL
 from tests.support.command import finished
@@ -393,10 +394,47 @@ async def main():
                 except aioacl.StreamAborted:
                     found.append("aborted")
             found.append(device.health.device_aborts)
+            answer = bytearray(SIZE)
+            ours.fill(memory, 2)
+            await ours.copy(answer, memory)
+            found.append(bytes(answer) == bytes([2]) * SIZE)
+            try:
+                aioacl.torch.wait(ours, theirs)
+            except RuntimeError as error:
+                found.append("FORCE STOP" in str(error))
+            npu.restart_device(0)
+            found.append(bool((source.to("npu").cpu() == source).all()))
     end(found)
 
 asyncio.run(main())
 """
+
+# What follows the functions of the page.
+OF_THE_PAGE: Final = {
+    "async def main": "",
+    "async def run": """
+async def main():
+    made, target = torch.arange(8).to("npu"), torch.zeros(8, dtype=torch.int64).to("npu")
+    async with aioacl.open_device() as device, device.create_stream() as stream:
+        await run(stream, target, made)
+        found = target.cpu().tolist()
+        del made, target
+        npu.synchronize()
+        npu.empty_cache()
+        end(found)
+
+asyncio.run(main())
+""",
+    "async def reset": """
+async def main():
+    tensors = {"weights": source.to("npu")}
+    async with aioacl.open_device(context="own") as device:
+        await reset(device, tensors)
+        end(tensors["weights"].cpu().tolist())
+
+asyncio.run(main())
+""",
+}
 
 
 @pytest.fixture
@@ -535,4 +573,17 @@ def test_own_context_and_torch_notice_none_of_300_failures_and_100_resets_of_eac
 
 @pytest.mark.parametrize("context", ["primary", "own"])
 def test_stop_device_of_torch_is_noticed(run: Callable[..., Any], context: str) -> None:
-    assert run(STOPPED, context) == ["aborted", 1]
+    assert run(STOPPED, context) == ["aborted", 1, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("begin", "found"),
+    [
+        ("async def main", [9, 9, 3, 4]),
+        ("async def run", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("async def reset", [1.0] * 8),
+    ],
+)
+def test_programs_of_the_page_work(run: Callable[..., Any], begin: str, found: list[float]) -> None:
+    block = one("docs/torch.md", "tests/contract/test_torch.py", lambda text: begin in text)
+    assert run(block.text + OF_THE_PAGE[begin]) == found
