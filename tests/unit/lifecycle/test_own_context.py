@@ -289,21 +289,21 @@ async def test_thread_gets_no_own_context_back_that_a_reset_has_destroyed_during
         idle, memory = await first.create_stream(), await first.allocate(64)
         stream, other = await second.create_stream(), await second.allocate(64)
         held_fill(idle, memory)
-        held_fill(stream, other)
 
-        def ask_both() -> list[bool]:
+        def use_both() -> list[bool]:
             answers = [idle.query()]  # the thread had no context, and keeps that of the first device
             gate.wait()
-            return [*answers, stream.query()]
+            return [*answers, stream.fill(other, 1).done]
 
         gate = threading.Event()
-        asking = Raised(ask_both)
-        with simulator.fault("aclrtStreamQuery:dev=1:hang=asking"):
+        using = Raised(use_both)
+        simulator.hold(stream)
+        with simulator.fault("aclrtMemsetAsync:dev=1:hang=using"):
             gate.set()
-            await until(hanging("aclrtStreamQuery"))
+            await until(hanging("aclrtMemsetAsync"))
             assert (await first.force_reset(grace=0)).scope == "context"
-            simulator.release_call("asking")
-            assert asking.join() == [False, False]
+            simulator.release_call("using")
+            assert using.join() == [False, False]
         simulator.release(stream)
         for made in (idle, memory, stream, other):
             await made.close()
