@@ -96,7 +96,10 @@ class Procedure:
         """Raises the error that ended the procedure, if there was one."""
         if self.error is not None:
             # Each caller gets a copy, because an error collects the traceback of each thread that raises it.
-            raise copy.copy(self.error).with_traceback(self.error.__traceback__) from self.error.__cause__
+            error = copy.copy(self.error).with_traceback(self.error.__traceback__)
+            if (cause := self.error.__cause__) is not None:
+                error.__cause__ = cause
+            raise error  # without `from`, which would hide the error of a block that the close ends
 
     # --- on the control thread ------------------------------------------------------------------------------------
     # A call is counted on that thread when it returns, because the procedure may have stopped waiting for it by then.

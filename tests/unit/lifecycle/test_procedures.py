@@ -45,12 +45,18 @@ pytestmark = pytest.mark.anyio
 
 
 @contextmanager
-def given_up(message: str) -> Generator[None]:
-    """In the block, the steps of a close have short time limits. A close must emit this warning."""
-    warned = pytest.warns(aioacl.AclWarning, match=message)
-    with pytest.MonkeyPatch.context() as patch, warned:
+def short_closes() -> Generator[None]:
+    """In the block, the steps of a close have short time limits."""
+    with pytest.MonkeyPatch.context() as patch:
         for name in ("CLOSE_SECONDS", "EVENTS_SECONDS", "RESET_SECONDS", "DROP_SECONDS"):
             patch.setattr(limits, name, 0.2)
+        yield
+
+
+@contextmanager
+def given_up(message: str) -> Generator[None]:
+    """In the block, the steps of a close have short time limits. A close must emit this warning."""
+    with short_closes(), pytest.warns(aioacl.AclWarning, match=message):
         yield
 
 
@@ -311,6 +317,25 @@ async def test_last_close_during_a_query_that_hangs_gives_up_and_names_it(open_d
         await device.close()
     simulator.release_all()
     async with open_device():
+        assert simulator.retain_count() == 1
+
+
+async def test_error_of_a_block_is_the_context_of_the_error_of_its_close() -> None:
+    """The filters of these tests turn the warning of the close into an error."""
+    busy = Stop()
+
+    async def failing_block() -> None:
+        async with aioacl.open_device() as device:
+            device._manager.deferred.leave_note(busy)
+            await until(busy.begun.is_set)
+            raise ValueError
+
+    with short_closes(), pytest.raises(aioacl.AclWarning, match="stays set") as raised:
+        await failing_block()
+    busy.go_on.set()
+    assert isinstance(raised.value.__context__, ValueError)
+    assert not raised.value.__suppress_context__
+    async with aioacl.open_device():
         assert simulator.retain_count() == 1
 
 
