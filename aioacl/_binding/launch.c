@@ -33,7 +33,7 @@ static int open_block(block_object *self, int held) {
     }
     Py_INCREF((PyObject *)core);
     PyThreadState *thread = PyEval_SaveThread();
-    int code = aio_launch_begin(core->stream, held, self->tasks, &self->block);
+    int code = aio_launch_begin(core->stream, held, self->tasks, self->reported, &self->block);
     PyEval_RestoreThread(thread);
     if (code == 0) {
         self->core = core;
@@ -90,7 +90,7 @@ static int end_block(block_object *self) {
     core_object *core = self->core;
     self->over = 1;
     PyThreadState *thread = PyEval_SaveThread();
-    aio_result result = aio_launch_end(core->stream, &self->block, self->reported);
+    aio_result result = aio_launch_end(core->stream, &self->block);
     PyEval_RestoreThread(thread);
     self->recorded = result >= 0;
     self->position = result >= 0 ? (uint64_t)result : 0;

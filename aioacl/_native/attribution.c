@@ -276,10 +276,20 @@ void aio_stream_synced(aio_stream *stream, uint64_t to, int32_t code, const char
     aio_stream_confirm(stream, atomic_load(&stream->finished));
 }
 
+/* Returns the first position that may have failed without a report; 0 if there is none. The tasks of an open
+ * launch block are not counted yet. The end of the block adds a link before it counts them. */
+static uint64_t first_unsure(aio_stream *stream, bool launching) {
+    if (!aio_stream_is_exact(stream)) {
+        return atomic_load(&stream->confirmed) + 1;
+    }
+    uint64_t suspect = aio_link_suspect(stream, UINT64_MAX);
+    return suspect || !launching ? suspect : atomic_load(&stream->tail) + 1;
+}
+
 void aio_stream_share(aio_stream *stream, int32_t code, const char *text) {
-    bool exact = aio_stream_is_exact(stream);
+    bool launching = aio_stream_is_launching_unreported(stream);
     aio_failures_lock();
-    uint64_t from = exact ? aio_link_suspect(stream, UINT64_MAX) : atomic_load(&stream->confirmed) + 1;
+    uint64_t from = first_unsure(stream, launching);
     if (from) {
         aio_failure_record(stream, from, code, text);
         aio_failures_propagate();

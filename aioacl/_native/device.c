@@ -45,13 +45,15 @@ int aio_device_ask_streams(int device) {
     return streams;
 }
 
-/* Whether the stream's work may have failed without a report. The owner is read first, because an enqueuer
- * counts its entry before it releases the stream. A task that is not counted yet may be the failed task. */
+/* Whether the stream's work may have failed without a report. The open launch block and the owner are read
+ * first, because a block and an enqueuer count their entries before they end. A task that is not counted yet
+ * may be the failed task. */
 static bool may_have_failed(aio_stream *stream) {
+    bool launching = aio_stream_is_launching_unreported(stream);
     bool enqueueing = atomic_load(&stream->owner) == AIO_ENQUEUER;
     bool unknown = enqueueing || aio_stream_has_manual(stream) ||
                    atomic_load(&stream->confirmed) < atomic_load(&stream->tail);
-    return (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
+    return launching || (unknown && !aio_stream_is_exact(stream)) || atomic_load(&stream->links);
 }
 
 /* The failed work may be work of another library. But if the code may be from aioacl's work, the code is

@@ -410,13 +410,13 @@ typedef struct {
     void *before; /* the context of the thread before the block, if it was another one */
     void *left;   /* the own context that an earlier call has left on the thread, or NULL */
 } aio_block;
-/* Opens a block with room for `tasks` tasks, and makes the stream's context current on this thread. Returns 0
- * or a refusal. */
-int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block);
+/* Opens a block with room for `tasks` tasks, and makes the stream's context current on this thread. Unless
+ * `reported` is set, the runtime may not report a failed task of the block. Returns 0 or a refusal. */
+int aio_launch_begin(aio_stream *stream, int held, int tasks, int reported, aio_block *block);
 /* Ends the block, on any thread. Returns the position that covers its work: that of a mark, or a position
- * without a task if a reset drops the work. Unless `reported` is set, the position is confirmed by a
- * synchronize. Returns AIO_PENDING as a failure if the block is not open. */
-aio_result aio_launch_end(aio_stream *stream, aio_block *block, int reported);
+ * without a task if a reset drops the work. Unless the runtime reports all failures of the block, the position
+ * is confirmed by a synchronize. Returns AIO_PENDING as a failure if the block is not open. */
+aio_result aio_launch_end(aio_stream *stream, aio_block *block);
 /* Returns AIO_LAUNCHING_HERE if this thread has opened the block that is open, AIO_LAUNCHING if another thread
  * has, and 0 if no block is open. */
 int aio_stream_launches(const aio_stream *stream);

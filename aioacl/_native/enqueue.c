@@ -605,7 +605,7 @@ int aio_launch_most(void) {
 }
 
 /* The caller owns the stream, and is inside the gate. */
-static int open_block(aio_stream *stream, int tasks) {
+static int open_block(aio_stream *stream, int tasks, int reported) {
     if (room(stream) <= tasks) {
         ask_everything(stream);
     }
@@ -617,6 +617,7 @@ static int open_block(aio_stream *stream, int tasks) {
     }
     stream->launch_aborts = stream->aborts_seen;
     stream->launch_tasks = tasks;
+    atomic_store(&stream->launch_reported, reported != 0);
     stream->launch_tail = atomic_load(&stream->tail);
     stream->launch_task = atomic_load(&stream->last_task);
     stream->launch_numbered = atomic_load(&stream->numbered) != 0;
@@ -637,13 +638,13 @@ static void bind_block(const aio_stream *stream, aio_frame *frame, aio_block *bl
     thread->left = NULL;
 }
 
-static int open_inside(aio_stream *stream, int held, int tasks, aio_block *block) {
+static int open_inside(aio_stream *stream, int held, int tasks, int reported, aio_block *block) {
     aio_frame frame;
     int code = aio_enqueue_begin(stream, &frame, held, AIO_FN_aclrtRecordEvent);
     if (code) {
         return code;
     }
-    code = open_block(stream, tasks);
+    code = open_block(stream, tasks, reported);
     if (code == 0) {
         bind_block(stream, &frame, block);
     }
@@ -654,13 +655,13 @@ static int open_inside(aio_stream *stream, int held, int tasks, aio_block *block
     return code;
 }
 
-int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block) {
+int aio_launch_begin(aio_stream *stream, int held, int tasks, int reported, aio_block *block) {
     aio_pass pass = aio_stream_pass(stream, held);
     int code = aio_count_in(pass, AIO_ENQUEUE);
     if (code) {
         return code;
     }
-    code = open_inside(stream, held, tasks, block);
+    code = open_inside(stream, held, tasks, reported, block);
     if (code) {
         aio_count_out(pass, AIO_ENQUEUE);
     }
@@ -669,7 +670,8 @@ int aio_launch_begin(aio_stream *stream, int held, int tasks, aio_block *block) 
 
 /* If other code has begun a capture in the block and not ended it, the mark would become a part of the graph.
  */
-static int record_end(aio_stream *stream, int reported) {
+static int record_end(aio_stream *stream) {
+    bool reported = atomic_load(&stream->launch_reported);
     aio_event *event = NULL;
     int code = aio_stream_capture_code(stream);
     if (code == 0 && !reported) {
@@ -690,13 +692,13 @@ static int record_end(aio_stream *stream, int reported) {
 /* The caller owns the stream. `refusal`: the gate has refused the record, so a reset drops the work, and a
  * position without a task shows this. If the record fails, the work is checked like that of direct ACL calls.
  */
-static aio_result end_block(aio_stream *stream, int reported, int refusal) {
+static aio_result end_block(aio_stream *stream, int refusal) {
     int code = 0;
     stream->aborts_seen = stream->launch_aborts;
     if (refusal) {
         count_as(stream, 0, false);
     } else {
-        code = record_end(stream, reported);
+        code = record_end(stream);
     }
     if (code) {
         atomic_fetch_add(&stream->manual, 1);
@@ -717,11 +719,11 @@ static void unbind_block(const aio_block *block) {
     }
 }
 
-static aio_result end_inside(aio_stream *stream, int reported) {
+static aio_result end_inside(aio_stream *stream) {
     aio_frame frame;
     int refusal = aio_begin(&frame, aio_stream_pass(stream, 1), AIO_ENQUEUE, AIO_FN_aclrtRecordEvent);
     int code = lock_enqueue(stream);
-    aio_result result = code ? aio_failed(code) : end_block(stream, reported, refusal);
+    aio_result result = code ? aio_failed(code) : end_block(stream, refusal);
     atomic_store(&stream->launcher, 0);
     if (code == 0) {
         unlock_enqueue(stream);
@@ -733,7 +735,7 @@ static aio_result end_inside(aio_stream *stream, int reported) {
 }
 
 /* The context is restored on the thread that has opened the block. On another thread nothing was changed. */
-aio_result aio_launch_end(aio_stream *stream, aio_block *block, int reported) {
+aio_result aio_launch_end(aio_stream *stream, aio_block *block) {
     if (atomic_load(&aio_in_child)) {
         return aio_failed(AIO_FORKED);
     }
@@ -742,7 +744,7 @@ aio_result aio_launch_end(aio_stream *stream, aio_block *block, int reported) {
     }
     bool here = aio_stream_launches(stream) == AIO_LAUNCHING_HERE;
     block->open = 0;
-    aio_result result = end_inside(stream, reported);
+    aio_result result = end_inside(stream);
     aio_stream_unuse(stream);
     if (here) {
         unbind_block(block);

@@ -225,11 +225,12 @@ struct aio_stream {
     int aborted_count;
     aio_aborted unlisted; /* one range over all dropped entries for which there was no memory, if `to` is set */
     /* The open launch block. Only the owner writes it. */
-    _Atomic int32_t launcher;    /* the thread that has opened the block; 0: no block is open */
-    _Atomic int64_t launched_us; /* when it was opened */
-    unsigned launch_aborts;      /* `aborts_ended` at the beginning */
-    int32_t launch_tasks;        /* the promised room */
-    uint64_t launch_tail;        /* `tail` and `last_task` at the beginning */
+    _Atomic int32_t launcher;     /* the thread that has opened the block; 0: no block is open */
+    _Atomic int64_t launched_us;  /* when it was opened */
+    _Atomic bool launch_reported; /* whether the runtime reports each of its tasks that fails */
+    unsigned launch_aborts;       /* `aborts_ended` at the beginning */
+    int32_t launch_tasks;         /* the promised room */
+    uint64_t launch_tail;         /* `tail` and `last_task` at the beginning */
     uint32_t launch_task;
     bool launch_numbered; /* `launch_task` is known */
     /* The ids of tasks, see enqueue.c. Only the owner writes them. */
@@ -273,6 +274,14 @@ static inline bool aio_stream_is_exact(const aio_stream *stream) {
 /* Whether a launch block is open: other code may be enqueueing on the native stream. */
 static inline bool aio_stream_is_launching(const aio_stream *stream) {
     return atomic_load(&stream->launcher) != 0;
+}
+
+/* Whether a launch block is open in which a task may have failed without a report. */
+static inline bool aio_stream_is_launching_unreported(const aio_stream *stream) {
+    if (!aio_stream_is_launching(stream) || stream->borrowed) {
+        return false;
+    }
+    return !aio_stream_is_exact(stream) || !atomic_load(&stream->launch_reported);
 }
 
 /* Whether the record is of a borrowed event. The event is queried only for a wait, because its owner may

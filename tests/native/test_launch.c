@@ -9,12 +9,12 @@ static void fill(const aio_stream *stream) {
 
 static aio_result launch(aio_stream *stream, int tasks, int reported) {
     aio_block block = {0};
-    CHECK_EQ(aio_launch_begin(stream, 0, MANY, &block), 0);
+    CHECK_EQ(aio_launch_begin(stream, 0, MANY, reported, &block), 0);
     for (int i = 0; i < tasks; i++) {
         fill(stream);
     }
-    aio_result position = aio_launch_end(stream, &block, reported);
-    CHECK_EQ(aio_code(aio_launch_end(stream, &block, reported)), AIO_PENDING);
+    aio_result position = aio_launch_end(stream, &block);
+    CHECK_EQ(aio_code(aio_launch_end(stream, &block)), AIO_PENDING);
     return position;
 }
 
@@ -37,11 +37,11 @@ TEST(a_failed_task_of_a_block_fails_its_position_only) {
     aio_stream *stream = bed_stream(0);
     aio_result before = bed_copy(stream);
     aio_block block = {0};
-    CHECK_EQ(aio_launch_begin(stream, 0, MANY, &block), 0);
+    CHECK_EQ(aio_launch_begin(stream, 0, MANY, 1, &block), 0);
     fill(stream);
     sim.fail_next(stream->handle, TASK_FAULT);
     fill(stream);
-    aio_result position = aio_launch_end(stream, &block, 1);
+    aio_result position = aio_launch_end(stream, &block);
     CHECK_EQ(aio_code(bed_await(stream, (uint64_t)position)), TASK_FAULT);
     CHECK_EQ(aio_stream_error(stream, (uint64_t)before, NULL), 0);
     CHECK_EQ(aio_code(bed_copy(stream)), AIO_STREAM_FAILED);
@@ -59,14 +59,14 @@ TEST(an_open_block_refuses_enqueues_and_keeps_the_stream) {
     aio_stream *stream = bed_stream(0);
     aio_block block = {0}, second = {0};
     aio_call calls[4];
-    CHECK_EQ(aio_launch_begin(stream, 0, 1, &block), 0);
+    CHECK_EQ(aio_launch_begin(stream, 0, 1, 1, &block), 0);
     CHECK_EQ(aio_code(bed_copy(stream)), AIO_LAUNCHING_HERE);
-    CHECK_EQ(aio_launch_begin(stream, 0, 1, &second), AIO_LAUNCHING_HERE);
+    CHECK_EQ(aio_launch_begin(stream, 0, 1, 1, &second), AIO_LAUNCHING_HERE);
     bed_join(bed_thread(copy_elsewhere, stream));
     CHECK_EQ(aio_launch_inside(0, calls, 4), 1);
     CHECK_EQ(aio_stream_destroy(stream), AIO_PENDING);
     CHECK_EQ(aio_stream_is_spent(stream), 0);
-    CHECK(aio_launch_end(stream, &block, 1) > 0);
+    CHECK(aio_launch_end(stream, &block) > 0);
     CHECK_EQ(aio_launch_inside(0, calls, 4), 0);
     bed_end_stream(stream);
     bed_close_copied();
@@ -80,7 +80,7 @@ TEST(the_tasks_of_a_block_take_room_until_they_are_done) {
     CHECK(launch(stream, MANY, 1) > MANY);
     CHECK_EQ(aio_stream_room(stream), room - MANY - 1);
     aio_block block = {0};
-    CHECK_EQ(aio_launch_begin(stream, 0, aio_launch_most(), &block), AIO_QUEUE_FULL);
+    CHECK_EQ(aio_launch_begin(stream, 0, aio_launch_most(), 1, &block), AIO_QUEUE_FULL);
     sim.release(stream->handle);
     aio_result tail = (aio_result)aio_stream_tail(stream);
     CHECK_EQ(bed_await(stream, (uint64_t)tail), tail);
@@ -92,11 +92,11 @@ TEST(a_reset_drops_the_work_of_a_block_that_ends_late) {
     bed_open_to_copy(AIO_WATCH);
     aio_stream *stream = bed_stream(0);
     aio_block block = {0};
-    CHECK_EQ(aio_launch_begin(stream, 0, MANY, &block), 0);
+    CHECK_EQ(aio_launch_begin(stream, 0, MANY, 0, &block), 0);
     sim.hold(stream->handle);
     fill(stream);
     bed_seize(0);
-    aio_result position = aio_launch_end(stream, &block, 0);
+    aio_result position = aio_launch_end(stream, &block);
     CHECK(position > 0);
     CHECK_EQ(bed_abort_and_wait(0), 1);
     bed_reset_and_reopen(0);

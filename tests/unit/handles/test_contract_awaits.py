@@ -672,6 +672,46 @@ def test_34_without_reports_failures_are_confirmed_and_the_first_open_warns(wait
     assert run(CONFIRMED, waits=waits) == (0, output, "")
 
 
+IN_A_BLOCK = """
+import threading, warnings
+from aioacl._library import detection
+from aioacl.lowlevel import ffi, functions, handle
+detection.allow(0)
+warnings.simplefilter("ignore", aioacl.AclWarning)
+
+def wait_for_the_device(device):
+    try:
+        device.synchronize().result()
+    except aioacl.DeviceFault as error:
+        say(error.code)
+
+async def main():
+    async with open_device(0, os.environ["TEST_WAITS"]) as device, device.allocate(64) as memory:
+        async with device.create_stream() as stream:
+            await stream.fill(memory, 1)
+            with stream.launch(reported=True) as work:
+                simulator.fail_next(stream, 507015)
+                functions.aclrtMemsetAsync(handle(memory), 64, 2, 64, ffi.cast("aclrtStream", work.handle))
+                thread = threading.Thread(target=wait_for_the_device, args=(device,))
+                thread.start()
+                thread.join()
+            try:
+                await work.ticket
+                say("fine")
+            except aioacl.DeviceFault as error:
+                say(error.code)
+start(main)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("waits", ["watch", "thread"])
+def test_48_without_reports_failure_whose_code_a_wait_for_the_device_takes_fails_the_open_block(
+    waits: str,
+) -> None:
+    assert run(IN_A_BLOCK, waits=waits) == (0, "507015\n507015\n", "")
+
+
 # --- work that was enqueued by hand ---------------------------------------------------------------------------------
 
 

@@ -168,6 +168,37 @@ async def test_48_time_out_of_an_event_wait_in_a_block_fails_its_ticket(open_dev
         await event
 
 
+async def test_48_failure_in_an_open_block_whose_code_a_wait_for_the_device_takes_fails_its_ticket(
+    open_device: OpenDevice,
+) -> None:
+    """A failed write of a value is not reported. Only the first call that synchronizes returns its code."""
+    async with equipped(open_device) as (device, stream, memory):
+        before = stream.fill(memory, 1)
+        await before
+        with stream.launch() as work:
+            with simulator.fault("aclrtValueWrite", nth=1, async_error=TASK_FAULT):
+                native = ffi.cast("aclrtStream", work.handle)
+                functions.aclrtValueWrite(lowlevel.handle(memory), 1, 0, native)
+            with pytest.raises(aioacl.DeviceFault):
+                in_thread(lambda: device.synchronize().result())
+        await raises(aioacl.DeviceFault, work.ticket)
+        await before
+
+
+async def test_reported_block_has_no_failure_of_another_stream_that_a_wait_for_the_device_takes(
+    open_device: OpenDevice,
+) -> None:
+    async with equipped(open_device) as (device, stream, memory), device.create_stream() as other:
+        with stream.launch(reported=True) as work:
+            enqueue(work, memory)
+            simulator.fail_next(other, TASK_FAULT)
+            lowlevel.on(device).aclrtMemsetAsync(memory, 64, 1, 64, other)
+            with pytest.raises(aioacl.DeviceFault):
+                in_thread(lambda: device.synchronize().result())
+        await work.ticket
+        assert other.error is not None
+
+
 async def test_only_a_block_that_is_not_reported_is_synchronized(open_device: OpenDevice) -> None:
     async with equipped(open_device) as (device, stream, memory):
         sync = "aclrtSynchronizeStreamWithTimeout"
