@@ -45,12 +45,14 @@ int32_t aio_stream_error(aio_stream *stream, uint64_t position, aio_error *out) 
 }
 
 /* If the stream's own failure is not collected yet, describes it in `out`, marks it as collected and returns 1.
- * Else returns 0. */
+ * Else returns 0. A failure after the last position of a borrowed stream is one of its owner, and no await of
+ * aioacl covers it. */
 int aio_stream_uncollected(aio_stream *stream, aio_error *out) {
     aio_failures_settle();
     aio_failures_lock();
     aio_failure *failure = stream->own.failure;
-    int found = failure && !failure->collected;
+    bool of_owner = failure && stream->borrowed && failure->position > atomic_load(&stream->tail);
+    int found = failure && !failure->collected && !of_owner;
     if (found) {
         describe(failure, true, out);
     }

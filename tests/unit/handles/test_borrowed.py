@@ -262,6 +262,35 @@ async def test_two_records_of_one_handle_are_independent(open_device: OpenDevice
         await second.close()
 
 
+async def test_failure_of_the_owner_that_no_await_covers_is_not_warned_of(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        idle = aioacl.Stream.from_handle(owner.stream, device)
+        awaited = aioacl.Stream.from_handle(owner.stream, device)
+        simulator.fail_next(owner.address, TASK_FAULT)
+        owner.fill(memory)
+        await raises(aioacl.DeviceFault, awaited)
+        await idle.close()
+        await awaited.close()
+
+
+async def test_failure_of_the_owner_before_a_record_is_warned_of(
+    open_device: OpenDevice, owner: Owner
+) -> None:
+    async with equipped(open_device) as (device, _, memory):
+        forgotten = aioacl.Stream.from_handle(owner.stream, device)
+        awaited = aioacl.Stream.from_handle(owner.stream, device)
+        simulator.fail_next(owner.address, TASK_FAULT)
+        owner.fill(memory)
+        forgotten.record()
+        await raises(aioacl.DeviceFault, awaited)
+        with pytest.warns(aioacl.AclWarning, match="its stream was closed") as warned:  # noqa: PT031 - on a thread
+            await forgotten.close()
+            await until(lambda: len(warned))
+        await awaited.close()
+
+
 async def test_reset_makes_a_borrowed_stream_stale(open_device: OpenDevice) -> None:
     async with equipped(open_device) as (device, _, _):
         owner = Owner()
