@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base.dtypes import format_name, type_name
 from aioacl._cli._screen import BOLD
+from aioacl._models.description import batch_axis_of, open_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +28,26 @@ def described(model: Model, nbytes: int) -> dict[str, Any]:
         "dynamic": model.dynamic,
         "bytes": nbytes,
         "inputs": None if found is None else [_tensor(each) for each in found.inputs],
-        "outputs": None if found is None else [_tensor(each) for each in found.outputs],
+        "outputs": None if found is None else [_tensor(each) for each in _outputs(found)],
         "gears": None if found is None else _gears(found),
         "onnx_bytes": None if model.onnx is None else len(model.onnx),
         "onnx_sha256": None if model.onnx is None else hashlib.sha256(model.onnx).hexdigest(),
         "sha256": model.sha256,
     }
+
+
+def _outputs(found: Description) -> list[Tensor]:
+    """Returns the outputs, with -1 for each dimension that depends on the gear, as the inputs have it."""
+    made: list[Tensor] = []
+    for at, each in enumerate(found.outputs):
+        shapes = found.gear_shapes(at)
+        if not shapes:
+            made.append(each)
+            continue
+        axis = batch_axis_of(shapes, found.batch_sizes) if found.batch_sizes else None
+        shape = tuple(-1 if size is None else size for size in open_shape(shapes, axis))
+        made.append(replace(each, shape=shape))
+    return made
 
 
 def _tensor(tensor: Tensor) -> dict[str, Any]:
@@ -89,7 +105,7 @@ def _listed(gears: dict[str, Any]) -> str:
 
 def _table(found: Description, screen: Screen) -> None:
     rows: list[tuple[str, ...]] = [HEADINGS]
-    for what, tensors in (("input", found.inputs), ("output", found.outputs)):
+    for what, tensors in (("input", found.inputs), ("output", _outputs(found))):
         for place, each in enumerate(tensors):
             shape = ",".join(map(str, each.shape)) or "scalar"
             rows.append(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from aioacl._base.container import SHAPE_DATA
 from aioacl._base.dtypes import format_name, type_name
 from aioacl._base.errors import NotSupported
-from aioacl._models.description import Gear, TensorInfo, batched_outputs, must_be_runnable
+from aioacl._models.description import TensorInfo, batch_axis_of, must_be_runnable
 from aioacl.simulator._onnx_child import Unanswered, padded
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ def _padding(found: Description, onnx: bytes) -> Iterator[str]:
         for each in found.inputs
         if each.name != SHAPE_DATA
     }
-    batched = batched_outputs("batch", _gears(found), len(found.outputs))
+    batched = tuple(
+        batch_axis_of(found.gear_shapes(at), found.batch_sizes) is not None
+        for at in range(len(found.outputs))
+    )
     names = [each.name for each in found.outputs]
     try:
         places = padded(onnx, shapes, found.order, batched)
@@ -70,12 +73,3 @@ def _padding(found: Description, onnx: bytes) -> Iterator[str]:
             "returns other values than the ONNX model; pass exactly as many rows as a gear, or convert the model with "
             "--dynamic_dims, whose gears are not padded"
         )
-
-
-def _gears(found: Description) -> list[Gear]:
-    """Returns the gears with the shapes of their outputs: the texts are "gear,output,dim,dim..."."""
-    outputs: list[list[tuple[int, ...]]] = [[] for _ in found.batch_sizes]
-    for text in found.output_shapes:
-        gear, _, *shape = map(int, text.split(","))
-        outputs[gear].append(tuple(shape))
-    return [Gear(size, (), tuple(made)) for size, made in zip(found.batch_sizes, outputs, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from aioacl._base.container import SHAPE_DATA
@@ -31,6 +32,8 @@ class TensorInfo:
         dtype: the name of the data type, for example "float32".
         format: the name of the format, for example "ND" or "NCHW".
         nbytes: the size in bytes; with gears, the size for the largest gear.
+        batch_axis: the dimension that is the batch, an index of `shape`; None if there is none, or if the gears of the
+            model are not batch sizes. A call may pass any number of rows in it, up to the largest gear.
     """
 
     name: str
@@ -38,6 +41,7 @@ class TensorInfo:
     dtype: str
     format: str
     nbytes: int
+    batch_axis: int | None = None
 
 
 @record
@@ -75,7 +79,7 @@ class Description(NamedTuple):
         outputs: the outputs.
         kind: the kind of the gears; None if the model has none.
         gears: the gears, in the order of the model.
-        batched: for each output, whether its first dimension is the batch.
+        batched: for each output, whether it has a batch axis.
     """
 
     inputs: tuple[TensorInfo, ...]
@@ -180,7 +184,7 @@ def must_be_runnable(
                 f"expected tensors of types that an array can hold, got {each.name!r} of {each.dtype}",
                 hint="Cast the tensor inside the model, or call the model through `aioacl.lowlevel`.",
             )
-    if kind is None:  # with gears, the shapes of the outputs are those of the largest gear
+    if kind is None:  # with gears, each gear has fixed shapes
         _must_be_fixed("input", inputs, _CONVERT)
         _must_be_fixed("output", outputs, _STATE)
 
@@ -220,11 +224,42 @@ def split_inputs(inputs: Sequence[TensorInfo]) -> tuple[tuple[TensorInfo, ...], 
     return tuple(inputs), 0
 
 
-def batched_outputs(kind: GearKind | None, gears: Sequence[Gear], count: int) -> tuple[bool, ...]:
-    """Returns for each output whether its first dimension is the batch of every gear."""
+def with_batch(inputs: Sequence[TensorInfo], kind: GearKind | None) -> tuple[TensorInfo, ...]:
+    """Returns the inputs with their batch axes. The gears of batch sizes change the first dimension only."""
     return tuple(
-        kind == "batch" and all(gear.outputs[at][:1] == (gear.value,) for gear in gears)
-        for at in range(count)
+        replace(each, batch_axis=0) if kind == "batch" and each.shape[:1] == (None,) else each
+        for each in inputs
+    )
+
+
+def with_open_dimensions(
+    outputs: Sequence[TensorInfo], kind: GearKind | None, gears: Sequence[Gear]
+) -> tuple[TensorInfo, ...]:
+    """Returns the outputs with their batch axes, and with None for each dimension that depends on the gear.
+
+    The runtime describes an output with its shape in the largest gear.
+    """
+    if kind is None:
+        return tuple(outputs)
+    made = list[TensorInfo]()
+    for at, info in enumerate(outputs):
+        shapes = [gear.outputs[at] for gear in gears]
+        axis = batch_axis_of(shapes, [gear.value for gear in gears]) if kind == "batch" else None
+        made.append(replace(info, shape=open_shape(shapes, axis), batch_axis=axis))
+    return tuple(made)
+
+
+def batch_axis_of(shapes: Sequence[tuple[int, ...]], batches: Sequence[Any]) -> int | None:
+    """Returns 0 if the first dimension of an output is the batch in every gear, else None."""
+    is_batch = (shape[:1] == (batch,) for shape, batch in zip(shapes, batches, strict=True))
+    return 0 if all(is_batch) else None
+
+
+def open_shape(shapes: Sequence[tuple[int, ...]], axis: int | None) -> tuple[int | None, ...]:
+    """Returns the dimensions of an output, with None for the batch axis and for each one that depends on the gear."""
+    return tuple(
+        None if at == axis or len({*sizes}) > 1 else sizes[0]
+        for at, sizes in enumerate(zip(*shapes, strict=True))
     )
 
 

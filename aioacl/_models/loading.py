@@ -35,12 +35,13 @@ from aioacl._models.description import (
     Description,
     Gear,
     ModelMemory,
-    batched_outputs,
     must_be_runnable,
     read_gears,
     read_tensors,
     shapes_of,
     split_inputs,
+    with_batch,
+    with_open_dimensions,
 )
 from aioacl._models.instance import Instance
 from aioacl._models.slots import Slot, Slots, room_for
@@ -186,8 +187,9 @@ class Load:
             must_be_runnable(inputs, outputs, kind)
             made = self._make_slots(slots, inputs, outputs, selector_bytes)
             gears = self._gears(desc, made[0], kind, values or [None], inputs, len(outputs))
-        batched = batched_outputs(kind, gears, len(outputs))
-        self.description = Description(inputs, outputs, kind, gears, batched)
+        outputs = with_open_dimensions(outputs, kind, gears)
+        batched = tuple(info.batch_axis is not None for info in outputs)
+        self.description = Description(with_batch(inputs, kind), outputs, kind, gears, batched)
         self.slots = Slots(made, self.manager)
         self.manager.models.queues.add(self.slots)
 

@@ -81,6 +81,24 @@ class Description:
     output_shapes: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
 
+    def gear_shapes(self, output: int) -> list[tuple[int, ...]]:
+        """Returns the shape of an output in each gear; an empty list if the file does not state them all.
+
+        The texts of `output_shapes` are "gear,output,dim,dim...".
+        """
+        try:
+            stated = [[*map(int, text.split(","))] for text in self.output_shapes]
+        except ValueError:  # nothing has checked the texts of a genuine file
+            return []
+        shapes = [
+            tuple(shape)
+            for _, number, *shape in (each for each in stated if len(each) > 1)
+            if number == output
+        ]
+        gears = len(self.batch_sizes or self.image_sizes or self.dims)
+        same = len(shapes) == gears and len({*map(len, shapes)}) == 1
+        return shapes if same else []
+
 
 @dataclass(frozen=True, slots=True)
 class Model:

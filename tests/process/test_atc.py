@@ -78,6 +78,7 @@ class TestAtc:
         assert result["onnx_sha256"] == hashlib.sha256(onnx).hexdigest()
         assert result["bytes"] == (folder / "m.om").stat().st_size
         assert [each["shape"] for each in result["inputs"]] == [[-1, 64], [1]]
+        assert [each["shape"] for each in result["outputs"]] == [[-1, 10]]
         assert result["gears"]["values"] == [[1], [2], [4], [8]]
         inspected = found(simulator("inspect", "m.om", "--json", folder=folder))
         assert {**inspected, "output": "m.om"} == {**result, "path": "m.om"}
@@ -226,8 +227,22 @@ class TestInspect:
         assert (done.returncode, done.stderr) == (0, "")
         lines = [line.split() for line in done.stdout.splitlines()]
         assert ["input", "0", "x", "-1,64", "float32", "ND", "2048"] in lines
-        assert ["output", "0", "y", "8,10", "float32", "ND", "320"] in lines
+        assert ["output", "0", "y", "-1,10", "float32", "ND", "320"] in lines
         assert ["gears", "4", "of", "batch_size:", "1;", "2;", "4;", "8"] in lines
+
+    @pytest.mark.parametrize(
+        "texts",
+        [(), ("0,0,1,10",), ("0,0,1,10", "1,0,8"), ("0,0,1,10", "1,0,x"), ("0,0,1,10", "")],
+        ids=["none", "one of two", "other rank", "no number", "empty"],
+    )
+    def test_output_has_the_shape_of_the_file_if_the_gears_state_none(
+        self, folder: Path, texts: tuple[str, ...]
+    ) -> None:
+        tensor = Tensor("y", 0, 2, (8, 10), 320)
+        found = Description(outputs=(tensor,), batch_sizes=(1, 8), output_shapes=texts)
+        (folder / "m.om").write_bytes(write("m", found, b""))
+        done = simulator("inspect", "m.om", "--json", folder=folder)
+        assert json.loads(done.stdout)["outputs"][0]["shape"] == [8, 10]
 
     def test_control_characters_in_a_name_are_escaped(self, folder: Path) -> None:
         tensor = Tensor("\033[31mred\n", 77, 99, (), 4)

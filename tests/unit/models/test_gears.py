@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import aioacl
 from aioacl import simulator
@@ -77,9 +77,29 @@ class TestBatches:
 
     def test_description_has_none_for_the_batch_and_no_selector(self, device: aioacl.Device) -> None:
         with device.load_model(offline.product("2,4")) as model:
-            assert model.inputs == (aioacl.TensorInfo("x", (None, 3), "float32", "ND", 48),)
-            assert [info.name for info in model.outputs] == ["y"]
+            assert model.inputs == (aioacl.TensorInfo("x", (None, 3), "float32", "ND", 48, batch_axis=0),)
+            assert model.outputs == (aioacl.TensorInfo("y", (None, 4), "float32", "ND", 64, batch_axis=0),)
             assert model.gears == (2, 4)
+
+    def test_output_without_the_batch_has_no_batch_axis(self, device: aioacl.Device) -> None:
+        with device.load_model(offline.totals()) as model:
+            assert model.inputs[0].batch_axis == 0
+            assert (model.outputs[0].shape, model.outputs[0].batch_axis) == ((3,), None)
+
+    def test_output_whose_first_dimension_is_a_multiple_of_the_batch_has_no_batch_axis(
+        self, device: aioacl.Device
+    ) -> None:
+        shape = helper.make_node("Reshape", ["x", "flat"], ["y"])
+        source = onnx_model(
+            [shape],
+            [value("x", ["N", 3])],
+            [value("y", [None])],
+            [numpy_helper.from_array(np.array([-1], np.int64), "flat")],
+        )
+        gears = {"input_shape": "x:-1,3", "dynamic_batch_size": "2,4"}
+        with device.load_model(offline.converted(source, **gears)) as model:
+            assert (model.outputs[0].shape, model.outputs[0].batch_axis) == ((None,), None)
+            assert model.outputs[0].nbytes == 48
 
     def test_several_inputs_are_padded_together(self, device: aioacl.Device) -> None:
         with device.load_model(offline.sums("4,8")) as model:
@@ -95,6 +115,8 @@ class TestImagesAndDims:
         with device.load_model(offline.negated_image()) as model:
             assert model.gears == ((2, 4), (4, 2))
             assert model.inputs[0].shape == (1, 2, None, None)
+            assert model.outputs[0].shape == (1, 2, None, None)
+            assert model.inputs[0].batch_axis is model.outputs[0].batch_axis is None
             assert model.inputs[0].format == "NCHW"
             x = np.arange(16, dtype=np.float32).reshape(shape)
             y = model(x).result()
@@ -105,6 +127,8 @@ class TestImagesAndDims:
     def test_dims_of_each_gear_are_computed(self, device: aioacl.Device, shape: tuple[int, ...]) -> None:
         with device.load_model(offline.dims()) as model:
             assert model.gears == ((2, 3), (4, 5))
+            assert model.outputs[0].shape == (None, None)
+            assert model.inputs[0].batch_axis is model.outputs[0].batch_axis is None
             x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
             assert np.array_equal(model(x).result(), -x)
 
