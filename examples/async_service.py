@@ -44,7 +44,7 @@ async def respond(device: aioacl.Device, path: str, body: bytes) -> tuple[int, b
 async def echo(device: aioacl.Device, body: bytes) -> bytes:
     """Copies the body to the device and back. If a reset interrupts this, begins again. A reset waits for the lease."""
     while True:
-        with suppress(aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError):
+        with suppress(aioacl.ResetError):
             async with device.lease(), device.create_stream() as stream, device.allocate(len(body)) as memory:
                 answer = bytearray(len(body))
                 await stream.upload(memory, body)

@@ -11,7 +11,6 @@ import aioacl
 WORKERS = 16
 RESETS = 5
 SIZE = 64 << 10
-RESET = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError)
 
 
 class Tally:
@@ -38,7 +37,7 @@ async def worker(device: aioacl.Device, number: int, tally: Tally) -> None:
     while not tally.over:
         try:
             await exchange(device, bytes([number]) * SIZE, tally)
-        except RESET:
+        except aioacl.ResetError:
             tally.interrupted += 1
 
 

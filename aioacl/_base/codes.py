@@ -26,6 +26,9 @@ or its environment.
 DEVICE_ACTIONS: Final[frozenset[Action]] = frozenset({"reset", "repair", "replace"})
 """The actions of errors that concern the whole device: the device is not ready until a reset."""
 
+RETRYABLE_ACTIONS: Final[frozenset[Action]] = frozenset({"retry", "new_stream"})
+"""The actions after which the same work may succeed at once."""
+
 
 class Family(StrEnum):
     """The kinds of errors that a program handles differently."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final, TypedDict, Unpack
 
-from aioacl._base.codes import Action, Family, lookup
+from aioacl._base.codes import RETRYABLE_ACTIONS, Action, Family, lookup
 from aioacl._base.records import ResetReport
 
 MESSAGE_LIMIT_BYTES: Final = 8 * 1024
@@ -97,6 +97,15 @@ class AclError(Exception):
     def _usual_action(self) -> Action:
         return self.default_action if self.code is None else lookup(self.code).action
 
+    @property
+    def retryable(self) -> bool:
+        """Whether the program may repeat the work now: whether `action` is "retry" or "new_stream".
+
+        The other actions come first, or nothing helps. Only the program knows whether its work may run twice: the
+        failed work may have written memory already.
+        """
+        return self.action in RETRYABLE_ACTIONS
+
     def __str__(self) -> str:
         what = "" if self.code is None else f"{self.code} {self.name}"
         text = " ".join(self.message.split())
@@ -152,13 +161,27 @@ class QueueFull(AclError):
 
 
 class DeviceTimeout(AclError, TimeoutError):
-    """A wait reached its timeout, and the work may still be running; wait again, or abort the stream."""
+    """A wait reached its timeout, and the work may still be running; wait again, or abort the stream.
+
+    Attributes:
+        started: for a call of a model, whether its work had begun. False: no slot was free, the model was being loaded,
+            or a reset had not ended; the work of the call does not begin later either. True: the work continues on the
+            device, and its result is dropped. None for other waits.
+    """
 
     default_action = "retry"
     default_hint = (
         "The work may still end: wait again, or drop the work with `stream.abort()` or "
         "`stream.renew(abort=True)`."
     )
+
+    started: bool | None
+
+    def __init__(
+        self, message: str = "", *, started: bool | None = None, **details: Unpack[_Details]
+    ) -> None:
+        self.started = started
+        super().__init__(message, **details)
 
 
 class StreamAborted(AclError):
@@ -223,10 +246,19 @@ class _OwnError(AclError):
         return self.default_action
 
 
-class StaleHandleError(_OwnError):
-    """The handle is stale: it was made before a reset or the last close of its device. Make a new handle."""
+class ResetError(_OwnError):
+    """The base class of the errors that a call raises because its device was or is being reset, or was closed.
+
+    They are DeviceReset, DeviceResetting and StaleHandleError. Catch this class, and repeat the work with new handles.
+    """
 
     default_action = "retry"
+    default_hint = "Make new handles from the device and repeat the work."
+
+
+class StaleHandleError(ResetError):
+    """The handle is stale: it was made before a reset or the last close of its device. Make a new handle."""
+
     default_hint = "Make a new handle from the device, then repeat the operation with it."
 
 
@@ -242,21 +274,17 @@ class _ReportedError(_OwnError):
         super().__init__(message, **details)
 
 
-class DeviceReset(_ReportedError):
+class DeviceReset(ResetError, _ReportedError):
     """A reset, or the close of the device, dropped the awaited work; repeat the work with new handles.
 
     Attributes:
         report: the ResetReport of that reset, or None if there is none.
     """
 
-    default_action = "retry"
-    default_hint = "Make new handles from the device and repeat the work."
 
-
-class DeviceResetting(_OwnError):
+class DeviceResetting(ResetError):
     """The device is draining or being reset and admits no new work; try again with new handles when it is open."""
 
-    default_action = "retry"
     default_hint = (
         "Try again with new handles. Calls that open a device or make handles wait until the reset ends."
     )

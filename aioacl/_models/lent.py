@@ -39,6 +39,7 @@ FAILED_HINT = "Call the model again. aioacl renews the stream of the slot."
 TIMED_OUT_HINT = (
     "The call continues on the device, and its slot is free again when it ends. Its result is dropped."
 )
+NOT_BEGUN_HINT = "The call was not begun: try again, or pass a longer timeout."
 
 
 def _leave(lent: weakref.ref[Lent]) -> None:
@@ -109,8 +110,12 @@ class Lent:
             finally:
                 self._error = None  # the traceback refers to the frame, and the frame to this object
         if result == TIMED_OUT:
+            begins = self._decided.setdefault("begins", False)
             raise DeviceTimeout(
-                "the call of the model was not done in time", device=self._manager.index, hint=TIMED_OUT_HINT
+                "the call of the model was not done in time",
+                device=self._manager.index,
+                hint=TIMED_OUT_HINT if begins else NOT_BEGUN_HINT,
+                started=begins,
             )
         if self._ticket is None:
             return False

@@ -96,7 +96,11 @@ class Lifetime:
         """Waits until the device is open, and returns the load of its generation. Loads the model if needed."""
         while True:
             self.check()
-            await self.manager.admission.until_open(wait=wait, deadline=deadline)
+            try:
+                await self.manager.admission.until_open(wait=wait, deadline=deadline)
+            except DeviceTimeout as error:
+                error.started = False
+                raise
             load = self.load  # before the check, because a close drops it
             self.check()
             if load is not None and not load.stale:
@@ -111,6 +115,7 @@ class Lifetime:
                     "the model was not loaded in time",
                     device=self.manager.index,
                     hint="The load continues, and a later call uses it: try again, or pass a longer timeout.",
+                    started=False,
                 )
             try:
                 self.manager.jobs.outcome(future)

@@ -147,6 +147,7 @@ class Slots:
                 "no slot of the model was free in time",
                 device=self._manager.index,
                 hint="The call was not begun: try again, pass a longer timeout, or load the model with more slots.",
+                started=False,
             )
 
     def _serve(self) -> None:

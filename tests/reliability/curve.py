@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aioacl import DeviceReset, DeviceResetting, StaleHandleError, open_device
+from aioacl import ResetError, open_device
 from aioacl._lifecycle.turns import TURN_SECONDS
 from aioacl._wait.current import current_holder
 from aioacl.testing import snapshot
@@ -35,7 +35,6 @@ LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 240,
 TASKS: Final = (1, 8, 64, 256, 1024)
 MOST_RESETS: Final = 2
 GRACE_SECONDS: Final = 30.0
-RESETS: Final = (DeviceReset, DeviceResetting, StaleHandleError)
 SENT: Final = bytes(range(256))
 
 
@@ -79,7 +78,7 @@ class Point:
                     while not self.over:
                         await self._copy(stream)
                         self.cycles[number] += 1
-                except RESETS:
+                except ResetError:
                     self.interrupted += 1
 
     def watch_the_gate(self) -> None:

@@ -202,7 +202,7 @@ def load():
             for _ in range(20):
                 stream.copy(memory, bytes(1 << 16)).result()
             stream.close().result(), memory.close().result()
-        except (DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError):
+        except aioacl.ResetError:
             pass
 def resets():
     while not stop.is_set():

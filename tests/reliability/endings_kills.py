@@ -32,7 +32,7 @@ def copies():
             for _ in range(5):
                 stream.copy(memory, bytes(1 << 16)).result()
             stream.close().result(), memory.close().result(), device.close().result()
-        except (DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError):
+        except aioacl.ResetError:
             pass
 def resets():
     while True:

@@ -17,7 +17,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.paths import DATA
-from tests.kit import TASK_FAULT, Waiting, raises, until
+from tests.kit import TASK_FAULT, Waiting, hanging, raises, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -170,3 +170,79 @@ async def timed_out(model: aioacl.Model) -> None:
     """Lets a call time out whose execution does not end."""
     while not simulator.calls(EXECUTE):  # a call may time out before its execution is enqueued
         await raises(aioacl.DeviceTimeout, model(numbers(0), timeout=0.01))
+
+
+# --- 56: whether the work of a call that timed out had begun ---------------------------------------------------------
+
+
+async def timeout_of(model: aioacl.Model) -> bool | None:
+    """Lets a call time out, and returns `started` of its error."""
+    error = await raises(aioacl.DeviceTimeout, model(numbers(1), timeout=0.02))
+    assert isinstance(error, aioacl.DeviceTimeout)
+    return error.started
+
+
+@anyio_test
+async def test_56_call_that_timed_out_in_its_execution_had_begun(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.load_model(MODEL, slots=3) as model:
+        with slow_executions():
+            before = simulator.calls(EXECUTE)
+            started = await timeout_of(model)
+            while not started:  # a slow machine has not begun the call in time
+                assert simulator.calls(EXECUTE) == before
+                started = await timeout_of(model)
+
+
+@anyio_test
+async def test_56_call_that_timed_out_without_a_slot_never_begins(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.load_model(MODEL, slots=1) as model:
+        with slow_executions() as go_on:
+            async with anyio.create_task_group() as group:
+                first = Waiting(group, lambda: model(numbers(0)))
+                await until(lambda: simulator.calls(EXECUTE))
+                before = simulator.calls(EXECUTE)
+                assert await timeout_of(model) is False
+                go_on.set()
+                assert is_result(await first.outcome(), numbers(0))
+            assert is_result(await model(numbers(2)), numbers(2))
+            assert simulator.calls(EXECUTE) == before + 1
+
+
+@anyio_test
+async def test_56_call_that_timed_out_behind_a_blocked_execution_never_begins(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.load_model(MODEL, slots=2) as model:
+        simulator.hang_call(EXECUTE)
+        async with anyio.create_task_group() as group:
+            first = Waiting(group, lambda: model(numbers(0)))
+            await until(hanging(EXECUTE))
+            before = simulator.calls(EXECUTE)
+            started = await timeout_of(model)
+            simulator.release_call(EXECUTE)
+            assert is_result(await first.outcome(), numbers(0))
+        for start in (2, 3):  # both slots are free again
+            assert is_result(await model(numbers(start)), numbers(start))
+        assert started is False
+        assert simulator.calls(EXECUTE) == before + 2
+
+
+@anyio_test
+@pytest.mark.parametrize("where", ["aclrtResetDeviceForce", "aclmdlLoadFromFileWithMem"])
+async def test_56_call_that_timed_out_in_a_reset_or_in_a_load_never_begins(
+    where: str, open_device: OpenDevice
+) -> None:
+    async with open_device() as device, device.load_model(MODEL) as model:
+        simulator.hang_call(where)
+        async with anyio.create_task_group() as group:
+            reset = Waiting(group, lambda: device.force_reset(grace=0))
+            if where == "aclmdlLoadFromFileWithMem":
+                assert (await reset.outcome()).ok
+            else:
+                await until(hanging(where))
+            assert await timeout_of(model) is False
+            simulator.release_call(where)
+            assert (await reset.outcome()).ok
+        before = simulator.calls(EXECUTE)
+        assert is_result(await model(numbers(2)), numbers(2))
+        assert simulator.calls(EXECUTE) == before + 1

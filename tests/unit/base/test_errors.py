@@ -3,11 +3,12 @@
 import copy
 import inspect
 import pickle
+from typing import get_args
 
 import pytest
 
 from aioacl._base import errors
-from aioacl._base.codes import Family, lookup
+from aioacl._base.codes import Action, Family, lookup
 from aioacl._base.errors import (
     _CLASSES,
     MESSAGE_LIMIT_BYTES,
@@ -27,6 +28,7 @@ from aioacl._base.errors import (
     OutOfMemoryError,
     ParameterError,
     QueueFull,
+    ResetError,
     ResourceExhausted,
     StaleHandleError,
     StreamAborted,
@@ -36,6 +38,7 @@ from aioacl._base.errors import (
 )
 
 OWN = [
+    ResetError,
     StaleHandleError,
     DeviceReset,
     DeviceResetting,
@@ -164,6 +167,7 @@ def test_every_error_ends_in_its_hint_and_has_its_own_docstring(kind: type[AclEr
         (DeviceFault, "reset"),
         (TaskTimeout, "new_stream"),
         (NotSupported, "fix_code"),
+        (ResetError, "retry"),
         (StaleHandleError, "retry"),
         (DeviceReset, "retry"),
         (DeviceResetting, "retry"),
@@ -176,6 +180,27 @@ def test_every_error_ends_in_its_hint_and_has_its_own_docstring(kind: type[AclEr
 )
 def test_error_without_a_code_has_the_action_of_its_class(kind: type[AclError], action: str) -> None:
     assert kind("why").action == action
+
+
+@pytest.mark.parametrize("action", get_args(Action))
+def test_error_is_retryable_if_no_reset_repair_or_change_has_to_come_first(action: Action) -> None:
+    assert AclError("why", action=action).retryable == (action in ("retry", "new_stream"))
+
+
+def test_reset_error_is_the_base_of_the_errors_of_a_reset_and_of_no_other() -> None:
+    assert {kind for kind in ALL if issubclass(kind, ResetError)} == {
+        ResetError,
+        DeviceReset,
+        DeviceResetting,
+        StaleHandleError,
+    }
+    assert DeviceReset("why").report is None
+
+
+def test_timeout_does_not_say_whether_work_had_begun_unless_it_is_told() -> None:
+    assert DeviceTimeout("late").started is None
+    assert error_for(507046, "aclrtSynchronizeStreamWithTimeout").started is None  # type: ignore[attr-defined]
+    assert DeviceTimeout("late", started=False).started is False
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -212,7 +237,7 @@ def test_library_not_found_lists_each_candidate_on_its_own_line() -> None:
 def test_copied_or_pickled_error_keeps_its_type_attributes_and_text(kind: type[AclError], duplicate) -> None:
     error = kind("why", code=507015, call="c", device=1, generation=2, hint="h", action="replace")
     error.add_note("on the way")
-    for extra in ("since", "report", "candidates"):
+    for extra in ("since", "report", "candidates", "started"):
         if hasattr(error, extra):
             setattr(error, extra, (("some", "thing"),))
     there = duplicate(error)

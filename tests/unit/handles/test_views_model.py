@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 THREADS: Final = 8
 SIZE: Final = 256
-RESET: Final = (aioacl.DeviceReset, aioacl.DeviceResetting, aioacl.StaleHandleError)
 
 B = TypeVar("B", aioacl.DeviceBuffer, aioacl.PinnedBuffer)
 
@@ -99,7 +98,7 @@ def work(device: aioacl.Device, seed: int, operations: int) -> int:
                     operations -= 1
                     here.step()
                 here.compare(slice(0, SIZE))
-        except (*RESET, aioacl.DeviceFault):
+        except (aioacl.ResetError, aioacl.DeviceFault):
             lost += 1
     return lost
 
