@@ -318,6 +318,8 @@ class Device(Made):
         slots: SupportsIndex = 3,
         instances: SupportsIndex = 1,
         reload: bool = True,
+        label: str | None = None,
+        warm_up: bool = False,
         wait: bool = True,
         timeout: Seconds | None = None,
     ) -> Opening[Model]:
@@ -330,7 +332,12 @@ class Device(Made):
             instances: how often the model is loaded, an int from 1 to 64. Each instance has its own work memory; the
                 weights are shared. Each executes one call at a time.
             reload: whether the first call after a reset loads the model again, from the path or from the bytes. If
-                False, this call raises StaleHandleError.
+                False, this call raises StaleHandleError, until `model.reload()` has loaded the model.
+            label: a name for events, errors and the repr of the model, a str of printable characters; None for the name
+                of the file.
+            warm_up: whether each load, also after a reset, calls the model with zeros once for each gear and slot. So
+                the first calls of the program do not pay for what the runtime does at a first execution. If one of
+                these calls fails, the load fails.
             wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
             timeout: the longest wait in seconds; None waits without a limit.
 
@@ -340,7 +347,10 @@ class Device(Made):
         Raises:
             ParameterError: the file cannot be read or is not a model, an argument is out of its range, or the device is
                 closed.
-            OutOfMemoryError: the device does not have enough free memory. The message has the sizes.
+            OutOfMemoryError: the device does not have enough free memory. The message has the sizes, and the models
+                that this process has loaded on the device. Raised before the load if the weights and the work memory
+                do not fit.
+            DeviceFault: a call of `warm_up` failed. The code may select another subclass.
             NotSupported: the model was made for the simulator and the library is another one; or its shapes are known
                 only when it runs.
             DeviceReset: the device was reset during the load.
@@ -349,7 +359,9 @@ class Device(Made):
             DeviceTimeout: the model was not loaded within `timeout` seconds.
         """
         self._check()
-        made = models.new_model(self._manager, self, model, slots, instances, reload=reload)
+        made = models.new_model(
+            self._manager, self, model, (slots, instances), reload=reload, label=label, warm_up=warm_up
+        )
 
         async def make() -> Model:
             self._check()

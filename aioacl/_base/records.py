@@ -114,8 +114,8 @@ class DeviceEvent:
         at: the time of the event, in seconds of `time.monotonic()`.
         report: the report of the reset that ended with this event, or of the reset, open or close that failed; None if
             there is no report.
-        text: the fault, the reason for the quarantine, the number of revoked leases, the name of the model, or the
-            function and the thread of a stuck call.
+        text: the fault, the reason for the quarantine, the number of revoked leases, the label or the name of the
+            model, or the function and the thread of a stuck call.
         missed: the number of events before this one that were dropped because they were not read in time.
         stream: for a failed task, the number of its stream (aclrtStreamGetId); -1 if the runtime did not name it.
         position: for a failed task, the position of its entry in the stream's queue.

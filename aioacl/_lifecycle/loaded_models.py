@@ -8,16 +8,30 @@ process ends. `device.health` counts these models.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aioacl._base import sync
 from aioacl._base.ffi import lib, make_pass
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aioacl._models.slots import Slots
+
+
+class Loaded(Protocol):
+    """One load of a model, which has an id for each of its instances.
+
+    Attributes:
+        name: the name for messages.
+        nbytes: the bytes of device memory that the load uses.
+    """
+
+    name: str
+    nbytes: int
+
+    def is_idle(self) -> bool:
+        """Whether all work of the model is known to be done. Calls no ACL function."""
+        ...
 
 
 class LoadedModels:
@@ -32,7 +46,7 @@ class LoadedModels:
 
     def __init__(self, index: int) -> None:
         self._index = index
-        self._loaded: dict[int, Callable[[], bool]] = {}
+        self._loaded: dict[int, Loaded] = {}
         self._idle: list[int] = []
         self.abandoned = 0
         self.queues: sync.WeakSet[Slots] = sync.WeakSet()
@@ -42,9 +56,14 @@ class LoadedModels:
         """The ids of the models that are loaded now."""
         return [*self._loaded]
 
-    def add(self, model: int, is_idle: Callable[[], bool]) -> None:
-        """Adds a loaded model. `is_idle` returns whether all its work is known to be done; it calls no ACL function."""
-        self._loaded[model] = is_idle
+    @property
+    def loads(self) -> list[Loaded]:
+        """The loads to which these ids belong."""
+        return [*dict.fromkeys([*self._loaded.values()])]
+
+    def add(self, model: int, load: Loaded) -> None:
+        """Adds a loaded model."""
+        self._loaded[model] = load
 
     def unload(self, model: int, generation: int) -> None:
         """Unloads a model of that generation, unless a reset has done so (aclmdlUnload). Its work must be done."""
@@ -62,7 +81,7 @@ class LoadedModels:
 
     def choose(self) -> None:
         """Notes which models are idle, before a procedure aborts the work that still runs."""
-        self._idle = [model for model, is_idle in tuple(self._loaded.items()) if is_idle()]
+        self._idle = [model for model, load in tuple(self._loaded.items()) if load.is_idle()]
 
     def end_all(self, *, healthy: bool) -> int:
         """Unloads the models that `choose` has noted, if the device is healthy, and abandons the others.
@@ -72,9 +91,9 @@ class LoadedModels:
         first = 0
         idle, self._idle = self._idle, []
         for model in idle if healthy else ():
-            is_idle = self._loaded.get(model)
+            load = self._loaded.get(model)
             # A call that was in C at `choose` may have enqueued an execution after the abort.
-            if is_idle is not None and is_idle() and self._loaded.pop(model, None) is not None:
+            if load is not None and load.is_idle() and self._loaded.pop(model, None) is not None:
                 code = lib.aio_u_aclmdlUnload(model)
                 self.abandoned += bool(code)
                 first = first or code

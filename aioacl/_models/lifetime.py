@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioacl._base import sync
 from aioacl._base.errors import AclError, AclWarning, DeviceQuarantined, DeviceTimeout, StaleHandleError
@@ -33,42 +33,55 @@ LOOK_SECONDS: Final = 1.0  # how often a close looks for calls that are stuck
 STUCK_SECONDS: Final = 10.0
 
 
+class LoadOptions(NamedTuple):
+    """The options of `load_model`, checked.
+
+    Attributes:
+        slots: the number of slots of each instance.
+        instances: the number of instances.
+        reload: whether a call after a reset loads the model again.
+        label: the name for messages and events; None for the name of the source.
+        warm_up: whether each load runs the model with zeros.
+    """
+
+    slots: int
+    instances: int
+    reload: bool
+    label: str | None
+    warm_up: bool
+
+
 class Lifetime:
     """The loads of a model, and its close.
 
     Attributes:
         manager: the manager of the device.
         source: the file, or the bytes.
+        options: the options of `load_model`.
+        name: the name of the model in messages and events.
         slots: the number of slots of all instances.
         load: the newest load; None before the first one and after the close.
         description: the inputs, outputs and gears; None before the first load.
         closed: whether the model was closed, so that calls are refused.
     """
 
-    def __init__(
-        self,
-        manager: Manager,
-        device: Device,
-        source: Source,
-        *,
-        slots: int,
-        instances: int,
-        reload: bool,
-    ) -> None:
+    def __init__(self, manager: Manager, device: Device, source: Source, options: LoadOptions) -> None:
         self.manager = manager
         self.source = source
-        self.slots = slots * instances
+        self.options = options
+        self.name = source.name if options.label is None else options.label
+        self.slots = options.slots * options.instances
         self.load: Load | None = None
         self.description: Description | None = None
         self.closed = False
         self._device = device
-        self._slots_each = slots
-        self._reload = reload
         self._lock = sync.lock()
         self._loading: JobFuture[None] | None = None
         self._unloading: JobFuture[None] | None = None
         self._over = False  # whether the close has ended
-        self._executors: list[DeviceExecutor] = [manager.jobs.model_executor() for _ in range(instances)]
+        self._executors: list[DeviceExecutor] = [
+            manager.jobs.model_executor() for _ in range(options.instances)
+        ]
 
     def check(self) -> None:
         """Raises an error if the model is closed, or was loaded before a fork."""
@@ -87,13 +100,16 @@ class Lifetime:
         return StaleHandleError(
             "the device was reset after the model was loaded",
             device=self.manager.index,
-            hint="Call the model, which loads it again, unless it was loaded with reload=False; then load a new one.",
+            hint="Call the model, which loads it again; if it was loaded with reload=False, call model.reload() first.",
         )
 
     # --- loading ----------------------------------------------------------------------------------------------------
 
-    async def ready(self, wait: bool, deadline: float | None) -> Load:
-        """Waits until the device is open, and returns the load of its generation. Loads the model if needed."""
+    async def ready(self, wait: bool, deadline: float | None, *, again: bool = False) -> Load:
+        """Waits until the device is open, and returns the load of its generation. Loads the model if needed.
+
+        With `again`, it also loads a model with reload=False again.
+        """
         while True:
             self.check()
             try:
@@ -105,7 +121,7 @@ class Lifetime:
             self.check()
             if load is not None and not load.stale:
                 return load
-            if load is not None and not self._reload:
+            if load is not None and not (self.options.reload or again):
                 raise self.was_reset()
             future = self._load_once()
             if future is None:
@@ -153,9 +169,9 @@ class Lifetime:
 
     def _load_now(self) -> None:
         """Loads the model. A job of the first instance."""
-        load, began = Load(self.manager, self._device), sync.monotonic()
+        load, began = Load(self.manager, self._device, self.name), sync.monotonic()
         self._tell("model_loading")
-        load.make(self.source, self._executors, self._slots_each)
+        load.make(self.source, self._executors, self.options.slots, warm=self.options.warm_up)
         with self._lock:
             old, self.load, self.description = self.load, load, load.description
         self._tell("model_loaded", seconds=sync.monotonic() - began, nbytes=load.nbytes)
@@ -165,9 +181,7 @@ class Lifetime:
     def _tell(self, kind: EventKind, **details: Any) -> None:
         admission = self.manager.admission
         with admission.changed:
-            admission.listeners.tell(
-                kind, admission.shown, admission.generation, text=self.source.name, **details
-            )
+            admission.listeners.tell(kind, admission.shown, admission.generation, text=self.name, **details)
             admission.announce()
 
     # --- closing ----------------------------------------------------------------------------------------------------

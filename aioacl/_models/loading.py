@@ -28,8 +28,10 @@ from aioacl._base.errors import (
     ParameterError,
 )
 from aioacl._base.ffi import ffi, lib, make_pass
+from aioacl._base.options import SHOWN_ITEMS
 from aioacl._handles.handle import error_on
 from aioacl._handles.stream_core import StreamCore
+from aioacl._lifecycle.cache import DEVICE_MEMORY
 from aioacl._models.description import (
     Desc,
     Description,
@@ -45,6 +47,7 @@ from aioacl._models.description import (
 )
 from aioacl._models.instance import Instance
 from aioacl._models.slots import Slot, Slots, room_for
+from aioacl._models.warming import warm_up
 from aioacl._wait.current import run_blocking
 from aioacl._wait.job_scope import current_job_scope
 
@@ -66,6 +69,7 @@ class Load:
     """The result of one load.
 
     Attributes:
+        name: the name of the model for messages.
         manager: the manager of the device.
         generation: the generation of the device.
         instances: the instances.
@@ -80,7 +84,8 @@ class Load:
     slots: Slots
     stream: Stream
 
-    def __init__(self, manager: Manager, device: Device) -> None:
+    def __init__(self, manager: Manager, device: Device, name: str) -> None:
+        self.name = name
         self.manager = manager
         self._device = device
         self.generation = manager.generation
@@ -98,19 +103,24 @@ class Load:
 
     # --- loading ----------------------------------------------------------------------------------------------------
 
-    def make(self, source: Source, executors: Sequence[DeviceExecutor], slots: int) -> None:
+    def make(
+        self, source: Source, executors: Sequence[DeviceExecutor], slots: int, *, warm: bool = False
+    ) -> None:
         """Loads the model. A job of the first instance. If it fails, it takes back what it has made."""
         try:
             with _outside():
                 source.must_be_unchanged()
             self._measure(source)
+            self._look(len(executors))
             try:
                 self._load(source, executors)
                 self._describe(slots)
             except OutOfMemoryError as error:
                 if error.call == "aclrtMallocHost":  # memory of the host, which the sizes do not explain
                     raise
-                raise self._too_little(source, len(executors), error) from error
+                raise self._too_little(len(executors), error) from error
+            if warm:
+                warm_up(self, self._made)
         except BaseException:
             with suppress(AclError):
                 self.end()
@@ -121,6 +131,31 @@ class Load:
         if code:
             raise self._refused(code, source.size_call, source)
         self.memory = ModelMemory(work, weights)
+
+    def _look(self, instances: int) -> None:
+        """Raises OutOfMemoryError before the load if the device has too little free memory.
+
+        The load itself would fail later, and on a card perhaps after minutes. Cached memory counts as free.
+        """
+        if self._lacks(instances):
+            manager = self.manager
+            run_blocking(lambda: manager.make(lambda _: manager.cache.empty(DEVICE_MEMORY)), None)
+            if self._lacks(instances):
+                raise self._too_little(instances, None)
+
+    def _lacks(self, instances: int) -> bool:
+        free, total = self._free_memory()
+        return total > 0 and free < self._needed(instances)
+
+    def _needed(self, instances: int) -> int:
+        return self.memory.weights + self.memory.workspace * instances
+
+    def _free_memory(self) -> tuple[int, int]:
+        """Returns the free and the total bytes (aclrtGetMemInfo). The total is 0 if they are not known."""
+        free: Any = ffi.new("size_t *")
+        total: Any = ffi.new("size_t *")
+        code = lib.aio_g_aclrtGetMemInfo(self.shown, lib.ACL_HBM_MEM, free, total)
+        return (0, 0) if code else (free[0], total[0])
 
     def _load(self, source: Source, executors: Sequence[DeviceExecutor]) -> None:
         work, weights = self.memory.workspace, self.memory.weights
@@ -137,7 +172,7 @@ class Load:
         if code:
             raise self._refused(code, source.call, source)
         self.instances.append(Instance(place[0], executor))
-        self.manager.models.add(place[0], self.is_idle)
+        self.manager.models.add(place[0], self)
 
     @property
     def shown(self) -> int:
@@ -162,21 +197,28 @@ class Load:
             error.message = f"{source.name}: {error.message}" if error.message else source.name
         return error
 
-    def _too_little(self, source: Source, instances: int, error: AclError) -> OutOfMemoryError:
-        free: Any = ffi.new("size_t *")
-        total: Any = ffi.new("size_t *")
-        known = lib.aio_g_aclrtGetMemInfo(self.shown, lib.ACL_HBM_MEM, free, total) == 0
+    def _too_little(self, instances: int, error: AclError | None) -> OutOfMemoryError:
+        free, total = self._free_memory()
         work, weights = self.memory.workspace, self.memory.weights
         return OutOfMemoryError(
-            f"{source.name} needs {weights + work * instances} bytes of device memory "
+            f"{self.name} needs {self._needed(instances)} bytes of device memory "
             f"({weights} of weights, {instances} x {work} of work memory), and memory for its slots; "
-            + (f"{free[0]} of {total[0]} bytes are free" if known else "how much is free is not known"),
-            code=error.code,
-            call=error.call,
+            + (f"{free} of {total} bytes are free" if total else "how much is free is not known")
+            + f"; loaded on this device by this process: {self._others()}",
+            code=None if error is None else error.code,
+            call="" if error is None else error.call,
             device=self.manager.index,
             generation=self.generation,
             hint="Close other models and buffers, load fewer instances or slots, or convert a smaller model.",
         )
+
+    def _others(self) -> str:
+        """Names the other models that are loaded on the device, the largest first."""
+        others = [each for each in self.manager.models.loads if each is not self]
+        others.sort(key=lambda each: -each.nbytes)
+        named = [f"{each.name} ({each.nbytes} bytes)" for each in others[:SHOWN_ITEMS]]
+        more = len(others) - len(named)
+        return ", ".join([*named, f"and {more} more"] if more else named) or "none"
 
     def _describe(self, slots: int) -> None:
         """Reads the description, and makes the slots. The shapes of outputs are known only after a gear was set."""

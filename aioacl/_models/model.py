@@ -25,7 +25,7 @@ from aioacl._models.arguments import (
 )
 from aioacl._models.executing import enqueue
 from aioacl._models.lent import Lent
-from aioacl._models.lifetime import Lifetime
+from aioacl._models.lifetime import Lifetime, LoadOptions
 from aioacl._models.results import ModelResults
 from aioacl._models.source import Source
 from aioacl._wait.current import current_port
@@ -74,6 +74,30 @@ class Model(Made):
     def name(self) -> str:
         """The path of the model, or "a model of N bytes"."""
         return self._life.source.name
+
+    @property
+    def label(self) -> str:
+        """The label that `load_model` was given; else the file's name without its folder, or "a model of N bytes"."""
+        given = self._life.options.label
+        return self._life.source.label if given is None else given
+
+    @property
+    def busy(self) -> int:
+        """The number of slots in use. A call that was cancelled uses its slot until the device is done with its work.
+
+        At most the number of slots of all instances. Calls no ACL function.
+        """
+        load = self._life.load
+        return 0 if load is None else load.slots.busy
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for a slot. Calls that wait for a load or a reset do not count.
+
+        Calls no ACL function.
+        """
+        load = self._life.load
+        return 0 if load is None else load.slots.waiting
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -291,7 +315,40 @@ class Model(Made):
                 )
         return buffers
 
-    # --- closing ----------------------------------------------------------------------------------------------------
+    # --- loading and closing ----------------------------------------------------------------------------------------
+
+    def reload(self, *, wait: bool = True, timeout: Seconds | None = None) -> Operation[None]:
+        """Loads the model again after a reset, before a call needs it (aclmdlLoadFromFileWithMem).
+
+        Waits until the device is open. If the model is loaded already, returns at once. A load that is running, for
+        example for a call, is shared. It also loads a model that was loaded with reload=False.
+
+            async for event in device.events():
+                if event.kind == "reopened":
+                    await model.reload()
+
+        Args:
+            wait: if False, raises DeviceResetting instead of waiting for a reset to end.
+            timeout: the longest wait in seconds; None waits without a limit. A load that has begun continues.
+
+        Returns:
+            An Operation; await it, or call its `result()`.
+
+        Raises:
+            ParameterError: the model is closed, or its file has changed.
+            OutOfMemoryError: the device does not have enough free memory.
+            DeviceFault: a call of warm_up=True failed. The code may select another subclass.
+            DeviceReset: the device was reset during the load.
+            StaleHandleError: the device was closed and opened again.
+            DeviceResetting: the device is draining or being reset, and `wait` is False.
+            DeviceQuarantined: the device is quarantined.
+            DeviceTimeout: the model was not loaded within `timeout` seconds.
+        """
+        self._life.check()
+        return Operation("model.reload()", lambda: self._load_again(wait, deadline_of(timeout)), self)
+
+    async def _load_again(self, wait: bool, deadline: float | None) -> None:
+        await self._life.ready(wait, deadline, again=True)
 
     def close(self) -> Operation[None]:
         """Closes the model: waits for the calls that run, then unloads it (aclmdlUnload) and frees its memory.
@@ -330,7 +387,7 @@ class Model(Made):
         load = self._life.load
         state = "not loaded" if load is None else "stale" if load.stale else "loaded"
         state = "closed" if self._life.closed else state
-        return f"<Model {self.name!r}, device {self._life.manager.index}, {state}{of_parent()}>"
+        return f"<Model {self._life.name!r}, device {self._life.manager.index}, {state}{of_parent()}>"
 
 
 def _kinds(values: Sequence[Any]) -> str:
@@ -345,25 +402,48 @@ def _parts(slot: Slot, targets: Sequence[Argument]) -> Iterable[tuple[int, int, 
 
 
 def new_model(
-    manager: Manager, device: Device, model: Any, slots: Any, instances: Any, *, reload: bool
+    manager: Manager,
+    device: Device,
+    model: Any,
+    counts: tuple[Any, Any],
+    *,
+    reload: bool,
+    label: str | None,
+    warm_up: bool,
 ) -> Model:
-    """Checks the arguments of `load_model`, and makes a Model that is not loaded yet."""
-    counts = list[int]()
-    for name, value in (("slots", slots), ("instances", instances)):
-        count = whole_of(value)
-        if count is None or not 1 <= count <= SLOTS_AT_MOST:
-            raise ParameterError(
-                f"{name} must be an int from 1 to {SLOTS_AT_MOST}, got {repr_of(value)}",
-                hint="Two or three slots are enough to keep a device busy; omit instances for one.",
-            )
-        counts.append(count)
-    if not isinstance(reload, bool):
-        raise ParameterError(f"reload must be a bool, got {repr_of(reload)}", hint="Pass True or False.")
+    """Checks the arguments of `load_model`, and makes a Model that is not loaded yet.
+
+    `counts` are the numbers of slots and of instances.
+    """
+    slots, instances = map(_count, ("slots", "instances"), counts)
+    for name, value in (("reload", reload), ("warm_up", warm_up)):
+        if not isinstance(value, bool):
+            raise ParameterError(f"{name} must be a bool, got {repr_of(value)}", hint="Pass True or False.")
+    if label is not None and not _is_label(label):
+        raise ParameterError(
+            f"label must be a str of printable characters, or None, got {repr_of(label)}",
+            hint="Pass a short name, or omit label for the name of the file.",
+        )
     source = Source(model)
-    life = Lifetime(manager, device, source, slots=counts[0], instances=counts[1], reload=reload)
+    life = Lifetime(manager, device, source, LoadOptions(slots, instances, reload, label, warm_up))
     made = Model._make(life)
     made._site = origin.site()
     return made
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and value.isprintable()
+
+
+def _count(name: str, value: Any) -> int:
+    """Returns the number of slots or of instances."""
+    count = whole_of(value)
+    if count is None or not 1 <= count <= SLOTS_AT_MOST:
+        raise ParameterError(
+            f"{name} must be an int from 1 to {SLOTS_AT_MOST}, got {repr_of(value)}",
+            hint="Two or three slots are enough to keep a device busy; omit instances for one.",
+        )
+    return count
 
 
 async def load(model: Model, *, wait: bool, deadline: float | None) -> Model:

@@ -216,3 +216,14 @@ class Slots:
     def free(self) -> int:
         """The number of free slots."""
         return len(self._free)
+
+    @property
+    def busy(self) -> int:
+        """The number of slots that calls use."""
+        return self._all - self.free
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for a slot. A call that was dropped does not wait, but may be in the queue."""
+        with self._changed:
+            return sum(reference() is not None for reference in self._waiters)

@@ -25,6 +25,7 @@ class Source:
 
     Attributes:
         name: the path, or "a model of N bytes".
+        label: the file's name without its folder, or "a model of N bytes".
         path: the path; None for bytes.
         for_simulator: whether the model, if it can be loaded, is an ONNX model, which only the simulator loads.
     """
@@ -35,11 +36,12 @@ class Source:
         if isinstance(model, str | os.PathLike):
             self.path = Path(os.fsdecode(cast("str | os.PathLike[str]", model)))
             self.name = str(self.path)
+            self.label = self.path.name
             self._bytes: bytes | None = None
             head = self._head()
         else:
             self._bytes = _bytes_of(model)
-            self.name = f"a model of {len(self._bytes)} bytes"
+            self.name = self.label = f"a model of {len(self._bytes)} bytes"
             head = self._bytes[:HEADER_BYTES]
         simulated = library_info().backend == "simulator"
         self.for_simulator = simulated and not head.startswith(MAGIC_BYTES)

@@ -196,16 +196,16 @@ async def test_56_call_that_timed_out_in_its_execution_had_begun(open_device: Op
 @anyio_test
 async def test_56_call_that_timed_out_without_a_slot_never_begins(open_device: OpenDevice) -> None:
     async with open_device() as device, device.load_model(MODEL, slots=1) as model:
+        before = simulator.calls(EXECUTE)
         with slow_executions() as go_on:
             async with anyio.create_task_group() as group:
                 first = Waiting(group, lambda: model(numbers(0)))
-                await until(lambda: simulator.calls(EXECUTE))
-                before = simulator.calls(EXECUTE)
+                await until(lambda: simulator.calls(EXECUTE) > before)
                 assert await timeout_of(model) is False
                 go_on.set()
                 assert is_result(await first.outcome(), numbers(0))
             assert is_result(await model(numbers(2)), numbers(2))
-            assert simulator.calls(EXECUTE) == before + 1
+            assert simulator.calls(EXECUTE) == before + 2
 
 
 @anyio_test
@@ -213,18 +213,17 @@ async def test_56_call_that_timed_out_behind_a_blocked_execution_never_begins(
     open_device: OpenDevice,
 ) -> None:
     async with open_device() as device, device.load_model(MODEL, slots=2) as model:
+        before = simulator.calls(EXECUTE)
         simulator.hang_call(EXECUTE)
         async with anyio.create_task_group() as group:
             first = Waiting(group, lambda: model(numbers(0)))
             await until(hanging(EXECUTE))
-            before = simulator.calls(EXECUTE)
-            started = await timeout_of(model)
+            assert await timeout_of(model) is False
             simulator.release_call(EXECUTE)
             assert is_result(await first.outcome(), numbers(0))
         for start in (2, 3):  # both slots are free again
             assert is_result(await model(numbers(start)), numbers(start))
-        assert started is False
-        assert simulator.calls(EXECUTE) == before + 2
+        assert simulator.calls(EXECUTE) == before + 3
 
 
 @anyio_test
@@ -246,3 +245,49 @@ async def test_56_call_that_timed_out_in_a_reset_or_in_a_load_never_begins(
         before = simulator.calls(EXECUTE)
         assert is_result(await model(numbers(2)), numbers(2))
         assert simulator.calls(EXECUTE) == before + 1
+
+
+# --- 57: warm-up ------------------------------------------------------------------------------------------------------
+
+
+@anyio_test
+async def test_57_no_call_gets_a_slot_before_each_slot_was_executed_with_zeros(
+    open_device: OpenDevice,
+) -> None:
+    seen = list[bytes]()
+
+    def note(execution: Execution) -> None:
+        seen.append(bytes(execution.inputs[0].memory))
+        first_ten(execution)
+
+    zeros = bytes(64 * 4)
+    with simulator.register_model("digits", note):
+        async with open_device() as device, device.load_model(MODEL, slots=3, warm_up=True) as model:
+            assert seen == [zeros] * 3
+            assert (await device.force_reset(grace=0)).ok
+            results: list[NDArray[np.float32] | None] = [None] * 4
+
+            async def call(number: int) -> None:
+                results[number] = await model(numbers(number + 1))
+
+            async with anyio.create_task_group() as group:
+                for number in range(4):
+                    group.start_soon(call, number)
+            assert seen[3:6] == [zeros] * 3
+            assert len(seen) == 3 + 3 + 4
+            for number, y in enumerate(results):
+                assert y is not None
+                assert is_result(y, numbers(number + 1))
+
+
+@anyio_test
+async def test_57_load_fails_if_an_execution_with_zeros_fails(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        with simulator.fault(EXECUTE, async_error=TASK_FAULT, nth=3):
+            await raises(aioacl.DeviceFault, device.load_model(MODEL, slots=3, warm_up=True))
+        async with device.load_model(MODEL, slots=3, warm_up=True) as model:
+            assert is_result(await model(numbers(0)), numbers(0))
+            assert (await device.force_reset(grace=0)).ok
+            with simulator.fault(EXECUTE, async_error=TASK_FAULT, nth=1):
+                await raises(aioacl.DeviceFault, model(numbers(0)))
+            assert is_result(await model(numbers(0)), numbers(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
+from aioacl._base.options import SHOWN_ITEMS
 from aioacl._models import source as source_module
 from tests.kit import Raised, Waiting, drop_abandoned, hanging, hung_in, no_call, raises, until, until_now
 from tests.simulator import modelfiles
@@ -48,6 +50,16 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str, str]] = {
         for value in (0, 65, -1, 1.5, "3", None)
     },
     "reload": (b"x", {"reload": 1}, "reload must be a bool, got 1", "Pass True or False."),
+    "warm_up": (b"x", {"warm_up": "no"}, "warm_up must be a bool, got 'no'", "Pass True or False."),
+    **{
+        f"label={value!r}": (
+            b"x",
+            {"label": value},
+            f"label must be a str of printable characters, or None, got {value!r}",
+            "Pass a short name, or omit label for the name of the file.",
+        )
+        for value in ("", 1, "a\nb", "\033[0m")
+    },
     "number": (3, {}, "expected the path of a model, or its bytes, got 3", KIND_HINT),
     "None": (None, {}, "expected the path of a model, or its bytes, got None", KIND_HINT),
     "no bytes": (b"", {}, "expected a model, got 0 bytes", "Pass the contents of an .om file."),
@@ -351,23 +363,79 @@ def test_load_that_runs_out_of_memory_names_the_needed_and_the_free_bytes(
     with device.load_model(offline.product()) as model:
         memory = model.memory
     device.empty_cache().result()
+    total = memory.weights + instances * memory.workspace
+    loads = simulator.calls("aclmdlLoadFromMemWithMem")
     simulator.set_limits(f"mem={limit}")
     try:
         with pytest.raises(aioacl.OutOfMemoryError) as caught:
             device.load_model(offline.product(), slots=slots, instances=instances).result()
     finally:
         simulator.set_limits()
-    total = memory.weights + instances * memory.workspace
     size = len(offline.product())
     assert re.fullmatch(
         f"a model of {size} bytes needs {total} bytes of device memory \\({memory.weights} of weights, "
         f"{instances} x {memory.workspace} of work memory\\), and memory for its slots; "
-        f"\\d+ of {limit} bytes are free",
+        f"\\d+ of {limit} bytes are free; loaded on this device by this process: none",
         caught.value.message,
     )
-    assert caught.value.code == 207001
+    fits = total <= limit  # then the memory for the slots was too little
+    assert caught.value.code == (207001 if fits else None)
+    assert (simulator.calls("aclmdlLoadFromMemWithMem") > loads) == fits
     assert "load fewer instances or slots" in caught.value.hint
     assert simulator.models() == ()
+
+
+def test_load_that_does_not_fit_names_the_models_that_are_loaded(device: aioacl.Device, path: Path) -> None:
+    device.empty_cache().result()
+    with (
+        device.load_model(path, label="first", slots=1) as first,
+        device.load_model(offline.identity(), slots=1, instances=2) as second,
+    ):
+        sizes = [offline.load_of(each).nbytes for each in (first, second)]
+        simulator.set_limits("mem=100")
+        try:
+            with pytest.raises(aioacl.OutOfMemoryError) as caught:
+                device.load_model(path).result()
+        finally:
+            simulator.set_limits()
+        named = {f"first ({sizes[0]} bytes)", f"{second.name} ({sizes[1]} bytes)"}
+        found = caught.value.message.partition("loaded on this device by this process: ")[2]
+        assert {*found.split(", ")} == named
+        assert caught.value.retryable
+
+
+def test_load_that_does_not_fit_names_a_few_of_many_models(device: aioacl.Device) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(SHOWN_ITEMS + 2):
+            stack.enter_context(device.load_model(offline.product(), slots=1))
+        simulator.set_limits("mem=100")
+        try:
+            with pytest.raises(aioacl.OutOfMemoryError, match=r", and 2 more\."):
+                device.load_model(offline.product()).result()
+        finally:
+            simulator.set_limits()
+
+
+def test_cached_memory_counts_as_free_before_a_load(device: aioacl.Device) -> None:
+    device.empty_cache().result()
+    with device.load_model(offline.identity(shape=(4096,)), slots=1) as model:
+        needed = model.memory.workspace + model.memory.weights
+    device.empty_cache().result()
+    simulator.set_limits("mem=100K")
+    try:
+        device.allocate(80 << 10).result().close().result()
+        info = device.memory_info().result()
+        assert info.free < needed < info.free + info.cached
+        device.load_model(offline.identity(shape=(4096,)), slots=1).result().close().result()
+    finally:
+        simulator.set_limits()
+
+
+def test_load_is_tried_if_the_free_memory_is_not_known(device: aioacl.Device) -> None:
+    simulator.fail_call("aclrtGetMemInfo", 207000, 1)
+    with device.load_model(offline.product()) as model:
+        assert works(model)
+    assert simulator.calls("aclrtGetMemInfo")
 
 
 def test_load_without_pinned_memory_does_not_blame_the_device(device: aioacl.Device) -> None:
