@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from aioacl._base.origin import Origin, Site
     from aioacl._base.records import Scope
     from aioacl._handles import wrapped
+    from aioacl._handles.capsule import Producer
     from aioacl._handles.stream_core import StreamCore
-    from aioacl._handles.wrapped import Producer
     from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.hooks import When
     from aioacl._lifecycle.manager import Manager

@@ -48,8 +48,14 @@ import numpy as np
 
 import aioacl
 
+class Tensor:
+    def __dlpack__(self, *, stream: int | None = None) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __array__(self, dtype: object = None) -> object: ...
+
 def use(
-    device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer, pinned: aioacl.PinnedBuffer
+    device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer, pinned: aioacl.PinnedBuffer,
+    tensor: Tensor,
 ) -> None:
     numbers = np.zeros(4, np.float32)
     stream.copy(memory, b"bytes")
@@ -74,6 +80,9 @@ def use(
     stream.download(bytearray(4), memory, nbytes=np.int32(2)).result()
     stream.download(numbers, memory).result()
     stream.download(pinned, memory).result()
+    stream.upload(memory, tensor).result()
+    stream.download(tensor, memory).result()
+    stream.copy(memory, tensor)
     device.allocate(np.prod(numbers.shape)).result()
     stream.synchronize(np.float32(0.5)).result(np.int64(1))
     stream.copy(memory, "text")  # refused
@@ -144,6 +153,7 @@ AWAITABLES = {
     "memory.close()": ("Operation[None]", "None"),
     "pinned.close()": ("Operation[None]", "None"),
     "model.enqueue(memory, memory)": ("Ticket", "None"),
+    "model.reload()": ("Operation[None]", "None"),
     "model.close()": ("Operation[None]", "None"),
 }
 # The first lines of a program with the awaitables.

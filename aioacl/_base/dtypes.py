@@ -55,9 +55,12 @@ _ITEMS: Final = {
     "bool": "?",
     "complex64": "Zf",
     "complex128": "Zd",
-    "bfloat16": "H",
+    "bfloat16": "EH",
 }
-"""The formats of the buffer protocol that hold each data type. NumPy has no bfloat16, so it travels as uint16."""
+"""The formats of the buffer protocol that hold each data type.
+
+NumPy has no bfloat16, so it travels as uint16. "E" is the format that aioacl gives to bfloat16 of DLPack tensors.
+"""
 
 _SIZES: Final = {name: bits // 8 for name, bits in _TYPES.values() if bits % 8 == 0}
 

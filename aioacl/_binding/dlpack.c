@@ -16,14 +16,21 @@
  * GIL held, as capsules of other libraries do. So the number of references decides when the deleter runs, and
  * the deleter runs once. In a forked child it does not run, because the memory belongs to the parent.
  *
+ * A DlpackTensor of host memory has a buffer, with the shape and the type of the tensor. The memory must be
+ * contiguous. A type that the buffer protocol lacks has a format that only means "so many bytes"; bfloat16 has
+ * the format "E" of its own, so that it is not taken for uint16.
+ *
  * The structures are those of dlpack.h, version 1. The version decides which fields follow, so only the version
  * of a structure with another major number is read.
  */
 #include "binding.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
-enum { MAJOR = 1, MINOR = 0, READ_ONLY = 1, UINT_CODE = 1, DIMENSIONS = 64 };
+enum { MAJOR = 1, MINOR = 0, READ_ONLY = 1, PADDED = 4, DIMENSIONS = 64 };
+enum { INT_CODE = 0, UINT_CODE = 1, FLOAT_CODE = 2, BFLOAT_CODE = 4, COMPLEX_CODE = 5, BOOL_CODE = 6 };
+enum { CPU = 1, CUDA_HOST = 3, ROCM_HOST = 11 };
 
 static const char LEGACY[] = "dltensor", VERSIONED[] = "dltensor_versioned";
 static const char USED_LEGACY[] = "used_dltensor", USED_VERSIONED[] = "used_dltensor_versioned";
@@ -138,6 +145,7 @@ static PyObject *dlpack_export(PyObject *Py_UNUSED(module), PyObject *arguments)
 typedef struct {
     PyObject_HEAD struct legacy *legacy; /* one of the two is NULL */
     struct versioned *versioned;
+    char format[16]; /* of the newest view; all views have the same */
 } taken_object;
 
 static PyTypeObject *taken_type;
@@ -157,7 +165,118 @@ static void taken_dealloc(PyObject *object) {
     free_object(object);
 }
 
+static const char *format_of(const struct tensor *tensor) {
+    static const struct {
+        uint8_t code, bits;
+        const char *format;
+    } known[] = {
+        {INT_CODE, 8, "b"},       {INT_CODE, 16, "h"},       {INT_CODE, 32, "i"},   {INT_CODE, 64, "q"},
+        {UINT_CODE, 8, "B"},      {UINT_CODE, 16, "H"},      {UINT_CODE, 32, "I"},  {UINT_CODE, 64, "Q"},
+        {FLOAT_CODE, 16, "e"},    {FLOAT_CODE, 32, "f"},     {FLOAT_CODE, 64, "d"}, {BFLOAT_CODE, 16, "E"},
+        {COMPLEX_CODE, 64, "Zf"}, {COMPLEX_CODE, 128, "Zd"}, {BOOL_CODE, 8, "?"},
+    };
+    for (size_t i = 0; tensor->lanes == 1 && i < sizeof known / sizeof *known; i++) {
+        if (known[i].code == tensor->code && known[i].bits == tensor->bits) {
+            return known[i].format;
+        }
+    }
+    return NULL;
+}
+
+/* Returns the number of elements; -1 if the shape or the strides are not those of one piece in C order. */
+static Py_ssize_t elements_of(const struct tensor *tensor) {
+    int64_t count = 1, step = 1;
+    if (tensor->ndim < 0 || tensor->ndim > DIMENSIONS || (tensor->ndim > 0 && tensor->shape == NULL)) {
+        return -1;
+    }
+    for (int32_t i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] < 0 || __builtin_mul_overflow(count, tensor->shape[i], &count)) {
+            return -1;
+        }
+    }
+    for (int32_t i = tensor->ndim; tensor->strides != NULL && count > 0 && i-- > 0;) {
+        if (tensor->shape[i] != 1 && tensor->strides[i] != step) {
+            return -1;
+        }
+        step *= tensor->shape[i];
+    }
+    return (Py_ssize_t)count;
+}
+
+static int no_buffer(Py_buffer *view, const char *why) {
+    view->obj = NULL;
+    PyErr_SetString(PyExc_BufferError, why);
+    return -1;
+}
+
+/* The dimensions of a view, and its steps in bytes. */
+struct extent {
+    Py_ssize_t shape[DIMENSIONS], strides[DIMENSIONS];
+};
+
+static int taken_buffer(PyObject *object, Py_buffer *view, int flags) {
+    static char nothing;
+    taken_object *self = (taken_object *)object;
+    const struct tensor *tensor = self->legacy ? &self->legacy->tensor : &self->versioned->tensor;
+    uint64_t marks = self->legacy ? 0 : self->versioned->flags;
+    int32_t kind = tensor->device_type;
+    if (kind != CPU && kind != CUDA_HOST && kind != ROCM_HOST) {
+        return no_buffer(view, "expected a tensor in host memory, got one of a device; copy it");
+    }
+    if ((flags & PyBUF_WRITABLE) && (marks & READ_ONLY)) {
+        return no_buffer(view,
+                         "expected a tensor that can be written to, got a read-only one; pass another one");
+    }
+    Py_ssize_t count = elements_of(tensor);
+    int64_t bits = tensor->bits, size;
+    bits = (marks & PADDED ? (bits + 7) / 8 * 8 : bits) * tensor->lanes;
+    if (count < 0 || bits == 0 || __builtin_mul_overflow(count, bits, &size) || size % 8) {
+        return no_buffer(view, "expected a contiguous tensor of whole bytes, got another one; copy it");
+    }
+    if (tensor->data == NULL && size > 0) {
+        return no_buffer(view, "expected a tensor with an address, got none; pass another one");
+    }
+    bool whole = bits % 8 == 0; /* otherwise the view is a list of bytes */
+    const char *format = whole ? format_of(tensor) : NULL;
+    int ndim = whole ? tensor->ndim : 1;
+    struct extent *extent = malloc(sizeof *extent);
+    if (extent == NULL) {
+        view->obj = NULL;
+        PyErr_NoMemory();
+        return -1;
+    }
+    view->itemsize = whole ? (Py_ssize_t)(bits / 8) : 1;
+    Py_ssize_t step = view->itemsize;
+    for (int i = ndim; i-- > 0;) {
+        extent->shape[i] = whole ? (Py_ssize_t)tensor->shape[i] : (Py_ssize_t)(size / 8);
+        extent->strides[i] = step;
+        step *= count ? extent->shape[i] : 1;
+    }
+    if (format == NULL) { /* the protocol's code of so many bytes, which no type of a model has */
+        snprintf(self->format, sizeof self->format, "%us", (unsigned)view->itemsize);
+        format = self->format;
+    }
+    view->buf = tensor->data ? (char *)tensor->data + tensor->byte_offset : &nothing;
+    view->len = (Py_ssize_t)(size / 8);
+    view->readonly = (marks & READ_ONLY) != 0;
+    view->format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL;
+    view->ndim = ndim;
+    view->shape = flags & PyBUF_ND ? extent->shape : NULL;
+    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? extent->strides : NULL;
+    view->suboffsets = NULL;
+    view->internal = extent;
+    Py_INCREF(object);
+    view->obj = object;
+    return 0;
+}
+
+static void release_taken(PyObject *Py_UNUSED(object), Py_buffer *view) {
+    free(view->internal);
+}
+
 static PyType_Slot taken_slots[] = {
+    {Py_bf_getbuffer, (void *)taken_buffer},
+    {Py_bf_releasebuffer, (void *)release_taken},
     {Py_tp_doc, (void *)"A DLPack structure that was taken over. Its deleter runs when the object is gone."},
     {Py_tp_dealloc, (void *)taken_dealloc},
     {0, NULL},

@@ -11,6 +11,8 @@ from functools import lru_cache
 from types import WrapperDescriptorType
 from typing import Any, Final, cast
 
+from aioacl._handles.host_tensor import host_tensor
+
 _FIELD_NAME: Final = re.compile(":[^:]*:")
 # The codes of PEP 3118 and ctypes for an object, a void pointer, a char pointer, a function, a pointer and a wide char
 # pointer. The pattern does not match the codes of complex numbers.
@@ -45,22 +47,29 @@ def type_holds_pointers(kind: Any) -> bool:
     return not isinstance(code, str) or code in _POINTER_CODES  # pointers and functions have no type code
 
 
-def view_of(thing: Any) -> tuple[Any, str]:
+def view_of(thing: Any, *, writable: bool = False) -> tuple[Any, str]:
     """Returns the object to take the buffer from, and the buffer's format if the format contains pointers, else "".
+
+    An object without a buffer may be a DLPack tensor in host memory.
 
     The buffer is requested only once, because a second call of a user's `__buffer__` may return a buffer that was not
     checked. Only a type of C may get a second request, which is one without a format.
 
     Raises:
         TypeError, ValueError, BufferError: the object has no buffer.
+        ParameterError: it is a tensor that cannot be used as host memory.
     """
     try:
         view = memoryview(thing)
-    except (TypeError, ValueError, BufferError):  # numpy has no format for datetime64, for instance
+    except (TypeError, ValueError, BufferError) as error:
+        tensor = host_tensor(thing, writable=writable) if isinstance(error, TypeError) else None
+        if tensor is not None:
+            return memoryview(tensor), ""
         if not isinstance(
             getattr(cast("type[object]", type(thing)), "__buffer__", OF_C), WrapperDescriptorType
         ):
             raise
+        # For instance, numpy has no format for datetime64.
         kind = getattr(thing, "dtype", None)
         return thing, str(kind) if getattr(kind, "hasobject", False) else ""
     layout = view.format

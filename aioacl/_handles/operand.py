@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer  # for type checkers; in collections.abc since Python 3.12
 
     from aioacl._base.ffi import CData
+    from aioacl._handles.capsule import Producer
     from aioacl._lifecycle.manager import Manager
 
     class _Array(Protocol):
@@ -26,18 +27,23 @@ if TYPE_CHECKING:
         @property
         def data(self) -> memoryview: ...
 
-    HostMemory: TypeAlias = Buffer | _Array  # a PinnedBuffer is a Buffer
+    class _Tensor(Producer, Protocol):
+        """A tensor of another library that may be in host memory. A DeviceBuffer has no `__array__`."""
+
+        def __array__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    HostMemory: TypeAlias = Buffer | _Array | _Tensor  # a PinnedBuffer is a Buffer
     Memory: TypeAlias = DeviceBuffer | HostMemory
 
 _BYTES: Final = (bytes, bytearray)
 
 _WRITABLE = (
     "The target comes first: pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous, writable buffer "
-    "(a bytearray or a numpy array, for instance)."
+    "(a bytearray or a numpy array, for instance), or a contiguous tensor in host memory."
 )
 _READABLE = (
     "Pass a DeviceBuffer, a PinnedBuffer, or an object with a contiguous buffer (text.encode(), "
-    "numpy.ascontiguousarray(a), tensor.numpy())."
+    "numpy.ascontiguousarray(a)), or a contiguous tensor in host memory."
 )
 
 
@@ -61,8 +67,10 @@ def operand_of(thing: object, manager: Manager, *, writable: bool = False) -> Co
     if is_a(thing, DeviceBuffer) or is_a(thing, PinnedBuffer):
         return _buffer(thing, manager, writable=writable)
     try:
-        source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing)
+        source, pointers = (thing, "") if type(thing) in _BYTES else view_of(thing, writable=writable)
         memory = None if pointers else ffi.from_buffer("char[]", source, writable)
+    except ParameterError:  # it is a ValueError
+        raise
     except (TypeError, ValueError, BufferError) as error:
         raise ParameterError(
             f"expected memory that can be {'written to' if writable else 'copied from'}, got "

@@ -290,8 +290,9 @@ class Stream(Handle, Awaitable):
         """Enqueues a copy to the start of the target (aclrtMemcpyAsync). Never waits.
 
         At least one of `target` and `source` is a DeviceBuffer. The other may also be a PinnedBuffer, or pageable
-        memory: any object with a contiguous buffer. A copy of pageable memory goes through staging memory, at most
-        1 MiB per copy; `upload` and `download` copy more. A copy of 0 bytes calls no ACL function.
+        memory: any object with a contiguous buffer, or a contiguous DLPack tensor in host memory, for example of torch.
+        A copy of pageable memory goes through staging memory, at most 1 MiB per copy; `upload` and `download` copy
+        more. A copy of 0 bytes calls no ACL function.
 
         The stream refers to the target and the source until the copy is done. It does not refer to a pageable source,
         because the bytes of such a source are copied at once. If nothing awaits the copy, the references are dropped
@@ -500,7 +501,7 @@ class Stream(Handle, Awaitable):
 
         Args:
             target: the DeviceBuffer to write to.
-            source: a PinnedBuffer, or any object with a contiguous buffer.
+            source: a PinnedBuffer, any object with a contiguous buffer, or a contiguous tensor in host memory.
             nbytes: the number of bytes to copy, an int of at least 0; None copies the whole source.
 
         Returns:
@@ -522,7 +523,8 @@ class Stream(Handle, Awaitable):
         The copy runs in chunks and waits for room, as `upload` does.
 
         Args:
-            target: a PinnedBuffer, or any object with a contiguous, writable buffer.
+            target: a PinnedBuffer, any object with a contiguous, writable buffer, or a contiguous tensor in host
+                memory.
             source: the DeviceBuffer to read from.
             nbytes: the number of bytes to copy, an int of at least 0; None copies the whole source.
 

@@ -7,14 +7,26 @@ close of the device ends all work. After it, `_Wrapped` drops the references of 
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
 from aioacl._base import origin, sync
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import dlpack_fields, dlpack_take, lib, pointer
+from aioacl._base.ffi import dlpack_take, lib, pointer
 from aioacl._base.options import repr_of, whole_of
-from aioacl._handles.dlpack import ASCEND, EXTENSION, VERSION, pair_of
+from aioacl._handles.capsule import (
+    ADDRESSES,
+    HOST,
+    READ_ONLY,
+    Producer,
+    address_of,
+    device_of,
+    fields_of,
+    is_producer,
+    request,
+    size_of,
+    was_taken,
+)
+from aioacl._handles.dlpack import ASCEND, EXTENSION
 from aioacl._handles.in_flight import leave_until_reset
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.npu_tensor import NpuTensor, is_npu_tensor
@@ -24,8 +36,6 @@ from aioacl._wait.current import current_holder
 
 if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
-
-ADDRESSES: Final = 1 << 64
 
 
 class WrappedBuffer(DeviceBuffer):
@@ -176,58 +186,26 @@ def wrap(manager: Manager, address: SupportsIndex, nbytes: SupportsIndex, owner:
 
 # --- DLPack ---------------------------------------------------------------------------------------------------------
 
-HOST: Final = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
-READ_ONLY: Final = 1
-PADDED: Final = 4  # each value of less than a byte has a byte of its own
-
-
-class Producer(Protocol):
-    """An object that another library can take as a DLPack tensor."""
-
-    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns a DLPack capsule."""
-        ...
-
-    def __dlpack_device__(self) -> tuple[Any, Any]:
-        """Returns the device type and the index."""
-        ...
-
-
-class _Fields(NamedTuple):
-    """What `dlpack_fields` returns."""
-
-    kind: int
-    device: int
-    data: int
-    offset: int
-    shape: tuple[int, ...] | None
-    strides: tuple[int, ...] | None
-    code: int
-    bits: int
-    lanes: int
-    flags: int
-
 
 def from_dlpack(manager: Manager, thing: Producer, stream: Stream | int | None) -> DeviceBuffer:
     """Takes a tensor over, and makes a DeviceBuffer of its memory."""
     if is_npu_tensor(thing):
         thing = NpuTensor(manager, thing)
-    methods = (getattr(thing, name, None) for name in ("__dlpack__", "__dlpack_device__"))
-    if isinstance(thing, type) or not all(map(callable, methods)):
+    if not is_producer(thing):
         raise ParameterError(
             f"expected a tensor with __dlpack__ and __dlpack_device__, got {_named(thing)}",
             hint="Pass the tensor itself, not a capsule. Pass host memory to copy, upload or download.",
         )
     generation = manager.generation  # first, because a reset during a call of the producer frees the memory
-    _must_be_here(manager, *_device_of(thing))
+    _must_be_here(manager, *device_of(thing))
     capsule = _capsule(manager, thing, stream)
-    fields = _fields(capsule)
+    fields = fields_of(capsule)
     _must_be_here(manager, fields.kind, fields.device)
-    size = _size(fields)
-    address = _address(fields, size)
+    size = size_of(fields)
+    address = address_of(fields, size)
     tensor = dlpack_take(capsule)
     if tensor is None:
-        raise _taken(capsule)
+        raise was_taken(capsule)
     kind = ReadOnlyBuffer if fields.flags & READ_ONLY else WrappedBuffer
     # The stream may still wait for torch's event, which the NpuTensor keeps.
     owner = (tensor, thing) if isinstance(thing, NpuTensor) else tensor
@@ -238,25 +216,12 @@ def _named(thing: object) -> str:
     return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
 
 
-def _device_of(thing: Producer) -> tuple[int, int]:
-    answer = thing.__dlpack_device__()
-    device = pair_of(answer)
-    if device is None:
-        raise ParameterError(
-            f"expected __dlpack_device__ to return a tuple of two ints, got {repr_of(answer)}",
-            hint="Correct the class of the tensor.",
-        )
-    return device
-
-
 def _must_be_here(manager: Manager, kind: int, index: int) -> None:
     if kind in (EXTENSION, ASCEND) and index == manager.index:
         return
     here = f"({EXTENSION}, {manager.index}) or ({ASCEND}, {manager.index})"
     if kind in HOST:
-        hint = (
-            "Pass the array itself to copy, upload or download; for a tensor of torch, pass tensor.numpy()."
-        )
+        hint = "Pass the tensor itself to copy, upload or download."
     elif kind in (EXTENSION, ASCEND):
         hint = "Call from_dlpack of the device that has the tensor."
     else:
@@ -270,7 +235,7 @@ def _must_be_here(manager: Manager, kind: int, index: int) -> None:
 
 def _capsule(manager: Manager, thing: Producer, stream: Stream | int | None) -> object:
     if stream is None:
-        return _request(thing, {})
+        return request(thing, {})
     if isinstance(stream, Stream):
         return _capsule_after(manager, thing, stream)
     number = whole_of(stream)
@@ -279,7 +244,7 @@ def _capsule(manager: Manager, thing: Producer, stream: Stream | int | None) -> 
             f"stream must be a Stream, the address of an aclrtStream, -1 or None, got {repr_of(stream)}",
             hint="Pass the Stream that uses the buffer first.",
         )
-    return _request(thing, {"stream": number})
+    return request(thing, {"stream": number})
 
 
 def _capsule_after(manager: Manager, thing: Producer, stream: Stream) -> object:
@@ -295,85 +260,6 @@ def _capsule_after(manager: Manager, thing: Producer, stream: Stream) -> object:
     lib.aio_stream_doubt(core.handle)  # the runtime does not report a failure of the producer's wait
     before = lib.aio_last_task()
     try:
-        return _request(thing, {"stream": pointer(core.native)})
+        return request(thing, {"stream": pointer(core.native)})
     finally:  # the producer may have enqueued a wait before it raised an error
         lib.aio_stream_manual(core.handle, before)
-
-
-def _request(thing: Producer, options: dict[str, int]) -> object:
-    try:
-        return thing.__dlpack__(max_version=VERSION, **options)
-    except TypeError:  # the producer is older than DLPack 1.0
-        return thing.__dlpack__(**options)
-
-
-def _taken(capsule: object) -> ParameterError:
-    return ParameterError(
-        f"expected __dlpack__ to return a DLPack capsule that was not taken, got {repr_of(capsule)}",
-        hint="Each capsule can be taken once: the producer has to make a new one at each call.",
-    )
-
-
-def _fields(capsule: object) -> _Fields:
-    values = dlpack_fields(capsule)
-    if values is None:
-        raise _taken(capsule)
-    if len(values) == 2:
-        raise ParameterError(
-            f"expected a tensor of DLPack version 1, got one of version {values[0]}.{values[1]}",
-            hint="The producer must honour max_version=(1, 0): use a version of the library that does.",
-        )
-    return _Fields(*values)
-
-
-def _size(fields: _Fields) -> int:
-    """The size of the tensor in bytes. Raises ParameterError if the bytes are not in one piece, in C order."""
-    shape = fields.shape
-    if shape is None or min(shape, default=0) < 0:
-        found = "no shape, or more dimensions" if shape is None else f"the shape {shape}"
-        raise ParameterError(
-            f"expected a tensor with at most 64 dimensions of at least 0, got {found}",
-            hint="Reshape the tensor.",
-        )
-    if prod(shape) and not _is_contiguous(shape, fields.strides):
-        raise ParameterError(
-            f"expected a contiguous tensor in C order, got the shape {shape} with the strides {fields.strides}",
-            hint="Pass a contiguous copy, for example tensor.contiguous().",
-        )
-    if not fields.bits or not fields.lanes:
-        raise ParameterError(
-            f"expected a tensor of values of at least 1 bit, got {fields.lanes} lanes of {fields.bits} bits",
-            hint="Correct the producer: the type of its values has no size.",
-        )
-    bits = -(-fields.bits // 8) * 8 if fields.flags & PADDED else fields.bits
-    total = prod(shape) * bits * fields.lanes
-    if total % 8:
-        raise ParameterError(
-            f"expected a tensor of whole bytes, got {prod(shape)} values of {bits * fields.lanes} bits",
-            hint="Pass a tensor whose values fill whole bytes.",
-        )
-    return total // 8
-
-
-def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
-    step = 1
-    for size, stride in zip(reversed(shape), reversed(strides or ()), strict=False):
-        if size != 1 and stride != step:
-            return False
-        step *= size
-    return True
-
-
-def _address(fields: _Fields, size: int) -> int:
-    begin = fields.data + fields.offset if fields.data else 0
-    place = f"{size} bytes at {fields.data:#x} + {fields.offset}"
-    if size and not begin:
-        raise ParameterError(
-            f"expected a tensor with an address, got {place}", hint="Pass a tensor whose memory is allocated."
-        )
-    if size and (begin + size > ADDRESSES or size >= 1 << 63):
-        raise ParameterError(
-            f"expected a tensor of at most 2**63 - 1 bytes that ends at 2**64 or before, got {place}",
-            hint="Correct the producer: no memory has these addresses.",
-        )
-    return begin % ADDRESSES

@@ -1,8 +1,8 @@
 """The arguments of a call of a model, checked before C, and its results as arrays.
 
-An argument is any object with a C-contiguous buffer of the right type and shape. Nothing is converted: a conversion
-would copy, and would hide a mistake. The arguments are read on the model's thread, so they must not be changed until
-the call has ended.
+An argument is any object with a C-contiguous buffer of the right type and shape, or such a DLPack tensor in host
+memory. Nothing is converted: a conversion would copy, and would hide a mistake. The arguments are read on the model's
+thread, so they must not be changed until the call has ended.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from aioacl._base.dtypes import array_dtype, holds, item_name
 from aioacl._base.errors import NotSupported, ParameterError
 from aioacl._base.ffi import ffi, pointer
 from aioacl._base.options import SHOWN_ITEMS, repr_of
+from aioacl._handles.host_tensor import host_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,13 +124,7 @@ def _argument(info: TensorInfo, value: Any) -> Argument:
 
 
 def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
-    try:
-        view = memoryview(value)
-    except (TypeError, ValueError, BufferError) as error:
-        raise ParameterError(
-            f"{noun} {info.name!r}: expected {_wanted(info)}, got {_kind_of(value)}",
-            hint="Pass an array of NumPy, or another object with a contiguous buffer.",
-        ) from error
+    view = _memory(info, value, noun)
     if view.c_contiguous and holds(view.format.lstrip("@"), view.itemsize, info.dtype):
         return view
     where = f"{noun} {info.name!r}: expected {_wanted(info)}"
@@ -140,6 +135,23 @@ def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
             hint=_conversion(info, value, noun),
         )
     raise ParameterError(f"{where}, got {got}, which is not contiguous", hint=_CONTIGUOUS[noun])
+
+
+def _memory(info: TensorInfo, value: Any, noun: str) -> memoryview:
+    """Returns the buffer of an argument, or that of a DLPack tensor in host memory."""
+    try:
+        return memoryview(value)
+    except (TypeError, ValueError, BufferError) as error:
+        try:
+            tensor = host_tensor(value, writable=noun == "output") if isinstance(error, TypeError) else None
+        except ParameterError as refused:
+            raise ParameterError(f"{noun} {info.name!r}: {refused.message}", hint=refused.hint) from refused
+        if tensor is not None:
+            return memoryview(tensor)
+        raise ParameterError(
+            f"{noun} {info.name!r}: expected {_wanted(info)}, got {_kind_of(value)}",
+            hint="Pass an array of NumPy, another object with a contiguous buffer, or a tensor in host memory.",
+        ) from error
 
 
 def _conversion(info: TensorInfo, value: Any, noun: str) -> str:

@@ -156,8 +156,9 @@ class Model(Made):
 
         Args:
             x: an array; for a model with several inputs, a list or tuple of arrays in the order of `inputs`, or a dict
-                of arrays by name. An array is any object with a C-contiguous buffer of the type and shape of the input.
-                bfloat16 is passed as uint16. A batch smaller than a gear is padded with zeros.
+                of arrays by name. An array is any object with a C-contiguous buffer of the type and shape of the input,
+                or such a tensor in host memory, which is taken through DLPack without a copy. In a buffer, bfloat16 is
+                passed as uint16. A batch smaller than a gear is padded with zeros.
             out: where to write the results, in the same forms as `x`; None makes new arrays of NumPy. The results are
                 written only if the call returns.
             wait: if False, raises QueueFull instead of waiting for a slot, and DeviceResetting instead of waiting for a

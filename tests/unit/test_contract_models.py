@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import numpy as np
@@ -17,7 +17,8 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.paths import DATA
-from tests.kit import TASK_FAULT, Waiting, hanging, raises, until
+from tests.kit import TASK_FAULT, Waiting, hanging, raises, until, until_now
+from tests.support.dlpack import BOTH, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -291,3 +292,56 @@ async def test_57_load_fails_if_an_execution_with_zeros_fails(open_device: OpenD
             with simulator.fault(EXECUTE, async_error=TASK_FAULT, nth=1):
                 await raises(aioacl.DeviceFault, model(numbers(0)))
             assert is_result(await model(numbers(0)), numbers(0))
+
+
+# --- 58: tensors of other libraries -----------------------------------------------------------------------------------
+
+
+def tensor_of(array: NDArray[np.float32], version: tuple[int, int] | None) -> Any:
+    """A tensor on the CPU with the memory of an array, which the caller keeps."""
+    return Producer(array.ctypes.data, array.shape, device=(1, 0), dtype=(2, 32, 1), version=version)
+
+
+@anyio_test
+@BOTH
+async def test_58_tensors_of_a_call_are_released_once_after_its_work(
+    version: tuple[int, int] | None, open_device: OpenDevice
+) -> None:
+    x, y = numbers(3), np.zeros((1, 10), np.float32)
+    argument, out = tensor_of(x, version), tensor_of(y, version)
+    async with open_device() as device, device.load_model(MODEL) as model:
+        with slow_executions() as go_on:
+            async with anyio.create_task_group() as group:
+                call = Waiting(group, partial(model, argument, out=out))
+                await until(lambda: simulator.calls(EXECUTE))
+                assert out.deletes == []
+                go_on.set()
+                assert await call.outcome() is out
+            assert is_result(y, x)
+            for _ in range(3):
+                await model(argument, out=out)
+        assert len(argument.requests) == len(out.requests) == 4
+        assert until_now(lambda: (len(argument.deletes), len(out.deletes)) == (4, 4))
+
+
+@anyio_test
+@BOTH
+async def test_58_target_of_a_copy_is_released_once_after_the_copy(
+    version: tuple[int, int] | None, open_device: OpenDevice
+) -> None:
+    x, y = numbers(3), np.zeros((1, 64), np.float32)
+    source, target = tensor_of(x, version), tensor_of(y, version)
+    async with (
+        open_device() as device,
+        device.create_stream() as stream,
+        device.allocate(x.nbytes) as memory,
+    ):
+        await stream.copy(memory, source)
+        simulator.hold(stream)
+        ticket = stream.copy(target, memory)
+        assert target.deletes == []
+        simulator.release(stream)
+        await ticket
+        del ticket
+        assert np.array_equal(x, y)
+        assert until_now(lambda: (len(source.deletes), len(target.deletes)) == (1, 1))

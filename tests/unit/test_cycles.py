@@ -94,6 +94,17 @@ async def reset() -> None:
         await device.force_reset()
 
 
+async def reloaded() -> None:
+    async with aioacl.open_device(1) as device:
+        model = await device.load_model(product(), slots=1)
+        try:
+            await device.force_reset(grace=0)
+            await model.reload()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await model.close()
+
+
 async def executed(world: World) -> None:
     async with world.device.allocate(24) as x, world.device.allocate(32) as y:
         await world.model.enqueue(x, y)
@@ -201,6 +212,10 @@ CASES: Final[dict[str, Case]] = {
         "aclmdlExecuteAsync",
         "aclmdlExecuteAsync",
         lambda w: w.model(w.x, timeout=SHORT),
+    ),
+    "model.reload": Case(lambda w: w.model.reload()),
+    "model.reload after a reset": Case(
+        lambda _: reloaded(), "aclmdlLoadFromMemWithMem", "aclmdlLoadFromMemWithMem"
     ),
     "model.close": Case(
         lambda w: made_and_closed(w.device.load_model(product())),

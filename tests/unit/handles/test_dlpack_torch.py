@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 import aioacl
 from aioacl import simulator
+from aioacl._base.paths import DATA
 from tests.kit import Raised, until_now
 from tests.support.dlpack import host_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.torch, pytest.mark.uncached]
 SIZE = 8
@@ -81,18 +79,47 @@ def test_tensor_of_torch_is_copied_to_pinned_and_device_memory_and_back(
         assert torch.equal(back, source)
 
 
-def test_host_tensor_of_torch_is_refused_with_the_remedy(
+def test_tensor_of_torch_in_host_memory_is_an_end_of_copies(
+    torch: Any, stream: aioacl.Stream, memory: aioacl.DeviceBuffer
+) -> None:
+    source = torch.arange(SIZE, dtype=torch.float32)
+    size = source.nbytes
+    for dtype in (torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.int64):
+        values = source[: SIZE // 2].to(dtype)
+        back = torch.zeros_like(values)
+        stream.copy(memory, values).result()
+        stream.download(back, memory[: values.nbytes]).result()
+        assert torch.equal(back, values)
+    part, whole = torch.zeros(2, SIZE), torch.zeros(SIZE, 2)
+    stream.upload(memory, source).result()
+    stream.copy(part[1], memory[:size]).result()
+    assert torch.equal(part, torch.stack([torch.zeros(SIZE), source]))
+    with pytest.raises(aioacl.ParameterError, match="expected a contiguous tensor"):
+        stream.copy(whole[:, 0], memory[:size])
+    assert not whole.any()
+
+
+def test_tensor_of_torch_that_cannot_be_exported_is_refused_with_the_remedy(
     torch: Any, device: aioacl.Device, stream: aioacl.Stream, memory: aioacl.DeviceBuffer
 ) -> None:
-    tensor = torch.zeros(SIZE)
-    uses: tuple[Callable[[], object], ...] = (
-        lambda: device.from_dlpack(tensor),
-        lambda: stream.copy(memory, tensor),
-        lambda: stream.upload(memory, tensor).result(),
-    )
-    for use in uses:
-        with pytest.raises(aioacl.ParameterError, match=r"tensor\.numpy\(\)"):
-            use()
+    with pytest.raises(aioacl.ParameterError, match=r"pass tensor\.detach\(\)"):
+        stream.copy(memory, torch.zeros(SIZE, requires_grad=True))
+    with pytest.raises(aioacl.ParameterError, match="Pass the tensor itself to copy"):
+        device.from_dlpack(torch.zeros(SIZE))
+
+
+def test_model_takes_tensors_of_torch(torch: Any, device: aioacl.Device) -> None:
+    def negate(execution: simulator.Execution) -> None:
+        values = np.frombuffer(execution.inputs[0].memory, np.float32)[:10]
+        np.frombuffer(execution.outputs[0].memory, np.float32)[:] = -values
+
+    x, y = torch.arange(64, dtype=torch.float32).reshape(1, 64), torch.zeros(1, 10)
+    with simulator.register_model("digits", negate), device.load_model(DATA / "digits.om") as model:
+        assert model(x, out=y).result() is y
+        assert torch.equal(y, -x[:, :10])
+        assert np.array_equal(model(x).result(), -x[:, :10].numpy())
+        with pytest.raises(aioacl.ParameterError, match="input 'x': expected float32"):
+            model(x.to(torch.bfloat16))
 
 
 def test_capsule_is_taken_by_torch_only_once(torch: Any, device: aioacl.Device) -> None:

@@ -38,7 +38,8 @@ COPIES: Final = (
     Refusal(
         P,
         "expected memory that can be written to, got {}: .... The target comes first: pass a DeviceBuffer, a "
-        "PinnedBuffer, or an object with a contiguous, writable buffer (a bytearray or a numpy array, for instance).",
+        "PinnedBuffer, or an object with a contiguous, writable buffer (a bytearray or a numpy array, for instance), "
+        "or a contiguous tensor in host memory.",
         {
             "copy to None": ("NoneType", lambda s: s.stream.copy(None, s.memory)),
             "copy to text": ("str", lambda s: s.stream.copy("text", s.memory)),
@@ -65,7 +66,7 @@ COPIES: Final = (
     Refusal(
         P,
         "expected memory that can be copied from, got {}: .... Pass a DeviceBuffer, a PinnedBuffer, or an object with "
-        "a contiguous buffer (text.encode(), numpy.ascontiguousarray(a), tensor.numpy()).",
+        "a contiguous buffer (text.encode(), numpy.ascontiguousarray(a)), or a contiguous tensor in host memory.",
         {
             "copy from None": ("NoneType", lambda s: s.stream.copy(s.memory, None)),
             "copy from text": ("str", lambda s: s.stream.copy(s.memory, "text")),

@@ -93,7 +93,7 @@ IMPORTS: Final = (
     ),
     Refusal(
         P,
-        f"{HERE}. Pass the array itself to copy, upload or download; for a tensor of torch, pass tensor.numpy().",
+        f"{HERE}. Pass the tensor itself to copy, upload or download.",
         {
             "import an array": ("(1, 0)", lambda s: s.device.from_dlpack(np.zeros(4))),
             "import pinned memory": ("(1, 0)", lambda s: s.device.from_dlpack(s.pinned)),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 F32, BF16 = np.float32, 16
-BUFFER_HINT = "Pass an array of NumPy, or another object with a contiguous buffer."
+BUFFER_HINT = "Pass an array of NumPy, another object with a contiguous buffer, or a tensor in host memory."
 FORMS_HINT = (
     "Pass an array, a list or tuple with one array for each, or a dict of arrays by name. "
     "`numpy.asarray(values, dtype)` makes an array of a list of numbers."
