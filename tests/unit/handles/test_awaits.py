@@ -375,6 +375,7 @@ ELSEWHERE = {
     "ModelResults.__aenter__": "models/test_map.py; it never waits",
     "ModelResults.__anext__": "models/test_map.py",
     "Event.from_handle": "test_borrowed_events.py",
+    "Model.reload": "models/test_load_options.py",
     "DeviceExecutor.submit": "test_executor.py; its result is a concurrent.futures.Future",
 }
 ENTRY_OF = {

@@ -42,7 +42,8 @@ def host() -> Memory:
 
 
 def tensor_of(host: Memory, shape: tuple[int, ...] = (SIZE,), **options: Any) -> Any:
-    return Producer(host.address, shape, **{"device": CPU, **options})
+    settings: dict[str, Any] = {"device": CPU, **options}
+    return Producer(host.address, shape, **settings)
 
 
 @BOTH
@@ -165,7 +166,7 @@ TO_HOST = (
     "memory of its device."
 )
 FAILS = "expected a tensor that can be exported, got Failing, whose __dlpack__ or __dlpack_device__ raises"
-REFUSED: dict[str, tuple[Callable[[Memory], Producer], str, str]] = {
+REFUSED: dict[str, tuple[Callable[[Memory], Any], str, str]] = {
     "steps": (
         lambda host: tensor_of(host, (2, 3), strides=(6, 2)),
         "expected a contiguous tensor in C order, got the shape (2, 3) with the strides (6, 2)",
@@ -230,7 +231,7 @@ def test_tensor_that_is_not_contiguous_host_memory_is_refused_with_the_remedy(
     stream: aioacl.Stream,
     memory: aioacl.DeviceBuffer,
     host: Memory,
-    make: Callable[[Memory], Producer],
+    make: Callable[[Memory], Any],
     message: str,
     hint: str,
     as_target: bool,

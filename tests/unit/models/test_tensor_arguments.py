@@ -27,7 +27,8 @@ FLOAT, BFLOAT, BOOL = (2, 32, 1), (4, 16, 1), (6, 8, 1)
 
 def tensor_of(array: np.ndarray[Any, Any], dtype: tuple[int, int, int] = FLOAT, **options: Any) -> Producer:
     """A tensor on the CPU with the memory of an array, which the caller keeps."""
-    return Producer(array.ctypes.data, array.shape, **{"device": (1, 0), "dtype": dtype, **options})
+    settings: dict[str, Any] = {"device": (1, 0), "dtype": dtype, **options}
+    return Producer(array.ctypes.data, array.shape, **settings)
 
 
 @BOTH
