@@ -148,7 +148,12 @@ class Cache:
     def release(self, core: Core, /) -> int: ...
 
 class DlpackTensor:
-    """A DLPack structure that was taken over. Its deleter runs when the object is gone."""
+    """A DLPack structure that was taken over. Its deleter runs when the object is gone.
+
+    If it is a contiguous tensor in host memory, it has a buffer.
+    """
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class OperationBase:
     """The base of Operation: its fields, and the quick way of an Opening that takes its object from the cache."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aioacl._base.errors import AclError, ParameterError
-from aioacl._base.ffi import dlpack_take
+from aioacl._base.ffi import DlpackTensor, dlpack_take
 from aioacl._base.options import repr_of
 from aioacl._handles.capsule import (
     COPIED,
@@ -27,7 +27,7 @@ from aioacl._handles.dlpack import EXTENSION
 from aioacl._handles.npu_tensor import is_npu_tensor
 
 
-def host_tensor(thing: object, *, writable: bool = False) -> Any:
+def host_tensor(thing: object, *, writable: bool = False) -> DlpackTensor | None:
     """Takes the tensor of an object without a buffer. Returns an object with a buffer; None if it is no tensor.
 
     Raises:
@@ -39,8 +39,8 @@ def host_tensor(thing: object, *, writable: bool = False) -> Any:
     if not hasattr(type(thing), "__dlpack__") or not is_producer(thing):
         return None
     if is_npu_tensor(thing):  # torch cannot return the device of such a tensor
-        tensor: Any = thing
-        _must_be_on_host(EXTENSION, tensor.device.index)
+        npu: Any = thing
+        _must_be_on_host(EXTENSION, npu.device.index)
     capsule = _asked(thing)
     fields = fields_of(capsule)
     _must_be_on_host(fields.kind, fields.device)

@@ -187,7 +187,7 @@ def _(bench: Bench) -> None:
     require(nearest >= BLOCK_BYTES, f"two blocks of {BLOCK_BYTES} bytes start {nearest} bytes apart")
 
 
-@COPIES.assumes("info", "doc", "aclrtGetMemInfo", "_device")
+@COPIES.assumes("info", "doc", "aclrtGetMemInfo", "_device _models/loading")
 def _() -> None:
     """The runtime reports free and total memory, and the free memory is at most the total."""
     free, total = ffi.new("size_t *"), ffi.new("size_t *")

@@ -41,6 +41,13 @@ def host() -> Memory:
     return Memory(bytes(range(SIZE)))
 
 
+def view_of(tensor: object) -> memoryview:
+    """The buffer of a tensor."""
+    taken = host_tensor(tensor)
+    assert taken is not None
+    return memoryview(taken)
+
+
 def tensor_of(host: Memory, shape: tuple[int, ...] = (SIZE,), **options: Any) -> Any:
     settings: dict[str, Any] = {"device": CPU, **options}
     return Producer(host.address, shape, **settings)
@@ -271,7 +278,7 @@ def test_buffer_of_a_tensor_has_its_shape_and_type(
     dtype: tuple[int, int, int], form: str, itemsize: int
 ) -> None:
     host = Memory(bytes(range(6 * 16)))
-    view = memoryview(host_tensor(tensor_of(host, (2, 3), dtype=dtype, flags=4)))
+    view = view_of(tensor_of(host, (2, 3), dtype=dtype, flags=4))
     assert (view.format, view.itemsize, view.shape) == (form, itemsize, (2, 3))
     assert view.strides == (3 * itemsize, itemsize)
     assert view.c_contiguous
@@ -280,24 +287,24 @@ def test_buffer_of_a_tensor_has_its_shape_and_type(
 
 def test_buffer_of_values_of_half_a_byte_is_a_list_of_bytes() -> None:
     host = Memory(b"abc")
-    view = memoryview(host_tensor(tensor_of(host, (2, 3), dtype=(1, 4, 1))))
+    view = view_of(tensor_of(host, (2, 3), dtype=(1, 4, 1)))
     assert (view.format, view.shape, view.tobytes()) == ("1s", (3,), b"abc")
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 1 << 62, 1 << 62), (3, 0)])
 def test_tensor_without_values_has_an_empty_buffer(shape: tuple[int, ...]) -> None:
-    view = memoryview(host_tensor(Producer(None, shape, device=CPU)))
+    view = view_of(Producer(None, shape, device=CPU))
     assert (view.nbytes, view.shape) == (0, shape)
 
 
 def test_scalar_tensor_has_a_buffer_without_dimensions(host: Memory) -> None:
-    view = memoryview(host_tensor(tensor_of(host, (), dtype=(2, 32, 1))))
+    view = view_of(tensor_of(host, (), dtype=(2, 32, 1)))
     assert (view.ndim, view.nbytes, view.shape) == (0, 4, ())
 
 
 def test_array_of_numpy_over_a_tensor_keeps_the_memory(host: Memory) -> None:
     tensor = tensor_of(host, (2, 3), dtype=(2, 32, 1))
-    array = np.asarray(host_tensor(tensor))
+    array = np.asarray(view_of(tensor))
     assert (array.shape, array.dtype.name, array.flags.writeable) == ((2, 3), "float32", True)
     assert array.ctypes.data == host.address
     assert tensor.deletes == []
@@ -323,5 +330,6 @@ def test_taken_tensor_that_is_not_contiguous_host_memory_has_no_buffer(
     host: Memory, make: Callable[[Memory], Producer]
 ) -> None:
     taken = dlpack_take(make(host).capsule())
+    assert taken is not None
     with pytest.raises(BufferError, match="expected a"):
-        memoryview(taken)  # type: ignore[arg-type]
+        memoryview(taken)
