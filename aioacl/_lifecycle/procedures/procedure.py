@@ -99,7 +99,10 @@ class Procedure:
             error = copy.copy(self.error).with_traceback(self.error.__traceback__)
             if (cause := self.error.__cause__) is not None:
                 error.__cause__ = cause
-            raise error  # without `from`, which would hide the error of a block that the close ends
+            try:
+                raise error  # without `from`, which would hide the error of a block that the close ends
+            finally:
+                del error  # its traceback refers to this frame
 
     # --- on the control thread ------------------------------------------------------------------------------------
     # A call is counted on that thread when it returns, because the procedure may have stopped waiting for it by then.
