@@ -39,6 +39,7 @@ OTHERS: Final = (
     *("-m", "not slow", "-k", "not uvloop and not trio and not fork and not process"),
     *(f"{HANDLES}/test_{name}.py" for name in ("views", "views_model", "memory", "wrap_memory")),
     *(f"{HANDLES}/test_dlpack_{name}.py" for name in ("exports", "imports", "producers", "consumer")),
+    f"{HANDLES}/test_host_tensors.py",
     *(f"{HANDLES}/test_refused_{name}.py" for name in ("memory", "copies", "tensors", "exports")),
 )
 # A thread that still exists at the end of the process has its port. There is one for each thread, not for each wait.

@@ -173,3 +173,13 @@ def test_wait_that_fails_raises_the_error_and_drops_the_tensor(
         device.from_dlpack(tensor, stream=stream)
     gc.collect()
     assert (len(torch.events), len(tensor.deletes)) == (1, 1)
+
+
+@pytest.mark.usefixtures("torch")
+def test_tensor_of_torch_npu_is_no_end_of_a_copy(stream: aioacl.Stream, memory: aioacl.DeviceBuffer) -> None:
+    tensor: Any = Tensor(memory.address, index=1)
+    with pytest.raises(aioacl.ParameterError) as caught:
+        stream.copy(memory, tensor)
+    assert caught.value.message == "expected a tensor in host memory, got one on the DLPack device (12, 1)"
+    assert "`device.from_dlpack(tensor)`" in caught.value.hint
+    assert tensor.requests == []
