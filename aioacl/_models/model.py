@@ -321,12 +321,9 @@ class Model(Made):
     def reload(self, *, wait: bool = True, timeout: Seconds | None = None) -> Operation[None]:
         """Loads the model again after a reset, before a call needs it (aclmdlLoadFromFileWithMem).
 
-        Waits until the device is open. If the model is loaded already, returns at once. A load that is running, for
-        example for a call, is shared. It also loads a model that was loaded with reload=False.
-
-            async for event in device.events():
-                if event.kind == "reopened":
-                    await model.reload()
+        Call it for example when the event "reopened" comes from `device.events()`. It waits until the device is open.
+        If the model is loaded already, it returns at once. A load that is running, for example for a call, is shared.
+        It also loads a model that was loaded with reload=False.
 
         Args:
             wait: if False, raises DeviceResetting instead of waiting for a reset to end.
