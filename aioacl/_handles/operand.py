@@ -28,9 +28,10 @@ if TYPE_CHECKING:
         def data(self) -> memoryview: ...
 
     class _Tensor(Producer, Protocol):
-        """A tensor of another library that may be in host memory. A DeviceBuffer has no `__array__`."""
+        """A tensor of another library that may be in host memory. A DeviceBuffer has no `dtype`."""
 
-        def __array__(self, *args: Any, **kwargs: Any) -> Any: ...
+        @property
+        def dtype(self) -> Any: ...
 
     HostMemory: TypeAlias = Buffer | _Array | _Tensor  # a PinnedBuffer is a Buffer
     Memory: TypeAlias = DeviceBuffer | HostMemory
