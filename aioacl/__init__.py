@@ -37,10 +37,11 @@ from aioacl._base.errors import (
 )
 from aioacl._base.late import load as _load
 from aioacl._base.public import publish as _publish
-from aioacl._base.records import DeviceEvent, DeviceInfo, Health, MemoryInfo, ResetReport, Stuck
+from aioacl._base.records import DeviceEvent, DeviceInfo, MemoryInfo, ResetReport, Stuck
 from aioacl._base.states import State
 
 if TYPE_CHECKING:
+    from aioacl._base.health import Health
     from aioacl._device import Device
     from aioacl._handles.event import Event, Ticket
     from aioacl._handles.launch import Launch
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.lease import Lease, SharedLease
     from aioacl._lifecycle.notifications import DeviceEvents
+    from aioacl._lifecycle.supervisor import Supervisor
     from aioacl._models.description import ModelMemory, TensorInfo
     from aioacl._models.model import Model
     from aioacl._models.results import ModelResults
@@ -104,6 +106,7 @@ __all__ = [
     "Stream",
     "StreamAborted",
     "Stuck",
+    "Supervisor",
     "TaskTimeout",
     "TensorInfo",
     "Ticket",
@@ -120,6 +123,7 @@ _LATE = {
     "DeviceEvents": "aioacl._lifecycle.notifications",
     "DeviceExecutor": "aioacl._lifecycle.executor",
     "Event": "aioacl._handles.event",
+    "Health": "aioacl._base.health",
     "Launch": "aioacl._handles.launch",
     "Lease": "aioacl._lifecycle.lease",
     "LibraryInfo": "aioacl._library.load",
@@ -132,6 +136,7 @@ _LATE = {
     "PinnedBuffer": "aioacl._handles.pinned",
     "SharedLease": "aioacl._lifecycle.lease",
     "Stream": "aioacl._handles.stream",
+    "Supervisor": "aioacl._lifecycle.supervisor",
     "TensorInfo": "aioacl._models.description",
     "Ticket": "aioacl._handles.event",
     "library_info": "aioacl._library.load",

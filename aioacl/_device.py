@@ -14,15 +14,17 @@ from aioacl._base.options import (
     GRACE,
     OnFailure,
     bound_of,
+    count_of,
     deadline_of,
     is_one_of,
     limits_of_reset,
+    must_be_bool,
     must_be_reason,
     repr_of,
     whole_of,
 )
 from aioacl._base.public import publish
-from aioacl._base.records import Health, MemoryInfo, ResetReport
+from aioacl._base.records import MemoryInfo, ResetReport
 from aioacl._base.states import State
 from aioacl._handles.event import Event
 from aioacl._handles.handle import Made, error_on, size_of
@@ -40,16 +42,19 @@ from aioacl._lifecycle.gate import error_of
 from aioacl._lifecycle.health import health_of
 from aioacl._lifecycle.lease import Lease
 from aioacl._lifecycle.notifications import DeviceEvents
+from aioacl._lifecycle.repair import Repair
+from aioacl._lifecycle.supervisor import Settings, Supervisor
 from aioacl._wait.current import current_port
 from aioacl._wait.workers import call_on
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from typing_extensions import Buffer
 
+    from aioacl._base.health import Health
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
     from aioacl._base.records import Scope
@@ -670,6 +675,66 @@ class Device(Made):
         self._check()
         return self._manager.hooks.add(when, self._user, fn, bound_of("timeout", timeout))
 
+    def supervise(
+        self,
+        grace: Seconds = 1.0,
+        timeout: Seconds = 30.0,
+        pauses: Iterable[Seconds] = (0.5, 5.0, 50.0),
+        at_most: SupportsIndex = 6,
+        per: Seconds = 3600.0,
+        foreign: bool = False,
+    ) -> Supervisor:
+        """Returns a Supervisor, which resets the device whenever `health.ready` is False and no reset runs.
+
+        Enter it with `with device.supervise():` or `async with`. It ends with its block, and with the close of this
+        Device. A device has at most one supervisor, also if it is opened several times. It runs on a thread of the
+        device, so it works while event loops are blocked. Its resets run the hooks and join the callers of
+        `force_reset()`, as any force reset does.
+
+        - The failure of one task (action `new_stream`) causes no reset.
+        - While a call is inside C, no reset can be made. The supervisor waits, and resets the device when the call has
+          returned, if the device is not ready then.
+        - If a reset fails, the next one begins after a pause. After the last pause and one more reset that fails, the
+          supervisor gives up. It also gives up if the device needs another reset after `at_most` resets in `per`
+          seconds. The device is quarantined then. If another caller's reset succeeds later, the supervisor goes on.
+        - With `context="own"`, a reset first replaces aioacl's context. The device is reset if the new context does not
+          work, or if the device fails again within a minute.
+        - It does not reset a device that other code of the process has perhaps set, unless `foreign` is True. With
+          `resets=False` or AIOACL_RESETS=never, it resets no device, and only replaces an own context.
+
+        Args:
+            grace: the `grace` of each reset, in seconds: see `force_reset`.
+            timeout: the `timeout` of each reset, in seconds, at least 0.05.
+            pauses: the seconds between a reset that fails and the next one. An empty one allows one reset.
+            at_most: how many resets may begin within `per` seconds, an int of at least 1. Resets that succeed count.
+            per: the seconds in which at most `at_most` resets begin.
+            foreign: whether it may reset a device that other code of the process has perhaps set. Before CANN 8.5,
+                every device counts as set by other code, unless it has an own context.
+
+        Returns:
+            A Supervisor. It can be entered once. Entering it raises ParameterError if the device has a supervisor or
+            is closed, and ResourceExhausted if no thread or no descriptor is left.
+
+        Raises:
+            ParameterError: the device is closed, `grace` is above `timeout`, or an argument has a wrong type or range.
+        """
+        self._check()
+        drain, whole = limits_of_reset(grace, timeout)
+        must_be_bool("foreign", foreign)
+        try:
+            given = tuple(pauses)
+        except TypeError:
+            raise ParameterError(
+                f"pauses must be some seconds, got {repr_of(pauses)}",
+                hint="Pass a tuple of numbers, such as (0.5, 5.0).",
+            ) from None
+        repair = Repair(
+            [bound_of("each of pauses", pause) for pause in given],
+            count_of("at_most", at_most),
+            bound_of("per", per),
+        )
+        return Supervisor(self._manager, self._user, Settings(drain, whole, foreign), repair)
+
     def events(self) -> DeviceEvents:
         """Returns an iterator over the events of the device from now on. It ends when the device is closed.
 
@@ -796,7 +861,9 @@ class Device(Made):
         manager, fault = self._manager, self._manager.failures.last_fault
         closed = ", closed" if self._closed and manager.admission.state is not State.CLOSED else ""
         failed = "" if fault is None else f", fault: {fault.code} {fault.name}"
-        state = f"{self.state.name}, generation {self.generation}{closed}{failed}"
+        supervisor = manager.supervision.state
+        watched = "" if supervisor == "none" else f", supervisor: {supervisor}"
+        state = f"{self.state.name}, generation {self.generation}{closed}{failed}{watched}"
         return f"<Device {self.index}, {state}{runtime.of_parent()}>"
 
 

@@ -276,8 +276,8 @@ class SlicedCondition(sync.Uninterrupted):
 class Clock(sync.Threads):
     """A clock that a test advances, so that a time limit of the library ends without a real wait.
 
-    The time limits of resets, of foreign resets and of calls on the control thread use this clock. The engine in C, the
-    timers of event loops and the stop of an older thread use the real clock.
+    The time limits of resets, of foreign resets and of calls on the control thread use this clock, and so do the pauses
+    of supervisors. The engine in C, the timers of event loops and the stop of an older thread use the real clock.
     """
 
     def __init__(self) -> None:
@@ -308,6 +308,15 @@ class Clock(sync.Threads):
 
     def condition(self) -> sync.Condition:
         return SlicedCondition()
+
+    def readable(self, fd: int, timeout: float | None) -> bool:
+        if timeout is None:
+            return super().readable(fd, None)
+        end = self.monotonic() + timeout
+        while not super().readable(fd, min(SLICE_SECONDS, timeout)):
+            if self.monotonic() >= end:
+                return False
+        return True
 
     def settled(self, ask: Callable[[float], bool], timeout: float) -> bool:
         end = self.monotonic() + timeout

@@ -221,6 +221,20 @@ def bound_of(name: str, value: Seconds, least: float = 0.0) -> float:
     return seconds
 
 
+def count_of(name: str, value: SupportsIndex) -> int:
+    """Returns an int of at least 1.
+
+    Raises:
+        ParameterError: the value is not such an int.
+    """
+    count = whole_of(value)
+    if count is None or count < 1:
+        raise ParameterError(
+            f"{name} must be an int of at least 1, got {repr_of(value)}", hint=f"Pass an int, or omit {name}."
+        )
+    return count
+
+
 def limits_of_reset(grace: Seconds, timeout: Seconds) -> tuple[float, float]:
     """Returns the grace time and the timeout of a reset, in seconds.
 

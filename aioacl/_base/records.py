@@ -145,59 +145,6 @@ class DeviceEvent:
 
 
 @record
-class Health:
-    """The health of a device, from `device.health`.
-
-    Attributes:
-        status: "ok", "poisoned" (quarantined, or a fault that only a reset clears) or "stuck" (a call has been inside
-            C for more than a second). Jobs, waits of aioacl, loads of models, and calls of a running procedure do not
-            count as stuck.
-        state: the device's state, which decides which calls the device admits now.
-        generation: the device's generation; every reset raises it.
-        last_fault: the newest device fault of this generation, with its hint, or "".
-        stuck_for: the seconds that the longest stuck call has been inside C; 0.0 if no call is stuck.
-        leases: the number of leases that are held.
-        in_flight: the number of calls inside C and of waits that have not ended.
-        problem: why the device is quarantined, or "".
-        failed_tasks: the number of failed tasks since the first open, awaited or not; only the first failed task of
-            each stream counts.
-        last_failure: the code and place of the newest failed task, or "".
-        unknown_failures: the number of reports of failed tasks that aioacl did not enqueue, also of tasks of other code
-            in other contexts of the device.
-        abandoned_models: the number of models that a reset or close ended without unloading them, because the device
-            had a fault or their work was not done. The runtime keeps some memory of the host for each of them.
-        foreign_stop: whether other code has set STOP mode on a stream of aioacl's context. A failed task of any stream
-            of the context then stops the whole context, and `ready` is False until a reset. aioacl looks for this mode
-            soon after `health` is read. True until a reset, also if the stream is destroyed. Before CANN 8.5, for
-            streams that were made before aioacl has loaded the library, and for streams that are destroyed before
-            aioacl looks, it is known only after such a failure.
-        device_aborts: how often other code has aborted all work of the device (aclrtDeviceTaskAbort, which
-            `torch.npu.stop_device` calls) since aioacl has loaded the library. Awaits of the work raise StreamAborted.
-            0 if the library has no aclrtSetDeviceTaskAbortCallback.
-    """
-
-    status: Literal["ok", "poisoned", "stuck"]
-    state: State
-    generation: int
-    last_fault: str
-    stuck_for: float
-    leases: int
-    in_flight: int
-    problem: str = ""
-    failed_tasks: int = 0
-    last_failure: str = ""
-    unknown_failures: int = 0
-    abandoned_models: int = 0
-    foreign_stop: bool = False
-    device_aborts: int = 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether the device admits work now: the status is "ok" and the state is OPEN. For readiness probes."""
-        return self.status == "ok" and self.state is State.OPEN
-
-
-@record
 class DeviceInfo:
     """A device that the runtime can see, from `list_devices()`.
 

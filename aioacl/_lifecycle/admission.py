@@ -73,6 +73,7 @@ class Admission:
         self._subscribers: dict[tuple[Port, int], None] = {}
         self._heard = 0  # the newest generation that the listeners got
         self._closed_generation = 0  # the generation that the newest close ended
+        self.unready_since: float | None = None  # when the device was last ready; None if it is ready
         self.stop_generation = -1  # the newest generation with a stream of on_failure="stop"
 
     # --- state -----------------------------------------------------------------------------------------------
@@ -126,10 +127,18 @@ class Admission:
             lib.aio_gate_met(self.index)
         if self.state is State.OPEN:
             self.turns.give()
+            self.unready_since = None
+        else:
+            self.note_unready()
         if not heard:
             self.listeners.tell(KINDS[event], self.state, self.generation, report=report, text=problem)
         self.announce()
         self._applied(event, served)
+
+    def note_unready(self) -> None:
+        """Notes that the device is not ready from now on, if it was ready before. Call it with the lock held."""
+        if self.unready_since is None:
+            self.unready_since = sync.monotonic()
 
     def announce(self) -> None:
         """Wakes all waits for a change. Call it with the lock held.

@@ -14,6 +14,8 @@ from aioacl._library.detection import detection
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioacl._base.errors import AclError
     from aioacl._base.origin import Site
     from aioacl._handles.stream_core import StreamCore
@@ -114,8 +116,11 @@ class Failures:
         last_task: the newest failed task, as a sentence.
     """
 
-    def __init__(self, admission: Admission, streams: sync.WeakSet[StreamCore]) -> None:
+    def __init__(
+        self, admission: Admission, streams: sync.WeakSet[StreamCore], poisoned: Callable[[], object]
+    ) -> None:
         self._admission = admission
+        self._poisoned = poisoned  # called with the lock held
         self._streams = streams
         self.last_fault: AclError | None = None
         self.count = 0
@@ -192,6 +197,8 @@ class Failures:
         if error.generation != self._admission.generation:
             return False
         self.last_fault = copy.copy(error)
+        self._admission.note_unready()
+        self._poisoned()
         return True
 
     def warn_at_close(self) -> None:

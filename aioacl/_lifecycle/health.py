@@ -5,15 +5,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aioacl._base import sync
 from aioacl._base.codes import DEVICE_ACTIONS
 from aioacl._base.ffi import lib
-from aioacl._base.records import Health
+from aioacl._base.health import Health
 from aioacl._base.states import State
 from aioacl._lifecycle.gate import counts, inside
 from aioacl._lifecycle.stuck import is_stuck
 
 if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
+
+
+def is_poisoned(manager: Manager) -> bool:
+    """Whether the device is quarantined, or has a fault that only a reset clears. Call it with the lock held."""
+    fault = manager.failures.last_fault
+    return manager.admission.state is State.QUARANTINED or (
+        fault is not None and fault.action in DEVICE_ACTIONS
+    )
 
 
 def _stuck_for(manager: Manager) -> float:
@@ -28,9 +37,8 @@ def health_of(manager: Manager) -> Health:
     stuck = _stuck_for(manager)
     lib.aio_device_look_for_stop(manager.index)
     with manager.admission.changed:
-        fault = manager.failures.last_fault
-        poisoned = fault is not None and fault.action in DEVICE_ACTIONS
-        poisoned = poisoned or manager.admission.state is State.QUARANTINED
+        fault, since = manager.failures.last_fault, manager.admission.unready_since
+        poisoned = is_poisoned(manager)
         made = partial(
             Health,
             status="stuck" if stuck else "poisoned" if poisoned else "ok",
@@ -39,7 +47,7 @@ def health_of(manager: Manager) -> Health:
             last_fault=str(fault) if fault is not None else "",
             stuck_for=stuck,
             leases=len(manager.admission.leases),
-            problem=manager.admission.problem,
+            problem=manager.admission.problem or (poisoned and manager.supervision.problem) or "",
             failed_tasks=manager.failures.count,
             last_failure=manager.failures.last_task,
             abandoned_models=manager.models.abandoned,
@@ -47,5 +55,8 @@ def health_of(manager: Manager) -> Health:
             device_aborts=lib.aio_device_task_aborts(manager.index),
             unknown_failures=lib.aio_device_unattributed(manager.index),
             in_flight=sum(counts(manager.index)) + lib.aio_device_waits(manager.index),
+            device=manager.index,
+            supervisor=manager.supervision.state,
+            unready_for=max(stuck, 0.0 if since is None else sync.monotonic() - since),
         )
     return made()  # without the lock

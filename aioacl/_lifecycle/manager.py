@@ -47,6 +47,7 @@ from aioacl._lifecycle.procedures.open import OpenProcedure
 from aioacl._lifecycle.procedures.reset import ResetProcedure
 from aioacl._lifecycle.stream_lock import hint_of, relieve
 from aioacl._lifecycle.stuck import StuckCalls
+from aioacl._lifecycle.supervisor import Supervision
 from aioacl._wait.current import current_holder
 from aioacl._wait.workers import WorkerThread, call_on
 
@@ -75,6 +76,7 @@ class Manager:
         deferred: work that is left to the maintenance thread.
         cache: the closed memory and streams that are used again.
         stuck_calls: the events of calls that do not return.
+        supervision: the supervisor, if there is one.
         models: the models that are loaded.
         streams: the streams whose native streams are not destroyed yet.
         control: the control thread, which keeps ACL's per-thread state.
@@ -101,10 +103,11 @@ class Manager:
         self.blocks = DeviceBlocks(index, self.own_context)
         self.jobs = Jobs(self.admission, self.meet_foreign)
         self.streams: sync.WeakSet[StreamCore] = sync.WeakSet()
-        self.failures = Failures(self.admission, self.streams)
+        self.stuck_calls = StuckCalls(self)
+        self.supervision = Supervision(self)
+        self.failures = Failures(self.admission, self.streams, self.stuck_calls.wake)
         self.hooks = Hooks(self.admission)
         self.cache = HandleCache(self)
-        self.stuck_calls = StuckCalls(self)
         self.models = LoadedModels(index)
         self._equipping = False  # only one thread at a time makes the engine's own stream
 
@@ -258,6 +261,8 @@ class Manager:
     def _leave(self, user: object) -> Procedure | None:
         self.admission.users.discard(user)
         self.hooks.drop(user)
+        self.supervision.drop(user)
+        self.stuck_calls.wake()
         self.admission.announce()
         return self.close_if_unused(State.OPEN, State.DRAINING, State.QUARANTINED)
 
@@ -390,6 +395,32 @@ class Manager:
             raise refusal(self.index, own=own, known=self.counts.are_known)
         return scope or "device"
 
+    def may_repair_device(self, *, foreign: bool) -> bool:
+        """Whether a reset of the device may be made that no caller has asked for. Call it with the lock held."""
+        return self.policy.resets and (foreign or self.counts.are_alone)
+
+    def repair(
+        self, grace: float, timeout: float, foreign: bool, *, reason: str, gently: bool
+    ) -> ResetProcedure:
+        """Starts the reset of a supervisor. Call it with the lock held, while no procedure runs.
+
+        With `gently`, a context of aioacl's own is replaced first, and the device is reset only if that does not help.
+        """
+        own, may_reset_device = self.own_context.wanted, self.may_repair_device(foreign=foreign)
+        procedure = ResetProcedure(
+            self,
+            grace=grace,
+            timeout=timeout,
+            reason=reason,
+            scope="context" if own and (gently or not may_reset_device) else "device",
+            may_widen=may_reset_device,
+            permitted=foreign,
+            held_back=own and not may_reset_device,
+            by="a supervisor",
+        )
+        self.start_procedure(procedure)
+        return procedure
+
     # --- work ------------------------------------------------------------------------------------------------
 
     async def make(
@@ -501,7 +532,7 @@ class Manager:
             self.maintenance.fail_all(self.admission.quarantined)
             for queue in self.models.queues.members():
                 queue.wake()
-        self.stuck_calls.wake()  # its thread ends when the device is closed
+        self.stuck_calls.wake()  # its thread ends when the device is closed, and lets the supervisor act
         unserved = event is Trigger.FOREIGN or (event is Trigger.SEIZE and lib.aio_gate_foreign(self.index))
         if served and unserved:  # from now on no call can find a foreign reset
             self.counts.change(Counts())

@@ -24,20 +24,22 @@ def resets_of_environment() -> bool:
     return value == ALLOWED
 
 
+def shared(*, known: bool) -> str:
+    """Why a reset may disturb other code. `known` is whether sets of other code are reported."""
+    if known:
+        return "other code of the process has perhaps set it"
+    return "this release of CANN does not report whether other code of the process has set it"
+
+
 def refusal(index: int, *, own: bool, known: bool) -> ParameterError:
     """The error for a reset of the device that may not be made. `known` is whether sets of other code are reported."""
-    why = (
-        "other code of the process has perhaps set it"
-        if known
-        else "this release of CANN does not report whether other code of the process has set it"
-    )
     instead = (
         "omit the scope to replace only the context of aioacl"
         if own
         else 'close the device and open it with context="own"'
     )
     return ParameterError(
-        f"device {index} was not reset, because {why}",
+        f"device {index} was not reset, because {shared(known=known)}",
         hint=f"Pass foreign=True to reset it all the same, or {instead}.",
     )
 

@@ -1,8 +1,9 @@
 """Calls that do not return from C: which calls count as stuck, and the events "stuck" and "recovered".
 
-Each device that has listeners has a thread that looks for such calls. The thread calls no ACL function, so it cannot be
-stuck itself. While no call is inside C, it sleeps. The next call that enters the gate wakes it (inside.c). While calls
-are inside, it looks at the latest when one of them has been inside for STUCK_SECONDS.
+Each device that has listeners or a supervisor has a thread that looks for such calls. The thread calls no ACL function,
+so it cannot be stuck itself. While no call is inside C, it sleeps. The next call that enters the gate wakes it
+(inside.c). While calls are inside, it looks at the latest when one of them has been inside for STUCK_SECONDS. A change
+of the device's state wakes it too: it then lets the supervisor act.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class StuckCalls:
         return self._eventfd
 
     def start(self) -> None:
-        """Starts the thread, unless it runs. Called when a listener was added."""
+        """Starts the thread, unless it runs. Called when a listener was added, or when a supervisor begins."""
         with self._admission.changed:
             if self._thread is not None:
                 return
@@ -99,36 +100,45 @@ class StuckCalls:
             ) from error
 
     def wake(self) -> None:
-        """Wakes the thread, which then ends if the device is closed or has no listeners."""
+        """Wakes the thread, which then ends if nothing needs it, and otherwise lets the supervisor act."""
         if self._eventfd >= 0:
             os.eventfd_write(self._eventfd, 1)
 
     def _run(self, me: object) -> None:
+        pause: float | None = None  # until the next look for stuck calls; None: no call is inside
         while self._goes_on(me):
             try:
-                if not lib.aio_gate_notify(self._manager.index, self._eventfd):
-                    self._sleep(None)
-                self._look_while_calls_are_inside(me)
+                pause = self._turn(pause)
             except Exception as error:  # noqa: BLE001 - a lack of memory, for instance; the thread goes on
                 sync.report(error)
+                self._sleep(RETURN_SECONDS)
 
-    def _look_while_calls_are_inside(self, me: object) -> None:
-        pause: float | None = STUCK_SECONDS
-        while pause is not None and self._goes_on(me):
-            self._sleep(pause)
-            pause = self._look()
+    def _turn(self, pause: float | None) -> float | None:
+        """Lets the supervisor act, sleeps, and then looks for stuck calls if calls were inside before."""
+        due = self._manager.supervision.act()
+        if pause is None and lib.aio_gate_notify(self._manager.index, self._eventfd):
+            pause = STUCK_SECONDS
+        limits = [limit for limit in (pause, due) if limit is not None]
+        woken = self._sleep(min(limits, default=None))
+        if pause is None:
+            return STUCK_SECONDS if woken else None  # perhaps a call has entered
+        return self._look()
 
     def _goes_on(self, me: object) -> bool:
         with self._admission.changed:
-            wanted = self._admission.listeners.any and self._admission.state is not State.CLOSED
+            needed = self._admission.listeners.any or self._manager.supervision.current is not None
+            wanted = needed and self._admission.state is not State.CLOSED
             if self._thread is me and not wanted:
                 self._thread = None
                 self._sent.clear()
             return self._thread is me
 
-    def _sleep(self, seconds: float | None) -> None:
-        if sync.readable(self._eventfd, seconds):
+    def _sleep(self, seconds: float | None) -> bool:
+        """Returns True when the thread was woken, or False after `seconds`."""
+        woken = sync.readable(self._eventfd, seconds)
+        if woken:
             self._clear()
+        return woken
 
     def _clear(self) -> None:
         with suppress(BlockingIOError):

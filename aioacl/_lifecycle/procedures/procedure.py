@@ -75,6 +75,7 @@ class Procedure:
             admission.announce()
             self.manager.meet_foreign()
             self.manager.close_if_unused(*self.closed_after)
+            self.manager.stuck_calls.wake()  # for the supervisor
         del self  # the traceback of the error keeps the variables of this frame
 
     def run(self) -> None:

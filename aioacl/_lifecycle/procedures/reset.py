@@ -68,10 +68,12 @@ class _Failed(Exception):
 
 
 def name_of(holder: object) -> str:
-    """Returns a short name of a task or a thread, for a report.
+    """Returns a short name of a task or a thread, for a report. A supervisor is a str.
 
     The name of an asyncio task includes its function, because the names of most asyncio tasks are only numbers.
     """
+    if isinstance(holder, str):
+        return holder
     if isinstance(holder, threading.Thread):
         return f"thread {holder.name}"
     if not isinstance(holder, asyncio.Task):  # a trio task
