@@ -1,4 +1,4 @@
-"""An ASGI service without a framework. Its lifespan opens the device. Requests wait during a force reset.
+"""An ASGI service without a framework. Its lifespan opens and supervises the device. Requests wait during a reset.
 
 Any ASGI server can run `app`. Each request has a body of one chunk. Here, main() acts as the server and its clients, in
 one process.
@@ -17,7 +17,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Opens the device for the lifespan, and answers requests."""
     message = await receive()
     if scope["type"] == "lifespan":
-        async with aioacl.open_device(0) as state["device"]:
+        async with aioacl.open_device(0) as state["device"], state["device"].supervise():
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

@@ -16,7 +16,7 @@ from aioacl import simulator
 from aioacl._library.locate import candidates
 from aioacl._lifecycle.procedures import limits
 from scripts.pages import one
-from tests.kit import FAULT, TASK_FAULT, elsewhere, hanging, until
+from tests.kit import FAULT, TASK_FAULT, hanging, until
 from tests.support.command import finished
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_program_prints_the_expected_lines(program: Path) -> None:
     ran = run(program, AIOACL_LIBRARY="simulator")
     assert (ran.returncode, ran.stderr) == (0, "")
     lines = ran.stdout.splitlines()
-    lines.remove("True True")  # printed by the operator; the guard prints the other lines
+    lines.remove("True True")  # printed by the operator; the log prints the other lines
     assert [line for line in lines if not line.startswith("revoked ")] == [
         "draining DRAINING 1 ",
         "resetting RESETTING 1 ",
@@ -67,62 +67,36 @@ def test_program_prints_the_expected_lines(program: Path) -> None:
     ]
 
 
-def test_guard_resets_the_device_after_a_fault(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    service: dict[str, Any] = runpy.run_path(str(program))
-
-    async def main() -> None:
-        async with aioacl.open_device() as device:
-            generation = device.generation
-            guarding = asyncio.create_task(service["guard"](device))
-            await asyncio.sleep(0)
-            with simulator.fault("copy", nth=1, async_error=FAULT, sticky=FAULT):
-                with pytest.raises(aioacl.DeviceFault):
-                    await service["work"](device, b"request")
-                await until(lambda: device.generation > generation and device.health.ready)
-            assert await service["work"](device, b"request") == b"request"
-            guarding.cancel()
-            await asyncio.wait([guarding])
-            assert device.generation == generation + 1
-
-    asyncio.run(main())
-    assert capsys.readouterr().out.startswith("fault OPEN ")
-
-
-def test_guard_does_not_reset_a_device_of_other_code_where_the_policy_forbids_it(
-    program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    service: dict[str, Any] = runpy.run_path(str(program))
-    monkeypatch.setenv("AIOACL_RESETS", "never")
-    elsewhere("aclrtSetDevice")
-    resets = simulator.resets()
-
-    async def main() -> None:
-        async with aioacl.open_device() as device:
-            guarding = asyncio.create_task(service["guard"](device))
-            await asyncio.sleep(0)
-            fault = simulator.fault("copy", nth=1, async_error=FAULT, sticky=FAULT)
-            with fault, pytest.raises(aioacl.DeviceFault):
-                await service["work"](device, b"request")
-            await guarding  # the reset is refused, so the guard ends
-            assert "device 0 was not reset, because other code" in capsys.readouterr().out
-            assert (simulator.resets(), simulator.retain_count()) == (resets, 2)
-            assert not device.health.ready
-            assert (await device.force_reset(foreign=True)).ok
-        assert simulator.retain_count() == 2
-
-    asyncio.run(main())
-    elsewhere("aclrtResetDevice", "aclrtResetDevice")
-
-
-def test_guard_prints_a_failure_that_nothing_awaits_and_does_not_reset(
+def test_device_is_reset_after_a_fault_and_the_log_prints_the_events(
     program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service: dict[str, Any] = runpy.run_path(str(program))
 
     async def main() -> None:
+        async with aioacl.open_device() as device, device.supervise() as supervisor:
+            logging = asyncio.create_task(service["log"](device))
+            await asyncio.sleep(0)
+            with simulator.fault("copy", nth=1, async_error=FAULT, sticky=FAULT):
+                with pytest.raises(aioacl.DeviceFault):
+                    await service["work"](device, b"request")
+                await until(lambda: supervisor.reports and device.health.ready)
+            assert await service["work"](device, b"request") == b"request"
+            logging.cancel()
+            await asyncio.wait([logging])
+
+    asyncio.run(main())
+    printed = capsys.readouterr().out
+    assert "\nfault " in f"\n{printed}"
+    assert "\nreopened OPEN " in printed
+
+
+def test_log_prints_a_failure_that_nothing_awaits(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service: dict[str, Any] = runpy.run_path(str(program))
+
+    async def main() -> None:
         async with aioacl.open_device() as device, device.allocate(64) as memory:
-            generation, printed = device.generation, ""
-            guarding = asyncio.create_task(service["guard"](device))
+            printed = ""
+            logging = asyncio.create_task(service["log"](device))
             await asyncio.sleep(0)
             async with device.create_stream() as stream:
                 simulator.fail_next(stream, TASK_FAULT)
@@ -131,9 +105,8 @@ def test_guard_prints_a_failure_that_nothing_awaits_and_does_not_reset(
                     printed += capsys.readouterr().out
                     await asyncio.sleep(0)
                 assert stream.error is not None
-            guarding.cancel()
-            await asyncio.wait([guarding])
-            assert (device.generation, device.health.ready) == (generation, True)
+            logging.cancel()
+            await asyncio.wait([logging])
 
     asyncio.run(main())
 
@@ -158,19 +131,15 @@ def test_shared_stream_is_renewed_once_for_all_requests(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_guard_tries_again_until_a_hung_call_returns(
-    program: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_requests_work_again_when_a_hung_call_has_returned(program: Path) -> None:
     service: dict[str, Any] = runpy.run_path(str(program))
 
     async def main() -> None:
-        async with aioacl.open_device() as device:
-            guarding = asyncio.create_task(service["guard"](device))
-            await asyncio.sleep(0)
+        async with aioacl.open_device() as device, device.supervise():
             simulator.hang_call("aclrtMalloc")
             request = asyncio.create_task(service["work"](device, b"request"))
             await until(hanging("aclrtMalloc"))
-            # In real time, not that of a test's clock, because the guard resets too.
+            # In real time, not that of a test's clock, because the supervisor uses that clock too.
             report = await device.force_reset(grace=0, timeout=2)
             assert [stuck.function for stuck in report.stuck] == ["aclrtMalloc"]
             with pytest.raises(aioacl.DeviceQuarantined):
@@ -180,11 +149,8 @@ def test_guard_tries_again_until_a_hung_call_returns(
             with pytest.raises(aioacl.DeviceQuarantined):
                 await request
             assert await service["work"](device, b"request") == b"request"
-            guarding.cancel()
-            await asyncio.wait([guarding])
 
     asyncio.run(main())
-    assert "quarantined QUARANTINED " in capsys.readouterr().out
 
 
 @pytest.mark.thorough
