@@ -28,6 +28,7 @@ def open_device(
     cache: bool = True,
     keep: bool = False,
     resets: bool = True,
+    heal: bool = False,
     wait: bool = True,
     timeout: Seconds | None = None,
 ) -> Opening[Device]:
@@ -51,6 +52,10 @@ def open_device(
             the last close leaves one set, as with `keep`. It holds until the last close, also if only one of several
             opens has passed False. The environment variable AIOACL_RESETS=never, which each open reads, has the same
             effect on all opens. aioacl's own context is replaced all the same.
+        heal: if True, the first open probes the device with a stream, with memory and with a copy. If the probe fails,
+            the open resets the device once (aclrtResetDeviceForce), and probes it again. It does not reset a device
+            that other code has perhaps set, nor with `resets=False` or AIOACL_RESETS=never. Provisional: no card has
+            shown yet that this helps. A device that is open already is not probed.
         wait: if False, raises DeviceResetting at once instead of waiting for a reset to end.
         timeout: the longest wait in seconds; None waits without a limit.
 
@@ -64,6 +69,8 @@ def open_device(
             wrong value.
         DeviceResetting: the device is draining, being reset or being closed, and `wait` is False.
         DeviceQuarantined: the device is quarantined.
+        DeviceFault: the device cannot be set, or the probe of `heal` has failed. The code of the failure may select
+            another subclass of AclError.
         DeviceTimeout: the device was not open within `timeout` seconds.
     """
     if not is_one_of(waits, "watch", "thread"):
@@ -74,7 +81,7 @@ def open_device(
         raise ParameterError(
             f'context must be "primary" or "own", got {repr_of(context)}', hint='Omit context for "primary".'
         )
-    for name, value in (("cache", cache), ("keep", keep), ("resets", resets)):
+    for name, value in (("cache", cache), ("keep", keep), ("resets", resets), ("heal", heal)):
         must_be_bool(name, value)
     if keep and context == "own":
         raise ParameterError(
@@ -93,6 +100,7 @@ def open_device(
             cache=cache,
             keep=keep,
             resets=resets,
+            heal=heal,
             wait=wait,
             deadline=deadline_of(timeout),
         )

@@ -127,6 +127,7 @@ class Manager:
         cache: bool,
         keep: bool = False,
         resets: bool = True,
+        heal: bool = False,
         wait: bool,
         deadline: float | None,
     ) -> None:
@@ -134,7 +135,7 @@ class Manager:
         try:
             if not cache:
                 self.cache.forbid(user)
-            forbid = partial(self.policy.add, keep=keep, resets=resets)
+            forbid = partial(self.policy.add, keep=keep, resets=resets, heal=heal)
             await self._open(user, (strategy, context), forbid, wait=wait, deadline=deadline)
         except GeneratorExit:
             self.cache.allow(user)

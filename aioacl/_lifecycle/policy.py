@@ -1,4 +1,4 @@
-"""Which resets of a device its opens permit."""
+"""Which resets of a device its opens permit, and whether the first open repairs the device."""
 
 from __future__ import annotations
 
@@ -45,22 +45,25 @@ def refusal(index: int, *, own: bool, known: bool) -> ParameterError:
 
 
 class Policy:
-    """What the opens of one device forbid, together.
+    """What the opens of one device forbid, together, and whether the first of them heals it.
 
     Attributes:
         keep: whether the last close leaves one set of the device.
         resets: whether a reset of the device is permitted although no caller has asked for it.
+        heal: whether the first open probes the device, and resets it if the probe fails.
     """
 
     def __init__(self) -> None:
         self.keep = False
         self.resets = True
+        self.heal = False
 
-    def add(self, *, keep: bool, resets: bool) -> None:
+    def add(self, *, keep: bool, resets: bool, heal: bool) -> None:
         """Adds what one more open forbids. It holds until the device is closed."""
         self.resets = self.resets and resets
         self.keep = self.keep or keep or not resets
+        self.heal = self.heal or heal
 
     def forget(self) -> None:
         """Called before the first open."""
-        self.keep, self.resets = False, True
+        self.keep, self.resets, self.heal = False, True, False
