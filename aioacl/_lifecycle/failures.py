@@ -197,8 +197,9 @@ class Failures:
         if error.generation != self._admission.generation:
             return False
         self.last_fault = copy.copy(error)
-        self._admission.note_unready()
-        self._poisoned()
+        if error.action in DEVICE_ACTIONS:
+            self._admission.note_unready()
+            self._poisoned()
         return True
 
     def warn_at_close(self) -> None:

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from aioacl._base.health import SupervisorState
 
-LOOK_SECONDS: Final = (
-    0.5  # how often to look for a change that wakes no thread: a call returns, a set is undone
-)
+# How often to look for a change that perhaps wakes no thread: a call returns, for instance.
+LOOK_SECONDS: Final = 0.5
 RELAPSE_SECONDS: Final = 60.0  # if the device fails again within this time, a new context has not helped
 
 
@@ -26,7 +25,7 @@ class Found(NamedTuple):
     Attributes:
         ready: whether it admits work and has no fault.
         busy: whether a reset, or another procedure, runs.
-        stuck: whether a call that is inside C would keep a reset from being made.
+        stuck: whether a call has been inside C for so long that no reset should be tried before it returns.
         permitted: whether it may be reset.
     """
 
@@ -72,7 +71,7 @@ class Repair:
     def look(self, found: Found, now: float) -> Step:
         """Decides what to do. After the act "reset", the caller calls `ended` when that reset has ended."""
         if found.busy:
-            return self._wait("resetting")
+            return self._wait("resetting", LOOK_SECONDS)
         if found.ready:
             self.problem, self._failed, self._pause_ends = "", 0, now
             return self._wait("watching")

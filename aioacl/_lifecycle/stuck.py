@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.manager import Manager
 
 STUCK_SECONDS: Final = 1.0
+LONGEST_SLEEP: Final = 3600.0  # poll() refuses a time of more than 24 days
 RETURN_SECONDS: Final = 0.5  # how often the thread looks whether a stuck call has returned
+# A reset may be made while a wait is inside this function.
+MAY_STAY: Final = "aclrtSynchronizeEventWithTimeout"
 MAY_TAKE_LONG: Final = (
     name_of_function(USER_JOB),
     LAUNCH_BLOCK,
     "aclrtSynchronizeStreamWithTimeout",
-    "aclrtSynchronizeEventWithTimeout",
+    MAY_STAY,
     "aclmdlLoadFromFileWithMem",
     "aclmdlLoadFromMemWithMem",
 )
@@ -52,6 +55,16 @@ def is_stuck(manager: Manager, call: Stuck) -> bool:
     """
     exempt = MAY_TAKE_LONG if manager.procedure is None else MAY_TAKE_LONG + CONTROL
     return call.seconds > STUCK_SECONDS and call.function not in exempt
+
+
+def holds_up(manager: Manager, call: Stuck) -> bool:
+    """Whether a reset should not be tried before the call returns.
+
+    In a quarantined device no call enters. What is inside for long has prevented a reset, and would do so again: a job
+    or a launch block too, but not a wait that a reset permits.
+    """
+    quarantined = manager.admission.state is State.QUARANTINED and call.function != MAY_STAY
+    return is_stuck(manager, call) or (quarantined and call.seconds > STUCK_SECONDS)
 
 
 class StuckCalls:
@@ -119,7 +132,7 @@ class StuckCalls:
         if pause is None and lib.aio_gate_notify(self._manager.index, self._eventfd):
             pause = STUCK_SECONDS
         limits = [limit for limit in (pause, due) if limit is not None]
-        woken = self._sleep(min(limits, default=None))
+        woken = self._sleep(min(*limits, LONGEST_SLEEP) if limits else None)
         if pause is None:
             return STUCK_SECONDS if woken else None  # perhaps a call has entered
         return self._look()

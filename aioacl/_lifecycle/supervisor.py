@@ -20,8 +20,8 @@ from aioacl._library.runtime import must_not_be_forked, of_parent
 from aioacl._lifecycle.gate import inside
 from aioacl._lifecycle.health import is_poisoned
 from aioacl._lifecycle.policy import VARIABLE, shared
-from aioacl._lifecycle.repair import Found, Repair, Step
-from aioacl._lifecycle.stuck import is_stuck
+from aioacl._lifecycle.repair import LOOK_SECONDS, Found, Repair
+from aioacl._lifecycle.stuck import holds_up
 
 if TYPE_CHECKING:
     from aioacl._base.health import SupervisorState
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.procedures.reset import ResetProcedure
 
 REPORTS_KEPT: Final = 64
-MAY_STAY: Final = (
-    "aclrtSynchronizeEventWithTimeout"  # a reset may be made while a wait is inside this function
-)
 SETTLED: Final[tuple[SupervisorState, ...]] = ("watching", "forbidden")
 
 
@@ -108,21 +105,18 @@ class Supervisor(Unique):
         """Looks at the device, and begins a reset if it needs one. Returns after how many seconds to look again."""
         self._note_end()
         if self._running is not None:
-            return None
+            return LOOK_SECONDS
         step = self._repair.look(self._found(), sync.monotonic())
         if step.act == "reset":
-            return self._reset(step)
+            return self._reset(step.gently)
         if step.act == "give up":
             self._give_up()
         return step.seconds
 
     def _found(self) -> Found:
         manager = self._manager
-        shown, calls = manager.admission.shown, inside(manager.index)
-        quarantined = (
-            shown is State.QUARANTINED
-        )  # no call enters, so the calls that are inside would block a reset
-        stuck = any(is_stuck(manager, call) or (quarantined and call.function != MAY_STAY) for call in calls)
+        shown = manager.admission.shown
+        stuck = any(holds_up(manager, call) for call in inside(manager.index))
         return Found(
             ready=shown is State.OPEN and not stuck and not is_poisoned(manager),
             busy=manager.procedure is not None or shown not in (State.OPEN, State.QUARANTINED),
@@ -135,16 +129,16 @@ class Supervisor(Unique):
         manager = self._manager
         return manager.own_context.wanted or manager.may_repair_device(foreign=self._settings.foreign)
 
-    def _reset(self, step: Step) -> float | None:
+    def _reset(self, gently: bool) -> float:
         manager = self._manager
         fault = manager.failures.last_fault
         why = "it was quarantined" if fault is None else f"{fault.code} {fault.name}"
         try:
-            self._running = manager.repair(*self._settings, reason=f"supervisor: {why}", gently=step.gently)
+            self._running = manager.repair(*self._settings, reason=f"supervisor: {why}", gently=gently)
         except AclError:  # no thread could be started
             self._repair.ended(sync.monotonic(), ok=False)
             return 0.0
-        return None
+        return LOOK_SECONDS
 
     def _note_end(self) -> None:
         """Notes the end of the newest reset, if it has ended."""
@@ -217,20 +211,22 @@ class Supervision:
             ParameterError: the device has a supervisor, or its Device is closed, or the supervisor was entered before.
             ResourceExhausted: no thread or no descriptor is left.
         """
-        with self._admission.changed:
-            if not self._admission.is_open_for(supervisor._user):
-                raise self._admission.closed()
-            self._must_be_free(supervisor)
-            self.current = supervisor
-            supervisor._entered = True
+        begun = False
         try:
+            with self._admission.changed:
+                self._must_be_free(supervisor)
+                begun = supervisor._entered = True
+                self.current = supervisor
             self._manager.stuck_calls.start()
             self._manager.stuck_calls.wake()
-        except BaseException:
-            self.end(supervisor)
+        except BaseException:  # also Ctrl-C, after which no block would end the supervisor
+            if begun:
+                self.end(supervisor)
             raise
 
     def _must_be_free(self, supervisor: Supervisor) -> None:
+        if not self._admission.is_open_for(supervisor._user):
+            raise self._admission.closed()
         if supervisor._entered:
             raise ParameterError(
                 "the supervisor was already entered",

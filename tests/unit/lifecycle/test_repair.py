@@ -207,5 +207,5 @@ def test_device_is_reset_at_once_if_it_fails_soon_after_a_new_context(
 
 def test_running_reset_of_another_caller_is_waited_for() -> None:
     repair = Repair(PAUSES, 6, 3600)
-    assert repair.look(BUSY, 0) == Step("nothing")
+    assert repair.look(BUSY, 0) == Step("nothing", LOOK_SECONDS)
     assert repair.state == "resetting"

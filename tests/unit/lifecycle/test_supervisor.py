@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import weakref
 from contextlib import contextmanager, suppress
@@ -489,6 +490,42 @@ async def test_59_policy_forbids_resets_of_the_device(
         assert (await device.force_reset(foreign=True)).ok
     if context == "primary":  # the close has left one set
         elsewhere("aclrtResetDevice")
+
+
+async def test_fault_of_one_task_is_no_time_without_readiness(device: aioacl.Device) -> None:
+    failures = manager_of(0).failures
+    fault = aioacl.DeviceFault("one task", code=TASK_FAULT, device=0, generation=device.generation)
+    assert fault.action == "new_stream"
+    failures.note_fault(fault)
+    assert (device.health.ready, device.health.unready_for) == (True, 0.0)
+    await fail(device)
+    assert device.health.unready_for > 0
+
+
+async def test_pause_of_many_years_is_slept_in_parts(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    fail_resets()
+    with device.supervise(pauses=(1e9,)):
+        await fail(device)
+        await until(lambda: device.health.supervisor == "pausing")
+        assert (await device.force_reset()).ok
+        await until(lambda: device.health.supervisor == "watching")
+    assert reported == []
+
+
+async def test_end_of_a_reset_is_noticed_although_nothing_wakes_the_thread(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with device.supervise() as supervisor:
+        monkeypatch.setattr(manager_of(0).stuck_calls, "wake", lambda: None)
+        await fail(device)
+        look(device)
+        await until(lambda: manager_of(0).procedure is None)
+        look(device)
+        await ready(device, supervisor)
 
 
 # --- one of them, and its end -----------------------------------------------------------------------------------------
