@@ -1,9 +1,9 @@
 """Chaos: crowds of tasks under injected faults; afterwards at most two resets make every device work again.
 
 The run of each seed has two phases. In the first phase, faults fire. An operation may end in the error that the table
-of error codes has for an injected fault. Supervisors reset a device when an event reports a fault or a quarantine, as a
-service would. In the second phase, no faults fire, but devices may still be in a fault state. Each device must work
-after at most two resets, and at the end nothing may be left.
+of error codes has for an injected fault. A supervisor resets each device that has failed, as in a service. In the
+second phase, no faults fire, but devices may still be in a fault state. Each device must work after at most two resets,
+and at the end nothing may be left.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ RESETS_TO_RECOVER: Final = 2
 CALM_TASKS: Final = 6
 AFTERWARDS: Final = 60  # operations after the faults, all of which must succeed
 PATIENCE_SECONDS: Final = 60.0
+MANY: Final = 10_000
 WEIGHTS: Final = {**operations.WEIGHTS, operations.synchronize: 1}
 
 
@@ -55,17 +56,13 @@ class FaultedMember(Member):
 
 
 async def supervise(index: int, waits: Strategy, over: anyio.Event) -> None:
-    """Resets a device when an event reports a fault or a quarantine."""
-    async with setting.open_device(index, waits) as device, anyio.create_task_group() as group:
-
-        async def follow() -> None:
-            async for event in device.events():
-                if event.kind in ("fault", "quarantined") and event.generation == device.generation:
-                    await device.force_reset(grace=0.05, reason=event.kind)
-
-        group.start_soon(follow)
+    """Keeps a device supervised. Faults come again and again, so the supervisor may make any number of resets."""
+    pauses = [0.01] * MANY
+    async with (
+        setting.open_device(index, waits) as device,
+        device.supervise(grace=0.05, pauses=pauses, at_most=MANY, foreign=True),
+    ):
         await over.wait()
-        group.cancel_scope.cancel()
 
 
 @dataclass

@@ -492,7 +492,7 @@ async def test_59_policy_forbids_resets_of_the_device(
         elsewhere("aclrtResetDevice")
 
 
-async def test_fault_of_one_task_is_no_time_without_readiness(device: aioacl.Device) -> None:
+async def test_fault_of_one_task_leaves_the_device_ready_all_the_time(device: aioacl.Device) -> None:
     failures = manager_of(0).failures
     fault = aioacl.DeviceFault("one task", code=TASK_FAULT, device=0, generation=device.generation)
     assert fault.action == "new_stream"
