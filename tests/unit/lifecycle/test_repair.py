@@ -75,8 +75,9 @@ class Reference:
             del self.history[newest]
 
 
-founds = st.builds(Found, *[st.booleans()] * 4) | st.just(FAILED)
-moves = st.lists(st.tuples(st.floats(0, 100), founds, st.builds(Ended, *[st.booleans()] * 3)), max_size=60)
+founds = st.builds(Found, *[st.booleans()] * 4) | st.sampled_from([FAILED, FAILED, FAILED, READY])
+seconds = st.sampled_from([0.0, 1.0, 10.0]) | st.floats(0, 100)
+moves = st.lists(st.tuples(seconds, founds, st.builds(Ended, *[st.booleans()] * 3)), max_size=60)
 
 
 @given(st.lists(st.floats(0, 60), max_size=4), st.integers(1, 5), st.floats(1, 300), moves)
@@ -153,6 +154,29 @@ def test_reset_of_long_ago_does_not_count() -> None:
     repair.ended(0, ok=True)
     assert repair.look(READY, 1).act == "nothing"
     assert repair.look(FAILED, 100).act == "reset"
+
+
+def test_reset_that_works_ends_the_series_of_failures() -> None:
+    repair = Repair((0,), 100, 100)
+    assert failing(repair, 0).act == "reset"
+    assert repair.look(FAILED, 0).act == "reset"
+    repair.ended(0, ok=True)
+    assert [failing(repair, 0).act for _ in range(3)] == ["reset", "reset", "give up"]
+
+
+def test_only_the_resets_of_long_ago_are_forgotten() -> None:
+    repair = Repair((), 2, 100)
+    for now in 0, 90, 100:
+        assert repair.look(FAILED, now).act == "reset"
+        repair.ended(now, ok=True)
+    assert repair.look(FAILED, 110).act == "give up"
+
+
+def test_pause_ends_when_the_device_works() -> None:
+    repair = Repair(PAUSES, 6, 3600)
+    assert failing(repair, 0).act == "reset"
+    assert repair.look(READY, 0.1).act == "nothing"
+    assert repair.look(FAILED, 0.2).act == "reset"
 
 
 def test_pause_ends_when_a_stuck_call_returns() -> None:
