@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from aioacl import AclError, DeviceReset, DeviceResetting, simulator
+from aioacl import AclError, DeviceFault, DeviceReset, DeviceResetting, ParameterError, simulator
 from aioacl._base.ffi import lib
 from aioacl._wait.current import run_blocking
 from tests.reliability.schedule_world import INDEX, Closed, Quarantined, Stale, TimedOut
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.reliability.schedule_world import World
 
 RESET_FAILS: Final = 507000
+FAULT: Final = 507013  # of the device
 RESETS_TRIED: Final = 3
 AMPLE_SECONDS: Final = 60.0
 
@@ -341,6 +342,39 @@ def events(world: World) -> Bodies:
         world.expect(tuple(received) == legal[: len(received)], f"unexpected events: {received}")
 
     return [check, end]
+
+
+def _supervise(world: World, device: Device) -> None:
+    supervisor = device.supervise(grace=0, pauses=(0.5,))
+    with supervisor:
+        fault = DeviceFault("failed", code=FAULT, device=INDEX, generation=device.generation)
+        world.manager.failures.note_fault(fault)
+        world.attempt("lease", lambda: _pass_through(device), Closed, Quarantined)
+    current = world.manager.supervision.current
+    world.expect(current is not supervisor, "expected the supervisor to end with its block, but it goes on")
+
+
+@scenario()
+def supervised(world: World) -> Bodies:
+    """A supervisor of a device that fails, which ends while it looks or resets; a reset and a close."""
+    device = world.opened()
+    return [
+        lambda: world.attempt("supervise", lambda: _supervise(world, device), Closed),
+        lambda: world.reset(device, Closed),
+        lambda: world.close(device),
+    ]
+
+
+@scenario()
+def supervised_quarantine(world: World) -> Bodies:
+    """Two supervisors, one after the other or one refused, of a device whose first reset fails."""
+    device, other = world.opened(), world.opened()
+    simulator.fail_call("aclrtResetDeviceForce", RESET_FAILS, RESETS_TRIED)
+    return [
+        lambda: world.attempt("supervise", lambda: _supervise(world, device), ParameterError),
+        lambda: world.attempt("supervise", lambda: _supervise(world, other), ParameterError),
+        lambda: world.reset(device),
+    ]
 
 
 @scenario()
