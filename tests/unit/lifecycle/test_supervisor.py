@@ -598,6 +598,28 @@ async def test_60_cancelled_block_ends_the_supervisor(device: aioacl.Device) -> 
     assert device.health.supervisor == "none"
 
 
+async def test_60_generator_that_is_dropped_ends_its_supervisor_without_a_lock(device: aioacl.Device) -> None:
+    def supervised() -> Generator[None]:
+        with device.supervise():
+            yield
+
+    generator = supervised()
+    next(generator)
+    holds, go_on = threading.Event(), threading.Event()
+
+    def hold_the_lock() -> None:
+        with manager_of(0).admission.changed:
+            holds.set()
+            go_on.wait()
+
+    holding = Raised(hold_the_lock)
+    assert until_now(holds.is_set)
+    generator.close()
+    go_on.set()
+    holding.join()
+    assert device.health.supervisor == "none"
+
+
 async def test_60_close_during_the_reset_of_a_supervisor_waits_for_it() -> None:
     async with aioacl.open_device(0) as device:
         supervisor = device.supervise()
