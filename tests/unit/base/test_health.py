@@ -25,7 +25,7 @@ ENDS: tuple[SupervisorState, ...] = ("none", "forbidden", "given up")
 
 
 @pytest.mark.parametrize("supervisor", [*REPAIRS, *ENDS])
-def test_62_check_of_a_ready_device_raises_nothing(supervisor: SupervisorState) -> None:
+def test_65_check_of_a_ready_device_raises_nothing(supervisor: SupervisorState) -> None:
     health = replace(READY, supervisor=supervisor)
     health.check(0)
     assert not health.recovering
@@ -33,7 +33,7 @@ def test_62_check_of_a_ready_device_raises_nothing(supervisor: SupervisorState) 
 
 @pytest.mark.parametrize("supervisor", REPAIRS)
 @pytest.mark.parametrize("health", [POISONED, QUARANTINED, STUCK, DRAINING, RESETTING])
-def test_62_check_is_silent_while_a_supervisor_repairs_for_at_most_stuck_seconds(
+def test_65_check_is_silent_while_a_supervisor_repairs_for_at_most_stuck_seconds(
     supervisor: SupervisorState, health: aioacl.Health
 ) -> None:
     repaired = replace(health, supervisor=supervisor)
@@ -56,7 +56,7 @@ def test_62_check_is_silent_while_a_supervisor_repairs_for_at_most_stuck_seconds
         (CLOSED, aioacl.ParameterError, "the device is closed"),
     ],
 )
-def test_62_check_raises_at_once_if_no_supervisor_repairs(
+def test_65_check_raises_at_once_if_no_supervisor_repairs(
     supervisor: SupervisorState, health: aioacl.Health, kind: type[aioacl.AclError], found: str
 ) -> None:
     with pytest.raises(kind, match=found):
@@ -64,7 +64,7 @@ def test_62_check_raises_at_once_if_no_supervisor_repairs(
 
 
 @pytest.mark.parametrize("health", [DRAINING, RESETTING])
-def test_62_check_is_silent_during_a_reset_without_a_supervisor(health: aioacl.Health) -> None:
+def test_65_check_is_silent_during_a_reset_without_a_supervisor(health: aioacl.Health) -> None:
     health.check()
     with pytest.raises(aioacl.DeviceResetting, match=f"the device is {health.state}; it has not been ready"):
         health.check(stuck=1)

@@ -34,7 +34,7 @@ def force_resets() -> Callable[[], int]:
     return calls_since("aclrtResetDeviceForce")
 
 
-async def test_63_device_that_works_is_probed_and_not_reset(context: Any) -> None:
+async def test_66_device_that_works_is_probed_and_not_reset(context: Any) -> None:
     resets, copies = force_resets(), calls_since("aclrtMemcpy")
     async with aioacl.open_device(0, context=context, heal=True) as device:
         assert (copies(), resets()) == (2, 0)  # to the device and back
@@ -42,7 +42,7 @@ async def test_63_device_that_works_is_probed_and_not_reset(context: Any) -> Non
 
 
 @pytest.mark.parametrize("options", [{}, {"sticky": WEDGED}])
-async def test_63_device_whose_probe_fails_is_reset_once_and_probed_again(
+async def test_66_device_whose_probe_fails_is_reset_once_and_probed_again(
     context: Any, options: dict[str, Any]
 ) -> None:
     resets = force_resets()
@@ -55,7 +55,7 @@ async def test_63_device_whose_probe_fails_is_reset_once_and_probed_again(
     assert simulator.retain_count() == 0
 
 
-async def test_63_open_raises_the_failure_of_the_second_probe(context: Any) -> None:
+async def test_66_open_raises_the_failure_of_the_second_probe(context: Any) -> None:
     simulator.fail_call("aclrtMemcpy", FAULT, 10)
     resets = force_resets()
     error = await raises(aioacl.DeviceFault, aioacl.open_device(0, context=context, heal=True))
@@ -69,7 +69,7 @@ async def test_63_open_raises_the_failure_of_the_second_probe(context: Any) -> N
 
 
 @pytest.mark.parametrize("call", ["aclrtResetDeviceForce", "aclrtSetDevice"])
-async def test_63_reset_that_fails_is_raised_and_leaves_no_set(call: str) -> None:
+async def test_66_reset_that_fails_is_raised_and_leaves_no_set(call: str) -> None:
     simulator.fail_call("aclrtMemcpy", FAULT)
     with simulator.fault(call, nth=2 if call == "aclrtSetDevice" else 1, rc=507000):
         error = await raises(aioacl.AclError, aioacl.open_device(0, heal=True))
@@ -80,7 +80,7 @@ async def test_63_reset_that_fails_is_raised_and_leaves_no_set(call: str) -> Non
         assert await works(device)
 
 
-async def test_63_set_that_fails_says_that_no_reset_is_possible() -> None:
+async def test_66_set_that_fails_says_that_no_reset_is_possible() -> None:
     simulator.fail_call("aclrtSetDevice", FAULT)
     resets = force_resets()
     error = await raises(aioacl.DeviceFault, aioacl.open_device(0, heal=True))
@@ -88,7 +88,7 @@ async def test_63_set_that_fails_says_that_no_reset_is_possible() -> None:
     assert resets() == 0
 
 
-async def test_63_device_of_other_code_is_not_healed(context: Any) -> None:
+async def test_66_device_of_other_code_is_not_healed(context: Any) -> None:
     sets_by_other_code(1)
     simulator.fail_call("aclrtMemcpy", FAULT, 10)
     resets = simulator.resets()
@@ -99,7 +99,7 @@ async def test_63_device_of_other_code_is_not_healed(context: Any) -> None:
 
 
 @pytest.mark.parametrize("by", ["environment", "argument"])
-async def test_63_policy_forbids_the_reset(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+async def test_66_policy_forbids_the_reset(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     if by == "environment":
         monkeypatch.setenv("AIOACL_RESETS", "never")
     simulator.fail_call("aclrtMemcpy", FAULT)

@@ -142,7 +142,7 @@ def hook_runs() -> bool:
 
 
 @pytest.mark.parametrize("sticky", [0, FAULT])
-async def test_56_failed_device_is_reset(device: aioacl.Device, sticky: int) -> None:
+async def test_59_failed_device_is_reset(device: aioacl.Device, sticky: int) -> None:
     before = device.generation
     async with device.supervise() as supervisor:
         await fail(device, sticky)
@@ -154,14 +154,14 @@ async def test_56_failed_device_is_reset(device: aioacl.Device, sticky: int) -> 
     assert device.health.supervisor == "none"
 
 
-async def test_56_device_that_has_failed_before_the_block_is_reset(device: aioacl.Device) -> None:
+async def test_59_device_that_has_failed_before_the_block_is_reset(device: aioacl.Device) -> None:
     await fail(device)
     assert not device.health.ready
     with device.supervise() as supervisor:
         await ready(device, supervisor)
 
 
-async def test_56_device_that_is_quarantined_at_entry_is_reset(device: aioacl.Device) -> None:
+async def test_59_device_that_is_quarantined_at_entry_is_reset(device: aioacl.Device) -> None:
     report = await quarantine(device)
     with device.supervise() as supervisor:
         await ready(device, supervisor)
@@ -169,13 +169,13 @@ async def test_56_device_that_is_quarantined_at_entry_is_reset(device: aioacl.De
     assert report not in supervisor.reports
 
 
-async def test_56_device_is_reset_while_the_event_loop_is_blocked(device: aioacl.Device) -> None:
+async def test_59_device_is_reset_while_the_event_loop_is_blocked(device: aioacl.Device) -> None:
     with device.supervise() as supervisor:
         await fail(device)
         assert until_now(lambda: supervisor.reports and device.health.ready)
 
 
-async def test_56_device_is_reset_although_a_listener_has_lost_all_events(device: aioacl.Device) -> None:
+async def test_59_device_is_reset_although_a_listener_has_lost_all_events(device: aioacl.Device) -> None:
     events = device.events()
     with device.supervise() as supervisor:
         for resets in range(1, 3):
@@ -185,7 +185,7 @@ async def test_56_device_is_reset_although_a_listener_has_lost_all_events(device
     assert device.health.ready
 
 
-async def test_56_failure_of_one_task_causes_no_reset(device: aioacl.Device) -> None:
+async def test_59_failure_of_one_task_causes_no_reset(device: aioacl.Device) -> None:
     with device.supervise() as supervisor:
         async with device.create_stream() as stream, device.allocate(4) as memory:
             error = await raises(aioacl.DeviceFault, failing_fill(stream, memory, TASK_FAULT))
@@ -196,7 +196,7 @@ async def test_56_failure_of_one_task_causes_no_reset(device: aioacl.Device) -> 
     assert supervisor.reports == ()
 
 
-async def test_56_callers_reset_joins_that_of_the_supervisor(device: aioacl.Device) -> None:
+async def test_59_callers_reset_joins_that_of_the_supervisor(device: aioacl.Device) -> None:
     before = device.generation
     async with anyio.create_task_group() as group:
         with device.supervise() as supervisor, held_resets(device) as go_on:
@@ -214,7 +214,7 @@ async def test_56_callers_reset_joins_that_of_the_supervisor(device: aioacl.Devi
     assert device.generation == before + 1
 
 
-async def test_56_supervisor_waits_for_the_reset_of_a_caller(device: aioacl.Device) -> None:
+async def test_59_supervisor_waits_for_the_reset_of_a_caller(device: aioacl.Device) -> None:
     before = device.generation
     async with anyio.create_task_group() as group:
         with held_resets(device) as go_on:
@@ -232,7 +232,7 @@ async def test_56_supervisor_waits_for_the_reset_of_a_caller(device: aioacl.Devi
     assert device.generation == before + 1
 
 
-async def test_56_supervisor_resets_after_a_callers_reset_has_failed(device: aioacl.Device) -> None:
+async def test_59_supervisor_resets_after_a_callers_reset_has_failed(device: aioacl.Device) -> None:
     with device.supervise() as supervisor:
         fail_resets()
         assert not (await device.force_reset()).ok
@@ -278,7 +278,7 @@ async def test_foreign_reset_that_brings_the_device_back_needs_no_other() -> Non
 
 
 @pytest.mark.usefixtures("soon")
-async def test_57_no_reset_begins_while_a_call_is_stuck(device: aioacl.Device) -> None:
+async def test_60_no_reset_begins_while_a_call_is_stuck(device: aioacl.Device) -> None:
     call = Raised.hung_in("aclrtGetMemInfo", device.memory_info().result)
     with device.supervise() as supervisor:
         await until(lambda: device.health.supervisor == "stuck")
@@ -294,7 +294,7 @@ async def test_57_no_reset_begins_while_a_call_is_stuck(device: aioacl.Device) -
 
 
 @pytest.mark.usefixtures("soon")
-async def test_57_call_that_returns_causes_no_reset_of_a_device_that_works(device: aioacl.Device) -> None:
+async def test_60_call_that_returns_causes_no_reset_of_a_device_that_works(device: aioacl.Device) -> None:
     call = Raised.hung_in("aclrtGetMemInfo", device.memory_info().result)
     with device.supervise() as supervisor:
         await until(lambda: device.health.supervisor == "stuck")
@@ -306,7 +306,7 @@ async def test_57_call_that_returns_causes_no_reset_of_a_device_that_works(devic
 
 
 @pytest.mark.usefixtures("soon")
-async def test_57_reset_that_a_stuck_call_has_prevented_is_repeated_when_the_call_returns(
+async def test_60_reset_that_a_stuck_call_has_prevented_is_repeated_when_the_call_returns(
     device: aioacl.Device,
 ) -> None:
     call = Raised.hung_in("aclrtGetMemInfo", device.memory_info().result)
@@ -321,7 +321,7 @@ async def test_57_reset_that_a_stuck_call_has_prevented_is_repeated_when_the_cal
 
 
 @pytest.mark.usefixtures("soon")
-async def test_57_reset_that_was_not_attempted_does_not_count(device: aioacl.Device) -> None:
+async def test_60_reset_that_was_not_attempted_does_not_count(device: aioacl.Device) -> None:
     stop = Stop()
     async with anyio.create_task_group() as group:
         job = Waiting(group, lambda: device.run(stop))
@@ -341,7 +341,7 @@ async def test_57_reset_that_was_not_attempted_does_not_count(device: aioacl.Dev
 # --- giving up --------------------------------------------------------------------------------------------------------
 
 
-async def test_58_supervisor_pauses_after_each_reset_that_fails_and_then_gives_up(
+async def test_61_supervisor_pauses_after_each_reset_that_fails_and_then_gives_up(
     device: aioacl.Device,
 ) -> None:
     with clock_in_place() as clock:
@@ -372,7 +372,7 @@ async def test_58_supervisor_pauses_after_each_reset_that_fails_and_then_gives_u
             assert len(supervisor.reports) == 3
 
 
-async def test_58_supervisor_goes_on_when_another_reset_has_brought_the_device_back(
+async def test_61_supervisor_goes_on_when_another_reset_has_brought_the_device_back(
     device: aioacl.Device,
 ) -> None:
     with device.supervise(pauses=()) as supervisor:
@@ -385,7 +385,7 @@ async def test_58_supervisor_goes_on_when_another_reset_has_brought_the_device_b
         await ready(device, supervisor, resets=2)
 
 
-async def test_58_device_that_fails_again_and_again_is_given_up_and_quarantined(
+async def test_61_device_that_fails_again_and_again_is_given_up_and_quarantined(
     device: aioacl.Device,
 ) -> None:
     events = device.events()
@@ -409,7 +409,7 @@ async def test_58_device_that_fails_again_and_again_is_given_up_and_quarantined(
 # --- other code -------------------------------------------------------------------------------------------------------
 
 
-async def test_59_device_of_other_code_is_not_reset() -> None:
+async def test_62_device_of_other_code_is_not_reset() -> None:
     sets_by_other_code(1)
     async with aioacl.open_device(0) as device:
         resets = simulator.resets()
@@ -427,7 +427,7 @@ async def test_59_device_of_other_code_is_not_reset() -> None:
     elsewhere("aclrtResetDevice")
 
 
-async def test_59_supervisor_watches_again_when_other_code_has_reset_its_device() -> None:
+async def test_62_supervisor_watches_again_when_other_code_has_reset_its_device() -> None:
     async with aioacl.open_device(0) as device:
         with device.supervise() as supervisor:
             sets_by_other_code(1)
@@ -440,7 +440,7 @@ async def test_59_supervisor_watches_again_when_other_code_has_reset_its_device(
     assert supervisor.reports == ()
 
 
-async def test_59_own_context_beside_other_code_is_replaced_and_the_device_is_not_reset() -> None:
+async def test_62_own_context_beside_other_code_is_replaced_and_the_device_is_not_reset() -> None:
     sets_by_other_code(1)
     async with aioacl.open_device(0, context="own") as device:
         resets = simulator.resets()
@@ -458,7 +458,7 @@ async def test_59_own_context_beside_other_code_is_replaced_and_the_device_is_no
     elsewhere("aclrtResetDevice")
 
 
-async def test_59_own_context_is_replaced_before_the_device_is_reset(own: aioacl.Device) -> None:
+async def test_62_own_context_is_replaced_before_the_device_is_reset(own: aioacl.Device) -> None:
     with own.supervise() as supervisor:
         await fail(own)
         await ready(own, supervisor)
@@ -472,7 +472,7 @@ async def test_59_own_context_is_replaced_before_the_device_is_reset(own: aioacl
 
 @pytest.mark.parametrize("by", ["environment", "argument"])
 @pytest.mark.parametrize("context", ["primary", "own"])
-async def test_59_policy_forbids_resets_of_the_device(
+async def test_62_policy_forbids_resets_of_the_device(
     monkeypatch: pytest.MonkeyPatch, by: str, context: Any
 ) -> None:
     if by == "environment":
@@ -531,7 +531,7 @@ async def test_end_of_a_reset_is_noticed_although_nothing_wakes_the_thread(
 # --- one of them, and its end -----------------------------------------------------------------------------------------
 
 
-async def test_60_second_supervisor_is_refused_also_from_another_open(device: aioacl.Device) -> None:
+async def test_63_second_supervisor_is_refused_also_from_another_open(device: aioacl.Device) -> None:
     async with aioacl.open_device(0, context=manager_of(0).context) as other:
         with device.supervise():
             for each in device, other:
@@ -544,7 +544,7 @@ async def test_60_second_supervisor_is_refused_also_from_another_open(device: ai
             await ready(device, supervisor)
 
 
-async def test_60_close_of_its_device_ends_the_supervisor_although_another_open_goes_on(
+async def test_63_close_of_its_device_ends_the_supervisor_although_another_open_goes_on(
     device: aioacl.Device,
 ) -> None:
     other = await aioacl.open_device(0, context=manager_of(0).context)
@@ -560,7 +560,7 @@ async def test_60_close_of_its_device_ends_the_supervisor_although_another_open_
     assert "ended" in repr(ended)
 
 
-async def test_60_no_reset_begins_after_the_block(device: aioacl.Device) -> None:
+async def test_63_no_reset_begins_after_the_block(device: aioacl.Device) -> None:
     with device.supervise() as supervisor:
         assert "watching" in repr(supervisor)
     await fail(device)
@@ -571,7 +571,7 @@ async def test_60_no_reset_begins_after_the_block(device: aioacl.Device) -> None
     assert not device.health.ready
 
 
-async def test_60_reset_that_runs_at_the_end_of_the_block_goes_on(device: aioacl.Device) -> None:
+async def test_63_reset_that_runs_at_the_end_of_the_block_goes_on(device: aioacl.Device) -> None:
     with held_resets(device) as go_on:
         with device.supervise() as supervisor:
             await fail(device)
@@ -582,7 +582,7 @@ async def test_60_reset_that_runs_at_the_end_of_the_block_goes_on(device: aioacl
     assert await works(device)
 
 
-async def test_60_cancelled_block_ends_the_supervisor(device: aioacl.Device) -> None:
+async def test_63_cancelled_block_ends_the_supervisor(device: aioacl.Device) -> None:
     made: list[aioacl.Supervisor] = []
 
     async def block() -> None:
@@ -598,7 +598,7 @@ async def test_60_cancelled_block_ends_the_supervisor(device: aioacl.Device) -> 
     assert device.health.supervisor == "none"
 
 
-async def test_60_generator_that_is_dropped_ends_its_supervisor_without_a_lock(device: aioacl.Device) -> None:
+async def test_63_generator_that_is_dropped_ends_its_supervisor_without_a_lock(device: aioacl.Device) -> None:
     def supervised() -> Generator[None]:
         with device.supervise():
             yield
@@ -620,7 +620,7 @@ async def test_60_generator_that_is_dropped_ends_its_supervisor_without_a_lock(d
     assert device.health.supervisor == "none"
 
 
-async def test_60_close_during_the_reset_of_a_supervisor_waits_for_it() -> None:
+async def test_63_close_during_the_reset_of_a_supervisor_waits_for_it() -> None:
     async with aioacl.open_device(0) as device:
         supervisor = device.supervise()
         with supervisor, held_resets(device) as go_on:
@@ -633,7 +633,7 @@ async def test_60_close_during_the_reset_of_a_supervisor_waits_for_it() -> None:
     assert manager_of(0).supervision.current is None
 
 
-async def test_61_supervisor_uses_a_thread_of_the_device_and_calls_no_acl_function(
+async def test_64_supervisor_uses_a_thread_of_the_device_and_calls_no_acl_function(
     device: aioacl.Device,
 ) -> None:
     before = {thread.name for thread in threading.enumerate()}
@@ -646,7 +646,7 @@ async def test_61_supervisor_uses_a_thread_of_the_device_and_calls_no_acl_functi
 
 
 @pytest.mark.process
-def test_61_process_ends_while_a_supervisor_waits_for_a_stuck_call() -> None:
+def test_64_process_ends_while_a_supervisor_waits_for_a_stuck_call() -> None:
     status, output, errors = run(STUCK, strict=False, stuck=True)
     assert (status, output) == (3, "stuck\n")
     assert "Traceback" not in errors
@@ -712,7 +712,7 @@ async def test_supervisor_and_device_leave_no_cycle() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:device 0 was not closed:ResourceWarning")
-async def test_60_device_that_is_dropped_ends_its_supervisor() -> None:
+async def test_63_device_that_is_dropped_ends_its_supervisor() -> None:
     device = await aioacl.open_device(0)
     supervisor = device.supervise()
     with supervisor:
@@ -724,7 +724,7 @@ async def test_60_device_that_is_dropped_ends_its_supervisor() -> None:
 
 @pytest.mark.process
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_60_forked_child_has_no_supervisor() -> None:
+def test_63_forked_child_has_no_supervisor() -> None:
     with aioacl.open_device(0) as device, device.supervise() as supervisor:
         child = os.fork()
         if child == 0:
