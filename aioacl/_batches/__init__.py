@@ -1,0 +1,1 @@
+"""Batches: items that arrive together share one execution of a model. See `core` for the rules."""
