@@ -42,6 +42,8 @@ from aioacl._base.states import State
 
 if TYPE_CHECKING:
     from aioacl._base.health import Health
+    from aioacl._batches.batcher import Batcher, BatcherStats, open_batcher
+    from aioacl._batches.items import BatchItem
     from aioacl._device import Device
     from aioacl._handles.event import Event, Ticket
     from aioacl._handles.launch import Launch
@@ -64,6 +66,9 @@ __version__ = "0.1.0"
 __all__ = [
     "AclError",
     "AclWarning",
+    "BatchItem",
+    "Batcher",
+    "BatcherStats",
     "ContextError",
     "Device",
     "DeviceBuffer",
@@ -112,12 +117,16 @@ __all__ = [
     "Ticket",
     "library_info",
     "list_devices",
+    "open_batcher",
     "open_device",
     "use_library",
 ]
 
 # The module of each name that is imported when the name is first used. The module publishes the name itself.
 _LATE = {
+    "BatchItem": "aioacl._batches.items",
+    "Batcher": "aioacl._batches.batcher",
+    "BatcherStats": "aioacl._batches.batcher",
     "Device": "aioacl._device",
     "DeviceBuffer": "aioacl._handles.memory",
     "DeviceEvents": "aioacl._lifecycle.notifications",
@@ -141,6 +150,7 @@ _LATE = {
     "Ticket": "aioacl._handles.event",
     "library_info": "aioacl._library.load",
     "list_devices": "aioacl._opening",
+    "open_batcher": "aioacl._batches.batcher",
     "open_device": "aioacl._opening",
     "use_library": "aioacl._library.load",
 }

@@ -150,14 +150,25 @@ class ResourceExhausted(AclError):
 
 
 class QueueFull(AclError):
-    """The queue of a stream or the staging memory is full, or all slots of a model are in use.
+    """The queue of a stream, the staging memory or a batcher is full, or all slots of a model are in use.
 
-    Enqueueing never waits for room. Wait for room with `await stream.ready()`, then enqueue again. A call of a model
-    raises this error only with `wait=False`; call the model again later.
+    Enqueueing never waits for room. Wait for room with `await stream.ready()`, then enqueue again. A call of a model or
+    of a batcher raises this error only with `wait=False`; call it again later.
+
+    Attributes:
+        retry_after: the seconds after which a batcher will probably have room; None if this is not known.
     """
 
     default_action = "retry"
     default_hint = "`await stream.ready()`, then enqueue again."
+
+    retry_after: float | None
+
+    def __init__(
+        self, message: str = "", *, retry_after: float | None = None, **details: Unpack[_Details]
+    ) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, **details)
 
 
 class DeviceTimeout(AclError, TimeoutError):

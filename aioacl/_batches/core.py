@@ -125,9 +125,14 @@ class Core(Generic[I]):
         self.waiting.admit()
         return True
 
-    def tell(self, device: DeviceState[I], *, is_open: bool, coming: bool, generation: int) -> None:
-        """A device says what it can do now."""
+    def tell(
+        self, device: DeviceState[I], *, is_open: bool, coming: bool, generation: int, failed: bool = False
+    ) -> None:
+        """A device says what it can do now. `failed`: whether it has failed in this generation."""
         device.open, device.coming, device.generation = is_open, coming, generation
+        if failed and device.faulty < generation:
+            device.faulty = generation
+            device.check = True
         self._look()
 
     def ended(self, execution: Execution[I], ending: Ending, now: float) -> list[I]:
@@ -135,7 +140,8 @@ class Core(Generic[I]):
         model = execution.model
         model.running.discard(execution)
         model.rows -= execution.rows
-        if ending is not Ending.DONE or not self._healthy or execution.division is not None:
+        special = execution.division is not None or not self._healthy
+        if special or ending is not Ending.DONE:
             return self._after(execution, ending, now)
         model.measure(execution, now)
         if model.streak.spent:
@@ -281,8 +287,8 @@ class Core(Generic[I]):
     def left(self) -> list[I]:
         """Returns all items that wait to run, for the first time or again."""
         suspects = [item for model in self.models for item in model.device.suspects]
-        items = [*self._again.items(), *suspects, *self.waiting.items()]
-        return [item for item in dict.fromkeys(items) if item.state in (OUTSIDE, WAITING, AGAIN)]
+        items = dict.fromkeys([*self._again.items(), *suspects, *self.waiting.items()])
+        return [item for item in items if item.state in (OUTSIDE, WAITING, AGAIN)]
 
     def abort(self) -> list[I]:
         """Ends and returns all items, also those that run. Rule 13."""

@@ -187,12 +187,39 @@ class Counts:
         else:
             self.waits.extend([(now - item.turn.born, 1) for item in items])
 
+    def percentiles(self, *parts: float) -> list[float]:
+        """Returns percentiles of the newest waits."""
+        waits, kept = list[tuple[float, int]](), 0
+        for wait in reversed(tuple(self.waits)):
+            if kept >= WAITS_KEPT:
+                break
+            waits.append(wait)
+            kept += wait[1]
+        waits.sort()
+        found = list[float]()
+        for part in parts:
+            left = part * kept
+            for seconds, count in waits:
+                left -= count
+                if left <= 0:
+                    found.append(seconds)
+                    break
+            else:
+                found.append(0.0)
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The arguments of `open_batcher`; `gears` are the numbers of rows that an execution can have, in order."""
+    """The arguments of `open_batcher`.
+
+    Attributes:
+        gears: the numbers of rows that an execution can have, in order.
+        most: the most rows of a batch; 0 is the largest gear.
+    """
 
     gears: tuple[int, ...]
+    most: int = 0
     limit: int = 1024
     limit_per_key: int | None = None
     in_flight: int = 2
@@ -201,5 +228,5 @@ class Rules:
 
     @property
     def max_rows(self) -> int:
-        """The most rows of an execution."""
-        return self.gears[-1]
+        """The most rows of a batch."""
+        return self.most or self.gears[-1]

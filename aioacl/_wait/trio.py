@@ -141,7 +141,8 @@ def _functions(namespace: dict[str, Any], module: str) -> Iterator[FunctionType]
 PUBLIC: Final = "aioacl"  # what public classes report as their module
 _protected: Final[weakref.WeakSet[FunctionType]] = weakref.WeakSet()
 _LAYERS: Final = tuple(
-    f"aioacl._{layer}" for layer in ("base.", "library.", "wait.", "lifecycle.", "handles.", "device")
+    f"aioacl._{layer}"
+    for layer in ("base.", "library.", "wait.", "lifecycle.", "handles.", "batches.", "device")
 )
 
 

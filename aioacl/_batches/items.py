@@ -1,0 +1,338 @@
+"""The items of callers: awaitables that an event loop, a trio run or a plain thread waits for.
+
+On an asyncio loop, an item waits for a future of that loop. The items of one turn of the loop reach the core together,
+at the end of the turn, and the outcomes of a batch reach the loop together. In a trio run and on a thread, an item
+waits on the port, as all other waits of aioacl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import sys
+from asyncio import _get_running_loop  # returns the running loop or None, in one call of C
+from contextlib import suppress
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aioacl._base import sync
+from aioacl._base.errors import DeviceTimeout, ParameterError
+from aioacl._base.ffi import in_trio
+from aioacl._base.options import deadline_of
+from aioacl._base.public import publish
+from aioacl._base.unique import Unique
+from aioacl._batches.waiting import NEW, WAITING, Turn
+from aioacl._wait.current import run_blocking
+from aioacl._wait.job_future import JobFuture
+from aioacl._wait.thread import earlier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Hashable, Sequence
+
+    from aioacl._base.options import Seconds
+    from aioacl._batches.runner import Runner
+
+STATES: Final = ("not awaited", "waiting", "waiting for room", "waiting again", "running", "over")
+
+
+class Mixed(list[Any]):
+    """The outcomes of an execution, if some of them are exceptions."""
+
+
+class Loop(Protocol):
+    """A loop, or all trio runs and threads, that wait for items."""
+
+    def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
+        """Ends items with a result or an exception each. Any thread may call it."""
+        ...
+
+
+class ItemFields:
+    """The attributes of an item; `waiting.Item` describes those that the core uses."""
+
+    __slots__ = ("__weakref__", "call", "future", "key", "rows", "runner", "shape", "state", "turn")
+    deadline: float | None = None
+    patient = True
+    timeout: Seconds | None = None
+
+    if TYPE_CHECKING:
+        call: Any
+        future: Any
+        key: Hashable
+        rows: int
+        runner: Runner
+        shape: Hashable
+        state: int
+        turn: Turn[BatchItem]
+
+
+new_turn: Callable[[BatchItem, Any], Turn[BatchItem]] = (
+    Turn  # the types of its items need no subscript in each call
+)
+
+
+class BatchItem(ItemFields, Unique):
+    """An item of a batcher, made by `infer(x)`: await it, or call its `result()` on a thread without a running loop.
+
+    It waits for its batch from its await on. An item can be awaited once.
+    """
+
+    __slots__ = ()
+    _noun = "item of a batch"
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        runner = self.runner
+        # Only the first item of a turn asks for the running loop, because asyncio's answer takes a system call.
+        loop = runner.threads.get(get_ident())
+        if loop is None or loop.turn is None or not loop.is_running():
+            loop = runner.loop_here()
+        if loop is None or self.state or in_trio():
+            return (yield from self._wait_on_port(None).__await__())
+        self.state = WAITING
+        self.future = future = loop.new_future()
+        turn = loop.turn
+        if turn is None:
+            turn = new_turn(self, loop)
+            loop.begin(turn)
+        else:
+            items = turn.items  # as `turn.add`, without a call
+            items.append(self)
+            turn.rows += self.rows
+            if self.key is not items[0].key or self.shape is not items[0].shape:
+                turn.apart = True
+        self.turn = turn
+        if self.timeout is not None:
+            loop.limit(self, self.timeout)
+        if turn.rows >= runner.max_rows:
+            loop.flush()
+        try:
+            return (yield from future)
+        except BaseException:
+            if future.cancelled() or not future.done():
+                runner.gone(self)
+            raise
+
+    async def _wait_on_port(self, timeout: Seconds | None) -> Any:
+        """Waits in a trio run or on a thread. `timeout` is that of `result()`."""
+        if self.state != NEW:
+            raise ParameterError(
+                f"the item was already awaited, and is {STATES[self.state]}",
+                hint="Call the batcher once more: each item runs once.",
+            )
+        deadline = earlier(deadline_of(timeout), deadline_of(self.timeout))
+        if isinstance(self, LimitedItem):
+            self.deadline = deadline
+        self.state, self.future = WAITING, JobFuture[Any]()
+        try:
+            self.runner.ports.add(self)
+            in_time = await self._ended(deadline)
+        except BaseException:
+            self.runner.gone(self)
+            raise
+        if not in_time:
+            self.runner.gone(self, expired=True)
+            raise expired()
+        return self.future.result(0)
+
+    async def _ended(self, deadline: float | None) -> bool:
+        """Waits for the outcome. Returns False at the deadline."""
+        future: JobFuture[Any] = self.future
+        if self.runner.hold:
+            held = sync.monotonic() + self.runner.hold
+            if await future.ended(earlier(held, deadline)):
+                return True
+            self.runner.look()
+        return await future.ended(deadline)
+
+    def result(self, timeout: Seconds | None = None) -> Any:
+        """Waits for the result, on a thread without a running event loop.
+
+        Args:
+            timeout: the longest wait in seconds; None waits without a limit, or until that of the item.
+
+        Returns:
+            The value that an await returns.
+
+        Raises:
+            RuntimeError: this thread runs an event loop.
+            DeviceTimeout: the item was not done within `timeout` seconds; its result is dropped.
+        """
+        return run_blocking(
+            lambda: self._wait_on_port(timeout), None, "await the item instead of calling result()"
+        )
+
+    def __repr__(self) -> str:
+        return f"<BatchItem of {self.rows} rows, {STATES[self.state]}>"
+
+
+class LimitedItem(BatchItem):
+    """An item with a time limit, or one that does not wait for room."""
+
+    __slots__ = ("deadline", "patient", "timeout")
+
+
+def expired() -> DeviceTimeout:
+    """Returns the error of an item whose time is over."""
+    return DeviceTimeout(
+        "the item was not done in time",
+        hint="Pass a longer timeout=, or fewer items. If its execution has begun, the result is dropped.",
+    )
+
+
+class AsyncioLoop:
+    """An asyncio loop that waits for items.
+
+    Attributes:
+        turn: the items of the turn that runs; None if there are none.
+        is_closed, is_running, new_future: the methods of the loop.
+    """
+
+    __slots__ = (
+        "_loop",
+        "_runner",
+        "_tie",
+        "_timer",
+        "_timers",
+        "is_closed",
+        "is_running",
+        "new_future",
+        "turn",
+    )
+
+    def __init__(self, runner: Runner, loop: asyncio.AbstractEventLoop) -> None:
+        self.turn: Turn[BatchItem] | None = None
+        self.is_closed = loop.is_closed
+        self.is_running = loop.is_running
+        self.new_future = loop.create_future
+        self._runner = runner
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._timers: list[tuple[float, int, BatchItem]] = []
+        self._tie = itertools.count()
+
+    def begin(self, turn: Turn[BatchItem]) -> None:
+        """Begins a turn. It is handed over at its end."""
+        self.turn = turn
+        self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Hands the items of the turn over. Runs at its end, or when a batch is full."""
+        turn = self.turn
+        if turn is not None:
+            self.turn = None
+            self._runner.arrive(turn)
+
+    def flush_here(self) -> None:
+        """Hands the items of the turn over, if the loop runs on this thread."""
+        if _get_running_loop() is self._loop:
+            self.flush()
+
+    def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
+        """Ends items with a result or an exception each. Any thread may call it."""
+        if _get_running_loop() is self._loop:
+            _deliver(items, outcomes)
+            return
+        with suppress(RuntimeError):  # the loop is closed, so no task waits
+            self._loop.call_soon_threadsafe(_deliver, items, outcomes)
+
+    # --- time limits ------------------------------------------------------------------------------------------------
+
+    def limit(self, item: Any, timeout: Seconds) -> None:
+        """Ends the item at its deadline, if it has no outcome by then."""
+        item.deadline = deadline = deadline_of(timeout)
+        if deadline is not None:
+            timers = self._timers
+            heapq.heappush(timers, (deadline, next(self._tie), item))
+            if timers[0][2] is item:
+                self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        timers = self._timers
+        while timers and timers[0][2].future.done():
+            heapq.heappop(timers)
+        if timers:
+            self._timer = self._loop.call_later(max(0.0, timers[0][0] - sync.monotonic()), self._ring)
+
+    def _ring(self) -> None:
+        now, timers = sync.monotonic(), self._timers
+        while timers and (timers[0][0] <= now or timers[0][2].future.done()):
+            item = heapq.heappop(timers)[2]
+            if not item.future.done():
+                self._runner.gone(item, expired=True)
+                item.future.set_exception(expired())
+        self._arm()
+
+    def wake_at(self, when: float) -> None:
+        """Calls `Runner.look` at that time."""
+
+        def arm() -> None:
+            self._loop.call_later(max(0.0, when - sync.monotonic()), self._runner.look)
+
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(arm)
+
+
+def _deliver(items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
+    """Ends items. Runs on their loop."""
+    if not isinstance(outcomes, Mixed):
+        for item, outcome in zip(items, outcomes, strict=True):
+            future = item.future
+            if not future.done():
+                future.set_result(outcome)
+        return
+    for item, outcome in zip(items, outcomes, strict=True):
+        future = item.future
+        if future.done():
+            continue
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+class Ports:
+    """The trio runs and threads that wait for items, each on its port."""
+
+    __slots__ = ("_runner", "_turns")
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._turns: dict[object, Turn[BatchItem]] = {}  # of the trio runs, by their tokens
+
+    def add(self, item: BatchItem) -> None:
+        """Hands an item over: at the end of the turn in a trio run, and at once on a thread."""
+        if not in_trio():
+            item.turn = new_turn(item, self)
+            self._runner.arrive(item.turn)
+            return
+        token = sys.modules["trio"].lowlevel.current_trio_token()
+        turn = self._turns.get(token)
+        if turn is None:
+            self._turns[token] = item.turn = turn = new_turn(item, self)
+            token.run_sync_soon(self._flush, token)
+        else:
+            item.turn = turn
+            turn.add(item)
+        if turn.rows >= self._runner.max_rows:
+            self._flush(token)
+
+    def _flush(self, token: object) -> None:
+        turn = self._turns.pop(token, None)
+        if turn is not None:
+            self._runner.arrive(turn)
+
+    def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
+        """Ends items with a result or an exception each. Any thread may call it."""
+        for item, outcome in zip(items, outcomes, strict=True):
+            future: JobFuture[Any] = item.future
+            if future.claim():
+                failed = isinstance(outcomes, Mixed) and isinstance(outcome, BaseException)
+                future.finish(partial(future.set_exception if failed else future.set_result, outcome))
+
+
+publish("aioacl", ["BatchItem"], of=__name__)

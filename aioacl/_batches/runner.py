@@ -1,0 +1,416 @@
+"""Runs the decisions of the core: the items of loops and threads, the executions, and the outcomes.
+
+Theory of operation. A thread that has news appends it to `_news`, and then calls `drive`. One thread at a time drives:
+it takes the news, asks the core what is next, begins the executions, and sends the outcomes. If another thread drives
+already, `drive` returns at once, and that thread handles the news. So no thread waits for the lock, and a finalizer or
+a signal handler that interrupts the driver cannot deadlock. The thread that reports the end of an execution drives as
+well, so the next batch begins also if all event loops are blocked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from asyncio import _get_running_loop  # returns the running loop or None
+from collections import deque
+from functools import partial
+from threading import get_ident
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aioacl._base import sync
+from aioacl._base.errors import AclError, DeviceQuarantined
+from aioacl._batches.core import Core
+from aioacl._batches.failures import closed_error, ending_of, error_for_each, queue_full, wrong_count
+from aioacl._batches.items import AsyncioLoop, Mixed, Ports
+from aioacl._batches.state import DeviceState, Ending, ModelState
+from aioacl._library.runtime import must_not_be_forked
+from aioacl._wait.job_future import JobFuture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioacl._batches.items import BatchItem, Loop
+    from aioacl._batches.state import Execution, Rules
+    from aioacl._batches.waiting import Turn
+
+Outcomes = list[Any] | BaseException
+
+
+class Executor(Protocol):
+    """Executes batches on one model."""
+
+    @property
+    def zeros(self) -> Any:
+        """A call of one row, whose numbers are zero."""
+        ...
+
+    def execute(self, calls: list[Any], ended: Callable[[Outcomes], object]) -> object:
+        """Begins an execution of checked calls, whose rows follow one another. Does not block.
+
+        It calls `ended` once, on any thread: with a list that has a result for each call; with a `Mixed` list, in which
+        some results are exceptions; or with one exception, if the execution has failed.
+        """
+        ...
+
+    def close(self) -> object:
+        """Called when no execution will begin any more. Does not block."""
+        ...
+
+
+class DeviceView(Protocol):
+    """What the batcher asks of a device. No answer blocks."""
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation, which each reset raises."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it admits work."""
+        ...
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has a failure that only a reset ends."""
+        ...
+
+    @property
+    def returns(self) -> bool:
+        """Whether it drains, is being reset, or has a supervisor that has not given up."""
+        ...
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is known that nothing but the batcher's executions runs on it."""
+        ...
+
+    def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
+        """Calls `changed` after each change, on any thread. Returns a function that ends this."""
+        ...
+
+
+class Watched:
+    """A device, its state in the core, and its newest failure."""
+
+    __slots__ = ("error", "state", "stop", "view")
+
+    def __init__(self, view: DeviceView) -> None:
+        self.view = view
+        self.state: DeviceState[BatchItem] = DeviceState()
+        self.error: BaseException | None = None
+        self.stop: Callable[[], object] | None = None
+
+
+class Served:
+    """A model of the batcher: its executor, its device, and its state in the core."""
+
+    __slots__ = ("device", "executor", "state")
+
+    def __init__(self, executor: Executor, device: Watched) -> None:
+        self.executor = executor
+        self.device = device
+        self.state: ModelState[BatchItem] = ModelState(device.state)
+
+
+_all: Final[weakref.WeakSet[Runner]] = weakref.WeakSet()
+
+
+class Runner:
+    """The runner of one batcher.
+
+    Attributes:
+        core: the decisions.
+        hold: how long an idle model may wait for more items.
+        max_rows: the most rows of a batch.
+        loops: the asyncio loops that have waited for items.
+        threads: the one that ran last on each thread, by the number of the thread.
+        ports: the trio runs and threads that wait for items.
+        refusal: raises the error of a new item; None while new items are taken.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.core: Core[BatchItem] = Core(rules)
+        self.hold = rules.hold
+        self.max_rows = rules.max_rows
+        self.loops: dict[object, AsyncioLoop] = {}
+        self.threads: dict[int, AsyncioLoop] = {}
+        self.ports = Ports(self)
+        self.refusal: Callable[[], object] | None = None
+        self._lock = threading.Lock()
+        self._news: deque[tuple[Callable[[Any], object], Any]] = deque()
+        self._served: dict[ModelState[BatchItem], Served] = {}
+        self._only: Loop | None = None  # the loop that waits for all items, if it is one
+        self._waits: list[tuple[Callable[[], bool], JobFuture[None]]] = []
+        self._aborted = False
+        self._wake: float | None = None
+        _all.add(self)
+
+    # --- news, from any thread --------------------------------------------------------------------------------------
+
+    def loop_here(self) -> AsyncioLoop | None:
+        """Returns the record of the asyncio loop that runs on this thread, or None."""
+        running = _get_running_loop()
+        if running is None:
+            return None
+        loop = self.loops.get(running)
+        if loop is None:
+            loop = self.loops[running] = AsyncioLoop(self, running)
+        self.threads[get_ident()] = loop
+        return loop
+
+    def arrive(self, turn: Turn[BatchItem]) -> None:
+        """Adds the items of a turn of a loop, or of a thread."""
+        self._news.append((self._arrive, turn))
+        self.drive()
+
+    def gone(self, item: BatchItem, *, expired: bool = False) -> None:
+        """The caller of an item has gone, or its time is over."""
+        self._tell(self._gone, (item, expired))
+
+    def look(self) -> None:
+        """A device may have changed, or the time for which a batch is held is over."""
+        self._tell(self._look, None)
+
+    def serve(self, served: Served) -> None:
+        """Gives batches to one more model."""
+        self._tell(self._serve, served)
+
+    def drain(self, served: Served) -> None:
+        """Gives no more batches to a model."""
+        self._tell(self.core.drain_model, served.state)
+
+    def forget(self, served: Served) -> None:
+        """Drops a model whose executions have ended."""
+        self._tell(self._forget, served)
+
+    def close(self) -> None:
+        """Takes no more items, and lets those that wait leave at once."""
+        self.refusal = self.refusal or _closed
+        for loop in tuple(self.loops.values()):
+            loop.flush_here()
+        self._tell(self._close, None)
+
+    def abort(self) -> None:
+        """Fails all items that are left, and ends the executors."""
+        self._tell(self._abort, None)
+
+    def when(self, true: Callable[[], bool]) -> JobFuture[None]:
+        """Returns a future that ends when the function returns True. The driver calls it after each news."""
+        future = JobFuture[None]()
+        self._tell(self._waits.append, (true, future))
+        return future
+
+    def _tell(self, handle: Callable[[Any], object], news: Any) -> None:
+        self._news.append((handle, news))
+        self.drive()
+
+    # --- driving ----------------------------------------------------------------------------------------------------
+
+    def drive(self) -> None:
+        """Handles the news and begins executions, unless another thread does so, or this thread a frame below."""
+        news, lock = self._news, self._lock
+        while news and lock.acquire(False):
+            try:
+                self._drive()
+            except BaseException as error:
+                self._fail_all(error)
+                if not isinstance(error, Exception):  # Ctrl-C
+                    raise
+                sync.report(error)
+            finally:
+                lock.release()
+
+    def _drive(self) -> None:
+        news, core = self._news, self.core
+        for loop in tuple(self.loops.values()):  # a copy, because other threads may add a loop
+            if loop.is_closed():
+                self._drop(loop)
+                break
+        while True:
+            while news:
+                handle, detail = news.popleft()
+                handle(detail)
+            execution = core.next(monotonic())
+            if execution is not None:
+                self._begin(execution)
+            elif not news:
+                break
+        if self.hold:
+            self._arm()
+        if self._waits:
+            self._end_waits()
+
+    def _begin(self, execution: Execution[BatchItem]) -> None:
+        executor = self._served[execution.model].executor
+        ended = partial(self._ended, execution)
+        try:
+            executor.execute([item.call for item in execution.items] or [executor.zeros], ended)
+        except BaseException as error:  # noqa: BLE001 - the items get it
+            ended(error)
+
+    def _ended(self, execution: Execution[BatchItem], outcomes: Outcomes) -> None:
+        """An execution has ended. The executor calls this on any thread."""
+        self._news.append((self._finish, (execution, outcomes)))
+        self.drive()
+
+    def _finish(self, news: tuple[Execution[BatchItem], Outcomes]) -> None:
+        execution, outcomes = news
+        items = execution.items
+        if execution not in execution.model.running:  # the executor has called `ended` twice
+            return
+        if not isinstance(outcomes, list):
+            self._fail(execution, outcomes)
+        elif len(outcomes) != (len(items) or 1):
+            self._fail(execution, wrong_count(len(outcomes), len(items)))
+        else:
+            over = self.core.ended(execution, Ending.DONE, monotonic())
+            if over is items and self._only is not None:  # the usual case
+                self._only.send(items, outcomes)
+            else:
+                results = dict(zip(items, outcomes, strict=False))
+                self._send(over, type(outcomes)(results[item] for item in over))
+
+    @staticmethod
+    def _send(over: Sequence[BatchItem], outcomes: list[Any]) -> None:
+        """Sends outcomes to several loops, at once to each."""
+        of: dict[Loop, tuple[list[BatchItem], list[Any]]] = {}
+        for item, outcome in zip(over, outcomes, strict=True):
+            if item.turn.of not in of:
+                of[item.turn.of] = [], type(outcomes)()
+            items, theirs = of[item.turn.of]
+            items.append(item)
+            theirs.append(outcome)
+        for loop, (items, theirs) in of.items():
+            loop.send(items, theirs)
+
+    def _send_error(self, over: Sequence[BatchItem], error: BaseException) -> None:
+        self._send(over, Mixed(error_for_each(error, len(over))))
+
+    def _fail(self, execution: Execution[BatchItem], error: BaseException) -> None:
+        watched = self._served[execution.model].device
+        ending = ending_of(error)
+        if ending is Ending.DEVICE and watched.view.is_alone:
+            ending = Ending.DEVICE_ALONE
+        if ending in (Ending.DEVICE, Ending.DEVICE_ALONE, Ending.RESET):
+            watched.error = error
+        over = self.core.ended(execution, ending, monotonic())
+        self._send_error(over, error)
+        self._look(None)
+
+    def _fail_all(self, error: BaseException) -> None:
+        """An error of the batcher itself becomes the error of all items, so that no caller hangs."""
+        failed = AclError(
+            "the batcher has failed", hint="Report this as a bug, with the traceback of the cause."
+        )
+        failed.__cause__ = error
+        self._send_error(self.core.abort(), failed)
+
+    # --- the news, handled by the driver ----------------------------------------------------------------------------
+
+    def _arrive(self, turn: Turn[BatchItem]) -> None:
+        if turn.of is not self._only:
+            self._only = turn.of if self._only is None and self.core.empty else None
+        if self._aborted:
+            self._send_error(turn.items, closed_error())
+            return
+        now, core = monotonic(), self.core
+        execution = core.arrive_alone(turn, now)
+        if execution is not None:
+            self._begin(execution)
+            return
+        refused = core.arrive(turn, now)
+        if refused:
+            self._send_error(refused, queue_full(core))
+        if not core.may_run:
+            self._give_up()
+
+    def _gone(self, news: tuple[BatchItem, bool]) -> None:
+        item, expired = news
+        self.core.cancel(item, expired=expired)
+        item.call = None  # the caller may use its arrays again
+
+    def _look(self, _: None) -> None:
+        for watched in {served.device for served in self._served.values()}:
+            view = watched.view
+            generation, failed = view.generation, view.failed
+            self.core.tell(
+                watched.state,
+                is_open=view.is_open,
+                coming=view.returns,
+                generation=generation,
+                failed=failed and view.generation == generation,
+            )
+        if not self.core.may_run:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        errors = [served.device.error for served in self._served.values()]
+        error = next((each for each in errors if each is not None), None)
+        nothing = DeviceQuarantined("no device of the batcher is open, or is about to be reset")
+        self._send_error(self.core.hopeless(), error or nothing)
+
+    def _serve(self, served: Served) -> None:
+        self._served[served.state] = served
+        if served.device.stop is None:
+            served.device.stop = served.device.view.listen(self.look)
+        self.core.add_model(served.state)
+        self._look(None)
+
+    def _close(self, _: None) -> None:
+        self.core.closing = True
+
+    def _abort(self, _: None) -> None:
+        self._aborted = True
+        self._send_error(self.core.abort(), closed_error())
+        for served in tuple(self._served.values()):
+            self._forget(served)
+
+    def _forget(self, served: Served) -> None:
+        served.executor.close()
+        if not served.state.running:  # else its executions will be dropped
+            self._served.pop(served.state, None)
+        device = served.device
+        if device.stop is not None and all(each.device is not device for each in self._served.values()):
+            device.stop()
+            device.stop = None
+
+    def _drop(self, loop: AsyncioLoop) -> None:
+        """Drops the items of a loop that was closed."""
+        for known in (self.loops, self.threads):
+            for key, value in tuple(known.items()):
+                if value is loop:
+                    known.pop(key, None)  # type: ignore[call-overload]  # the keys of both are objects here
+        for item in self.core.left():
+            if item.turn.of is loop:
+                self._gone((item, False))
+
+    def _arm(self) -> None:
+        """Lets the loops call `look` when the oldest item has waited for `hold` seconds."""
+        wake = self.core.wake
+        if wake is not None and wake != self._wake:
+            self._wake = wake
+            for loop in tuple(self.loops.values()):
+                loop.wake_at(wake)
+
+    def _end_waits(self) -> None:
+        for wait in tuple(self._waits):
+            true, future = wait
+            if true():
+                self._waits.remove(wait)
+                if future.claim():
+                    future.finish(partial(future.set_result, None))
+
+
+def _closed() -> None:
+    raise closed_error()
+
+
+def _in_child() -> None:
+    for runner in tuple(_all):
+        runner.refusal = must_not_be_forked
+
+
+os.register_at_fork(after_in_child=_in_child)
