@@ -42,8 +42,9 @@ from aioacl._base.states import State
 
 if TYPE_CHECKING:
     from aioacl._base.health import Health
-    from aioacl._batches.batcher import Batcher, BatcherStats, open_batcher
+    from aioacl._batches.batcher import Batcher, BatcherStats
     from aioacl._batches.items import BatchItem
+    from aioacl._batches.opening import open_batcher
     from aioacl._device import Device
     from aioacl._handles.event import Event, Ticket
     from aioacl._handles.launch import Launch
@@ -150,7 +151,7 @@ _LATE = {
     "Ticket": "aioacl._handles.event",
     "library_info": "aioacl._library.load",
     "list_devices": "aioacl._opening",
-    "open_batcher": "aioacl._batches.batcher",
+    "open_batcher": "aioacl._batches.opening",
     "open_device": "aioacl._opening",
     "use_library": "aioacl._library.load",
 }

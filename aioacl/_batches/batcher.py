@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base import origin, sync
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import lib
-from aioacl._base.options import bound_of, deadline_of, is_one_of, must_be_bool, repr_of, whole_of
+from aioacl._base.options import bound_of, deadline_of, is_one_of, must_be_bool, repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import record
-from aioacl._batches.execution import ModelDevice, ModelExecutor
+from aioacl._batches.executor import Served
 from aioacl._batches.items import BatchItem, LimitedItem
+from aioacl._batches.models import count_of, must_fit, served_by, warm
 from aioacl._batches.rows import RowsOfModel
-from aioacl._batches.runner import Runner, Served, Watched
-from aioacl._batches.state import Rules
+from aioacl._batches.runner import Runner
 from aioacl._batches.waiting import NEW
 from aioacl._handles.handle import Made
-from aioacl._handles.operation import Opening, Operation
-from aioacl._models.model import Model
+from aioacl._handles.operation import Operation
 from aioacl._models.results import ModelResults
-from aioacl._wait.job_future import JobFuture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Hashable, Iterable
 
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
-    from aioacl._batches.runner import DeviceView, Executor, Outcomes
+    from aioacl._batches.executor import Executor, Watched
+    from aioacl._batches.state import Rules
+    from aioacl._models.model import Model
     from aioacl._models.results import OnError
 
 GRACE_SECONDS: Final = 10.0
@@ -219,7 +219,7 @@ class Batcher(Made):
         """
         deadline_of(timeout)
         ahead = MAPPED_BATCHES * self._rules.in_flight * max(1, len(self._served)) * self.max_rows
-        most = ahead if limit is None else _count("limit", limit, 1)
+        most = ahead if limit is None else count_of("limit", limit, 1)
         if not is_one_of(errors, "raise", "return"):
             raise ParameterError(
                 f'errors must be "raise" or "return", got {repr_of(errors)}', hint='Omit errors for "raise".'
@@ -245,16 +245,18 @@ class Batcher(Made):
             ParameterError: a model does not fit the others, or the batcher is closed.
             DeviceFault: the first execution of a new model has failed. The code may select another subclass.
         """
-        _must_fit(models, self._models[:1])
+        must_fit(models, self._models[:1])
         return Operation("infer.replace()", lambda: self._replace(models), self)
 
     async def _replace(self, models: tuple[Model, ...]) -> None:
         runner, core = self._runner, self._runner.core
         rows = RowsOfModel(models[0]._described)
-        new = [Served(executor, device) for executor, device in _served(models, rows, self._rules.in_flight)]
+        new = [
+            Served(executor, device) for executor, device in served_by(models, rows, self._rules.in_flight)
+        ]
         try:
             for each in new:
-                await _warm(each.executor)
+                await warm(each.executor)
         except BaseException:
             for each in new:
                 each.executor.close()
@@ -333,137 +335,4 @@ def _abort(runner: Runner, _: object) -> None:
     runner.abort()
 
 
-async def _warm(executor: Executor) -> None:
-    """Executes one row of zeros."""
-    future = JobFuture[None]()
-
-    def ended(outcomes: Outcomes) -> None:
-        if not future.claim():
-            return
-        if isinstance(outcomes, BaseException):
-            future.finish(partial(future.set_exception, outcomes))
-        else:
-            future.finish(partial(future.set_result, None))
-
-    executor.execute([executor.zeros], ended)
-    await future.ended()
-    future.result(0)
-
-
-def _count(name: str, value: Any, least: int) -> int:
-    count = whole_of(value)
-    if count is None or count < least:
-        raise ParameterError(
-            f"{name} must be an int, at least {least}, got {repr_of(value)}",
-            hint=f"Omit {name} for the default.",
-        )
-    return count
-
-
-def _must_fit(models: tuple[Any, ...], beside: tuple[Model, ...] = ()) -> None:
-    """Raises ParameterError unless the arguments are open models of the same inputs, outputs and gears."""
-    if not models:
-        raise ParameterError(
-            "expected at least one model, got none", hint="Pass `await device.load_model(path)`."
-        )
-    for model in models:
-        if not isinstance(model, Model):
-            raise ParameterError(
-                f"expected a Model, got {repr_of(model)}", hint="Pass `await device.load_model(path)`."
-            )
-        model._life.check()
-    described = [model._described for model in (*models, *beside)]
-    for what in ("inputs", "outputs", "gears"):
-        first = getattr(described[0], what)
-        if any(getattr(each, what) != first for each in described):
-            raise ParameterError(
-                f"expected models with the same {what}, got different ones",
-                hint="Load the same model on each device, or open a batcher for each model.",
-            )
-
-
-def _served(models: tuple[Model, ...], rows: RowsOfModel, in_flight: int) -> list[tuple[Executor, Watched]]:
-    """Returns an executor for each model, and its device; models on one device share one."""
-    devices: dict[int, Watched] = {}
-    found = list[tuple[Any, Watched]]()
-    for model in models:
-        manager = model._life.manager
-        view: DeviceView = ModelDevice(manager)
-        found.append(
-            (ModelExecutor(model, rows, in_flight), devices.setdefault(manager.index, Watched(view)))
-        )
-    return found
-
-
-def open_batcher(
-    *models: Model,
-    max_rows: int | None = None,
-    limit: int = 1024,
-    limit_per_key: int | None = None,
-    in_flight: int = 2,
-    hold: Seconds = 0.0,
-    attempts: int = 2,
-) -> Opening[Batcher]:
-    """Opens a batcher: items that arrive together share one execution of a model.
-
-    A batch leaves as soon as a model is idle. While it is busy, items wait until the execution has ended, or until they
-    fill a batch. So there is no delay to choose. After a failed task, the halves of a batch run again, so that only the
-    item that fails alone gets the failure. After a failure of the device, the items run again when the device was
-    reset.
-
-    Args:
-        *models: the models that execute the batches, with the same inputs, outputs and gears: for example one on each
-            device. All inputs and outputs must have the rows first.
-        max_rows: the most rows of a batch; None is the largest gear, or the fixed first dimension, to which batches
-            are padded.
-        limit: the most rows that wait, at least `max_rows`. Items without room wait for it.
-        limit_per_key: likewise, for each key; None is no limit.
-        in_flight: the most executions of each model that have begun and not ended, at most its number of slots.
-        hold: the seconds that an idle model waits for more items, finite. It adds to the latency.
-        attempts: how many executions of an item may end with a failure of the device, or with a reset after one. 1
-            repeats nothing, for models with a state: then each failure is that of the whole batch.
-
-    Returns:
-        An Opening of a Batcher: await it, or enter it with `async with`. The end of the block closes the batcher, and
-        not the models.
-
-    Raises:
-        ParameterError: the models differ, or an argument has a wrong value.
-        NotSupported: an input or output of the model does not have the rows first, or NumPy is missing.
-    """
-    _must_fit(models)
-    rows = RowsOfModel(models[0]._described)
-    most = rows.max_rows if max_rows is None else _count("max_rows", max_rows, 1)
-    if most > rows.max_rows:
-        raise ParameterError(
-            f"max_rows must be at most {rows.max_rows}, the largest batch of the model, got {most}",
-            hint="Omit max_rows, or convert the model with a larger --dynamic_batch_size.",
-        )
-    slots = min(model._life.slots for model in models)
-    if _count("in_flight", in_flight, 1) > slots:
-        raise ParameterError(
-            f"in_flight must be at most {slots}, the slots of the model, got {in_flight}",
-            hint="Load the model with more slots, or pass a smaller in_flight.",
-        )
-    rules = Rules(
-        gears=(
-            *(gear for gear in rows.gears if gear < most),
-            min(gear for gear in rows.gears if gear >= most),
-        ),
-        most=most,
-        limit=_count("limit", limit, most),
-        limit_per_key=None if limit_per_key is None else _count("limit_per_key", limit_per_key, most),
-        in_flight=in_flight,
-        hold=bound_of("hold", hold),
-        attempts=_count("attempts", attempts, 1),
-    )
-
-    async def make() -> Batcher:
-        batcher = Batcher._make(rules, rows.check, _served(models, rows, in_flight), models)
-        batcher._handed_out = True
-        return batcher
-
-    return Opening("open_batcher()", make)
-
-
-publish("aioacl", ["Batcher", "BatcherStats", "open_batcher"], of=__name__)
+publish("aioacl", ["Batcher", "BatcherStats"], of=__name__)

@@ -46,6 +46,7 @@ class Core(Generic[I]):
 
     Attributes:
         waiting: the items before their first execution.
+        healthy: whether all devices are usable, and no item was put back. Then `next` finds nothing without queues.
         models: the models.
         closing: whether what waits leaves at once.
         wake: when `next` must be called again because of `hold`; None if it need not be.
@@ -57,7 +58,7 @@ class Core(Generic[I]):
         self._max_rows = rules.max_rows
         self._again = Again[I]()
         self._most_alone = 0  # the most rows that `arrive_alone` takes
-        self._healthy = True  # all devices are usable, and no item was put back
+        self.healthy = True
         self.waiting: Waiting[I] = Waiting(rules.max_rows, rules.limit, rules.limit_per_key)
         self.models: list[ModelState[I]] = []
         self.closing = False
@@ -140,7 +141,7 @@ class Core(Generic[I]):
         model = execution.model
         model.running.discard(execution)
         model.rows -= execution.rows
-        special = execution.division is not None or not self._healthy
+        special = execution.division is not None or not self.healthy
         if special or ending is not Ending.DONE:
             return self._after(execution, ending, now)
         model.measure(execution, now)
@@ -264,10 +265,10 @@ class Core(Generic[I]):
 
     def _look(self) -> None:
         """Finds whether the quick ways of `next` and `ended` may be used."""
-        self._healthy = not self._again and all(
+        self.healthy = not self._again and all(
             model.device.free and not (model.device.suspects or model.leaving) for model in self.models
         )
-        alone = self._healthy and len(self.models) == 1 and not self._rules.hold
+        alone = self.healthy and len(self.models) == 1 and not self._rules.hold
         self._most_alone = min(self._max_rows, self._rules.limit_per_key or self._max_rows) if alone else 0
 
     def hopeless(self) -> list[I]:
@@ -277,7 +278,7 @@ class Core(Generic[I]):
     @property
     def may_run(self) -> bool:
         """Whether a device is usable or will come back."""
-        return self._healthy or any(model.device.usable or model.device.coming for model in self.models)
+        return self.healthy or any(model.device.usable or model.device.coming for model in self.models)
 
     @property
     def empty(self) -> bool:
@@ -309,13 +310,13 @@ class Core(Generic[I]):
     def next(self, now: float) -> Execution[I] | None:
         """Returns the next execution to begin, or None."""
         self.wake = None
-        if not self._healthy:
+        if not self.healthy:
             execution = self._next_after_failures(now)
             if execution is not None:
                 return execution
         if not self.waiting.queues:
             return None
-        if self._healthy and len(self.models) == 1:
+        if self.healthy and len(self.models) == 1:
             model = self.models[0]
             return self._batch_for(model, now) if len(model.running) < self._rules.in_flight else None
         ready = [model for model in self.models if self._takes_batches(model)]

@@ -20,8 +20,8 @@ from aioacl._models.arguments import Argument, copy_memory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioacl._batches.executor import Outcomes
     from aioacl._batches.rows import RowsOfModel
-    from aioacl._batches.runner import Outcomes
     from aioacl._lifecycle.manager import Manager
     from aioacl._models.model import Model
 
@@ -59,7 +59,7 @@ class ModelExecutor:
         return Rows(tuple(Argument(memoryview(array)) for array in arrays), 1, shape)
 
     def execute(self, calls: list[Rows], ended: Callable[[Outcomes], object]) -> None:
-        """Begins an execution on a thread. `runner.Executor` describes it."""
+        """Begins an execution on a thread. `executor.Executor` describes it."""
         if self._started < self._threads:
             self._started += 1
             sync.spawn(THREAD, self._serve)

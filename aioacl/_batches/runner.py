@@ -17,103 +17,24 @@ from collections import deque
 from functools import partial
 from threading import get_ident
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
 from aioacl._base.errors import AclError, DeviceQuarantined
 from aioacl._batches.core import Core
 from aioacl._batches.failures import closed_error, ending_of, error_for_each, queue_full, wrong_count
 from aioacl._batches.items import AsyncioLoop, Mixed, Ports
-from aioacl._batches.state import DeviceState, Ending, ModelState
+from aioacl._batches.state import Ending
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._wait.job_future import JobFuture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aioacl._batches.executor import Outcomes, Served
     from aioacl._batches.items import BatchItem, Loop
-    from aioacl._batches.state import Execution, Rules
+    from aioacl._batches.state import Execution, ModelState, Rules
     from aioacl._batches.waiting import Turn
-
-Outcomes = list[Any] | BaseException
-
-
-class Executor(Protocol):
-    """Executes batches on one model."""
-
-    @property
-    def zeros(self) -> Any:
-        """A call of one row, whose numbers are zero."""
-        ...
-
-    def execute(self, calls: list[Any], ended: Callable[[Outcomes], object]) -> object:
-        """Begins an execution of checked calls, whose rows follow one another. Does not block.
-
-        It calls `ended` once, on any thread: with a list that has a result for each call; with a `Mixed` list, in which
-        some results are exceptions; or with one exception, if the execution has failed.
-        """
-        ...
-
-    def close(self) -> object:
-        """Called when no execution will begin any more. Does not block."""
-        ...
-
-
-class DeviceView(Protocol):
-    """What the batcher asks of a device. No answer blocks."""
-
-    @property
-    def generation(self) -> int:
-        """The number of the generation, which each reset raises."""
-        ...
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it admits work."""
-        ...
-
-    @property
-    def failed(self) -> bool:
-        """Whether it has a failure that only a reset ends."""
-        ...
-
-    @property
-    def returns(self) -> bool:
-        """Whether it drains, is being reset, or has a supervisor that has not given up."""
-        ...
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is known that nothing but the batcher's executions runs on it."""
-        ...
-
-    def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
-        """Calls `changed` after each change, on any thread. Returns a function that ends this."""
-        ...
-
-
-class Watched:
-    """A device, its state in the core, and its newest failure."""
-
-    __slots__ = ("error", "state", "stop", "view")
-
-    def __init__(self, view: DeviceView) -> None:
-        self.view = view
-        self.state: DeviceState[BatchItem] = DeviceState()
-        self.error: BaseException | None = None
-        self.stop: Callable[[], object] | None = None
-
-
-class Served:
-    """A model of the batcher: its executor, its device, and its state in the core."""
-
-    __slots__ = ("device", "executor", "state")
-
-    def __init__(self, executor: Executor, device: Watched) -> None:
-        self.executor = executor
-        self.device = device
-        self.state: ModelState[BatchItem] = ModelState(device.state)
-
 
 _all: Final[weakref.WeakSet[Runner]] = weakref.WeakSet()
 
@@ -142,6 +63,7 @@ class Runner:
         self._lock = threading.Lock()
         self._news: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._served: dict[ModelState[BatchItem], Served] = {}
+        self._known: tuple[AsyncioLoop, ...] = ()  # the values of `loops`, which the driver iterates over
         self._only: Loop | None = None  # the loop that waits for all items, if it is one
         self._waits: list[tuple[Callable[[], bool], JobFuture[None]]] = []
         self._aborted = False
@@ -225,7 +147,7 @@ class Runner:
 
     def _drive(self) -> None:
         news, core = self._news, self.core
-        for loop in tuple(self.loops.values()):  # a copy, because other threads may add a loop
+        for loop in self._known:
             if loop.is_closed():
                 self._drop(loop)
                 break
@@ -233,6 +155,8 @@ class Runner:
             while news:
                 handle, detail = news.popleft()
                 handle(detail)
+            if core.healthy and not core.waiting.queues:
+                break
             execution = core.next(monotonic())
             if execution is not None:
                 self._begin(execution)
@@ -313,6 +237,7 @@ class Runner:
     def _arrive(self, turn: Turn[BatchItem]) -> None:
         if turn.of is not self._only:
             self._only = turn.of if self._only is None and self.core.empty else None
+            self._known = tuple(self.loops.values())
         if self._aborted:
             self._send_error(turn.items, closed_error())
             return
@@ -383,6 +308,7 @@ class Runner:
             for key, value in tuple(known.items()):
                 if value is loop:
                     known.pop(key, None)  # type: ignore[call-overload]  # the keys of both are objects here
+        self._known = tuple(self.loops.values())
         for item in self.core.left():
             if item.turn.of is loop:
                 self._gone((item, False))
@@ -392,7 +318,7 @@ class Runner:
         wake = self.core.wake
         if wake is not None and wake != self._wake:
             self._wake = wake
-            for loop in tuple(self.loops.values()):
+            for loop in self._known:
                 loop.wake_at(wake)
 
     def _end_waits(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from aioacl._batches.batcher import Batcher
-from aioacl._batches.runner import Watched
+from aioacl._batches.executor import Watched
 from aioacl._batches.state import Rules
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from aioacl._batches.runner import Outcomes
+    from aioacl._batches.executor import Outcomes
 
 GEARS = (1, 2, 4, 8, 16, 32)
 ZEROS = "zeros"

@@ -1,0 +1,79 @@
+"""The models of a batcher: their checks, their executors and devices, and their first execution."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aioacl._base.errors import ParameterError
+from aioacl._base.options import repr_of, whole_of
+from aioacl._batches.execution import ModelDevice, ModelExecutor
+from aioacl._batches.executor import Watched
+from aioacl._models.model import Model
+from aioacl._wait.job_future import JobFuture
+
+if TYPE_CHECKING:
+    from aioacl._batches.executor import DeviceView, Executor, Outcomes
+    from aioacl._batches.rows import RowsOfModel
+
+
+async def warm(executor: Executor) -> None:
+    """Executes one row of zeros."""
+    future = JobFuture[None]()
+
+    def ended(outcomes: Outcomes) -> None:
+        if not future.claim():
+            return
+        if isinstance(outcomes, BaseException):
+            future.finish(partial(future.set_exception, outcomes))
+        else:
+            future.finish(partial(future.set_result, None))
+
+    executor.execute([executor.zeros], ended)
+    await future.ended()
+    future.result(0)
+
+
+def count_of(name: str, value: Any, least: int) -> int:
+    count = whole_of(value)
+    if count is None or count < least:
+        raise ParameterError(
+            f"{name} must be an int, at least {least}, got {repr_of(value)}",
+            hint=f"Omit {name} for the default.",
+        )
+    return count
+
+
+def must_fit(models: tuple[Any, ...], beside: tuple[Model, ...] = ()) -> None:
+    """Raises ParameterError unless the arguments are open models of the same inputs, outputs and gears."""
+    if not models:
+        raise ParameterError(
+            "expected at least one model, got none", hint="Pass `await device.load_model(path)`."
+        )
+    for model in models:
+        if not isinstance(model, Model):
+            raise ParameterError(
+                f"expected a Model, got {repr_of(model)}", hint="Pass `await device.load_model(path)`."
+            )
+        model._life.check()
+    described = [model._described for model in (*models, *beside)]
+    for what in ("inputs", "outputs", "gears"):
+        first = getattr(described[0], what)
+        if any(getattr(each, what) != first for each in described):
+            raise ParameterError(
+                f"expected models with the same {what}, got different ones",
+                hint="Load the same model on each device, or open a batcher for each model.",
+            )
+
+
+def served_by(models: tuple[Model, ...], rows: RowsOfModel, in_flight: int) -> list[tuple[Executor, Watched]]:
+    """Returns an executor for each model, and its device; models on one device share one."""
+    devices: dict[int, Watched] = {}
+    found = list[tuple[Any, Watched]]()
+    for model in models:
+        manager = model._life.manager
+        view: DeviceView = ModelDevice(manager)
+        found.append(
+            (ModelExecutor(model, rows, in_flight), devices.setdefault(manager.index, Watched(view)))
+        )
+    return found
