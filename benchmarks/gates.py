@@ -44,6 +44,9 @@ GATES: Final = (
     Gate("cache", "create_stream", "await of an idle stream", 2, None),
     Gate("cache", "request", "kept handles", 1.3, None),
     Gate("model", "call of a digit", "its ACL calls in a job", 1.2, None),
+    Gate("batch", "1 callers: CPU per item", "floor", 1.3, 1.1),
+    Gate("batch", "64 callers: CPU per item", "floor", 1.5, 1.2),
+    Gate("batch", "1024 callers: CPU per item", "floor", 1.5, 1.2),
     Gate("import", "import aioacl", "import asyncio, cffi", 1.3, None),
     Gate("reset", "10,000 waiters woken by a reset", "10,000 futures with their tasks", 4, 2),
 )

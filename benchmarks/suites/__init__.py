@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.suites import (
     await_,
+    batch,
     blocking,
     cache,
     copy,
@@ -37,5 +38,6 @@ SUITES: Final[dict[str, Suite]] = {
         import_.SUITE,
         executor.SUITE,
         model.SUITE,
+        batch.SUITE,
     )
 }
