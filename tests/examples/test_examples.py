@@ -34,9 +34,9 @@ OUTPUT = {
         r"expected:  4 5 6 9 4 7 8 9 9 6 9 9 1 7 8 2 6 6 8 1\n"
     ),
     "dynamic_batch": (
-        r"1 requests in batches of \[1\]: 1 right\n"
-        r"5 requests in batches of \[5\]: 5 right\n"
-        r"40 requests in batches of \[32, 8\]: 38 right\n"
+        r"1 requests in 1 executions: 1 right\n"
+        r"5 requests in 1 executions: 5 right\n"
+        r"40 requests in 2 executions: 38 right\n"
     ),
     "executor_interop": (
         r"8 digests from loop.run_in_executor\ndevice.run agrees: True\n"

@@ -61,7 +61,7 @@ async def test_items_of_one_turn_are_one_execution() -> None:
     assert sizes == [20]
 
 
-async def test_56_each_item_has_one_outcome_under_random_cancellations() -> None:
+async def test_67_each_item_has_one_outcome_under_random_cancellations() -> None:
     chance, ended = random.Random(7), list[int]()
     with batching(OnThread(), limit=64) as infer:
 
@@ -88,7 +88,7 @@ async def test_56_each_item_has_one_outcome_under_random_cancellations() -> None
     assert (stats.failed, stats.waiting) == (0, 0)
 
 
-async def test_59_one_bad_item_fails_alone() -> None:
+async def test_70_one_bad_item_fails_alone() -> None:
     def execute(calls: list[Any]) -> list[Any]:
         if 13 in calls:
             raise task_fault()
@@ -118,7 +118,7 @@ async def test_wrong_shape_raises_in_the_call_and_other_shapes_run_apart() -> No
     ] == [{"b"}, {"a"}]
 
 
-async def test_56_callers_of_a_failed_batch_get_an_exception_object_each() -> None:
+async def test_67_callers_of_a_failed_batch_get_an_exception_object_each() -> None:
     error = ValueError("wrong")
 
     def execute(_: list[Any]) -> list[Any]:
@@ -138,7 +138,7 @@ async def test_56_callers_of_a_failed_batch_get_an_exception_object_each() -> No
     assert {str(each) for each in found} == {"wrong"}
 
 
-async def test_57_item_that_is_cancelled_while_it_waits_never_runs() -> None:
+async def test_68_item_that_is_cancelled_while_it_waits_never_runs() -> None:
     hand = ByHand()
     with batching(hand) as infer:
         async with tasks() as group:
@@ -155,7 +155,7 @@ async def test_57_item_that_is_cancelled_while_it_waits_never_runs() -> None:
     assert (first.value, kept.value, gone.cancelled) == (1, 3, True)
 
 
-async def test_57_item_that_is_cancelled_while_it_runs_harms_no_neighbour() -> None:
+async def test_68_item_that_is_cancelled_while_it_runs_harms_no_neighbour() -> None:
     hand = ByHand()
     with batching(hand) as infer:
         async with tasks() as group:
@@ -166,7 +166,7 @@ async def test_57_item_that_is_cancelled_while_it_runs_harms_no_neighbour() -> N
     assert [call.value for call in calls] == [0, None, 2, 3]
 
 
-async def test_57_time_limit_ends_an_item_behind_an_execution_that_never_ends() -> None:
+async def test_68_time_limit_ends_an_item_behind_an_execution_that_never_ends() -> None:
     hand = ByHand()
     with batching(hand, in_flight=1) as infer:
         async with tasks() as group:
@@ -181,7 +181,7 @@ async def test_57_time_limit_ends_an_item_behind_an_execution_that_never_ends() 
     assert hand.log == [[1]]
 
 
-async def test_57_time_limit_ends_an_item_that_runs_and_its_result_is_dropped() -> None:
+async def test_68_time_limit_ends_an_item_that_runs_and_its_result_is_dropped() -> None:
     hand, limit = ByHand(), 0.002
     with batching(hand) as infer:
         while not hand.log:  # on a slow machine, the item may expire before it runs
@@ -191,7 +191,7 @@ async def test_57_time_limit_ends_an_item_that_runs_and_its_result_is_dropped() 
         assert infer.stats().done == 0
 
 
-async def test_58_overload_is_refused_or_waits_as_the_caller_asks() -> None:
+async def test_69_overload_is_refused_or_waits_as_the_caller_asks() -> None:
     hand = ByHand()
     with batching(hand, limit=32, in_flight=1) as infer:
         async with tasks() as group:
@@ -213,7 +213,7 @@ async def test_58_overload_is_refused_or_waits_as_the_caller_asks() -> None:
     assert hand.log[1:] == [[(1, 16, None)] * 2, [4]]
 
 
-async def test_56_close_executes_what_waits_and_then_refuses() -> None:
+async def test_67_close_executes_what_waits_and_then_refuses() -> None:
     hand = ByHand()
     with batching(hand, in_flight=2) as infer:
         async with tasks() as group:
@@ -233,7 +233,7 @@ async def test_56_close_executes_what_waits_and_then_refuses() -> None:
     assert hand.closed
 
 
-async def test_56_close_fails_what_is_left_after_its_grace_time() -> None:
+async def test_67_close_fails_what_is_left_after_its_grace_time() -> None:
     hand = ByHand()
     with batching(hand, in_flight=1) as infer:
         async with tasks() as group:
@@ -247,7 +247,7 @@ async def test_56_close_fails_what_is_left_after_its_grace_time() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 5])
-async def test_56_wrong_number_of_results_fails_that_batch_only(count: int) -> None:
+async def test_67_wrong_number_of_results_fails_that_batch_only(count: int) -> None:
     results = iter([[0] * count])
 
     def execute(calls: list[Any]) -> list[Any]:
@@ -261,7 +261,7 @@ async def test_56_wrong_number_of_results_fails_that_batch_only(count: int) -> N
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt, StopIteration, SystemExit])
-async def test_56_exception_that_would_end_a_task_reaches_callers_as_an_error(
+async def test_67_exception_that_would_end_a_task_reaches_callers_as_an_error(
     kind: type[BaseException],
 ) -> None:
     hand = ByHand()
@@ -310,7 +310,7 @@ async def test_large_items_run_one_in_a_batch() -> None:
     assert sizes == [1] * 5
 
 
-async def test_58_second_key_is_served_after_one_batch_of_the_first_which_fills_the_limit() -> None:
+async def test_69_second_key_is_served_after_one_batch_of_the_first_which_fills_the_limit() -> None:
     hand = ByHand()
     with batching(hand, in_flight=1, limit=64) as infer:
         async with tasks() as group:
@@ -381,7 +381,7 @@ async def test_map_keeps_the_order_and_gives_errors_in_place() -> None:
 # --- devices ------------------------------------------------------------------------------------------------------
 
 
-async def test_60_items_of_a_failed_device_run_alone_after_its_reset() -> None:
+async def test_71_items_of_a_failed_device_run_alone_after_its_reset() -> None:
     hand, view = ByHand(), View()
     view.returns = True
     with batching(hand, view=view) as infer:
@@ -402,7 +402,7 @@ async def test_60_items_of_a_failed_device_run_alone_after_its_reset() -> None:
     assert sorted(map(len, hand.log)) == [1, 1, 1, 1, 3]
 
 
-async def test_61_items_fail_at_once_if_their_device_will_not_come_back() -> None:
+async def test_72_items_fail_at_once_if_their_device_will_not_come_back() -> None:
     hand, view = ByHand(), View()
     with batching(hand, view=view, in_flight=1) as infer:
         async with tasks() as group:
@@ -415,7 +415,7 @@ async def test_61_items_fail_at_once_if_their_device_will_not_come_back() -> Non
         await raises(DeviceFault, infer(3))
 
 
-async def test_61_items_fail_when_the_supervisor_of_their_device_gives_up() -> None:
+async def test_72_items_fail_when_the_supervisor_of_their_device_gives_up() -> None:
     hand, view = ByHand(), View()
     with batching(hand, view=view) as infer:
         view.is_open, view.returns = False, True
@@ -537,7 +537,7 @@ async def test_two_loops_share_executions_and_each_gets_its_own_results() -> Non
     assert found == [list(range(20))] * 10
 
 
-async def test_62_loop_that_blocks_delays_no_other_loop_and_its_items_are_dropped_when_it_is_closed() -> None:
+async def test_73_loop_that_blocks_delays_no_other_loop_and_its_items_are_dropped_when_it_is_closed() -> None:
     hand = ByHand()
     with batching(hand, in_flight=1) as infer:
         blocked, go_on = threading.Event(), threading.Event()
@@ -576,7 +576,7 @@ async def test_62_loop_that_blocks_delays_no_other_loop_and_its_items_are_droppe
     gc.collect()
 
 
-async def test_62_waiting_items_of_a_closed_loop_never_run() -> None:
+async def test_73_waiting_items_of_a_closed_loop_never_run() -> None:
     hand = ByHand()
     with batching(hand, in_flight=1) as infer:
 

@@ -29,7 +29,7 @@ def run(world: World, jobs: list[Job]) -> tuple[list[int], int]:
 
 
 @pytest.mark.parametrize("position", [0, 7, 16, 31])
-def test_59_one_bad_item_of_32_fails_alone_after_11_executions(position: int) -> None:
+def test_70_one_bad_item_of_32_fails_alone_after_11_executions(position: int) -> None:
     world = World()
     assert run(world, batch({position: Ending.TASK})) == ([position], 11)
     assert world.resets == 0
@@ -43,7 +43,7 @@ def test_one_bad_item_of_any_batch_fails_alone_within_the_bound(size: int) -> No
         assert executions <= 2 * (size - 1).bit_length() + 1
 
 
-def test_59_two_bad_items_anywhere_fail_alone_within_21_executions() -> None:
+def test_70_two_bad_items_anywhere_fail_alone_within_21_executions() -> None:
     for pair in combinations(range(32), 2):
         failed, executions = run(World(), batch(dict.fromkeys(pair, Ending.TASK)))
         assert failed == list(pair)
@@ -109,7 +109,7 @@ def test_failed_task_with_one_attempt_fails_the_whole_batch() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("position", [0, 15, 31])
-def test_60_item_that_breaks_the_device_fails_alone_after_2_resets_and_34_executions(
+def test_71_item_that_breaks_the_device_fails_alone_after_2_resets_and_34_executions(
     position: int, fault: Ending
 ) -> None:
     world = World()
@@ -235,7 +235,7 @@ def test_batch_runs_again_as_it_was_after_a_reset() -> None:
     assert world.log == [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [50]]
 
 
-def test_60_item_is_put_back_at_most_8_times() -> None:
+def test_71_item_is_put_back_at_most_8_times() -> None:
     world = World(ends=lambda _: Ending.RESET)
     jobs = batch({}, 2)
     world.arrive(*jobs)
