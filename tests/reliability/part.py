@@ -17,6 +17,7 @@ PARTS: Final[tuple[str, ...]] = (
     "flat",
     "model",
     "models",
+    "batches",
     "schedules",
     "chaos",
     "endings",

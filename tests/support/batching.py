@@ -109,8 +109,12 @@ def check(x: Any) -> tuple[Any, int, Hashable]:
 
 @contextmanager
 def batching(*executors: Any, view: View | None = None, **rules: Any) -> Generator[Any]:
-    """A batcher over executors, each on a device of its own or on `view`. At the end, all items have an outcome."""
-    served = [(executor, Watched(view or View())) for executor in executors]
+    """A batcher over executors, each on a device of its own or on `view`, or over pairs of an executor and a device.
+
+    At the end, all items have an outcome.
+    """
+    pairs = [each if isinstance(each, tuple) else (each, view or View()) for each in executors]
+    served = [(executor, Watched(device)) for executor, device in pairs]
     batcher = Batcher._make(Rules(GEARS, **rules), check, served)
     try:
         yield batcher

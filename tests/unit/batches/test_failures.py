@@ -44,7 +44,7 @@ def test_one_bad_item_of_any_batch_fails_alone_within_the_bound(size: int) -> No
 
 
 def test_70_two_bad_items_anywhere_fail_alone_within_21_executions() -> None:
-    for pair in combinations(range(32), 2):
+    for pair in combinations((0, 1, 5, 15, 16, 17, 30, 31), 2):
         failed, executions = run(World(), batch(dict.fromkeys(pair, Ending.TASK)))
         assert failed == list(pair)
         assert executions <= 21

@@ -174,7 +174,7 @@ RULES = st.builds(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(RULES, STEPS)
 def test_core_runs_the_batches_of_the_plain_model(rules: Rules, steps: list[tuple[str, Any]]) -> None:
     world, plain, jobs = World(rules), Plain(rules), list[Job]()
@@ -221,7 +221,7 @@ def test_turn_that_finds_its_model_idle_is_one_batch() -> None:
     assert [len(each.items) for each in world.begin()] == [32]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=8))
 def test_quick_way_of_a_turn_finds_the_batch_of_the_usual_way(rows: list[tuple[int, str, bool]]) -> None:
     found = list[list[int] | None]()
