@@ -39,6 +39,7 @@ from tests.process import test_report
 from tests.process.child import run
 from tests.unit import test_contract_models
 from tests.unit.base import test_health
+from tests.unit.batches import test_checks, test_failures
 from tests.unit.handles import test_borrowed, test_borrowed_events, test_contract_awaits, test_launch
 from tests.unit.lifecycle import test_heal, test_hooks, test_own_context, test_supervisor, test_task_aborts
 
@@ -68,6 +69,8 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
         test_supervisor,
         test_health,
         test_heal,
+        test_checks,
+        test_failures,
     ]
     names = [*globals(), *(name for module in modules for name in vars(module))]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]
