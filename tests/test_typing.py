@@ -159,20 +159,23 @@ AWAITABLES = {
     "model.enqueue(memory, memory)": ("Ticket", "None"),
     "model.reload()": ("Operation[None]", "None"),
     "model.close()": ("Operation[None]", "None"),
+    "open_batcher(model)": ("Opening[Batcher]", "Batcher"),
+    "batcher.replace(model)": ("Operation[None]", "None"),
+    "batcher.close()": ("Operation[None]", "None"),
 }
 # The first lines of a program with the awaitables.
 USE = """
 from typing import assert_type
 
-from aioacl import Device, DeviceBuffer, Event, MemoryInfo, Model, Opening, Operation, PinnedBuffer, ResetReport
-from aioacl import Stream, Ticket, open_device
+from aioacl import Batcher, Device, DeviceBuffer, Event, MemoryInfo, Model, Opening, Operation, PinnedBuffer
+from aioacl import ResetReport, Stream, Ticket, open_batcher, open_device
 
 def divide(number: int, *, by: int) -> float:
     return number / by
 
 async def use(
     device: Device, stream: Stream, event: Event, memory: DeviceBuffer, pinned: PinnedBuffer,
-    model: Model
+    model: Model, batcher: Batcher
 ) -> None:
 """
 

@@ -71,6 +71,7 @@ class Core(Generic[I]):
     def add_model(self, model: ModelState[I]) -> None:
         """Adds a model, which gets batches from now on."""
         self.models.append(model)
+        model.device.models.append(model)
         self._look()
 
     def drain_model(self, model: ModelState[I]) -> None:
@@ -102,8 +103,7 @@ class Core(Generic[I]):
         model = self.models[0]
         if model.running:
             return None
-        turn.born = now
-        items = turn.items
+        items = turn.end(now)
         for item in items:
             item.state = RUNNING
         self.counts.waits.append((0.0, len(items)))

@@ -49,6 +49,23 @@ class Loop(Protocol):
         ...
 
 
+class _Ended:
+    """In the place of the future of an item that has failed."""
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        """The item has ended."""
+        return True
+
+    def claim(self) -> bool:
+        """The item has its outcome."""
+        return False
+
+
+ENDED: Final = _Ended()
+
+
 class ItemFields:
     """The attributes of an item; `waiting.Item` describes those that the core uses."""
 
@@ -112,6 +129,9 @@ class BatchItem(ItemFields, Unique):
         except BaseException:
             if future.cancelled() or not future.done():
                 runner.gone(self)
+            # The traceback refers to this frame, and the future to the exception.
+            self.future = ENDED
+            del future
             raise
 
     async def _wait_on_port(self, timeout: Seconds | None) -> Any:
@@ -134,16 +154,27 @@ class BatchItem(ItemFields, Unique):
         if not in_time:
             self.runner.gone(self, expired=True)
             raise expired()
-        return self.future.result(0)
+        future, self.future = self.future, ENDED
+        try:
+            return future.result(0)
+        finally:
+            del future  # the traceback of its exception refers to this frame
 
     async def _ended(self, deadline: float | None) -> bool:
         """Waits for the outcome. Returns False at the deadline."""
         future: JobFuture[Any] = self.future
-        if self.runner.hold:
-            held = sync.monotonic() + self.runner.hold
-            if await future.ended(earlier(held, deadline)):
+        hold = self.runner.hold
+        wake = sync.monotonic() + hold
+        while hold and self.state == WAITING:  # the item may be the oldest of a batch that is held
+            if await future.ended(earlier(wake, deadline)):
                 return True
-            self.runner.look()
+            now, leaves = sync.monotonic(), self.turn.born + hold
+            if deadline is not None and now >= deadline:
+                return False
+            if now >= leaves:
+                self.runner.look()
+                break
+            wake = min(leaves, now + hold)
         return await future.ended(deadline)
 
     def result(self, timeout: Seconds | None = None) -> Any:
@@ -298,33 +329,32 @@ def _deliver(items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
 class Ports:
     """The trio runs and threads that wait for items, each on its port."""
 
-    __slots__ = ("_runner", "_turns")
+    __slots__ = ("_turns",)
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
+    def __init__(self) -> None:
         self._turns: dict[object, Turn[BatchItem]] = {}  # of the trio runs, by their tokens
 
     def add(self, item: BatchItem) -> None:
         """Hands an item over: at the end of the turn in a trio run, and at once on a thread."""
         if not in_trio():
             item.turn = new_turn(item, self)
-            self._runner.arrive(item.turn)
+            item.runner.arrive(item.turn)
             return
         token = sys.modules["trio"].lowlevel.current_trio_token()
         turn = self._turns.get(token)
         if turn is None:
             self._turns[token] = item.turn = turn = new_turn(item, self)
-            token.run_sync_soon(self._flush, token)
+            token.run_sync_soon(self._flush, token, item.runner)
         else:
             item.turn = turn
             turn.add(item)
-        if turn.rows >= self._runner.max_rows:
-            self._flush(token)
+        if turn.rows >= item.runner.max_rows:
+            self._flush(token, item.runner)
 
-    def _flush(self, token: object) -> None:
+    def _flush(self, token: object, runner: Runner) -> None:
         turn = self._turns.pop(token, None)
         if turn is not None:
-            self._runner.arrive(turn)
+            runner.arrive(turn)
 
     def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""

@@ -17,21 +17,24 @@ if TYPE_CHECKING:
     from aioacl._batches.rows import RowsOfModel
 
 
+def _end(future: JobFuture[None], outcomes: Outcomes) -> None:
+    if not future.claim():
+        return
+    if isinstance(outcomes, BaseException):
+        future.finish(partial(future.set_exception, outcomes))
+    else:
+        future.finish(partial(future.set_result, None))
+
+
 async def warm(executor: Executor) -> None:
     """Executes one row of zeros."""
     future = JobFuture[None]()
-
-    def ended(outcomes: Outcomes) -> None:
-        if not future.claim():
-            return
-        if isinstance(outcomes, BaseException):
-            future.finish(partial(future.set_exception, outcomes))
-        else:
-            future.finish(partial(future.set_result, None))
-
-    executor.execute([executor.zeros], ended)
+    executor.execute([executor.zeros], partial(_end, future))
     await future.ended()
-    future.result(0)
+    try:
+        future.result(0)
+    finally:
+        del future  # the traceback of its exception refers to this frame
 
 
 def count_of(name: str, value: Any, least: int) -> int:

@@ -58,7 +58,7 @@ class Runner:
         self.max_rows = rules.max_rows
         self.loops: dict[object, AsyncioLoop] = {}
         self.threads: dict[int, AsyncioLoop] = {}
-        self.ports = Ports(self)
+        self.ports = Ports()
         self.refusal: Callable[[], object] | None = None
         self._lock = threading.Lock()
         self._news: deque[tuple[Callable[[Any], object], Any]] = deque()
@@ -239,7 +239,7 @@ class Runner:
             self._only = turn.of if self._only is None and self.core.empty else None
             self._known = tuple(self.loops.values())
         if self._aborted:
-            self._send_error(turn.items, closed_error())
+            self._send_error(turn.end(monotonic()), closed_error())
             return
         now, core = monotonic(), self.core
         execution = core.arrive_alone(turn, now)
@@ -258,6 +258,7 @@ class Runner:
         item.call = None  # the caller may use its arrays again
 
     def _look(self, _: None) -> None:
+        self._wake = None  # if the timer of a loop was early, it is set once more
         for watched in {served.device for served in self._served.values()}:
             view = watched.view
             generation, failed = view.generation, view.failed
@@ -291,7 +292,15 @@ class Runner:
         self._aborted = True
         self._send_error(self.core.abort(), closed_error())
         for served in tuple(self._served.values()):
+            self.core.drain_model(served.state)
             self._forget(served)
+        # These refer to this object.
+        self.loops.clear()
+        self.threads.clear()
+        self._known, self._only = (), None
+        for _true, future in self._waits:
+            _end(future)
+        self._waits.clear()
 
     def _forget(self, served: Served) -> None:
         served.executor.close()
@@ -326,8 +335,12 @@ class Runner:
             true, future = wait
             if true():
                 self._waits.remove(wait)
-                if future.claim():
-                    future.finish(partial(future.set_result, None))
+                _end(future)
+
+
+def _end(future: JobFuture[None]) -> None:
+    if future.claim():
+        future.finish(partial(future.set_result, None))
 
 
 def _closed() -> None:

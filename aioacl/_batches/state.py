@@ -114,7 +114,6 @@ class ModelState(Generic[I]):
         self.last_end = 0.0
         self.leaving = False
         self.streak = Streak()
-        device.models.append(self)
 
     @property
     def load(self) -> tuple[float, float]:

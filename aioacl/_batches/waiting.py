@@ -81,6 +81,12 @@ class Turn(Generic[I]):
         if item.key is not items[0].key or item.shape is not items[0].shape:
             self.apart = True
 
+    def end(self, now: float) -> list[I]:
+        """Ends the turn, and returns its items. It drops them, because they refer to it."""
+        self.born = now
+        items, self.items = self.items, []
+        return items
+
 
 class Line(Generic[I]):
     """The items of one key in one queue."""
@@ -156,13 +162,13 @@ class Waiting(Generic[I]):
 
     def add(self, turn: Turn[I], now: float) -> list[I]:
         """Adds new items. Returns those for which there is no room, and which do not wait for it."""
-        turn.born = now
+        items = turn.end(now)
         apart = turn.apart or self.outside or self._limit_per_key is not None
         if apart or self.rows + turn.rows > self._limit:
-            return self._add_each(turn.items)
-        first = turn.items[0]
+            return self._add_each(items)
+        first = items[0]
         line = self._line_of(first.shape, first.key)
-        line.items.extend(turn.items)
+        line.items.extend(items)
         line.queue.rows += turn.rows
         self.rows += turn.rows
         return []

@@ -139,7 +139,7 @@ def test_example_of_a_model_takes_the_path_of_another_file(tmp_path: Path) -> No
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(MODELS - {"dynamic_batch"}))
 def test_example_of_a_model_with_a_failing_execution_raises(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
     faults = {"AIOACL_SIM_FAULTS": "aclmdlExecuteAsync:nth=2:async-error=507015"}
@@ -147,3 +147,12 @@ def test_example_of_a_model_with_a_failing_execution_raises(name: str, tmp_path:
     assert ran.returncode == 1
     assert "DeviceFault" in ran.stderr
     assert len(ran.stdout.splitlines()) <= 1  # each example has printed at most what came before
+
+
+@needs_onnxruntime
+def test_example_of_batches_repeats_a_failed_execution(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "dynamic_batch.py")]
+    faults = {"AIOACL_SIM_FAULTS": "aclmdlExecuteAsync:nth=2:async-error=507015"}
+    ran = forkserver.run(command, cwd=tmp_path, env=_environment(AIOACL_LIBRARY="simulator", **faults))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "5 requests in 3 executions: 5 right" in ran.stdout

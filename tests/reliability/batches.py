@@ -102,7 +102,7 @@ class Crowd:
         return options
 
     def note(self, number: int, options: dict[str, Any], value: Any, error: Exception | None) -> None:
-        """Notes an outcome, and a finding unless it is a documented one."""
+        """Notes an outcome, and a finding if the documentation does not name it."""
         kind = "right" if error is None else type(error).__name__
         bad = number % BAD_TASK == 0 or number % BAD_DEVICE == 0
         fits = {

@@ -40,7 +40,7 @@ class View:
         return lambda: self._listeners.remove(changed)
 
     def reset(self) -> None:
-        """Ends a failure, and reports it to the batcher."""
+        """Ends a failure, and notifies the batcher."""
         self.generation += 1
         self.is_open, self.failed = True, False
         self.tell()

@@ -126,6 +126,16 @@ async def mapped(world: World) -> None:
             pass
 
 
+async def batched(world: World) -> None:
+    async with aioacl.open_batcher(world.model) as infer:
+        await infer(world.x)
+
+
+async def replaced(world: World) -> None:
+    async with aioacl.open_batcher(world.model) as infer:
+        await infer.replace(world.model)
+
+
 @dataclass(frozen=True)
 class Case:
     """An await, how to stop it, and how to make it fail.
@@ -233,6 +243,10 @@ CASES: Final[dict[str, Case]] = {
         "aclmdlUnload",
         leaves="offline_models",
     ),
+    "open_batcher": Case(lambda w: made_and_closed(aioacl.open_batcher(w.model))),
+    "batcher()": Case(batched, fails="aclmdlExecuteAsync"),
+    "batcher.close": Case(lambda w: made_and_closed(aioacl.open_batcher(w.model))),
+    "batcher.replace": Case(replaced, fails="aclmdlExecuteAsync"),
     "model.enqueue": Case(executed, fails="aclmdlExecuteAsync"),
     # Not a cancellation: a task of anyio that is cancelled leaves a cycle of anyio.
     "model.map": Case(mapped, fails="aclmdlExecuteAsync"),
@@ -347,7 +361,7 @@ def described(thing: Any) -> str:
 async def test_await_leaves_no_garbage(
     open_device: OpenDevice, case: Case, outcome: Callable[[World, Case], Awaitable[None]], request: Any
 ) -> None:
-    with_model = "model" in request.node.name
+    with_model = "model" in request.node.name or "batcher" in request.node.name
     if with_model:
         pytest.importorskip("onnxruntime", reason="executing a model needs onnxruntime")
     world = World(await open_device())

@@ -355,6 +355,20 @@ async def test_batch_is_held_until_its_oldest_item_has_waited() -> None:
     assert stats.wait_p50 >= 0.01
 
 
+async def test_batch_is_held_again_if_the_timer_was_early() -> None:
+    hand = ByHand()
+    with batching(hand, hold=0.02) as infer:
+        async with tasks() as group:
+            call = Waiting(group, lambda: infer(1))
+            while not hand.begun:
+                infer._runner.look()  # as an early timer does
+                await anyio.sleep(0.001)
+            hand.end()
+        assert call.value == 1
+        stats = infer.stats()
+    assert stats.wait_p50 >= 0.02
+
+
 async def test_full_batch_is_not_held() -> None:
     hand = ByHand()
     with batching(hand, hold=1000.0) as infer:
