@@ -70,11 +70,11 @@ class ItemFields:
     """The attributes of an item; `waiting.Item` describes those that the core uses."""
 
     __slots__ = ("__weakref__", "call", "future", "key", "rows", "runner", "shape", "state", "turn")
-    deadline: float | None = None
     patient = True
-    timeout: Seconds | None = None
 
     if TYPE_CHECKING:
+        deadline: float | None
+        timeout: Seconds | None
         call: Any
         future: Any
         key: Hashable
@@ -83,6 +83,8 @@ class ItemFields:
         shape: Hashable
         state: int
         turn: Turn[BatchItem]
+    else:
+        deadline = timeout = None
 
 
 new_turn: Callable[[BatchItem, Any], Turn[BatchItem]] = (

@@ -153,8 +153,9 @@ class Runner:
                 break
         while True:
             while news:
-                handle, detail = news.popleft()
+                handle, detail = news[0]  # removed afterwards, for `_fail_all`
                 handle(detail)
+                news.popleft()
             if core.healthy and not core.waiting.queues:
                 break
             execution = core.next(monotonic())
@@ -230,7 +231,13 @@ class Runner:
             "the batcher has failed", hint="Report this as a bug, with the traceback of the cause."
         )
         failed.__cause__ = error
+        nothing: tuple[Any, Any] = None, None
+        handle, detail = self._news.popleft() if self._news else nothing  # perhaps that which has failed
+        if handle == self._arrive:
+            self._send_error(detail.end(monotonic()), failed)
         self._send_error(self.core.abort(), failed)
+        if handle == self._finish:
+            detail[0].model.running.discard(detail[0])
 
     # --- the news, handled by the driver ----------------------------------------------------------------------------
 
@@ -298,8 +305,8 @@ class Runner:
         self.loops.clear()
         self.threads.clear()
         self._known, self._only = (), None
-        for _true, future in self._waits:
-            _end(future)
+        for wait in self._waits:
+            _end(wait[1])
         self._waits.clear()
 
     def _forget(self, served: Served) -> None:

@@ -297,6 +297,27 @@ async def test_executor_that_raises_fails_that_batch_only() -> None:
         assert call.value == 2
 
 
+@pytest.mark.parametrize("step", ["arrive_alone", "ended", "next"])
+async def test_56_error_of_the_batcher_itself_reaches_all_callers(
+    step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    with batching(OnThread(), in_flight=1) as infer:
+        core = infer._runner.core
+        with monkeypatch.context() as patch:
+            patch.setattr(core, step, broken)
+            if step == "next":
+                patch.setattr(core, "arrive_alone", lambda *_: None)
+            error = await raises(AclError, infer(1))
+        assert isinstance(error.__cause__, RuntimeError)
+        assert "the batcher has failed" in str(error)
+        assert await infer(2) == 2
+    assert capsys.readouterr().err == ""
+
+
 async def test_large_items_run_one_in_a_batch() -> None:
     sizes = list[int]()
 
