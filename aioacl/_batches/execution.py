@@ -6,7 +6,6 @@ A thread joins the arguments, calls the model, and splits the results. So the jo
 from __future__ import annotations
 
 import queue
-from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
@@ -15,7 +14,7 @@ from aioacl._base.dtypes import array_dtype
 from aioacl._base.errors import NotSupported
 from aioacl._base.states import State
 from aioacl._batches.rows import Rows
-from aioacl._models.arguments import Argument, copy_memory
+from aioacl._lifecycle.health import health_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +55,7 @@ class ModelExecutor:
             self._numpy.zeros((1, *dims), array_dtype(info.dtype))
             for dims, info in zip(shape, inputs, strict=True)
         ]
-        return Rows(tuple(Argument(memoryview(array)) for array in arrays), 1, shape)
+        return Rows(tuple(memoryview(array) for array in arrays), 1, shape)
 
     def execute(self, calls: list[Rows], ended: Callable[[Outcomes], object]) -> None:
         """Begins an execution on a thread. `executor.Executor` describes it."""
@@ -104,12 +103,11 @@ class ModelExecutor:
         arrays = list[Any]()
         for number, (shape, info) in enumerate(zip(gear.inputs, self._rows.description.inputs, strict=True)):
             array = self._numpy.zeros(shape, array_dtype(info.dtype))
-            begin: int = array.ctypes.data
-            for call in calls:
-                argument = call.arguments[number]
-                copy_memory(begin, argument.address, argument.nbytes)
-                begin += argument.nbytes
-            assert begin <= array.ctypes.data + prod(shape) * array.itemsize, "the rows fit in the gear"
+            memory, begin = array.reshape(-1).view(self._numpy.uint8), 0
+            for argument in (call.arguments[number] for call in calls if call.arguments[number].nbytes):
+                end = begin + argument.nbytes
+                memory[begin:end] = self._numpy.frombuffer(argument, self._numpy.uint8)
+                begin = end
             arrays.append(array)
         return arrays
 
@@ -139,8 +137,11 @@ class ModelDevice:
 
     @property
     def returns(self) -> bool:
-        """Whether it drains or is being reset."""
-        return self._manager.admission.shown in (State.DRAINING, State.RESETTING)
+        """Whether it drains, is being reset, or has a supervisor that will reset it."""
+        return (
+            self._manager.admission.shown in (State.DRAINING, State.RESETTING)
+            or health_of(self._manager).recovering
+        )
 
     @property
     def is_alone(self) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioacl._base.errors import NotSupported, ParameterError
-from aioacl._models.arguments import _argument, _shape, in_order
+from aioacl._models.arguments import _shape, _view, in_order
 
 if TYPE_CHECKING:
-    from aioacl._models.arguments import Argument
     from aioacl._models.description import Description, Gear, TensorInfo
 
 Shape = tuple[tuple[int, ...], ...]
@@ -24,7 +23,7 @@ class Rows(NamedTuple):
         shape: the dimensions of each input without the rows.
     """
 
-    arguments: tuple[Argument, ...]
+    arguments: tuple[memoryview, ...]
     rows: int
     shape: Shape
 
@@ -72,11 +71,11 @@ class RowsOfModel:
         """
         inputs = self.description.inputs
         values = in_order(inputs, x, "input")
-        arguments = tuple(_argument(info, value) for info, value in zip(inputs, values, strict=True))
+        arguments = tuple(_view(info, value, "input") for info, value in zip(inputs, values, strict=True))
         # One object for all equal shapes, so that a comparison of two items is quick.
-        shape = self._shapes.get(tuple(argument.shape[1:] for argument in arguments))
-        first = arguments[0].shape
-        if shape is None or not first or any(argument.shape[:1] != first[:1] for argument in arguments):
+        shape = self._shapes.get(tuple(_dims(argument)[1:] for argument in arguments))
+        first = _dims(arguments[0])
+        if shape is None or not first or any(_dims(argument)[:1] != first[:1] for argument in arguments):
             raise self._wrong_shape(inputs, arguments)
         if not 1 <= first[0] <= self.max_rows:
             raise ParameterError(
@@ -85,15 +84,21 @@ class RowsOfModel:
             )
         return Rows(arguments, first[0], shape), first[0], shape
 
-    def _wrong_shape(self, inputs: tuple[TensorInfo, ...], arguments: tuple[Argument, ...]) -> ParameterError:
+    def _wrong_shape(
+        self, inputs: tuple[TensorInfo, ...], arguments: tuple[memoryview, ...]
+    ) -> ParameterError:
         wanted = [
             " or ".join(_shape((None, *shape[at])) for shape in self._gears) for at in range(len(inputs))
         ]
         names = ", ".join(f"{info.name!r} {each}" for info, each in zip(inputs, wanted, strict=True))
         return ParameterError(
-            f"expected the shapes {names}, got {', '.join(_shape(argument.shape) for argument in arguments)}",
+            f"expected the shapes {names}, got {', '.join(_shape(_dims(argument)) for argument in arguments)}",
             hint="Reshape the arrays; ? is the number of rows, from 1, which is the same in all inputs.",
         )
+
+
+def _dims(argument: memoryview) -> tuple[int, ...]:
+    return argument.shape or ()
 
 
 def _rows(description: Description, gear: Gear) -> int:

@@ -16,7 +16,6 @@ import pytest
 import aioacl
 from aioacl import AclError, DeviceFault, NotSupported, ParameterError, open_batcher, simulator
 from aioacl._base.paths import DATA
-from aioacl._batches.execution import ModelDevice
 from tests.kit import FAULT, TASK_FAULT, Waiting, raises, until
 from tests.support.batching import tasks
 
@@ -287,17 +286,18 @@ async def test_items_of_a_failed_device_get_its_failure_if_nothing_resets_it(ope
 
 @pytest.mark.leaves("offline_models")  # as above
 async def test_items_of_a_failed_device_run_alone_after_the_reset_of_its_supervisor(
-    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+    open_device: OpenDevice,
 ) -> None:
-    monkeypatch.setattr(ModelDevice, "returns", True)  # a supervisor is at work
     items = [item(number) for number in range(1, 6)]
-    async with open_device() as device, device.load_model(BATCHES) as model, open_batcher(model) as infer:
+    async with (
+        open_device() as device,
+        device.supervise(),
+        device.load_model(BATCHES) as model,
+        open_batcher(model) as infer,
+    ):
         with simulator.fault(EXECUTE, async_error=FAULT, nth=1):
-            async with tasks() as group:
-                waiting = Waiting(group, lambda: run(infer, items))
-                await until(lambda: infer.waiting == 5)
-                await device.force_reset()
-        assert all(map(is_right, waiting.value, items))
+            results = await run(infer, items)
+        assert all(map(is_right, results, items))
         assert infer.stats().executions == 7
 
 
