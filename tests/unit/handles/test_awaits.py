@@ -370,8 +370,13 @@ every_await, every_stalling, every_failing = each(AWAITS), each(STALLING), each(
 
 # Awaitables of other shapes, and where they are tested.
 ELSEWHERE = {
+    "BatchItem.__await__": "batches/test_checks.py",
+    "Batcher.close": "batches/test_checks.py",
+    "Batcher.replace": "batches/test_models.py",
     "DeviceEvents.__anext__": "test_notifications.py",
     "SharedLease.__aenter__": "test_lease.py; it never waits",
+    "Supervisor.__aenter__": "lifecycle/test_supervisor.py; it never waits",
+    "open_batcher": "batches/test_models.py",
     "ModelResults.__aenter__": "models/test_map.py; it never waits",
     "ModelResults.__anext__": "models/test_map.py",
     "Event.from_handle": "test_borrowed_events.py",
