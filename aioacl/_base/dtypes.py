@@ -83,9 +83,13 @@ def type_name(dtype: int) -> str:
 
 def holds(item: str, itemsize: int, dtype: str) -> bool:
     """Whether items of a buffer, with a native format of the buffer protocol, have the data type of that name."""
+    return item in item_formats(dtype) and itemsize == itemsize_of(dtype)
+
+
+def item_formats(dtype: str) -> tuple[str, ...]:
+    """Returns the formats of the buffer protocol that hold the data type, if the size of an item is right."""
     formats = _ITEMS.get(dtype, "")
-    known = item == formats if formats.startswith("Z") else len(item) == 1 and item in formats
-    return known and itemsize == itemsize_of(dtype)
+    return (formats,) if formats.startswith("Z") else tuple(formats)
 
 
 def item_name(item: str, itemsize: int) -> str:

@@ -15,10 +15,13 @@
  * even if the task was cancelled. So when a completion is taken, the Await of its key still exists. The port
  * then refers to it until its task goes on.
  *
+ * The Await of a Run (call.c) begins a call of a model in its first step. The completion of large results is a
+ * second wait of the same Await, under the same key.
+ *
  * The GIL is held, except during the calls of the engine that may reach ACL. Signal handlers run only in calls
  * of Python code: functions of asyncio and trio, and the code that creates errors.
  */
-#include "await.h"
+#include "call.h"
 
 enum { LOOPS = 8 };
 
@@ -127,7 +130,13 @@ static int leave_core(core_object *core) {
 static int leave(await_object *self) {
     enum await_state before = self->state;
     core_object *core = self->core;
+    PyObject *run = self->run;
     self->state = OVER;
+    self->run = NULL;
+    if (run != NULL) {
+        run_leave(run);
+        Py_DECREF(run);
+    }
     Py_CLEAR(self->awaited);
     Py_CLEAR(self->inner);
     if (self->loop == NULL) { /* a task of asyncio may still wait: see future.c */
@@ -163,7 +172,46 @@ static void raise_failure(const await_object *self) {
     }
 }
 
+static PySendResult suspend(await_object *self, PyObject **sent);
+
+/* The results of a call of a model: ends the await, or waits until they are written. */
+static PySendResult finish_run(await_object *self, PyObject **sent) {
+    awaits_object *port = port_of(self->loop);
+    if (port == NULL) {
+        leave(self);
+        return PYGEN_ERROR;
+    }
+    aio_result result = self->result;
+    uint64_t key = (uint64_t)(uintptr_t)self | KEY_OF_AWAIT;
+    self->result = aio_failed(AIO_PENDING);
+    list_await(port, self);
+    enum run_end end = run_end(self->run, result, port->port, key, sent);
+    if (end == RUN_WRITES) {
+        self->writes = (char)run_has_targets(self->run);
+        Py_DECREF((PyObject *)port);
+        return suspend(self, sent);
+    }
+    unlist_await(self);
+    Py_DECREF((PyObject *)self);
+    Py_DECREF((PyObject *)port);
+    self->result = result;
+    if (end == RUN_OVER) { /* after a failure, the caller needs the run */
+        Py_CLEAR(self->run);
+    }
+    return leave(self) < 0 || end == RUN_ERROR ? PYGEN_ERROR : PYGEN_RETURN;
+}
+
 static PySendResult finish(await_object *self, PyObject **sent) {
+    if (self->run != NULL) {
+        return finish_run(self, sent);
+    }
+    if (self->core == NULL) { /* the loop of a call of a model was closed */
+        PyErr_SetString(PyExc_RuntimeError,
+                        "expected an await of an open event loop, got one whose loop is closed; "
+                        "call the model again on another loop");
+        leave(self);
+        return PYGEN_ERROR;
+    }
     bool failed = self->result < 0;
     if (failed) {
         raise_failure(self);
@@ -245,7 +293,7 @@ static PySendResult after_trio(await_object *self, PySendResult outcome, PyObjec
 }
 
 static PySendResult done_at_once(await_object *self, awaits_object *port, PyObject **sent) {
-    if (release_done(self->core) < 0) {
+    if (self->core != NULL && release_done(self->core) < 0) {
         return fail(self);
     }
     if (self->loop == NULL) {
@@ -300,6 +348,22 @@ static PySendResult begin_on(await_object *self, awaits_object *port, PyObject *
     return done_at_once(self, port, sent);
 }
 
+static PySendResult begin_run(await_object *self, awaits_object *port, PyObject **sent) {
+    if (!run_is_new(self->run)) { /* a wait with a time limit has ended */
+        self->result = run_result(self->run);
+        return finish_run(self, sent);
+    }
+    list_await(port, self);
+    int code = run_begin(self->run, port->port, (uint64_t)(uintptr_t)self | KEY_OF_AWAIT);
+    if (code == 0) {
+        return suspend(self, sent);
+    }
+    unlist_await(self);
+    Py_DECREF((PyObject *)self);
+    self->result = aio_failed(code);
+    return done_at_once(self, port, sent);
+}
+
 static PySendResult begin(await_object *self, PyObject **sent) {
     if (atomic_load(&aio_in_child)) {
         Py_XDECREF(PyObject_CallNoArgs(must_not_be_forked)); /* raises */
@@ -311,12 +375,17 @@ static PySendResult begin(await_object *self, PyObject **sent) {
         return fail(self);
     }
     PySendResult outcome = PYGEN_ERROR;
-    awaits_object *port = resolve(self) < 0 ? NULL : port_of(self->loop);
+    if (is_run(self->awaited)) {
+        self->run = Py_NewRef(self->awaited);
+    }
+    awaits_object *port = self->run == NULL && resolve(self) < 0 ? NULL : port_of(self->loop);
     if (self->core != NULL) {
         self->core->awaits++;
     }
     if (port == NULL) {
         fail(self);
+    } else if (self->run != NULL) {
+        outcome = begin_run(self, port, sent);
     } else {
         outcome = begin_on(self, port, sent);
     }
@@ -357,11 +426,22 @@ static PySendResult step(PyObject *object, PyObject *value, PyObject **sent) {
     return outcome;
 }
 
+/* Makes StopIteration itself: PyErr_SetObject would take a tuple or an exception apart. */
+PyObject *end_iteration(PyObject *result) {
+    PyObject *stop = PyObject_CallFunctionObjArgs(PyExc_StopIteration, result, NULL);
+    Py_DECREF(result);
+    if (stop != NULL) {
+        PyErr_SetObject(PyExc_StopIteration, stop);
+        Py_DECREF(stop);
+    }
+    return NULL;
+}
+
 static PyObject *await_next(PyObject *self) {
     PyObject *sent;
     PySendResult outcome = step(self, Py_None, &sent);
     if (outcome == PYGEN_RETURN) {
-        Py_CLEAR(sent); /* NULL without an exception: StopIteration(None) */
+        return end_iteration(sent);
     }
     return outcome == PYGEN_ERROR ? NULL : sent;
 }
@@ -370,8 +450,7 @@ static PyObject *await_send(PyObject *self, PyObject *value) {
     PyObject *sent;
     PySendResult outcome = step(self, value, &sent);
     if (outcome == PYGEN_RETURN) {
-        Py_CLEAR(sent);
-        PyErr_SetNone(PyExc_StopIteration);
+        return end_iteration(sent);
     }
     return outcome == PYGEN_ERROR ? NULL : sent;
 }
@@ -414,6 +493,7 @@ static int await_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->context);
     Py_VISIT(self->message);
     Py_VISIT(self->inner);
+    Py_VISIT(self->run);
     return 0;
 }
 
@@ -477,6 +557,8 @@ static PyObject *new_await(PyObject *awaited, PyObject *loop) {
     self->context = NULL;
     self->message = NULL;
     self->inner = NULL;
+    self->run = NULL;
+    self->writes = 0;
     self->thread = PyThread_get_thread_ident();
     self->position = 0;
     self->result = aio_failed(AIO_PENDING);

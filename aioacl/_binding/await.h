@@ -46,6 +46,7 @@ struct await_object {
     PyObject *context;    /* of asyncio's callback */
     PyObject *message;    /* of the cancellation by asyncio */
     PyObject *inner;      /* on trio: the coroutine of trio that suspends the task */
+    PyObject *run;        /* the Run of a call of a model; NULL: the await has none, or has ended */
     unsigned long thread; /* the thread that made it */
     uint64_t position;
     aio_result result; /* AIO_PENDING until the outcome is known */
@@ -53,6 +54,7 @@ struct await_object {
     char stepping;  /* a step runs; it may release the GIL */
     char blocking;  /* `_asyncio_future_blocking` */
     char cancelled; /* by asyncio */
+    char writes;    /* the results of the run are being written to memory of the caller: no cancellation */
 };
 
 extern PyTypeObject *awaits_type;
@@ -105,6 +107,8 @@ int add_openings(PyObject *module);
 /* Whether an await on this thread may end without suspending its task: an asyncio loop runs on the thread, and
  * the task need not give way to other tasks. Returns -1 with an exception. */
 int may_go_on(void);
+/* Raises StopIteration with the result, whose reference it takes. Returns NULL. */
+PyObject *end_iteration(PyObject *result);
 /* Returns the iterator of an await with this result. Takes the caller's reference to it. */
 PyObject *ready(PyObject *result);
 int add_trio(PyObject *module);

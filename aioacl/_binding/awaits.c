@@ -2,7 +2,7 @@
  * Awaits, the base of AsyncioPort and TrioPort: it takes the completions of a loop from the engine, and wakes
  * the tasks. See await.c.
  */
-#include "await.h"
+#include "call.h"
 
 #include <string.h>
 
@@ -175,13 +175,13 @@ static bool keep_completion(awaits_object *port, uint64_t key, int64_t result, f
 static void complete(awaits_object *port, uint64_t key, int64_t result, first_error *first) {
     await_object *self = (await_object *)(uintptr_t)(key & ~KEY_OF_AWAIT);
     core_object *core = self->core;
-    Py_INCREF((PyObject *)core); /* `release_done` may run a finalizer that ends the Await */
+    Py_XINCREF((PyObject *)core); /* `release_done` may run a finalizer that ends the Await */
     unlist_await(self);
     self->result = result;
-    if (release_done(core) < 0) {
+    if (core != NULL && release_done(core) < 0) {
         keep_error(first);
     }
-    Py_DECREF((PyObject *)core);
+    Py_XDECREF((PyObject *)core);
     if (self->waiter != NULL && self->loop != NULL) {
         list_ready(port, self);
         return;
@@ -326,6 +326,27 @@ static PyObject *awaits_gives_way(PyObject *object, PyObject *loop) {
     return give_way < 0 ? NULL : PyBool_FromLong(give_way);
 }
 
+static await_object *first_with_run(await_object *list) {
+    while (list != NULL && list->run == NULL) {
+        list = list->next;
+    }
+    return list;
+}
+
+/* The loop was closed: gives up its calls of models, because their tasks may never end. The search begins again
+ * after each call, because the end of a call may run finalizers, which change the lists. */
+static PyObject *awaits_leave_runs(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    const awaits_object *self = (awaits_object *)object;
+    await_object *each;
+    while ((each = first_with_run(self->first)) != NULL || (each = first_with_run(self->ready)) != NULL) {
+        PyObject *run = each->run;
+        each->run = NULL;
+        run_leave(run);
+        Py_DECREF(run);
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *awaits_new_turn(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     ((awaits_object *)object)->quick = 0;
     ((awaits_object *)object)->learns_of_turn = 0;
@@ -364,9 +385,13 @@ static void awaits_dealloc(PyObject *object) {
 }
 
 static PyMethodDef awaits_methods[] = {
-    {"_attach", awaits_attach, METH_O, NULL},           {"_gives_way", awaits_gives_way, METH_O, NULL},
-    {"_new_turn", awaits_new_turn, METH_NOARGS, NULL},  {"drain", awaits_drain, METH_NOARGS, NULL},
-    {"run_ready", awaits_run_ready, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL},
+    {"_attach", awaits_attach, METH_O, NULL},
+    {"_leave_runs", awaits_leave_runs, METH_NOARGS, NULL},
+    {"_gives_way", awaits_gives_way, METH_O, NULL},
+    {"_new_turn", awaits_new_turn, METH_NOARGS, NULL},
+    {"drain", awaits_drain, METH_NOARGS, NULL},
+    {"run_ready", awaits_run_ready, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef awaits_members[] = {

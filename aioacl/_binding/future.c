@@ -140,6 +140,9 @@ PyObject *future_cancel(PyObject *object, PyObject *arguments, PyObject *keyword
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O", parameters, &message)) {
         return NULL;
     }
+    if (self->writes && !is_done(self)) { /* the task raises the cancellation after the completion */
+        Py_RETURN_FALSE;
+    }
     bool cancels = !is_done(self) && (self->waiter != NULL || is_future(self));
     if (cancels) {
         self->cancelled = 1;

@@ -2,7 +2,7 @@
  * The module aioacl._await. The module is in the shared object of aioacl._acl, because both modules use the
  * same engine. aioacl/_base/ffi.py loads aioacl._await from this shared object.
  */
-#include "binding.h"
+#include "call.h"
 
 struct binding_names names;
 
@@ -42,7 +42,8 @@ PyMODINIT_FUNC PyInit__await(void) {
     bool failed = module == NULL || add_names() < 0 || add_handles(module) < 0 || add_enqueue(module) < 0 ||
                   add_launch(module) < 0 || add_awaits(module) < 0 || add_dlpack(module) < 0 ||
                   add_keeper(module) < 0 || add_dataset(module) < 0 || add_cache(module) < 0 ||
-                  add_site(module) < 0 || add_exporter(module) < 0;
+                  add_site(module) < 0 || add_exporter(module) < 0 || add_arguments(module) < 0 ||
+                  add_slots(module) < 0 || add_runs(module) < 0;
     if (failed) {
         Py_CLEAR(module);
     }

@@ -22,18 +22,9 @@ static PySendResult ready_step(PyObject *object, PyObject *Py_UNUSED(value), PyO
     return PYGEN_RETURN;
 }
 
-/* Makes StopIteration itself: PyErr_SetObject would take a tuple or an exception apart. */
 static PyObject *ready_send(PyObject *object, PyObject *value) {
     PyObject *sent;
-    if (ready_step(object, value, &sent) == PYGEN_RETURN) {
-        PyObject *stop = PyObject_CallFunctionObjArgs(PyExc_StopIteration, sent, NULL);
-        Py_DECREF(sent);
-        if (stop != NULL) {
-            PyErr_SetObject(PyExc_StopIteration, stop);
-            Py_DECREF(stop);
-        }
-    }
-    return NULL;
+    return ready_step(object, value, &sent) == PYGEN_RETURN ? end_iteration(sent) : NULL;
 }
 
 static PyObject *ready_next(PyObject *object) {

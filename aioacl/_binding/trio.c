@@ -10,7 +10,7 @@ static PyObject *modules;
 static PyObject *in_run;  /* trio.lowlevel.in_trio_run; NULL: trio is not imported yet */
 static PyObject *library; /* sniffio.thread_local, whose name is "trio" within the turns of a trio run */
 /* Of trio.lowlevel; NULL before the first port of a run is made. */
-static PyObject *checkpoint, *current_task, *reschedule, *succeeded, *wait_task_rescheduled;
+static PyObject *checkpoint, *current_task, *reschedule, *succeeded, *failed, *wait_task_rescheduled;
 
 /* Sets `in_run` and `library` if trio is imported. While another thread imports trio, the module has no
  * attributes yet, and no run exists. `library` stays NULL with a release of trio that does not import sniffio.
@@ -90,6 +90,9 @@ PyObject *trio_abort(PyObject *object, PyObject *Py_UNUSED(raise_cancel)) {
                         "expected an await of a trio run, got another await; only trio calls this function");
         return NULL;
     }
+    if (((await_object *)object)->writes) {
+        return Py_NewRef(failed);
+    }
     Py_CLEAR(((await_object *)object)->waiter);
     Py_INCREF(succeeded);
     return succeeded;
@@ -104,6 +107,7 @@ static PyObject *bind_trio(PyObject *Py_UNUSED(module), PyObject *lowlevel) {
     reschedule = PyObject_GetAttrString(lowlevel, "reschedule");
     wait_task_rescheduled = PyObject_GetAttrString(lowlevel, "wait_task_rescheduled");
     succeeded = abort ? PyObject_GetAttrString(abort, "SUCCEEDED") : NULL;
+    failed = abort ? PyObject_GetAttrString(abort, "FAILED") : NULL;
     Py_XDECREF(abort);
     if (PyErr_Occurred()) {
         return NULL;

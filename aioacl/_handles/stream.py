@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from aioacl._handles.memory import Buffer
     from aioacl._handles.operand import HostMemory, Memory
     from aioacl._handles.pinned import PinnedBuffer
+    from aioacl._lifecycle.failures import Failed
     from aioacl._lifecycle.manager import Manager
 
 
@@ -607,12 +608,28 @@ class Stream(Handle, Awaitable):
             self._manager.deferred.leave_note(lambda: destroy(made))
             self._check()
             return
+        failed = self._replace(core, made)
+        await clean_up_on(self._manager.maintenance, partial(destroy, core))
+        if failed is not None:
+            warn(failed, "its stream was renewed")
+
+    def _replace(self, core: StreamCore, made: StreamCore) -> Failed | None:
+        """Uses the new native stream from now on. Returns the failure of the old one, if no caller has received it."""
         self._core, failed = made, core.uncollected()
         if (
             not self._owed
         ):  # another thread has closed the stream, and has perhaps not seen the new native stream
             self._manager.deferred.leave_note(lambda: destroy(made))
-        await clean_up_on(self._manager.maintenance, partial(destroy, core))
+        return failed
+
+    def _renew_now(self) -> None:
+        """Renews the stream, which has no work. Runs on the maintenance thread. After a reset, does nothing."""
+        core = self._core
+        made = self._made_again(self._generation)
+        if made is None:
+            return
+        failed = self._replace(core, made)
+        destroy(core)
         if failed is not None:
             warn(failed, "its stream was renewed")
 

@@ -290,6 +290,13 @@ class Admission:
         scope = current_job_scope()
         return self.leases.holds(holder) or (scope is not None and scope.index == self.index)
 
+    def holds_now(self) -> bool:
+        """Whether the caller may enqueue if the device drains."""
+        if not self.leases and current_job_scope() is None:
+            return False
+        with self.changed:
+            return self.holds_off(current_holder())
+
     def closed(self) -> ParameterError:
         """The error for using a closed device."""
         return ParameterError(

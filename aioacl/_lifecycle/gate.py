@@ -129,6 +129,22 @@ def _resetting(call: str, index: int, generation: int) -> AclError:
     return DeviceResetting("the device is being reset", call=call, device=index, generation=generation)
 
 
+@_refusal(lib.AIO_MODEL_BUSY)
+def _model_busy(call: str, index: int, _: int) -> AclError:
+    return QueueFull(
+        "a call of the model is running, and one instance runs on one stream at a time",
+        call=call,
+        device=index,
+        hint="Await the calls first, or load the model with instances=2 for calls and enqueue together.",
+    )
+
+
+@_refusal(lib.AIO_MODEL_ENDED)
+def model_closed(_: str, index: int, __: int) -> ParameterError:
+    """The error of a call of a closed model."""
+    return ParameterError("the model is closed", device=index, hint="Load it again with load_model().")
+
+
 @_refusal(lib.AIO_DRAINING_NOW)
 def _draining(call: str, index: int, generation: int) -> AclError:
     return DeviceResetting(

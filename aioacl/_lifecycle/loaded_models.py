@@ -41,7 +41,7 @@ class LoadedModels:
 
     Attributes:
         abandoned: how many models were abandoned since the first open.
-        queues: the callers that wait for slots.
+        queues: the slots of each load.
     """
 
     def __init__(self, index: int) -> None:
@@ -79,6 +79,11 @@ class LoadedModels:
         if self._loaded.pop(model, None) is not None:
             self.abandoned += 1
 
+    def tend(self) -> None:
+        """Lets each load free what its calls have left, and renew failed streams. For the maintenance thread."""
+        for queue in self.queues.members():
+            queue.tend()
+
     def choose(self) -> None:
         """Notes which models are idle, before a procedure aborts the work that still runs."""
         self._idle = [model for model, load in tuple(self._loaded.items()) if load.is_idle()]
@@ -88,6 +93,8 @@ class LoadedModels:
 
         For a procedure, when no call is inside the gate. Returns the first code of a call that failed, or 0.
         """
+        for queue in self.queues.members():
+            queue.end()
         first = 0
         idle, self._idle = self._idle, []
         for model in idle if healthy else ():

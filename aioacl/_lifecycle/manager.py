@@ -466,7 +466,7 @@ class Manager:
             steps.callback(self.cache.free_left)
             steps.callback(self.cache.empty)
             steps.callback(self.deferred.do_all)
-            steps.callback(self._answer, lib.AIO_KICK_DONE)
+            steps.callback(self._answer, lib.AIO_KICK_DONE | lib.AIO_KICK_CALLS)
 
     def _on_wake(self) -> None:
         try:
@@ -489,6 +489,8 @@ class Manager:
         if kicks & lib.AIO_KICK_DONE:  # drops in-flight references, even if nothing is awaited
             for stream in self.streams.members():
                 stream.release_done()
+        if kicks & lib.AIO_KICK_CALLS:
+            self.models.tend()
         if kicks & lib.AIO_KICK_MODES:
             lib.aio_device_read_modes(self.index)
         if kicks & lib.AIO_KICK_FAULT:

@@ -1,19 +1,19 @@
-"""The arguments of a call of a model, checked before C, and its results as arrays.
+"""The arguments of a call of a model, checked before C, and the memory of its results.
 
 An argument is any object with a C-contiguous buffer of the right type and shape, or such a DLPack tensor in host
 memory. Nothing is converted: a conversion would copy, and would hide a mistake. The arguments are read on the model's
-thread, so they must not be changed until the call has ended.
+thread, so they must not be changed until the call has ended. `check_arguments` of C accepts the usual arguments;
+`check_call` checks all others, and raises the errors.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
-from aioacl._base.dtypes import array_dtype, holds, item_name
+from aioacl._base.dtypes import array_dtype, holds, item_formats, item_name, itemsize_of
 from aioacl._base.errors import NotSupported, ParameterError
-from aioacl._base.ffi import ffi, pointer
+from aioacl._base.ffi import Arguments, Spec
 from aioacl._base.options import SHOWN_ITEMS, repr_of
 from aioacl._handles.host_tensor import host_tensor
 
@@ -30,60 +30,61 @@ _CONTIGUOUS: Final = {
     "input": "Pass `numpy.ascontiguousarray(x)`.",
     "output": "Pass a contiguous array, for example one of `numpy.empty`.",
 }
-CHUNK_BYTES: Final = 1 << 20  # what a thread copies in about 0.2 ms
+KINDS: Final = {None: 0, "batch": 1, "image": 2, "dims": 3}  # enum aio_gears
 
 
-class Argument:
-    """The memory of one argument.
+def spec_of(description: Description) -> Spec:
+    """Returns what C needs to check arguments and to make results."""
 
-    Attributes:
-        shape: the dimensions.
-        nbytes: the size in bytes.
-        address: the address of the first byte.
-    """
+    def arrays() -> tuple[Any, tuple[Any, ...]]:
+        np = _numpy()
+        return np.empty, tuple(np.dtype(array_dtype(info.dtype)) for info in description.outputs)
 
-    __slots__ = ("_kept", "address", "nbytes", "shape")
-
-    def __init__(self, view: memoryview, *, writable: bool = False) -> None:
-        # The view that was checked: a second request of the argument's buffer may return other memory. The object of
-        # `from_buffer` is not kept, because CPython crashes when it collects it in a cycle with its memoryview.
-        self._kept = view
-        self.shape: tuple[int, ...] = view.shape or ()
-        self.nbytes = view.nbytes
-        self.address = pointer(ffi.from_buffer("char[]", view, writable)) if view.nbytes else 0
-
-
-class Call:
-    """The checked arguments of one call, and the gear in which it runs.
-
-    Attributes:
-        arguments: the memory of each input.
-        gear: the gear.
-        rows: the number of rows that the caller passed, which is at most the batch of the gear; None without batches.
-    """
-
-    __slots__ = ("arguments", "gear", "rows")
-
-    def __init__(self, arguments: tuple[Argument, ...], gear: Gear, rows: int | None) -> None:
-        self.arguments = arguments
-        self.gear = gear
-        self.rows = rows
-
-    def output_shapes(self, description: Description) -> list[tuple[int, ...]]:
-        """Returns the shape of each result. Padding is not part of a result."""
-        return [
-            (self.rows, *shape[1:]) if batched and self.rows is not None else shape
-            for shape, batched in zip(self.gear.outputs, description.batched, strict=True)
-        ]
+    return Spec(
+        KINDS[description.kind],
+        tuple(
+            (item_formats(info.dtype), itemsize_of(info.dtype), _sizes(info.shape))
+            for info in description.inputs
+        ),
+        tuple(
+            (itemsize_of(info.dtype), info.nbytes, batched)
+            for info, batched in zip(description.outputs, description.batched, strict=True)
+        ),
+        tuple(
+            (_values(gear), tuple(size for shape in gear.inputs for size in shape), gear.outputs)
+            for gear in description.gears
+        ),
+        tuple(info.name for info in description.outputs),
+        arrays,
+    )
 
 
-def check_call(description: Description, given: Any) -> Call:
+def _sizes(shape: Sequence[int | None]) -> tuple[int, ...]:
+    return tuple(-1 if size is None else size for size in shape)
+
+
+def _values(gear: Gear) -> tuple[int, ...]:
+    value = gear.value
+    return () if value is None else (value,) if isinstance(value, int) else value
+
+
+def output_shapes(description: Description, arguments: Arguments) -> list[tuple[int, ...]]:
+    """Returns the shape of each result. Padding is not part of a result."""
+    rows = arguments.rows
+    return [
+        (rows, *shape[1:]) if batched and rows is not None else shape
+        for shape, batched in zip(description.gears[arguments.gear].outputs, description.batched, strict=True)
+    ]
+
+
+def check_call(description: Description, spec: Spec, given: Any) -> Arguments:
     """Checks the arguments of a call. Raises ParameterError, which names the input and both shapes."""
     inputs = description.inputs
     values = in_order(inputs, given, "input")
-    arguments = tuple(_argument(info, value) for info, value in zip(inputs, values, strict=True))
-    gear, rows = _gear_for(description, arguments)
-    return Call(arguments, gear, rows)
+    # The views that were checked: a second request of an argument's buffer may return other memory.
+    views = tuple(_view(info, value, "input") for info, value in zip(inputs, values, strict=True))
+    gear, rows = _gear_for(description, views)
+    return Arguments(spec, views, description.gears.index(gear), rows)
 
 
 def in_order(tensors: Sequence[TensorInfo], given: Any, noun: str, hint: str = ARRAYS_HINT) -> Sequence[Any]:
@@ -118,12 +119,8 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _argument(info: TensorInfo, value: Any) -> Argument:
-    """Checks the type of an argument; `_gear_for` checks its shape."""
-    return Argument(_view(info, value, "input"))
-
-
 def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
+    """Checks the type of an argument or a target; the caller checks its shape."""
     view = _memory(info, value, noun)
     if view.c_contiguous and holds(view.format.lstrip("@"), view.itemsize, info.dtype):
         return view
@@ -180,22 +177,22 @@ def _shape(shape: Sequence[int | None]) -> str:
 # --- gears --------------------------------------------------------------------------------------------------------
 
 
-def _gear_for(description: Description, arguments: Sequence[Argument]) -> tuple[Gear, int | None]:
+def _gear_for(description: Description, views: Sequence[memoryview]) -> tuple[Gear, int | None]:
     """Returns the gear for the shapes of the arguments, and the number of rows of a batch."""
-    for info, argument in zip(description.inputs, arguments, strict=True):
-        fits = len(info.shape) == len(argument.shape) and all(
-            wanted in (None, got) for wanted, got in zip(info.shape, argument.shape, strict=True)
+    for info, view in zip(description.inputs, views, strict=True):
+        fits = len(info.shape) == len(_shape_of(view)) and all(
+            wanted in (None, got) for wanted, got in zip(info.shape, _shape_of(view), strict=True)
         )
         if not fits:
             raise ParameterError(
-                f"input {info.name!r}: expected the shape {_shape(info.shape)}, got {_shape(argument.shape)}",
+                f"input {info.name!r}: expected the shape {_shape(info.shape)}, got {_shape(_shape_of(view))}",
                 hint=f"The shape in the model is {_shape(info.shape)}; ? is any size that its gears have."
                 if None in info.shape
                 else "Reshape the array, or convert the model for that shape.",
             )
     if description.kind == "batch":
-        return _gear_for_batch(description, arguments)
-    shapes = tuple(argument.shape for argument in arguments)
+        return _gear_for_batch(description, views)
+    shapes = tuple(map(_shape_of, views))
     for gear in description.gears:
         if gear.inputs == shapes:
             return gear, None
@@ -206,10 +203,10 @@ def _gear_for(description: Description, arguments: Sequence[Argument]) -> tuple[
     )
 
 
-def _gear_for_batch(description: Description, arguments: Sequence[Argument]) -> tuple[Gear, int]:
+def _gear_for_batch(description: Description, views: Sequence[memoryview]) -> tuple[Gear, int]:
     rows = {
-        info.name: argument.shape[0]
-        for info, argument in zip(description.inputs, arguments, strict=True)
+        info.name: _shape_of(view)[0]
+        for info, view in zip(description.inputs, views, strict=True)
         if None in info.shape
     }
     if len({*rows.values()}) > 1:
@@ -230,6 +227,10 @@ def _gear_for_batch(description: Description, arguments: Sequence[Argument]) -> 
     return min(fitting, key=_batch), count
 
 
+def _shape_of(view: memoryview) -> tuple[int, ...]:
+    return view.shape or ()
+
+
 def _batch(gear: Gear) -> int:
     assert isinstance(gear.value, int), "a gear of the kind batch is a number"
     return gear.value
@@ -238,10 +239,10 @@ def _batch(gear: Gear) -> int:
 # --- results ------------------------------------------------------------------------------------------------------
 
 
-def check_out(description: Description, call: Call, out: Any) -> list[Argument]:
+def check_out(description: Description, arguments: Arguments, out: Any) -> tuple[memoryview, ...]:
     """Checks the arrays that a caller passes for the results."""
-    targets = list[Argument]()
-    shapes = call.output_shapes(description)
+    targets = list[memoryview]()
+    shapes = output_shapes(description, arguments)
     for info, value, shape in zip(
         description.outputs, in_order(description.outputs, out, "output"), shapes, strict=True
     ):
@@ -251,17 +252,16 @@ def check_out(description: Description, call: Call, out: Any) -> list[Argument]:
                 f"output {info.name!r}: expected a writable array, got a read-only one",
                 hint="Pass an array that can be written to, for example one of `numpy.empty`.",
             )
-        if (view.shape or ()) != shape:
+        if _shape_of(view) != shape:
             raise ParameterError(
-                f"output {info.name!r}: expected the shape {_shape(shape)}, got {_shape(view.shape or ())}",
+                f"output {info.name!r}: expected the shape {_shape(shape)}, got {_shape(_shape_of(view))}",
                 hint=f"Make the array with `numpy.empty({shape}, {array_dtype(info.dtype)!r})`.",
             )
-        targets.append(Argument(view, writable=True))
-    return targets
+        targets.append(view)
+    return tuple(targets)
 
 
-def new_arrays(description: Description, call: Call) -> list[Any]:
-    """Makes an array of NumPy for each result."""
+def _numpy() -> Any:
     try:
         import numpy as np  # noqa: PLC0415 - NumPy is optional
     except ImportError as error:
@@ -269,27 +269,4 @@ def new_arrays(description: Description, call: Call) -> list[Any]:
             "expected NumPy for the results of a model, but it cannot be imported",
             hint="Install NumPy, or pass `out=` with an object that has a writable buffer.",
         ) from error
-    shapes = call.output_shapes(description)
-    return [
-        np.empty(shape, array_dtype(info.dtype))
-        for info, shape in zip(description.outputs, shapes, strict=True)
-    ]
-
-
-def as_result(description: Description, arrays: Sequence[Any]) -> Any:
-    """Returns the array of a model with one output; else a dict of the arrays by name."""
-    if len(arrays) == 1:
-        return arrays[0]
-    return {info.name: array for info, array in zip(description.outputs, arrays, strict=True)}
-
-
-def copy_memory(target: int, source: int, nbytes: int) -> None:
-    """Copies memory of the host. Other threads run Python meanwhile."""
-    if nbytes:
-        ctypes.memmove(target, source, nbytes)
-
-
-def clear_memory(target: int, nbytes: int) -> None:
-    """Fills memory of the host with zeros."""
-    if nbytes:
-        ctypes.memset(target, 0, nbytes)
+    return np

@@ -14,13 +14,14 @@ from aioacl._base.errors import AclError, AclWarning, DeviceQuarantined, DeviceT
 from aioacl._base.ffi import lib
 from aioacl._base.states import State
 from aioacl._library.runtime import must_not_be_forked
+from aioacl._lifecycle.gate import model_closed
 from aioacl._lifecycle.health import health_of
-from aioacl._models.instance import is_closed
 from aioacl._models.loading import Load
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from aioacl._base.ffi import Spec
     from aioacl._base.records import EventKind
     from aioacl._device import Device
     from aioacl._lifecycle.executor import DeviceExecutor
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from aioacl._wait.job_future import JobFuture
 
 LOOK_SECONDS: Final = 1.0  # how often a close looks for calls that are stuck
+CLOSED_LOOK_SECONDS: Final = 0.01  # how often it looks for slots that are back, if the device is closed
 STUCK_SECONDS: Final = 10.0
 
 
@@ -62,8 +64,11 @@ class Lifetime:
         slots: the number of slots of all instances.
         load: the newest load; None before the first one and after the close.
         description: the inputs, outputs and gears; None before the first load.
+        spec: the same for C.
         closed: whether the model was closed, so that calls are refused.
     """
+
+    spec: Spec  # since the first load
 
     def __init__(self, manager: Manager, device: Device, source: Source, options: LoadOptions) -> None:
         self.manager = manager
@@ -79,19 +84,17 @@ class Lifetime:
         self._loading: JobFuture[None] | None = None
         self._unloading: JobFuture[None] | None = None
         self._over = False  # whether the close has ended
-        self._executors: list[DeviceExecutor] = [
-            manager.jobs.model_executor() for _ in range(options.instances)
-        ]
+        self._executor: DeviceExecutor = manager.jobs.model_executor()
 
     def check(self) -> None:
         """Raises an error if the model is closed, or was loaded before a fork."""
         must_not_be_forked()
         if self.closed:
-            raise is_closed(self.manager.index)
+            raise model_closed("", self.manager.index, 0)
 
     def was_reset(self) -> StaleHandleError:
         """Returns the error of a use of a load from before a reset, or from before the close of the device."""
-        if self._executors[0].ended:
+        if self._executor.ended:
             return StaleHandleError(
                 "the device was closed after the model was loaded",
                 device=self.manager.index,
@@ -159,7 +162,7 @@ class Lifetime:
                 self._loading = None
 
     def _begin_load(self) -> JobFuture[None]:
-        executor = self._executors[0]
+        executor = self._executor
         try:
             return executor.submit(self._load_now)
         except RuntimeError:
@@ -168,12 +171,13 @@ class Lifetime:
             raise
 
     def _load_now(self) -> None:
-        """Loads the model. A job of the first instance."""
+        """Loads the model. A job."""
         load, began = Load(self.manager, self._device, self.name), sync.monotonic()
         self._tell("model_loading")
-        load.make(self.source, self._executors, self.options.slots, warm=self.options.warm_up)
+        load.make(self.source, self.options)
         with self._lock:
-            old, self.load, self.description = self.load, load, load.description
+            old, self.load = self.load, load
+            self.description, self.spec = load.description, load.spec
         self._tell("model_loaded", seconds=sync.monotonic() - began, nbytes=load.nbytes)
         if old is not None:
             old.slots.end(old.free)
@@ -211,7 +215,10 @@ class Lifetime:
                 seen, quarantined = admission.version, admission.state is State.QUARANTINED
             if quarantined or self._over:
                 return
-            look = sync.monotonic() + LOOK_SECONDS
+            closed = admission.state is State.CLOSED
+            if closed and self.load is not None:  # no maintenance thread does so
+                self.load.slots.tend()
+            look = sync.monotonic() + (CLOSED_LOOK_SECONDS if closed else LOOK_SECONDS)
             try:
                 await admission.change(seen, look)
             except DeviceTimeout:
@@ -248,7 +255,7 @@ class Lifetime:
     def _unload(self, load: Load) -> None:
         """Called when all slots are back."""
         try:
-            self._unloading = future = self._executors[0].submit(load.unload)
+            self._unloading = future = self._executor.submit(load.unload)
         except (RuntimeError, AclError):  # the device was closed, which has unloaded the model
             self._finish()
             return
@@ -262,8 +269,7 @@ class Lifetime:
             first, self._over = not self._over, True
         if load is not None:
             load.free()
-        for executor in self._executors:
-            self.manager.jobs.let_go(executor)
+        self.manager.jobs.let_go(self._executor)
         if first:
             with self.manager.admission.changed:
                 self.manager.admission.announce()

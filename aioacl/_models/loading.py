@@ -1,18 +1,10 @@
 """One load of a model: its ids, its memory and its slots. A load lasts until a reset, or until the model is closed.
 
-Theory of operation. A model has one or more instances. Each instance has an id of the runtime and an executor, whose
-jobs run one after another. A job of the first instance makes a load. A call of the model is a job that enqueues the
-upload, the execution and the download on the stream of a slot, and returns the ticket of the download. Before it
-enqueues the execution, the job waits until the previous execution of the instance is done. So
+A model has one or more instances. Each instance has an id of the runtime and a native thread, which enqueues the calls
+(`aioacl/_native/calls.c`). A job of the model's executor makes a load, and another one unloads it.
 
-- the upload of the next call and the download of the previous one run while an execution runs;
-- one id is on one stream at a time, as the runtime requires;
-- at most one execution of a thread is unfinished. The runtime reports a failed execution only by its thread, so the
-  failure belongs to exactly one call;
-- a failed call has failed its own stream only, and the next call in that slot renews the stream.
-
-A job is inside the gate, so a reset waits for it. A job that begins in a later generation than its load does nothing,
-and the call is repeated with the next load. A call that has begun is never repeated.
+A call that comes to its thread in a later generation than its load enqueues nothing, and is repeated with the next
+load. A call that has begun is never repeated.
 """
 
 from __future__ import annotations
@@ -32,6 +24,7 @@ from aioacl._base.options import SHOWN_ITEMS
 from aioacl._handles.handle import error_on
 from aioacl._handles.stream_core import StreamCore
 from aioacl._lifecycle.cache import DEVICE_MEMORY
+from aioacl._models.arguments import KINDS, spec_of
 from aioacl._models.description import (
     Desc,
     Description,
@@ -45,8 +38,7 @@ from aioacl._models.description import (
     with_batch,
     with_open_dimensions,
 )
-from aioacl._models.instance import Instance
-from aioacl._models.slots import Slot, Slots, room_for
+from aioacl._models.slots import Slot, Slots, native_dataset, room_for
 from aioacl._models.warming import warm_up
 from aioacl._wait.current import run_blocking
 from aioacl._wait.job_scope import current_job_scope
@@ -54,14 +46,14 @@ from aioacl._wait.job_scope import current_job_scope
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aioacl._base.ffi import CData
+    from aioacl._base.ffi import CData, Spec
     from aioacl._device import Device
     from aioacl._handles.memory import DeviceBuffer
     from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream import Stream
-    from aioacl._lifecycle.executor import DeviceExecutor
     from aioacl._lifecycle.manager import Manager
     from aioacl._models.description import GearKind, TensorInfo
+    from aioacl._models.lifetime import LoadOptions
     from aioacl._models.source import Source
 
 
@@ -72,8 +64,9 @@ class Load:
         name: the name of the model for messages.
         manager: the manager of the device.
         generation: the generation of the device.
-        instances: the instances.
+        instances: the ids of the instances.
         description: the inputs, outputs and gears.
+        spec: the same for C.
         memory: the device memory that the model needs.
         slots: the slots.
         stream: the stream of `model.enqueue`.
@@ -81,6 +74,7 @@ class Load:
     """
 
     description: Description
+    spec: Spec
     slots: Slots
     stream: Stream
 
@@ -89,7 +83,7 @@ class Load:
         self.manager = manager
         self._device = device
         self.generation = manager.generation
-        self.instances: list[Instance] = []
+        self.instances: list[int] = []
         self.memory = ModelMemory(0, 0)
         self.nbytes = 0
         self._held: list[DeviceBuffer | PinnedBuffer | Stream] = []
@@ -103,24 +97,23 @@ class Load:
 
     # --- loading ----------------------------------------------------------------------------------------------------
 
-    def make(
-        self, source: Source, executors: Sequence[DeviceExecutor], slots: int, *, warm: bool = False
-    ) -> None:
-        """Loads the model. A job of the first instance. If it fails, it takes back what it has made."""
+    def make(self, source: Source, options: LoadOptions) -> None:
+        """Loads the model. A job. If it fails, it takes back what it has made."""
+        instances = options.instances
         try:
             with _outside():
                 source.must_be_unchanged()
             self._measure(source)
-            self._look(len(executors))
+            self._look(instances)
             try:
-                self._load(source, executors)
-                self._describe(slots)
+                self._load(source, instances)
+                self._describe(options.slots)
             except OutOfMemoryError as error:
                 if error.call == "aclrtMallocHost":  # memory of the host, which the sizes do not explain
                     raise
-                raise self._too_little(len(executors), error) from error
-            if warm:
-                warm_up(self, self._made)
+                raise self._too_little(instances, error) from error
+            if options.warm_up:
+                warm_up(self)
         except BaseException:
             with suppress(AclError):
                 self.end()
@@ -157,21 +150,19 @@ class Load:
         code = lib.aio_g_aclrtGetMemInfo(self.shown, lib.ACL_HBM_MEM, free, total)
         return (0, 0) if code else (free[0], total[0])
 
-    def _load(self, source: Source, executors: Sequence[DeviceExecutor]) -> None:
+    def _load(self, source: Source, instances: int) -> None:
         work, weights = self.memory.workspace, self.memory.weights
         shared = self._allocate(weights)
-        for executor in executors:
+        for _ in range(instances):
             own = self._allocate(work)
-            self._load_one(source, executor, (own, work, shared, weights))
+            self._load_one(source, (own, work, shared, weights))
 
-    def _load_one(
-        self, source: Source, executor: DeviceExecutor, memory: tuple[CData, int, CData, int]
-    ) -> None:
+    def _load_one(self, source: Source, memory: tuple[CData, int, CData, int]) -> None:
         place: Any = ffi.new("uint32_t *")
         code = source.load(self.shown, place, memory)
         if code:
             raise self._refused(code, source.call, source)
-        self.instances.append(Instance(place[0], executor))
+        self.instances.append(place[0])
         self.manager.models.add(place[0], self)
 
     @property
@@ -222,7 +213,7 @@ class Load:
 
     def _describe(self, slots: int) -> None:
         """Reads the description, and makes the slots. The shapes of outputs are known only after a gear was set."""
-        with Desc(self.instances[0].model, self._error) as desc:
+        with Desc(self.instances[0], self._error) as desc:
             inputs, selector_bytes = split_inputs(read_tensors(desc, "Input"))
             outputs = read_tensors(desc, "Output")
             kind, values = read_gears(desc, inputs)
@@ -232,8 +223,18 @@ class Load:
         outputs = with_open_dimensions(outputs, kind, gears)
         batched = tuple(info.batch_axis is not None for info in outputs)
         self.description = Description(with_batch(inputs, kind), outputs, kind, gears, batched)
-        self.slots = Slots(made, self.manager)
-        self.manager.models.queues.add(self.slots)
+        self.spec = spec_of(self.description)
+        self._start(made, len(inputs), kind)
+
+    def _start(self, made: Sequence[Slot], inputs: int, kind: GearKind | None) -> None:
+        """Starts the threads of the instances."""
+        ids = tuple(self.instances)
+        slots = Slots.make(self.manager.index, self.generation, KINDS[kind], inputs, ids, made)
+        code = slots._start()
+        if code:
+            raise self._error(code, "pthread_create")
+        self.slots = slots
+        self.manager.models.queues.add(slots)
 
     def _make_slots(
         self, count: int, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], selector_bytes: int
@@ -241,7 +242,7 @@ class Load:
         _, size = room_for((*inputs, *outputs), selector_bytes)
         made = self._made
         for _ in range(count):
-            for instance in self.instances:
+            for instance in range(len(self.instances)):
                 device = self._device.allocate(size).result()
                 self._held.append(device)
                 self.nbytes += device.size
@@ -271,12 +272,33 @@ class Load:
         gears = list[Gear]()
         for value in values:
             gear = Gear(value, shapes_of(kind, value, inputs), ())
-            call, code = slot.instance.set_gear(self.shown, slot.input_data, kind, gear)
+            call, code = self._set_gear(slot.input_data, kind, gear)
             if code:
                 raise self._error(code, call)
             shapes = tuple(desc.dims("aclmdlGetCurOutputDims", at) for at in range(outputs))
             gears.append(Gear(value, gear.inputs, shapes))
         return tuple(gears)
+
+    def _set_gear(self, data: Any, kind: GearKind | None, gear: Gear) -> tuple[str, int]:
+        """Selects a gear of the first instance. Returns the ACL function that was called, and its code.
+
+        Without gears, it calls nothing.
+        """
+        value: Any = gear.value
+        selector = len(gear.inputs)  # the input that selects the gear comes after the others
+        where = self.shown, self.instances[0], native_dataset(data), selector
+        if kind is None:
+            return "", 0
+        if kind == "batch":
+            call = "aclmdlSetDynamicBatchSize"
+            return call, lib.aio_g_aclmdlSetDynamicBatchSize(*where, value)
+        if kind == "image":
+            call = "aclmdlSetDynamicHWSize"
+            return call, lib.aio_g_aclmdlSetDynamicHWSize(*where, *value)
+        dims: Any = ffi.new("aclmdlIODims *")
+        dims.dimCount = len(value)
+        dims.dims[0 : len(value)] = list(value)
+        return "aclmdlSetInputDynamicDims", lib.aio_g_aclmdlSetInputDynamicDims(*where, dims)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -291,8 +313,7 @@ class Load:
 
     def unload(self) -> None:
         """Unloads the model and frees its memory. A job, after all slots are back."""
-        for instance in self.instances:
-            instance.end()
+        self.slots._close()
         for stream in self._streams:
             if not self.stale:
                 with suppress(AclError):
@@ -309,19 +330,21 @@ class Load:
             finally:
                 errors.clear()  # the traceback refers to the frame, and the frame to the errors
 
-    def _end_one(self, instance: Instance) -> AclError | None:
+    def _end_one(self, instance: int) -> AclError | None:
         """Unloads one instance. Returns the error, so that the others are unloaded, too."""
         try:
             if self.manager.failures.last_fault is not None:
-                self.manager.models.abandon(instance.model)
+                self.manager.models.abandon(instance)
             else:
-                self.manager.models.unload(instance.model, self.generation)
+                self.manager.models.unload(instance, self.generation)
         except AclError as error:
             return error
         return None
 
     def free(self) -> None:
         """Closes the buffers and streams, without waiting."""
+        if hasattr(self, "slots"):
+            self.slots.end()  # the threads end
         held, self._held = self._held, []
         for each in reversed(held):
             each._close_later()  # not a note, which a closed device does not read

@@ -6,25 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin
 from aioacl._base.errors import AclWarning, ParameterError
-from aioacl._base.ffi import Dataset, lib
-from aioacl._base.options import deadline_of, is_one_of, repr_of, whole_of
+from aioacl._base.ffi import Dataset, check_arguments, lib
+from aioacl._base.options import is_one_of, repr_of, whole_of
 from aioacl._base.public import publish
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Operation
 from aioacl._library.runtime import of_parent
-from aioacl._models.arguments import (
-    CHUNK_BYTES,
-    Argument,
-    as_result,
-    check_call,
-    check_out,
-    copy_memory,
-    in_order,
-    new_arrays,
-)
-from aioacl._models.executing import enqueue
-from aioacl._models.lent import Lent
+from aioacl._models.arguments import check_call, check_out, in_order
+from aioacl._models.calls import Call, enqueue
 from aioacl._models.lifetime import Lifetime, LoadOptions
 from aioacl._models.results import ModelResults
 from aioacl._models.source import Source
@@ -39,11 +29,9 @@ if TYPE_CHECKING:
     from aioacl._handles.event import Ticket
     from aioacl._handles.stream import Stream
     from aioacl._lifecycle.manager import Manager
-    from aioacl._models.arguments import Call
     from aioacl._models.description import Description, ModelMemory, TensorInfo
     from aioacl._models.loading import Load
     from aioacl._models.results import OnError
-    from aioacl._models.slots import Slot
 
 SLOTS_AT_MOST: Final = 64
 BUFFERS_HINT: Final = (
@@ -180,44 +168,13 @@ class Model(Made):
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceTimeout: the call did not return within `timeout` seconds.
         """
-        self._life.check()
-        call = check_call(self._described, x)
-        targets = None if out is None else check_out(self._described, call, out)
-        return Operation("model()", lambda: self._call(call, out, targets, wait, deadline_of(timeout)), self)
-
-    async def _call(
-        self, call: Call, out: Any, targets: list[Argument] | None, wait: bool, deadline: float | None
-    ) -> Any:
-        while True:
-            load = await self._life.ready(wait, deadline)
-            lent = Lent(load, call)
-            try:
-                await load.slots.take(lent, wait=wait, deadline=deadline)
-                done = await lent.run(deadline)
-                result = await self._fetch(lent.taken[0], call, targets) if done else None
-            except GeneratorExit:  # a finalizer may run on a thread that holds the locks
-                lent.leave()
-                raise
-            except BaseException:
-                lent.give()
-                raise
-            lent.give()
-            if result is not None:  # else a reset or a close came before the call began
-                return out if out is not None else as_result(self._described, result)
-
-    async def _fetch(self, slot: Slot, call: Call, targets: list[Argument] | None) -> list[Any]:
-        """Copies the results to the targets of the caller, or to new arrays, which it returns."""
-        if targets is not None:
-            for part in _parts(slot, targets):
-                copy_memory(*part)
-            return []
-        arrays = new_arrays(self._described, call)
-        made = [Argument(memoryview(array), writable=True) for array in arrays]
-        for number, part in enumerate(_parts(slot, made)):
-            if number:  # after each MiB, other tasks of the loop run
-                await current_port().next_turn()
-            copy_memory(*part)
-        return arrays
+        life = self._life
+        arguments = None if life.closed else check_arguments(life.spec, x)
+        if arguments is None:
+            life.check()
+            arguments = check_call(self._described, life.spec, x)
+        targets = None if out is None else check_out(self._described, arguments, out)
+        return Call(self, arguments, targets, out, wait=wait, timeout=timeout)
 
     def map(
         self,
@@ -390,13 +347,6 @@ class Model(Made):
 
 def _kinds(values: Sequence[Any]) -> str:
     return ", ".join(f"a {type(value).__name__}" for value in values) or "nothing"
-
-
-def _parts(slot: Slot, targets: Sequence[Argument]) -> Iterable[tuple[int, int, int]]:
-    """Yields the target, source and size of each copy that fetches the results."""
-    for (_, pinned), target in zip(slot.outputs, targets, strict=True):
-        for at in range(0, target.nbytes, CHUNK_BYTES):
-            yield target.address + at, pinned.address + at, min(CHUNK_BYTES, target.nbytes - at)
 
 
 def new_model(

@@ -18,7 +18,7 @@ static bool is_busy(aio_stream *stream) {
 
 int aio_device_busy(int device) {
     uint32_t generation = aio_word_generation(aio_gate_word(device));
-    int busy = 0;
+    int busy = atomic_load(&aio_devices[device].calling); /* read first: they enqueue, and then end */
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
         if (stream->generation == generation) {
             busy += is_busy(stream);

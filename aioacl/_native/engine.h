@@ -47,6 +47,8 @@ enum aio_refusal {
     AIO_REPORTS_LOST = -2000000018,   /* tasks have failed, and it is not known which */
     AIO_LAUNCHING = -2000000019,      /* a launch block of the stream is open */
     AIO_LAUNCHING_HERE = -2000000020, /* this thread has opened that block */
+    AIO_MODEL_BUSY = -2000000021,     /* a call of the model is running on another stream */
+    AIO_MODEL_ENDED = -2000000022,    /* the model is being unloaded */
     AIO_LIMIT = -2000000000           /* codes at or below this one are the engine's own */
 };
 
@@ -67,6 +69,7 @@ enum aio_kick {
     AIO_KICK_FOREIGN = 8, /* other code has reset the device */
     AIO_KICK_FAULT = 32,  /* a task has failed */
     AIO_KICK_MODES = 256, /* other code has made a stream, or `health` was read: STOP mode may be set */
+    AIO_KICK_CALLS = 512, /* slots of models need the maintenance thread */
     AIO_KICK_LEFT = 128,  /* a finalizer has left something to free, or the cache exceeds its limit */
     AIO_KICK_DONE = 64    /* work that no caller awaits may be done; its references can then be dropped */
 };
@@ -403,6 +406,12 @@ aio_result aio_wait_event(aio_stream *stream, int held, aio_event *event, aio_st
  * failed. */
 aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmdlDataset *input,
                        aclmdlDataset *output);
+/* calls.c: the slots of a loaded model, and the threads that enqueue its calls. */
+typedef struct aio_calls aio_calls;
+/* Enqueues an execution with memory of the caller, on the model's last instance. Returns AIO_MODEL_BUSY while
+ * an execution of another stream runs on this instance, and AIO_MODEL_ENDED after aio_calls_close. */
+aio_result aio_calls_execute(aio_stream *stream, int held, aio_calls *calls, const aclmdlDataset *input,
+                             aclmdlDataset *output);
 /* A launch block: until it ends, other code enqueues on the native stream, and the engine enqueues nothing but
  * marks. The block counts as a call inside the gate. */
 typedef struct {

@@ -38,6 +38,7 @@
  *     borrowed, foreignstop                                    streams of other code
  *     enqueue, staged, stream, device, abort, taskabort        work, streams, and the whole device
  *     waiters, watcher                                         the two ways to wait
+ *     calls                                                    calls of models
  */
 #ifndef AIOACL_INTERNAL_H
 #define AIOACL_INTERNAL_H
@@ -129,14 +130,17 @@ struct aio_token {
 };
 
 struct aio_port {
-    int fd;
+    int fd;                /* -1: the consumer sleeps on `word` instead */
+    _Atomic uint32_t word; /* raised by each ring of such a port */
     _Atomic(aio_token *) list;
     aio_token *ready; /* taken from the list and not yet passed to the caller; only the consumer uses it */
     atomic_llong references;
 };
 
 /* wake.c: makes the port's descriptor readable. aio_port_kick of engine.h does nothing in a forked child. */
-void aio_port_ring(const aio_port *port);
+void aio_port_ring(aio_port *port);
+/* Makes a port without a descriptor, for a thread of the engine. */
+aio_port *aio_port_quiet(void);
 aio_token *aio_token_new(aio_port *port, uint64_t key);
 void aio_publish(aio_token *token, aio_result result);
 /* A lock-free list has the newest token first. Returns the list with the oldest token first. */
@@ -423,6 +427,7 @@ struct aio_device {
     aio_failure *failures;    /* not reported to the listeners yet; under the lock of the failures */
     _Atomic bool guarded;     /* the watcher checks work that no caller awaits */
     atomic_uint progress;     /* raised when work is found to be done */
+    atomic_int calling;       /* calls of models that have begun, and are not completely enqueued */
     /* For waking the runtime's thread. The maintenance thread writes the stream and the event, and then
      * `equipped`: their generation. */
     atomic_uint equipped;
@@ -520,6 +525,8 @@ void aio_watcher_stir(int device);
 void aio_watcher_submit(aio_token *token);
 int aio_waiter_submit(aio_token *token);
 void aio_waiters_stop(int device);
+/* Begins a wait with a token that was taken before. After a refusal, the token still belongs to the caller. */
+int aio_watch_with(aio_stream *stream, uint64_t position, aio_token *token);
 /* Publishes the stream's waits that are over. */
 void aio_stream_publish_ended(aio_stream *stream);
 

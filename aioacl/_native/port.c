@@ -28,6 +28,15 @@ aio_port *aio_port_new(void) {
     return NULL;
 }
 
+aio_port *aio_port_quiet(void) {
+    aio_port *port = calloc(1, sizeof *port);
+    if (port) {
+        port->fd = -1;
+        atomic_init(&port->references, 1);
+    }
+    return port;
+}
+
 int aio_port_fd(const aio_port *port) {
     return port->fd;
 }
@@ -46,7 +55,9 @@ static void unref(aio_port *port) {
     }
     free_list(atomic_load(&port->list));
     free_list(port->ready);
-    close(port->fd);
+    if (port->fd >= 0) {
+        close(port->fd);
+    }
     free(port);
 }
 
@@ -125,7 +136,7 @@ aio_token *aio_tokens_reverse(aio_token *token) {
 /* Clears the descriptor and takes the list. */
 static void refresh(aio_port *port) {
     uint64_t ignored;
-    if (read(port->fd, &ignored, sizeof ignored) < 0) {
+    if (port->fd >= 0 && read(port->fd, &ignored, sizeof ignored) < 0) {
         return; /* the eventfd was not written; a thread that has pushed to the list is about to write it */
     }
     port->ready = aio_tokens_reverse(atomic_exchange(&port->list, NULL));

@@ -502,31 +502,16 @@ void aio_watcher_submit(aio_token *token) {
     }
 }
 
-static aio_token *new_wait(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
-    aio_token *token = aio_token_new(port, key);
-    if (!token) {
-        return NULL;
+int aio_watch_with(aio_stream *stream, uint64_t position, aio_token *token) {
+    int code = aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
+    if (code) {
+        return code;
     }
     token->stream = stream;
     token->position = position;
     token->born_us = aio_now_us();
     aio_stream_hold(stream);
     atomic_fetch_add(&aio_devices[stream->device].waits, 1);
-    return token;
-}
-
-int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
-    int code = aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
-    if (!port) {
-        code = AIO_NOT_OPEN;
-    }
-    if (code) {
-        return code;
-    }
-    aio_token *token = new_wait(stream, position, port, key);
-    if (!token) {
-        return AIO_NO_MEMORY;
-    }
     if (position == atomic_load(&stream->tail)) {
         aio_atomic_max(&stream->waited, position); /* now no dropped ticket clears `wanted` */
         aio_atomic_max(&stream->wanted, position); /* an enqueue may already have raised `wanted` */
@@ -539,6 +524,18 @@ int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t ke
     }
     aio_watcher_submit(token);
     return 0;
+}
+
+int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
+    int code = aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
+    aio_token *token = NULL;
+    if (code == 0) {
+        code = aio_token_take(port, key, &token);
+    }
+    if (code == 0 && (code = aio_watch_with(stream, position, token))) {
+        aio_token_drop(&token);
+    }
+    return code;
 }
 
 int aio_device_start(int device, int strategy, aio_port *kick) {

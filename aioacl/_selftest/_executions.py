@@ -15,7 +15,7 @@ from aioacl import _digits
 from aioacl._base.codes import lookup
 from aioacl._base.ffi import Dataset, ffi, pointer
 from aioacl._models.description import Desc, read_gears, read_tensors, split_inputs
-from aioacl._models.instance import native_dataset
+from aioacl._models.slots import native_dataset
 from aioacl._selftest._bench import call, download, expect, require, require_code
 from aioacl._selftest._outcomes import Broken, NotTestable
 

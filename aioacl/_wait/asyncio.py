@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 def _closed(port: weakref.ref[AsyncioPort], _: object) -> None:
     """Called twice when a loop has been closed. Each note removes itself, so the second call finds what is left."""
     left = port()
-    for note in () if left is None else tuple(left.if_closed.values()):
+    if left is None:
+        return
+    left._leave_runs()
+    for note in tuple(left.if_closed.values()):
         note()
 
 

@@ -82,7 +82,7 @@ def _free_slots(shared: Shared) -> list[str]:
 
     def used(model: Any) -> int:
         slots = model._life.load.slots
-        return int(slots._all - slots.free)
+        return int(slots.all - slots.free)
 
     return [
         f"expected all slots of the model {name} to be free, got {used(model)} in use"

@@ -95,11 +95,10 @@ class Bench:
         ]
         addresses = [buffer.address for buffer in made]
         natives = [pointer(stream._core.native) for stream in streams]
-        slots = list(self.model._loaded().slots._free)
-        twice = sum(len(each) - len(set(each)) for each in (addresses, natives, slots))
+        twice = sum(len(each) - len(set(each)) for each in (addresses, natives))
         for thing in (*made, *streams):
             thing.close().result()
-        return f"{twice} blocks, streams or slots twice" if twice else ""
+        return f"{twice} blocks or streams twice" if twice else ""
 
     def wrong(self) -> str:
         """Returns "", or a text that names what is lost or twice."""

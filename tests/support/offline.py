@@ -143,7 +143,7 @@ def release(loaded: aioacl.Model) -> None:
 def all_free(loaded: aioacl.Model) -> bool:
     """Whether no call uses a slot."""
     slots = load_of(loaded).slots
-    return slots.free == slots._all
+    return slots.free == slots.all
 
 
 def enqueued() -> int:

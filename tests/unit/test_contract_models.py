@@ -118,7 +118,7 @@ async def test_36_call_in_progress_raises_device_reset_and_waiting_calls_run_aft
                 running = Waiting(group, lambda: model(numbers(0)))
                 await until(lambda: simulator.calls(EXECUTE) == 1)
                 waiting = [Waiting(group, lambda: model(numbers(5))) for _ in range(3)]
-                await until(lambda: len(model._loaded().slots._waiters) == 3)
+                await until(lambda: model._loaded().slots.waiting == 3)
                 assert (await device.force_reset(grace=0)).ok
                 await raises(aioacl.DeviceReset, running.outcome())
                 for call in waiting:

@@ -11,7 +11,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from aioacl._models.lent import FAILED_HINT, TIMED_OUT_HINT
+from aioacl._models.calls import FAILED_HINT, TIMED_OUT_HINT
 from tests.kit import Raised, Waiting, in_thread, raises, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
@@ -156,13 +156,11 @@ class TestOnALoop:
                     await until(offline.enqueued)
                     call.cancel()
                 offline.release(model)
-                await until(lambda: device.health.failed_tasks > failed)
-            await until(lambda: offline.all_free(model))
-            with pytest.warns(
-                aioacl.AclWarning, match="no await raised the error, and its stream was renewed"
-            ):
-                y = await model(rows(1))
-            assert is_product(y, rows(1))
+                with pytest.warns(
+                    aioacl.AclWarning, match="no await raised the error, and its stream was renewed"
+                ):
+                    await until(lambda: device.health.failed_tasks > failed and offline.all_free(model))
+            assert is_product(await model(rows(1)), rows(1))
             assert device.health.unknown_failures == unknown
 
     async def test_call_may_be_awaited_after_its_arguments_were_replaced(

@@ -77,7 +77,7 @@ def call_behind_another(
     first = Raised(model(X).result)
     assert until_now(lambda: slots.free == 0)
     task = loop.create_task(call(model))
-    turn_until(loop, lambda: slots._waiters)
+    turn_until(loop, lambda: slots.waiting)
     return first, task
 
 
@@ -112,7 +112,7 @@ def test_call_of_a_closed_loop_that_waits_for_a_slot_gets_none(
     with held(model):
         first, task = call_behind_another(model, loop)
         loop.close()
-        assert until_now(lambda: not slots._waiters)
+        assert until_now(lambda: not slots.waiting)
     first.join()
     assert model(X).result(PATIENCE_SECONDS).shape == (2, 4)
     assert not task.done()
@@ -125,10 +125,10 @@ def test_slot_of_a_call_that_cannot_resume_goes_to_the_next_one(
     with held(model):
         first, task = call_behind_another(model, loop)
     first.join()
-    assert until_now(lambda: not slots._waiters)  # the call has the slot, but its loop does not run
+    assert until_now(lambda: not slots.waiting)  # the call has the slot, but its loop does not run
     assert slots.free == 0
     waiting = Raised(model(X).result)
-    assert until_now(lambda: slots._waiters)
+    assert until_now(lambda: slots.waiting)
     loop.close()
     assert waiting.join().shape == (2, 4)
     assert not task.done()
@@ -139,7 +139,7 @@ def test_close_of_a_model_does_not_wait_for_calls_of_closed_loops(
 ) -> None:
     with held(model):
         tasks = [loop.create_task(call(model)) for _ in range(2)]
-        turn_until(loop, lambda: executes() and offline.load_of(model).slots._waiters)
+        turn_until(loop, lambda: executes() and offline.load_of(model).slots.waiting)
         loop.close()
     model.close().result(PATIENCE_SECONDS)
     assert not any(task.done() for task in tasks)

@@ -123,7 +123,7 @@ def test_views_and_larger_buffers_are_taken(device: aioacl.Device, model: aioacl
 def test_enqueue_while_a_call_runs_is_refused(model: aioacl.Model, memory: Memory) -> None:
     offline.hold(model)
     blocked = Raised(lambda: model(rows()).result())
-    assert until_now(lambda: offline.load_of(model).instances[0].last is not None)
+    assert until_now(offline.enqueued)
     with pytest.raises(aioacl.QueueFull) as caught:
         model.enqueue(memory.x, memory.y)
     assert caught.value.message == (
@@ -155,7 +155,7 @@ def test_second_instance_takes_enqueued_executions_while_calls_run(
     with device.load_model(offline.product(), slots=1, instances=2) as model:
         simulator.hold(offline.streams_of(model)[0])
         blocked = Raised(lambda: model(rows(1)).result())
-        assert until_now(lambda: offline.load_of(model).instances[0].last is not None)
+        assert until_now(offline.enqueued)
         assert np.array_equal(run(model, memory, 2), rows(2) @ WEIGHTS)
         assert blocked.running
         simulator.release(offline.streams_of(model)[0])

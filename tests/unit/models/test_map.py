@@ -312,10 +312,10 @@ async def test_items_that_wait_for_a_slot_when_the_model_closes_raise_that_it_is
         model = await device.load_model(offline.product(), slots=1)
         offline.hold(model)
         async with model.map(arguments(4), limit=4, errors="return") as results:
-            await until(lambda: len(offline.load_of(model).slots._waiters) == 3)
+            await until(lambda: offline.load_of(model).slots.waiting == 3)
             closing = Waiting(group, model.close)
             streams = offline.streams_of(model)
-            await until(lambda: not offline.load_of(model).slots._waiters)
+            await until(lambda: not offline.load_of(model).slots.waiting)
             simulator.release(streams[0])
             found = [y async for y in results]
         assert product_of(found[0]) == 0

@@ -25,7 +25,7 @@ import anyio
 import numpy as np
 from onnx import helper
 
-from aioacl._models.executing import enqueue
+from aioacl._models.calls import enqueue
 from aioacl.simulator._atc import Options, convert
 from tests.kit import Raised, Waiting, hanging, hung_in, in_thread, until, until_now
 from tests.support.onnx_models import model as onnx_model
@@ -177,7 +177,7 @@ class TestLoopThatIsClosed:
             for stream in load._streams:
                 stack.enter_context(simulator.held(stream))
             tasks = [loop.create_task(call()) for _ in range(4)]
-            while len(load.slots._waiters) < 2:
+            while load.slots.waiting < 2:
                 loop.run_until_complete(asyncio.sleep(0))
             loop.close()
             del tasks, loop
@@ -207,7 +207,7 @@ class TestUnload:
         memory = device.allocate(16).result()
         close = Raised.hung_in("aclmdlUnload", model.close().result)
         try:
-            data = load.slots._free[0]
+            data = load._made[0]
             with pytest.raises(aioacl.ParameterError, match="the model is closed"):
                 enqueue(load, (memory,), data.input_data, data.output_data)
         finally:

@@ -111,7 +111,7 @@ async def test_call_that_a_reset_interrupts_raises_device_reset_and_is_not_repea
         out = np.full((2, 4), -1, np.float32)
         async with anyio.create_task_group() as group:
             call = Waiting(group, lambda: model(rows(), out=out))
-            await until(lambda: offline.load_of(model).instances[0].last is not None)
+            await until(offline.enqueued)
             assert (await device.force_reset(grace=0)).ok
             await raises(aioacl.DeviceReset, call.outcome())
         assert np.all(out == -1)
@@ -127,7 +127,7 @@ async def test_call_whose_execution_ends_within_the_grace_returns(open_device: O
         offline.hold(model)
         async with anyio.create_task_group() as group:
             call = Waiting(group, lambda: works(model))
-            await until(lambda: offline.load_of(model).instances[0].last is not None)
+            await until(offline.enqueued)
             reset = Waiting(group, lambda: device.force_reset(grace=20))
             await until(lambda: device.state is aioacl.State.DRAINING)
             offline.release(model)
@@ -143,8 +143,8 @@ async def test_map_raises_the_reset_for_the_items_that_ran_and_computes_the_othe
     async with open_device() as device, device.load_model(offline.product(), slots=1) as model:
         offline.hold(model)
         async with model.map([rows(number) for number in range(4)], limit=4, errors="return") as results:
-            await until(lambda: len(offline.load_of(model).slots._waiters) == 3)
-            await until(lambda: offline.load_of(model).instances[0].last is not None)
+            await until(lambda: offline.load_of(model).slots.waiting == 3)
+            await until(offline.enqueued)
             await device.force_reset(grace=0)
             found = [y async for y in results]
         assert isinstance(found[0], aioacl.DeviceReset)
@@ -251,7 +251,7 @@ async def test_last_close_ends_a_running_call(open_device: OpenDevice) -> None:
             model = await device.load_model(offline.product(), slots=1)
             offline.hold(model)
             call = Waiting(group, lambda: model(rows()))
-            await until(lambda: offline.load_of(model).instances[0].last is not None)
+            await until(offline.enqueued)
         await raises(aioacl.AclError, call.outcome())
         await model.close()
     drop_abandoned()

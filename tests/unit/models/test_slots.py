@@ -28,7 +28,7 @@ def works(model: aioacl.Model) -> bool:
 
 
 def waiters(model: aioacl.Model) -> int:
-    return len(offline.load_of(model).slots._waiters)
+    return offline.load_of(model).slots.waiting
 
 
 class TestQueue:

@@ -1,0 +1,602 @@
+/*
+ * Run: one run of a call of a model, from its queue for a slot to its results.
+ *
+ * `await run` begins the call on the first step: it takes a slot, or waits for one (calls.c). One completion
+ * ends the wait for the slot, the thread and the device. The await returns the results. If the call has failed,
+ * or a reset came before it began, the await returns None, and Python reads the attributes of the Run. A wait
+ * with a time limit, or on a plain thread, calls `_begin` and `_end` instead.
+ *
+ * The native call, `struct native`, is memory of its own, because the instance's thread may still read it when
+ * the Run is gone. It has a reference to the Arguments, whose buffers the thread reads, and to the memory of
+ * the results, which the thread writes. These references are dropped under the GIL only: by the Run, or by the
+ * maintenance thread if the caller has left the call while the thread uses it.
+ *
+ * Large results are written by the instance's thread, after the device is done; a second completion ends this.
+ * If they go to memory of the caller, the await cannot be cancelled meanwhile (future.c, trio.c).
+ *
+ * Several Arguments may share one run: their rows are one batch, and each gets results of its own.
+ */
+#include "call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WRITTEN_HERE = 256 * 1024 };
+
+typedef struct {
+    aio_model_call call;
+    PyObject *arguments; /* an Arguments, or a tuple of them */
+    PyObject *made;      /* the memory of the results: a list */
+    Py_buffer *views;    /* of this memory, one for each output of each Arguments */
+    int view_count;
+    aio_piece *writes;
+    aio_piece *pieces;
+    size_t transfers[1];
+} native;
+
+enum run_phase { FRESH, BEGUN, ARRIVED, WRITING, ENDED };
+
+typedef struct {
+    PyObject_HEAD slots_object *slots;
+    spec_object *spec;
+    PyObject *arguments; /* an Arguments, or a tuple of them */
+    PyObject *targets;   /* the memoryviews of the caller's memory, a tuple, or NULL */
+    PyObject *out;       /* what the caller gets if there are targets */
+    PyObject *core;      /* of the slot; NULL: the call had none */
+    native *native;      /* NULL before the begin, and after the end */
+    const gear *gear;
+    aio_result result;
+    uint64_t position;
+    char *text;
+    int32_t code;
+    int function;
+    enum run_phase phase;
+    char begun, wait, held;
+} run_object;
+
+static PyTypeObject *run_type;
+
+bool is_run(PyObject *object) {
+    return PyObject_TypeCheck(object, run_type);
+}
+
+bool run_is_new(PyObject *run) {
+    return ((run_object *)run)->phase == FRESH;
+}
+
+aio_result run_result(PyObject *run) {
+    return ((run_object *)run)->result;
+}
+
+bool run_has_targets(PyObject *run) {
+    return ((run_object *)run)->targets != NULL;
+}
+
+/* --- the native call -------------------------------------------------------------------------------------- */
+
+void free_call(aio_model_call *call) {
+    native *self = (native *)call;
+    for (int index = 0; index < self->view_count; index++) {
+        PyBuffer_Release(&self->views[index]);
+    }
+    PyMem_Free(self->views);
+    PyMem_Free(self->writes);
+    PyMem_Free(self->pieces);
+    free(call->text);
+    PyObject *arguments = self->arguments, *made = self->made;
+    PyMem_Free(self);
+    Py_XDECREF(arguments);
+    Py_XDECREF(made);
+}
+
+static int call_count(const run_object *self) {
+    return PyTuple_Check(self->arguments) ? (int)PyTuple_Size(self->arguments) : 1;
+}
+
+static arguments_object *arguments_at(const run_object *self, int index) {
+    bool several = PyTuple_Check(self->arguments);
+    return (arguments_object *)(several ? PyTuple_GetItem(self->arguments, index) : self->arguments);
+}
+
+/* The number of rows that the callers passed; -1 without batches. */
+static Py_ssize_t all_rows(const run_object *self) {
+    Py_ssize_t rows = 0;
+    for (int index = 0; index < call_count(self); index++) {
+        rows += arguments_at(self, index)->rows;
+    }
+    return rows;
+}
+
+static void fill_pieces(const run_object *self, native *made) {
+    aio_piece *next = made->pieces;
+    for (int input = 0; input < self->spec->inputs; input++) {
+        for (int index = 0; index < call_count(self); index++) {
+            const Py_buffer *view = &arguments_at(self, index)->views[input].buffer;
+            *next++ = (aio_piece){NULL, view->buf, (size_t)view->len, input};
+        }
+    }
+    made->call.pieces = made->pieces;
+    made->call.piece_count = (int)(next - made->pieces);
+}
+
+static void fill_transfers(const run_object *self, native *made) {
+    const spec_object *spec = self->spec;
+    size_t rows = (size_t)all_rows(self);
+    memcpy(made->transfers, self->gear->transfers, (size_t)(spec->inputs + spec->outputs) * sizeof(size_t));
+    for (int output = 0; output < spec->outputs; output++) {
+        size_t *transfer = &made->transfers[spec->inputs + output];
+        size_t nbytes = self->gear->row_bytes[output] * rows;
+        if (self->gear->row_bytes[output] && nbytes < *transfer) {
+            *transfer = nbytes;
+        }
+    }
+    made->call.transfers = made->transfers;
+}
+
+static native *new_native(const run_object *self) {
+    const spec_object *spec = self->spec;
+    size_t tensors = (size_t)(spec->inputs + spec->outputs);
+    native *made = PyMem_Calloc(1, sizeof *made + tensors * sizeof(size_t));
+    aio_piece *pieces = PyMem_Calloc((size_t)(spec->inputs * call_count(self)) + 1, sizeof *pieces);
+    if (made == NULL || pieces == NULL) {
+        PyMem_Free(made);
+        PyMem_Free(pieces);
+        return NULL;
+    }
+    made->arguments = Py_NewRef(self->arguments);
+    made->pieces = pieces;
+    made->call.function = -1;
+    made->call.held = self->held;
+    made->call.gear = self->gear->values;
+    made->call.gear_size = self->gear->value_count;
+    fill_pieces(self, made);
+    fill_transfers(self, made);
+    return made;
+}
+
+/* --- the run ---------------------------------------------------------------------------------------------- */
+
+int run_begin(PyObject *object, aio_port *port, uint64_t key) {
+    run_object *self = (run_object *)object;
+    self->native = new_native(self);
+    self->phase = BEGUN;
+    if (self->native == NULL) {
+        self->code = AIO_NO_MEMORY;
+    } else {
+        self->code = aio_model_begin(self->slots->calls, &self->native->call, port, key, self->wait);
+    }
+    if (self->code) {
+        self->result = aio_failed(self->code);
+        run_leave(object);
+    }
+    return self->code;
+}
+
+void run_leave(PyObject *object) {
+    run_object *self = (run_object *)object;
+    native *left = self->native;
+    self->native = NULL;
+    self->phase = ENDED;
+    if (left != NULL && !atomic_load(&aio_in_child) && aio_model_leave(self->slots->calls, &left->call)) {
+        free_call(&left->call);
+    }
+}
+
+/* Copies what Python needs for the error. The slot stays in use until the error was made, so that its failure
+ * is not reported as one that no caller has received. */
+static void note_failure(run_object *self) {
+    const aio_model_call *call = &self->native->call;
+    if (call->code) {
+        self->code = call->code;
+    } else {
+        self->code = aio_code(self->result);
+        self->position = call->position;
+    }
+    self->function = call->function;
+    self->begun = call->begun;
+    if (call->text != NULL) {
+        self->text = strdup(call->text);
+    }
+    if (call->slot != NULL) {
+        self->core = Py_XNewRef(self->slots->cores[call->slot->index]);
+    }
+}
+
+/* Asks Python for the function that makes arrays, once. */
+static int find_arrays(spec_object *spec) {
+    if (spec->empty != NULL) {
+        return 0;
+    }
+    PyObject *found = PyObject_CallNoArgs(spec->arrays);
+    PyObject *empty, *dtypes;
+    if (found == NULL || !PyArg_ParseTuple(found, "OO!", &empty, &PyTuple_Type, &dtypes)) {
+        Py_XDECREF(found);
+        return -1;
+    }
+    replace(&spec->empty, Py_NewRef(empty));
+    replace(&spec->dtypes, Py_NewRef(dtypes));
+    Py_DECREF(found);
+    return 0;
+}
+
+/* Returns the shape of a result: that of the gear, with the rows of the caller. */
+static PyObject *shape_of(const run_object *self, const arguments_object *arguments, int output) {
+    PyObject *whole = PyTuple_GetItem(self->gear->shapes, output);
+    if (!self->gear->row_bytes[output] || arguments->rows == self->gear->values[0]) {
+        return Py_XNewRef(whole);
+    }
+    PyObject *rest = PyTuple_GetSlice(whole, 1, PyTuple_Size(whole));
+    PyObject *first = PyLong_FromSsize_t(arguments->rows);
+    PyObject *head = first ? PyTuple_Pack(1, first) : NULL;
+    PyObject *shape = head && rest ? PySequence_Concat(head, rest) : NULL;
+    Py_XDECREF(rest);
+    Py_XDECREF(first);
+    Py_XDECREF(head);
+    return shape;
+}
+
+static PyObject *new_array(const run_object *self, const arguments_object *arguments, int output) {
+    PyObject *shape = shape_of(self, arguments, output);
+    PyObject *made = shape ? PyObject_CallFunctionObjArgs(self->spec->empty, shape,
+                                                          PyTuple_GetItem(self->spec->dtypes, output), NULL)
+                           : NULL;
+    Py_XDECREF(shape);
+    return made;
+}
+
+/* Takes a view of the memory of one result, and notes what is to be written there. `at` is its first byte in
+ * the slot's memory. */
+static int take_view(const run_object *self, PyObject *memory, int output, size_t at) {
+    native *call = self->native;
+    int number = call->view_count;
+    const aio_part *part = &call->call.slot->parts[self->spec->inputs + output];
+    if (memory == NULL || PyObject_GetBuffer(memory, &call->views[number], PyBUF_WRITABLE) < 0) {
+        return -1;
+    }
+    size_t count = (size_t)call->views[number].len, most = at < part->size ? part->size - at : 0;
+    const char *source = part->pinned;
+    call->writes[number] =
+        (aio_piece){call->views[number].buf, source + at, count < most ? count : most, output};
+    call->view_count++;
+    return 0;
+}
+
+static size_t first_byte(const run_object *self, int index, int output) {
+    size_t at = 0;
+    for (int before = 0; before < index; before++) {
+        at += self->gear->row_bytes[output] * (size_t)arguments_at(self, before)->rows;
+    }
+    return at;
+}
+
+/* Fills the list `made` with the memory of the results, in the order of the outputs of each Arguments. */
+static int prepare_results(run_object *self) {
+    native *call = self->native;
+    int outputs = self->spec->outputs, count = call_count(self);
+    call->made = PyList_New(0);
+    call->views = PyMem_Calloc((size_t)(outputs * count) + 1, sizeof *call->views);
+    call->writes = PyMem_Calloc((size_t)(outputs * count) + 1, sizeof *call->writes);
+    if (call->made == NULL || call->views == NULL || call->writes == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (self->targets == NULL && find_arrays(self->spec) < 0) {
+        return -1;
+    }
+    for (int number = 0; number < outputs * count; number++) {
+        int index = number / outputs, output = number % outputs;
+        PyObject *memory = self->targets ? Py_XNewRef(PyTuple_GetItem(self->targets, output))
+                                         : new_array(self, arguments_at(self, index), output);
+        bool taken = memory != NULL && PyList_Append(call->made, memory) == 0 &&
+                     take_view(self, memory, output, first_byte(self, index, output)) == 0;
+        Py_XDECREF(memory);
+        if (!taken) {
+            return -1;
+        }
+    }
+    call->call.writes = call->writes;
+    call->call.write_count = call->view_count;
+    return 0;
+}
+
+/* Returns the array of a model with one output, else a dict of the arrays by name. `first` is the number of the
+ * first array. */
+static PyObject *as_result(const run_object *self, PyObject *made, int first) {
+    int outputs = self->spec->outputs;
+    if (outputs == 1) {
+        return Py_XNewRef(PyList_GetItem(made, first));
+    }
+    PyObject *result = PyDict_New();
+    for (int output = 0; result != NULL && output < outputs; output++) {
+        PyObject *name = PyTuple_GetItem(self->spec->names, output);
+        if (PyDict_SetItem(result, name, PyList_GetItem(made, first + output)) < 0) {
+            Py_CLEAR(result);
+        }
+    }
+    return result;
+}
+
+static PyObject *results_of(const run_object *self, PyObject *made) {
+    if (self->targets != NULL) {
+        return Py_NewRef(self->out);
+    }
+    if (!PyTuple_Check(self->arguments)) {
+        return as_result(self, made, 0);
+    }
+    PyObject *all = PyList_New(0);
+    for (int index = 0; all != NULL && index < call_count(self); index++) {
+        PyObject *one = as_result(self, made, index * self->spec->outputs);
+        if (one == NULL || PyList_Append(all, one) < 0) {
+            Py_CLEAR(all);
+        }
+        Py_XDECREF(one);
+    }
+    return all;
+}
+
+/* The results are written. */
+static enum run_end end_well(run_object *self, PyObject **result) {
+    PyObject *made = Py_NewRef(self->native->made);
+    run_leave((PyObject *)self);
+    *result = results_of(self, made);
+    Py_DECREF(made);
+    return *result ? RUN_OVER : RUN_ERROR;
+}
+
+static size_t bytes_of_results(const native *call) {
+    size_t all = 0;
+    for (int index = 0; index < call->view_count; index++) {
+        all += call->writes[index].count;
+    }
+    return all;
+}
+
+static void write_here(const native *call, bool large) {
+    PyThreadState *thread = large ? PyEval_SaveThread() : NULL;
+    for (int index = 0; index < call->view_count; index++) {
+        memcpy(call->writes[index].target, call->writes[index].source, call->writes[index].count);
+    }
+    if (thread != NULL) {
+        PyEval_RestoreThread(thread);
+    }
+}
+
+static enum run_end fetch(run_object *self, aio_port *port, uint64_t key, PyObject **result) {
+    if (prepare_results(self) < 0) {
+        run_leave((PyObject *)self);
+        return RUN_ERROR;
+    }
+    bool large = bytes_of_results(self->native) > WRITTEN_HERE;
+    if (large && port != NULL && aio_model_write(self->slots->calls, &self->native->call, port, key) == 0) {
+        self->phase = WRITING;
+        return RUN_WRITES;
+    }
+    self->phase = WRITING; /* a call of this function on another thread is refused */
+    write_here(self->native, large);
+    return end_well(self, result);
+}
+
+enum run_end run_end(PyObject *object, aio_result result, aio_port *port, uint64_t key, PyObject **made) {
+    run_object *self = (run_object *)object;
+    bool written = self->phase == WRITING;
+    if (self->phase == ENDED && result < 0) { /* the begin was refused */
+        *made = Py_NewRef(Py_None);
+        return RUN_OVER;
+    }
+    if (self->native == NULL || self->phase == FRESH || (written && port == NULL)) {
+        PyErr_SetString(PyExc_RuntimeError, "expected a run that has begun, got another; call the model again");
+        return RUN_ERROR;
+    }
+    if (written) {
+        return end_well(self, made);
+    }
+    self->phase = ARRIVED;
+    self->result = result;
+    if (result < 0) {
+        note_failure(self);
+        *made = Py_NewRef(Py_None);
+        return RUN_OVER;
+    }
+    return fetch(self, port, key, made);
+}
+
+/* --- the type --------------------------------------------------------------------------------------------- */
+
+/* Selects the gear: that of the arguments, or for several of them the smallest for all rows. */
+static const gear *gear_of(const run_object *self) {
+    const spec_object *spec = self->spec;
+    if (!PyTuple_Check(self->arguments)) {
+        return &spec->gears[((arguments_object *)self->arguments)->gear];
+    }
+    for (int output = 0; output < spec->outputs; output++) {
+        if (!spec->tensors[spec->inputs + output].batched) {
+            return NULL;
+        }
+    }
+    int found = spec->kind == AIO_BATCHES ? gear_for_rows(spec, all_rows(self)) : -1;
+    return found < 0 ? NULL : &spec->gears[found];
+}
+
+static bool are_arguments(PyObject *arguments) {
+    if (!PyTuple_Check(arguments)) {
+        return PyObject_TypeCheck(arguments, arguments_type);
+    }
+    Py_ssize_t count = PyTuple_Size(arguments);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *one = PyTuple_GetItem(arguments, index), *first = PyTuple_GetItem(arguments, 0);
+        if (!PyObject_TypeCheck(one, arguments_type) ||
+            ((arguments_object *)one)->spec != ((arguments_object *)first)->spec) {
+            return false;
+        }
+    }
+    return count > 0;
+}
+
+/* Whether the slots have memory for the tensors. */
+static bool are_of_model(PyObject *arguments, const slots_object *slots) {
+    PyObject *first = PyTuple_Check(arguments) ? PyTuple_GetItem(arguments, 0) : arguments;
+    const spec_object *spec = ((arguments_object *)first)->spec;
+    const aio_calls *calls = slots->calls;
+    return spec->inputs == calls->inputs && spec->outputs == calls->outputs && spec->kind == calls->gears;
+}
+
+/* Run(slots, arguments, targets, out, wait, held). */
+static PyObject *run_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSED(keywords)) {
+    PyObject *slots, *arguments, *targets, *out;
+    int wait, held;
+    if (!PyArg_ParseTuple(given, "O!OOOpp", slots_type, &slots, &arguments, &targets, &out, &wait, &held)) {
+        return NULL;
+    }
+    if (!are_arguments(arguments) || (targets != Py_None && !PyTuple_Check(targets))) {
+        return PyErr_Format(PyExc_TypeError, "expected Arguments, or a tuple of Arguments of one model");
+    }
+    if (!are_of_model(arguments, (slots_object *)slots)) {
+        return PyErr_Format(PyExc_ValueError, "expected arguments of this model, got those of another one");
+    }
+    run_object *self = (run_object *)PyType_GenericAlloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->function = -1;
+    self->slots = (slots_object *)Py_NewRef(slots);
+    self->arguments = Py_NewRef(arguments);
+    self->spec = (spec_object *)Py_NewRef((PyObject *)arguments_at(self, 0)->spec);
+    self->targets = targets == Py_None ? NULL : Py_NewRef(targets);
+    self->out = Py_NewRef(out);
+    self->wait = (char)wait;
+    self->held = (char)held;
+    self->result = aio_failed(AIO_PENDING);
+    self->gear = gear_of(self);
+    if (self->gear == NULL) {
+        Py_DECREF((PyObject *)self);
+        return PyErr_Format(PyExc_ValueError, "expected rows that fit into one gear of a model with batches");
+    }
+    return (PyObject *)self;
+}
+
+/* _begin(port, key): begins the call for a wait of Python. Returns 0 or the code of a refusal. */
+static PyObject *run_begin_in_python(PyObject *object, PyObject *given) {
+    unsigned long long port, key;
+    if (!PyArg_ParseTuple(given, "KK", &port, &key)) {
+        return NULL;
+    }
+    if (!run_is_new(object)) {
+        return PyErr_Format(PyExc_RuntimeError, "expected a new run, got one that was begun");
+    }
+    return PyLong_FromLong(run_begin(object, (aio_port *)(uintptr_t)port, key));
+}
+
+/* _arrived(result): stores the result of a wait of Python. A later await then returns the results. */
+static PyObject *run_arrived(PyObject *object, PyObject *result) {
+    long long number = PyLong_AsLongLong(result);
+    if (number == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    ((run_object *)object)->result = number;
+    Py_RETURN_NONE;
+}
+
+/* _end(): the results, or None if the call has failed. Blocks while it copies. */
+static PyObject *run_end_in_python(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    PyObject *made = NULL;
+    return run_end(object, run_result(object), NULL, 0, &made) == RUN_OVER ? made : NULL;
+}
+
+static PyObject *run_leave_in_python(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    run_leave(object);
+    Py_RETURN_NONE;
+}
+
+static PyObject *run_waits(PyObject *object, void *Py_UNUSED(closure)) {
+    const native *call = ((run_object *)object)->native;
+    return PyBool_FromLong(call != NULL && call->call.state == AIO_CALL_WAITING);
+}
+
+static int run_traverse(PyObject *object, visitproc visit, void *arg) {
+    const run_object *self = (run_object *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->slots);
+    Py_VISIT(self->spec);
+    Py_VISIT(self->arguments);
+    Py_VISIT(self->targets);
+    Py_VISIT(self->out);
+    Py_VISIT(self->core);
+    return 0;
+}
+
+static int run_clear(PyObject *object) {
+    run_object *self = (run_object *)object;
+    run_leave(object);
+    Py_CLEAR(self->targets);
+    Py_CLEAR(self->out);
+    Py_CLEAR(self->core);
+    return 0;
+}
+
+static void run_dealloc(PyObject *object) {
+    run_object *self = (run_object *)object;
+    PyObject_GC_UnTrack(object);
+    if (self->slots != NULL) {
+        run_clear(object);
+    }
+    Py_CLEAR(self->arguments);
+    Py_CLEAR(self->spec);
+    Py_CLEAR(self->slots);
+    free(self->text);
+    free_object(object);
+}
+
+static PyMemberDef run_members[] = {
+    {"result", T_LONGLONG, offsetof(run_object, result), READONLY, NULL},
+    {"code", T_INT, offsetof(run_object, code), READONLY, NULL},
+    {"function", T_INT, offsetof(run_object, function), READONLY, NULL},
+    {"position", T_ULONGLONG, offsetof(run_object, position), READONLY, NULL},
+    {"text", T_STRING, offsetof(run_object, text), READONLY, NULL},
+    {"begun", T_BOOL, offsetof(run_object, begun), READONLY, NULL},
+    {"core", T_OBJECT, offsetof(run_object, core), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyMethodDef run_methods[] = {
+    {"_begin", run_begin_in_python, METH_VARARGS, NULL},
+    {"_arrived", run_arrived, METH_O, NULL},
+    {"_end", run_end_in_python, METH_NOARGS, NULL},
+    {"leave", run_leave_in_python, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *run_device(PyObject *object, void *Py_UNUSED(closure)) {
+    return PyLong_FromLong(((run_object *)object)->slots->calls->device);
+}
+
+static PyGetSetDef run_getters[] = {
+    {"device", run_device, NULL, "The index of the device.", NULL},
+    {"waits", run_waits, NULL, "Whether the call waits for a slot.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot run_slots[] = {
+    {Py_tp_doc,
+     (void *)"One run of a call of a model. An await returns the results, or None if it has failed."},
+    {Py_tp_new, (void *)run_new},
+    {Py_tp_dealloc, (void *)run_dealloc},
+    {Py_tp_traverse, (void *)run_traverse},
+    {Py_tp_clear, (void *)run_clear},
+    {Py_tp_methods, run_methods},
+    {Py_tp_members, run_members},
+    {Py_tp_getset, run_getters},
+    {Py_am_await, (void *)awaitable_await},
+    {0, NULL},
+};
+
+static PyType_Spec run_spec = {
+    .name = "aioacl._await.Run",
+    .basicsize = sizeof(run_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .slots = run_slots,
+};
+
+int add_runs(PyObject *module) {
+    run_type = add_type(module, "Run", &run_spec);
+    return run_type ? 0 : -1;
+}
