@@ -326,24 +326,8 @@ static PyObject *awaits_gives_way(PyObject *object, PyObject *loop) {
     return give_way < 0 ? NULL : PyBool_FromLong(give_way);
 }
 
-static await_object *first_with_run(await_object *list) {
-    while (list != NULL && list->run == NULL) {
-        list = list->next;
-    }
-    return list;
-}
-
-/* The loop was closed: gives up its calls of models, because their tasks may never end. The search begins again
- * after each call, because the end of a call may run finalizers, which change the lists. */
 static PyObject *awaits_leave_runs(PyObject *object, PyObject *Py_UNUSED(ignored)) {
-    const awaits_object *self = (awaits_object *)object;
-    await_object *each;
-    while ((each = first_with_run(self->first)) != NULL || (each = first_with_run(self->ready)) != NULL) {
-        PyObject *run = each->run;
-        each->run = NULL;
-        run_leave(run);
-        Py_DECREF(run);
-    }
+    leave_runs((awaits_object *)object);
     Py_RETURN_NONE;
 }
 

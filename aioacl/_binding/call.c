@@ -400,6 +400,25 @@ enum run_end run_end(PyObject *object, aio_result result, aio_port *port, uint64
     return fetch(self, port, key, made);
 }
 
+static await_object *first_with_run(await_object *list) {
+    while (list != NULL && list->run == NULL) {
+        list = list->next;
+    }
+    return list;
+}
+
+/* The loop was closed: gives up its calls of models, because their tasks may never end. The search begins again
+ * after each call, because the end of a call may run finalizers, which change the lists. */
+void leave_runs(const awaits_object *self) {
+    await_object *each;
+    while ((each = first_with_run(self->first)) != NULL || (each = first_with_run(self->ready)) != NULL) {
+        PyObject *run = each->run;
+        each->run = NULL;
+        run_leave(run);
+        Py_DECREF(run);
+    }
+}
+
 /* --- the type --------------------------------------------------------------------------------------------- */
 
 /* Selects the gear: that of the arguments, or for several of them the smallest for all rows. */

@@ -73,6 +73,8 @@ aio_result run_result(PyObject *run);
 bool run_has_targets(PyObject *run);
 /* Gives the call up. May be called again. */
 void run_leave(PyObject *run);
+/* Gives up the calls of a port whose loop was closed. */
+void leave_runs(const awaits_object *port);
 int add_runs(PyObject *module);
 
 /* slots.c */

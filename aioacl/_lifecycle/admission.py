@@ -292,7 +292,7 @@ class Admission:
 
     def holds_now(self) -> bool:
         """Whether the caller may enqueue if the device drains."""
-        if not self.leases and current_job_scope() is None:
+        if not self.leases.ever and current_job_scope() is None:
             return False
         with self.changed:
             return self.holds_off(current_holder())

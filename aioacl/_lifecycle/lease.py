@@ -223,12 +223,14 @@ class Leases:
         self._held: weakref.WeakSet[Lease] = weakref.WeakSet()
         self._revoked: weakref.WeakSet[Lease] = weakref.WeakSet()
         self.some_lost = False  # whether `lost` may be True for a holder; read without the lock
+        self.ever = False  # whether a lease was ever granted; read without the lock
 
     def __len__(self) -> int:
         return len(self._held)
 
     def grant(self, lease: Lease, holder: object, generation: int) -> None:
         """Adds the first holder of a new lease."""
+        self.ever = True  # first, so that a reader does not miss the lease
         lease._must_be_new()  # checked again: several tasks may have waited for the device to open
         lease._generation = generation
         self.add(lease, holder)

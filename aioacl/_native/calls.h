@@ -148,4 +148,33 @@ bool aio_calls_are_back(aio_calls *calls);
 /* Refuses later calls of aio_calls_execute, and waits for those that are inside. */
 void aio_calls_close(aio_calls *calls);
 
+/* What calls.c and runner.c share. */
+
+/* What is to be done after the lock was released. */
+typedef struct {
+    aio_runner *rings;
+    bool kicks;
+    bool over; /* the last slot of an ended load is back: all threads end */
+} aio_after;
+
+/* Releases the lock, and then does that. */
+void aio_calls_unlock(aio_calls *calls, aio_after then);
+/* Wakes all threads. */
+void aio_calls_ring(aio_calls *calls);
+/* Whether the device was reset or closed after the load. */
+bool aio_calls_are_stale(const aio_calls *calls);
+/* Whether the device is done with the work of the slot. */
+bool aio_slot_is_idle(const aio_calls *calls, const aio_slot *slot);
+/* Gives the slot back, now or when its work is done. */
+void aio_slot_leave(aio_calls *calls, aio_slot *slot);
+/* The functions from here on are called with the lock held. aio_slot_offer gives back a slot that can be used,
+ * aio_slot_give one whose stream may have failed. */
+aio_after aio_slot_offer(aio_calls *calls, aio_slot *slot);
+aio_after aio_slot_give(aio_calls *calls, aio_slot *slot);
+bool aio_calls_all_back(const aio_calls *calls);
+/* Removes the call from the list, which ends at `end`. */
+void aio_model_unlink(aio_model_call **first, aio_model_call ***end, const aio_model_call *call);
+/* Puts a call that its caller has left, and that the thread does not use any more, into the list `done`. */
+void aio_model_put_done(aio_calls *calls, aio_model_call *call);
+
 #endif

@@ -38,7 +38,7 @@
  *     borrowed, foreignstop                                    streams of other code
  *     enqueue, staged, stream, device, abort, taskabort        work, streams, and the whole device
  *     waiters, watcher                                         the two ways to wait
- *     calls                                                    calls of models
+ *     calls, runner                                            calls of models
  */
 #ifndef AIOACL_INTERNAL_H
 #define AIOACL_INTERNAL_H

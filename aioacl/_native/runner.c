@@ -1,0 +1,501 @@
+/*
+ * The thread of one instance of a model, which enqueues the calls; calls.c has the theory of operation.
+ */
+#include "calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The keys of the thread's own waits: for the previous execution, or for the work of a slot, whose address is
+ * the key. */
+enum { PREVIOUS = 1, TAKEN = 8, LOOK_US = 100000, NO_FUNCTION = -1 };
+
+/* build_ffi.py generates these functions from the table. */
+aclError aio_g_aclmdlSetDynamicBatchSize(aio_pass pass, uint32_t model, aclmdlDataset *dataset, size_t index,
+                                         uint64_t batch);
+aclError aio_g_aclmdlSetDynamicHWSize(aio_pass pass, uint32_t model, aclmdlDataset *dataset, size_t index,
+                                      uint64_t height, uint64_t width);
+aclError aio_g_aclmdlSetInputDynamicDims(aio_pass pass, uint32_t model, aclmdlDataset *dataset, size_t index,
+                                         const aclmdlIODims *dims);
+
+/* --- the thread: one call -------------------------------------------------------------------------------- */
+
+/* Keeps the code of a step that failed, and the runtime's text. */
+static int failed(aio_model_call *call, int32_t code, int function) {
+    call->code = code;
+    call->function = function;
+    call->text = code > AIO_LIMIT ? strdup(aio_error_text()) : NULL;
+    return code;
+}
+
+static int enqueued(aio_calls *calls, aio_model_call *call, aio_result result, int function) {
+    if (result < 0) {
+        return failed(call, aio_code(result), function);
+    }
+    if (!call->begun) {
+        call->begun = true;
+        atomic_fetch_add(&aio_devices[calls->device].calling, 1);
+    }
+    call->position = (uint64_t)result;
+    return 0;
+}
+
+/* Copies the arguments to the pinned memory, and fills the rest with zeros. */
+static void copy_in(const aio_calls *calls, const aio_model_call *call) {
+    const aio_piece *piece = call->pieces, *end = piece + call->piece_count;
+    for (int input = 0; input < calls->inputs; input++) {
+        char *at = call->slot->parts[input].pinned;
+        size_t left = call->transfers[input];
+        for (; piece < end && piece->input == input; piece++) {
+            memcpy(at, piece->source, piece->count);
+            at += piece->count;
+            left -= piece->count;
+        }
+        memset(at, 0, left);
+    }
+}
+
+static int upload(aio_calls *calls, aio_model_call *call) {
+    const aio_slot *slot = call->slot;
+    int code = 0;
+    for (int input = 0; input < calls->inputs && code == 0; input++) {
+        const aio_part *part = &slot->parts[input];
+        size_t count = call->transfers[input];
+        if (count) {
+            aio_result result = aio_copy(slot->stream, call->held || call->begun, part->device, part->size,
+                                         part->pinned, count, ACL_MEMCPY_HOST_TO_DEVICE);
+            code = enqueued(calls, call, result, AIO_FN_aclrtMemcpyAsync);
+        }
+    }
+    if (code == 0 && call->begun) { /* no mark shows the end of the upload, because nothing waits for it */
+        aio_stream_forget(slot->stream, call->position);
+    }
+    return code;
+}
+
+static int set_gear(const aio_runner *runner, aio_model_call *call) {
+    const aio_calls *calls = runner->calls;
+    aio_pass pass = aio_make_pass(calls->device, calls->generation, call->held || call->begun);
+    aclmdlDataset *data = call->slot->input;
+    size_t selector = (size_t)calls->inputs; /* the input that selects the gear comes after the others */
+    int code = 0, function = NO_FUNCTION;
+    if (calls->gears == AIO_BATCHES) {
+        function = AIO_FN_aclmdlSetDynamicBatchSize;
+        code = aio_g_aclmdlSetDynamicBatchSize(pass, runner->model, data, selector, (uint64_t)call->gear[0]);
+    } else if (calls->gears == AIO_IMAGES) {
+        function = AIO_FN_aclmdlSetDynamicHWSize;
+        code = aio_g_aclmdlSetDynamicHWSize(pass, runner->model, data, selector, (uint64_t)call->gear[0],
+                                            (uint64_t)call->gear[1]);
+    } else if (calls->gears == AIO_DIMS) {
+        aclmdlIODims dims = {.dimCount = (size_t)call->gear_size};
+        memcpy(dims.dims, call->gear, (size_t)call->gear_size * sizeof *call->gear);
+        function = AIO_FN_aclmdlSetInputDynamicDims;
+        code = aio_g_aclmdlSetInputDynamicDims(pass, runner->model, data, selector, &dims);
+    }
+    return code ? failed(call, code, function) : 0;
+}
+
+static int download(aio_calls *calls, aio_model_call *call) {
+    const aio_slot *slot = call->slot;
+    const aio_part *parts = slot->parts + calls->inputs;
+    const size_t *counts = call->transfers + calls->inputs;
+    int code = 0;
+    for (int output = 0; output < calls->outputs && code == 0; output++) {
+        if (counts[output]) {
+            aio_result result = aio_copy(slot->stream, 1, parts[output].pinned, parts[output].size,
+                                         parts[output].device, counts[output], ACL_MEMCPY_DEVICE_TO_HOST);
+            code = enqueued(calls, call, result, AIO_FN_aclrtMemcpyAsync);
+        }
+    }
+    return code;
+}
+
+/* The newest execution of the instance. *stream is a new reference; NULL: there is none. */
+static uint64_t previous(aio_runner *runner, aio_stream **stream) {
+    *stream = runner->last;
+    if (*stream) {
+        aio_stream_hold(*stream);
+    }
+    return runner->last_position;
+}
+
+static bool is_done(aio_stream *stream, uint64_t position) {
+    return aio_stream_completed(stream) >= position ||
+           aio_stream_known(stream, position) != aio_failed(AIO_PENDING);
+}
+
+/* With the lock held. Returns whether the caller may execute on the stream: no other thread does, and no
+ * unfinished execution is on another stream. */
+static bool claim(aio_runner *runner, const aio_stream *stream, enum aio_executing who) {
+    aio_stream *last = runner->last;
+    if (runner->executing != AIO_NO_THREAD_EXECUTES ||
+        (last && last != stream && !is_done(last, runner->last_position))) {
+        return false;
+    }
+    runner->executing = who;
+    return true;
+}
+
+/* Ends a claim. */
+static void executed(aio_runner *runner, aio_stream *stream, aio_result result) {
+    aio_calls *calls = runner->calls;
+    aio_stream *old = NULL;
+    aio_lock_take(&calls->lock);
+    if (result >= 0) {
+        old = runner->last;
+        aio_stream_hold(stream);
+        runner->last = stream;
+        runner->last_position = (uint64_t)result;
+    }
+    runner->executing = AIO_NO_THREAD_EXECUTES;
+    aio_lock_give(&calls->lock);
+    atomic_fetch_add(&runner->executed, 1);
+    aio_futex_wake(&runner->executed, AIO_DEVICES);
+    if (old) {
+        aio_stream_unhold(old);
+    }
+}
+
+/* The caller has claimed the instance. */
+static int execute(aio_runner *runner, aio_model_call *call) {
+    const aio_slot *slot = call->slot;
+    aio_result result = aio_failed(AIO_PENDING);
+    int code = set_gear(runner, call);
+    if (code == 0) {
+        result = aio_execute(slot->stream, call->held || call->begun, runner->model, slot->input, slot->output);
+        code = enqueued(runner->calls, call, result, AIO_FN_aclmdlExecuteAsync);
+    }
+    executed(runner, slot->stream, result);
+    return code;
+}
+
+/* The thread does not use the call any more. A caller may free it as soon as the lock is released. */
+static void end_call(aio_runner *runner, int code) {
+    aio_calls *calls = runner->calls;
+    aio_model_call *call = runner->current;
+    aio_slot *slot = call->slot;
+    aio_stream *stream = slot->stream;
+    uint64_t position = call->position;
+    bool begun = call->begun;
+    runner->current = NULL;
+    aio_stream_hold(stream);
+    aio_lock_take(&calls->lock);
+    aio_token *token = call->token;
+    bool left = call->left;
+    call->token = NULL;
+    call->state = AIO_CALL_ENQUEUED;
+    if (left) {
+        aio_model_put_done(calls, call);
+    }
+    aio_lock_give(&calls->lock);
+    if (left) {
+        aio_token_drop(&token);
+        aio_slot_leave(calls, slot);
+        aio_device_kick(calls->device, AIO_KICK_CALLS);
+    } else {
+        if (code == 0) {
+            code = aio_watch_with(stream, position, token);
+            token = code ? token : NULL;
+        }
+        aio_token_post(&token, aio_failed(code));
+    }
+    if (begun) {
+        atomic_fetch_sub(&aio_devices[calls->device].calling, 1);
+    }
+    aio_stream_unhold(stream);
+}
+
+/* Before the first call. If the gate refuses, each call of ACL makes the context current. */
+static void adopt(aio_runner *runner) {
+    const aio_calls *calls = runner->calls;
+    runner->adopted = true;
+    if (aio_adopt_thread(aio_make_pass(calls->device, calls->generation, 0)) == 0) {
+        aio_relax_captures();
+    }
+}
+
+/* Begins the next call. Returns false if there is none. */
+static bool begin_next(aio_runner *runner) {
+    aio_calls *calls = runner->calls;
+    aio_lock_take(&calls->lock);
+    aio_model_call *call = runner->first;
+    if (call) {
+        aio_model_unlink(&runner->first, &runner->end, call);
+        call->state = AIO_CALL_RUNNING;
+    }
+    aio_lock_give(&calls->lock);
+    if (!call) {
+        return false;
+    }
+    if (!runner->adopted) {
+        adopt(runner);
+    }
+    runner->current = call;
+    runner->waits = false;
+    runner->waited = 0;
+    copy_in(calls, call);
+    int code = upload(calls, call);
+    if (code) {
+        end_call(runner, code);
+    }
+    return true;
+}
+
+/* Begins a wait for the previous execution, unless it is done. Returns whether the call can go on, or has
+ * failed. */
+static bool wait_for_previous(aio_runner *runner) {
+    aio_stream *stream;
+    aio_lock_take(&runner->calls->lock);
+    uint64_t position = previous(runner, &stream);
+    bool executing = runner->executing != AIO_NO_THREAD_EXECUTES;
+    aio_lock_give(&runner->calls->lock);
+    if (executing || !stream || is_done(stream, position)) {
+        if (stream) {
+            aio_stream_unhold(stream);
+        }
+        return !executing;
+    }
+    int code = aio_watch(stream, position, runner->port, PREVIOUS);
+    if (code) {
+        runner->waited = code;
+    } else {
+        runner->waits = true;
+    }
+    aio_stream_unhold(stream);
+    return code != 0;
+}
+
+/* Takes the next step of the current call. Returns false if there is nothing to do until the thread is woken.
+ */
+static bool step(aio_runner *runner) {
+    aio_model_call *call = runner->current;
+    if (!call) {
+        return begin_next(runner);
+    }
+    if (runner->waits || (!runner->waited && !wait_for_previous(runner))) {
+        return false;
+    }
+    int code = runner->waited ? failed(call, runner->waited, AIO_FN_aclmdlExecuteAsync) : 0;
+    if (code == 0) {
+        aio_lock_take(&runner->calls->lock);
+        bool claimed = claim(runner, NULL, AIO_RUNNER_EXECUTES);
+        aio_lock_give(&runner->calls->lock);
+        if (!claimed) { /* `enqueue` came first */
+            return true;
+        }
+        code = execute(runner, call);
+    }
+    if (code == 0) {
+        code = download(runner->calls, call);
+    }
+    end_call(runner, code);
+    return true;
+}
+
+/* --- the thread ------------------------------------------------------------------------------------------ */
+
+/* Writes the results of one call. Returns false if there is none. The slot is not needed any more then. */
+static bool write_results(aio_runner *runner) {
+    aio_calls *calls = runner->calls;
+    aio_lock_take(&calls->lock);
+    aio_model_call *call = runner->writes;
+    if (call) {
+        aio_model_unlink(&runner->writes, &runner->writes_end, call);
+    }
+    aio_lock_give(&calls->lock);
+    if (!call) {
+        return false;
+    }
+    for (int index = 0; index < call->write_count; index++) {
+        aio_copy_bytes(call->writes[index].target, call->writes[index].source, call->writes[index].count);
+    }
+    aio_lock_take(&calls->lock);
+    aio_token *token = call->token;
+    aio_slot *slot = call->slot;
+    bool left = call->left;
+    call->token = NULL;
+    call->slot = NULL;
+    call->state = AIO_CALL_OVER;
+    if (left) {
+        aio_model_put_done(calls, call);
+    }
+    aio_after then = aio_slot_give(calls, slot);
+    then.kicks = then.kicks || left;
+    aio_calls_unlock(calls, then);
+    aio_token_post(&token, 0);
+    return true;
+}
+
+/* Gives back the slots of the list whose work is done. Returns the others. */
+static aio_slot *sort_out(aio_calls *calls, aio_slot *list) {
+    aio_slot *left = NULL;
+    while (list) {
+        aio_slot *slot = list;
+        list = slot->next;
+        if (aio_slot_is_idle(calls, slot)) {
+            aio_slot_leave(calls, slot);
+        } else {
+            slot->next = left;
+            left = slot;
+        }
+    }
+    return left;
+}
+
+static void keep_stuck(aio_runner *runner, aio_slot *slot) {
+    slot->next = runner->stuck;
+    runner->stuck = slot;
+}
+
+/* Begins the waits for the work of slots that were given up. If a wait fails, the work may run until a reset.
+ */
+static void watch_leaving(aio_runner *runner) {
+    aio_lock_take(&runner->calls->lock);
+    aio_slot *leaving = runner->leaving;
+    runner->leaving = NULL;
+    aio_lock_give(&runner->calls->lock);
+    leaving = sort_out(runner->calls, leaving);
+    while (leaving) {
+        aio_slot *slot = leaving;
+        leaving = slot->next;
+        uint64_t key = (uint64_t)(uintptr_t)slot;
+        if (aio_watch(slot->stream, aio_stream_tail(slot->stream), runner->port, key)) {
+            keep_stuck(runner, slot);
+        }
+    }
+}
+
+static void take_completion(aio_runner *runner, uint64_t key, aio_result result) {
+    if (key != PREVIOUS) {
+        keep_stuck(runner, (aio_slot *)(uintptr_t)key);
+        return;
+    }
+    /* If the previous execution has failed, the failure belongs to its own call. */
+    aio_stream *stream;
+    aio_lock_take(&runner->calls->lock);
+    uint64_t position = previous(runner, &stream);
+    aio_lock_give(&runner->calls->lock);
+    runner->waits = false;
+    runner->waited = result < 0 && stream && !is_done(stream, position) ? aio_code(result) : 0;
+    if (stream) {
+        aio_stream_unhold(stream);
+    }
+}
+
+static bool take_completions(aio_runner *runner) {
+    uint64_t keys[TAKEN];
+    int64_t results[TAKEN];
+    int count = aio_port_take(runner->port, keys, results, TAKEN);
+    for (int index = 0; index < count; index++) {
+        take_completion(runner, keys[index], results[index]);
+    }
+    return count > 0;
+}
+
+/* Whether the thread ends: the load has ended, and no call uses a slot. */
+static bool ends(aio_runner *runner) {
+    aio_calls *calls = runner->calls;
+    aio_lock_take(&calls->lock);
+    bool over = calls->ended && aio_calls_all_back(calls) && runner->executing == AIO_NO_THREAD_EXECUTES;
+    runner->running = !over;
+    aio_lock_give(&calls->lock);
+    return over;
+}
+
+static void *run(void *argument) {
+    aio_runner *runner = argument;
+    aio_calls *calls = runner->calls;
+    for (bool over = false; !over;) {
+        uint32_t seen = atomic_load(&runner->port->word);
+        bool busy = take_completions(runner);
+        watch_leaving(runner);
+        runner->stuck = sort_out(calls, runner->stuck);
+        busy = write_results(runner) || busy;
+        busy = step(runner) || busy;
+        over = !busy && ends(runner);
+        if (!busy && !over) {
+            aio_futex_wait(&runner->port->word, seen, runner->stuck ? LOOK_US : -1);
+        }
+    }
+    aio_calls_drop(calls);
+    return NULL;
+}
+
+static int start(aio_runner *runner) {
+    runner->running = true;
+    atomic_fetch_add(&runner->calls->references, 1);
+    if (aio_spawn("aioacl-model", run, runner) == 0) {
+        return 0;
+    }
+    runner->running = false;
+    aio_calls_drop(runner->calls);
+    return AIO_NO_THREAD;
+}
+
+int aio_calls_start(aio_calls *calls) {
+    int code = 0;
+    for (int index = 0; index < calls->slot_count; index++) {
+        aio_lock_take(&calls->lock);
+        calls->slots[index].index = index;
+        aio_slot_offer(calls, &calls->slots[index]);
+        aio_lock_give(&calls->lock);
+    }
+    for (int index = 0; index < calls->runner_count && code == 0; index++) {
+        code = start(&calls->runners[index]);
+    }
+    if (code) {
+        aio_calls_end(calls);
+    }
+    return code;
+}
+
+/* --- executions with memory of the caller ---------------------------------------------------------------- */
+
+static int claim_or_refuse(aio_runner *runner, const aio_stream *stream) {
+    if (runner->ended) {
+        return AIO_MODEL_ENDED;
+    }
+    if (claim(runner, stream, AIO_CALLER_EXECUTES)) {
+        return 0;
+    }
+    return runner->executing == AIO_CALLER_EXECUTES ? AIO_PENDING : AIO_MODEL_BUSY;
+}
+
+aio_result aio_calls_execute(aio_stream *stream, int held, aio_calls *calls, const aclmdlDataset *input,
+                             aclmdlDataset *output) {
+    aio_runner *runner = &calls->runners[calls->runner_count - 1];
+    int code;
+    do {
+        uint32_t seen = atomic_load(&runner->executed);
+        aio_lock_take(&calls->lock);
+        code = claim_or_refuse(runner, stream);
+        aio_lock_give(&calls->lock);
+        if (code == AIO_PENDING) {
+            aio_futex_wait(&runner->executed, seen, -1);
+        }
+    } while (code == AIO_PENDING);
+    if (code) {
+        return aio_failed(code);
+    }
+    aio_result result = aio_execute(stream, held, runner->model, input, output);
+    executed(runner, stream, result);
+    aio_port_ring(runner->port);
+    return result;
+}
+
+void aio_calls_close(aio_calls *calls) {
+    for (int index = 0; index < calls->runner_count; index++) {
+        aio_runner *runner = &calls->runners[index];
+        bool executing = true;
+        while (executing) {
+            uint32_t seen = atomic_load(&runner->executed);
+            aio_lock_take(&calls->lock);
+            runner->ended = true;
+            executing = runner->executing != AIO_NO_THREAD_EXECUTES;
+            aio_lock_give(&calls->lock);
+            if (executing) {
+                aio_futex_wait(&runner->executed, seen, -1);
+            }
+        }
+    }
+}
