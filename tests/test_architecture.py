@@ -316,7 +316,12 @@ def test_extension_exports_only_its_init_functions() -> None:
 
 def test_python_h_is_included_before_other_headers() -> None:
     """Python.h sets macros such as _POSIX_C_SOURCE, which decide what the headers of the system declare."""
-    own = {"binding.h": "<Python.h>", "await.h": '"binding.h"', "cache.h": '"binding.h"', "call.h": '"await.h"'}
+    own = {
+        "binding.h": "<Python.h>",
+        "await.h": '"binding.h"',
+        "cache.h": '"binding.h"',
+        "call.h": '"await.h"',
+    }
     for path in [*build_ffi.BINDING.rglob("*.c"), *build_ffi.BINDING.rglob("*.h")]:
         found = re.search(r"^#include (.*)$", path.read_text(), flags=re.MULTILINE)
         first = found[1] if found else ""

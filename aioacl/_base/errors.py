@@ -8,7 +8,7 @@ can be pickled and copied without loss, because services send errors across proc
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, TypedDict, Unpack
+from typing import Any, ClassVar, Final, TypedDict, Unpack
 
 from aioacl._base.codes import RETRYABLE_ACTIONS, Action, Family, lookup
 from aioacl._base.records import ResetReport
@@ -54,6 +54,7 @@ class AclError(Exception):
         action: the remedy, for use by programs. "retry": repeat the operation, perhaps later. "new_stream": continue
             with a new stream. "reset": reset the device. "repair": first repair the cause outside the program.
             "replace": take the card out of service. "fix_code": change the program or its environment.
+        item: of an exception that `model.map(xs, errors="return")` yields: the item of `xs`. Otherwise None.
     """
 
     default_action: ClassVar[Action] = "fix_code"
@@ -69,6 +70,7 @@ class AclError(Exception):
     message: str
     hint: str
     action: Action
+    item: Any = None
 
     def __init__(
         self,

@@ -393,6 +393,54 @@ static PySendResult begin(await_object *self, PyObject **sent) {
     return outcome;
 }
 
+bool end_started(awaits_object *port, await_object *self) {
+    aio_result result = self->result;
+    uint64_t key = (uint64_t)(uintptr_t)self | KEY_OF_AWAIT;
+    PyObject *run = self->run, *value = NULL;
+    if (run == NULL) { /* it was left */
+        return true;
+    }
+    self->result = aio_failed(AIO_PENDING);
+    list_await(port, self);
+    enum run_end end = run_end(run, result, port->port, key, &value);
+    if (end == RUN_WRITES) {
+        return false;
+    }
+    unlist_await(self);
+    Py_DECREF((PyObject *)self);
+    self->result = result;
+    self->raises = end == RUN_ERROR;
+    if (end == RUN_ERROR) {
+        PyObject *type, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        PyErr_NormalizeException(&type, &value, &traceback);
+        Py_XDECREF(type);
+        Py_XDECREF(traceback);
+    }
+    self->run = NULL;
+    self->value = value;
+    Py_DECREF(run);
+    return true;
+}
+
+/* Returns the outcome of an await that was started. */
+static PyObject *await_take(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    await_object *self = (await_object *)object;
+    PyObject *value = self->value;
+    if (value == NULL) {
+        return PyErr_Format(PyExc_RuntimeError,
+                            "expected a started await that is done and not taken, got another");
+    }
+    self->value = NULL;
+    leave(self);
+    if (!self->raises) {
+        return value;
+    }
+    PyErr_SetObject((PyObject *)Py_TYPE(value), value);
+    Py_DECREF(value);
+    return NULL;
+}
+
 /* Another thread, or code that a step calls, may try to drive the await during the step. */
 static bool may_step(const await_object *self) {
     if (self->stepping) {
@@ -414,6 +462,9 @@ static PySendResult step(PyObject *object, PyObject *value, PyObject **sent) {
     Py_INCREF(object); /* the code that makes an error may drop the last other reference */
     if (self->state == NEW) {
         outcome = begin(self, sent);
+    } else if (self->state == STARTED) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "expected an await that was not started, got one that was; call `take`");
     } else if (self->state == OVER) {
         PyErr_SetString(PyExc_RuntimeError, "the await has ended; await the object again");
     } else if (self->inner != NULL) {
@@ -493,6 +544,8 @@ static int await_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->context);
     Py_VISIT(self->message);
     Py_VISIT(self->inner);
+    Py_VISIT(self->notify);
+    Py_VISIT(self->value);
     Py_VISIT(self->run);
     return 0;
 }
@@ -505,6 +558,8 @@ static int await_clear(PyObject *object) {
     Py_CLEAR(self->context);
     Py_CLEAR(self->message);
     Py_CLEAR(self->inner);
+    Py_CLEAR(self->notify);
+    Py_CLEAR(self->value);
     return 0;
 }
 
@@ -557,6 +612,9 @@ static PyObject *new_await(PyObject *awaited, PyObject *loop) {
     self->context = NULL;
     self->message = NULL;
     self->inner = NULL;
+    self->notify = NULL;
+    self->value = NULL;
+    self->raises = 0;
     self->run = NULL;
     self->writes = 0;
     self->thread = PyThread_get_thread_ident();
@@ -574,6 +632,43 @@ static PyObject *new_await(PyObject *awaited, PyObject *loop) {
     return (PyObject *)self;
 }
 
+static PyObject *start_on(PyObject *run, PyObject *loop, PyObject *notify) {
+    await_object *self = (await_object *)new_await(run, loop);
+    awaits_object *port = self ? port_of(loop) : NULL;
+    if (port == NULL) {
+        Py_XDECREF((PyObject *)self);
+        return NULL;
+    }
+    self->state = STARTED;
+    self->run = Py_NewRef(run);
+    self->notify = Py_NewRef(notify);
+    list_await(port, self);
+    int code = run_begin(run, port->port, (uint64_t)(uintptr_t)self | KEY_OF_AWAIT);
+    if (code) {
+        unlist_await(self);
+        Py_DECREF((PyObject *)self);
+        self->result = aio_failed(code);
+        self->value = Py_NewRef(Py_None);
+    }
+    Py_DECREF((PyObject *)port);
+    return (PyObject *)self;
+}
+
+PyObject *start_await(PyObject *run, PyObject *notify) {
+    int trio = in_trio();
+    PyObject *loop = trio ? NULL : PyObject_CallNoArgs(running_loop);
+    if (trio < 0 || (!trio && loop == NULL)) {
+        return NULL;
+    }
+    if (loop == Py_None || !run_is_new(run)) {
+        Py_DECREF(loop);
+        return PyErr_Format(PyExc_RuntimeError, "expected a new run on an event loop, got another");
+    }
+    PyObject *made = start_on(run, loop, notify);
+    Py_XDECREF(loop);
+    return made;
+}
+
 static PyMethodDef await_methods[] = {
     {"_abort", trio_abort, METH_O, NULL},
     {"send", await_send, METH_O, NULL},
@@ -589,6 +684,7 @@ static PyMethodDef await_methods[] = {
     {"get_loop", future_get_loop, METH_NOARGS, NULL},
     {"remove_done_callback", future_remove_done_callback, METH_O, NULL},
     {"result", future_result, METH_NOARGS, NULL},
+    {"take", await_take, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -32,7 +32,8 @@ typedef struct {
     int64_t kept_results[MOST_KEPT];
 } awaits_object;
 
-enum await_state { NEW, YIELDED, SUSPENDED, OVER };
+/* STARTED: the call of its run has begun, and no task waits yet. */
+enum await_state { NEW, STARTED, YIELDED, SUSPENDED, OVER };
 
 struct await_object {
     PyObject_HEAD await_object *next; /* in the port's list, or in its list of ready Awaits */
@@ -46,6 +47,8 @@ struct await_object {
     PyObject *context;    /* of asyncio's callback */
     PyObject *message;    /* of the cancellation by asyncio */
     PyObject *inner;      /* on trio: the coroutine of trio that suspends the task */
+    PyObject *notify;     /* a function that the completion of a STARTED await calls, or NULL */
+    PyObject *value;      /* the results of a STARTED await that is done, or its exception */
     PyObject *run;        /* the Run of a call of a model; NULL: the await has none, or has ended */
     unsigned long thread; /* the thread that made it */
     uint64_t position;
@@ -54,6 +57,7 @@ struct await_object {
     char stepping;  /* a step runs; it may release the GIL */
     char blocking;  /* `_asyncio_future_blocking` */
     char cancelled; /* by asyncio */
+    char raises;    /* `value` is an exception */
     char writes;    /* the results of the run are being written to memory of the caller: no cancellation */
 };
 
@@ -107,6 +111,9 @@ int add_openings(PyObject *module);
 /* Whether an await on this thread may end without suspending its task: an asyncio loop runs on the thread, and
  * the task need not give way to other tasks. Returns -1 with an exception. */
 int may_go_on(void);
+/* The call of a STARTED await has ended: takes its results, so that its slot is free. Returns whether the await
+ * is done; otherwise one more completion comes. */
+bool end_started(awaits_object *port, await_object *self);
 /* Raises StopIteration with the result, whose reference it takes. Returns NULL. */
 PyObject *end_iteration(PyObject *result);
 /* Returns the iterator of an await with this result. Takes the caller's reference to it. */

@@ -172,6 +172,17 @@ static bool keep_completion(awaits_object *port, uint64_t key, int64_t result, f
     return true;
 }
 
+static void notify(await_object *self, first_error *first) {
+    PyObject *function = self->notify;
+    self->notify = NULL;
+    PyObject *done = PyObject_CallNoArgs(function);
+    if (done == NULL) {
+        keep_error(first);
+    }
+    Py_XDECREF(done);
+    Py_DECREF(function);
+}
+
 static void complete(awaits_object *port, uint64_t key, int64_t result, first_error *first) {
     await_object *self = (await_object *)(uintptr_t)(key & ~KEY_OF_AWAIT);
     core_object *core = self->core;
@@ -182,6 +193,13 @@ static void complete(awaits_object *port, uint64_t key, int64_t result, first_er
         keep_error(first);
     }
     Py_XDECREF((PyObject *)core);
+    if (self->state == STARTED && !end_started(port, self)) {
+        Py_DECREF((PyObject *)self);
+        return;
+    }
+    if (self->notify != NULL) {
+        notify(self, first);
+    }
     if (self->waiter != NULL && self->loop != NULL) {
         list_ready(port, self);
         return;

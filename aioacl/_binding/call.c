@@ -576,7 +576,13 @@ static PyMemberDef run_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+/* _start(notify): begins the call. Returns its Await, whose `take` returns the results when it is done. */
+static PyObject *run_start(PyObject *object, PyObject *notify) {
+    return start_await(object, notify);
+}
+
 static PyMethodDef run_methods[] = {
+    {"_start", run_start, METH_O, NULL},
     {"_begin", run_begin_in_python, METH_VARARGS, NULL},
     {"_arrived", run_arrived, METH_O, NULL},
     {"_end", run_end_in_python, METH_NOARGS, NULL},

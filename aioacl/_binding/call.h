@@ -77,6 +77,10 @@ void run_leave(PyObject *run);
 void leave_runs(const awaits_object *port);
 int add_runs(PyObject *module);
 
+/* await.c: begins the call now. Returns its Await, whose `take` returns the results
+ * when it is done: then it calls `notify`. */
+PyObject *start_await(PyObject *run, PyObject *notify);
+
 /* slots.c */
 int add_slots(PyObject *module);
 /* Frees a call that nothing uses any more. */

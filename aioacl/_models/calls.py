@@ -86,13 +86,12 @@ class Call(Operation[Any]):
             load = life.load
             if load is None or life.closed or not load.slots.open or admission.leases.some_lost:
                 load = await life.ready(self._waits, deadline)
-            run = ModelRun(
-                load.slots, self._arguments, self._targets, self._out, self._waits, admission.holds_now()
-            )
+            held = admission.holds_now()
+            run = ModelRun(load.slots, self._arguments, self._targets, self._out, self._waits, held)
             result = await run if deadline is None else await run.within(deadline)
             if result is not None:
                 return result
-            _must_repeat(load, run)
+            run.must_repeat(load)
 
 
 class ModelRun(Run):
@@ -124,6 +123,19 @@ class ModelRun(Run):
         finally:
             port.if_closed.pop(note, None)
 
+    def must_repeat(self, load: Load) -> None:
+        """Raises the error of a call that has failed. Returns if a reset or a close came before the call began."""
+        try:
+            error = _error_of(load, self)
+            if error is None:
+                return
+            if isinstance(error, DeviceFault) and error.action == "new_stream":
+                error.hint = FAILED_HINT
+            raise error
+        finally:
+            self.leave()
+            error = None  # its traceback refers to this frame
+
     def _must_be_in_time(self, result: int) -> None:
         if result != TIMED_OUT:
             return
@@ -136,20 +148,6 @@ class ModelRun(Run):
         raise DeviceTimeout(
             "the call of the model was not done in time", device=self.device, hint=TIMED_OUT_HINT
         )
-
-
-def _must_repeat(load: Load, run: Run) -> None:
-    """Raises the error of a call that has failed. Returns if a reset or a close came before the call began."""
-    try:
-        error = _error_of(load, run)
-        if error is None:
-            return
-        if isinstance(error, DeviceFault) and error.action == "new_stream":
-            error.hint = FAILED_HINT
-        raise error
-    finally:
-        run.leave()
-        error = None  # its traceback refers to this frame
 
 
 def _error_of(load: Load, run: Run) -> Exception | None:

@@ -14,7 +14,7 @@ from aioacl._handles.memory import DeviceBuffer
 from aioacl._handles.operation import Operation
 from aioacl._library.runtime import of_parent
 from aioacl._models.arguments import check_call, check_out, in_order
-from aioacl._models.calls import Call, enqueue
+from aioacl._models.calls import Call, ModelRun, enqueue
 from aioacl._models.lifetime import Lifetime, LoadOptions
 from aioacl._models.results import ModelResults
 from aioacl._models.source import Source
@@ -23,6 +23,7 @@ from aioacl._wait.current import current_port
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Sequence
 
+    from aioacl._base.ffi import Arguments
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
     from aioacl._device import Device
@@ -168,13 +169,25 @@ class Model(Made):
             DeviceResetting: the device is draining or being reset, and `wait` is False.
             DeviceTimeout: the call did not return within `timeout` seconds.
         """
+        arguments = self._checked(x)
+        targets = None if out is None else check_out(self._described, arguments, out)
+        return Call(self, arguments, targets, out, wait=wait, timeout=timeout)
+
+    def _checked(self, x: Any) -> Arguments:
         life = self._life
         arguments = None if life.closed else check_arguments(life.spec, x)
         if arguments is None:
             life.check()
             arguments = check_call(self._described, life.spec, x)
-        targets = None if out is None else check_out(self._described, arguments, out)
-        return Call(self, arguments, targets, out, wait=wait, timeout=timeout)
+        return arguments
+
+    def _new_run(self, x: Any) -> tuple[Load | None, ModelRun | None]:
+        """Returns the load and a new run of a call; no run if the call must first wait for the device or a load."""
+        arguments = self._checked(x)
+        load, admission = self._life.load, self._life.manager.admission
+        if load is None or not load.slots.open or admission.leases.some_lost:
+            return load, None
+        return load, ModelRun(load.slots, arguments, None, None, True, admission.holds_now())
 
     def map(
         self,
@@ -196,7 +209,7 @@ class Model(Made):
                 slots.
             ordered: whether the results come in the order of `xs`, or as they are ready.
             errors: "raise" raises the error of an item in its place, and ends the iteration. "return" yields the
-                exception in place of the result.
+                exception in place of the result; its attribute `item` is the item of `xs`.
 
         Returns:
             A ModelResults.

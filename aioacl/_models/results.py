@@ -1,157 +1,264 @@
-"""ModelResults: the results of `model.map`, computed concurrently."""
+"""ModelResults: the results of `model.map`, computed concurrently.
+
+No item has a task. An item that is read begins its call at once, in C, and the call needs no code of Python until its
+result is taken. If a call has not begun, because a reset or a load comes first, the iteration makes it when the item's
+turn comes.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncIterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import in_trio
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
     from types import TracebackType
 
     from anyio.abc import TaskGroup
 
+    from aioacl._base.ffi import Started
+    from aioacl._models.calls import ModelRun
+    from aioacl._models.loading import Load
+    from aioacl._models.model import Model
+
 OnError = Literal["raise", "return"]
 
 
-async def _each(xs: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
-    if isinstance(xs, AsyncIterable):
-        async for x in xs:
-            yield x
-    else:
-        for x in xs:
-            yield x
+class _Item:
+    """One item of `xs`, and its call.
+
+    Attributes:
+        x: the item.
+        load, run, started: the load and the call, if it has begun.
+        error: why the item has no call; None if it has or may get one.
+    """
+
+    __slots__ = ("error", "load", "run", "started", "x")
+    load: Load
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+        self.run: ModelRun | None = None
+        self.started: Started | None = None
+        self.error: Exception | None = None
 
 
 class ModelResults(Unique):
     """The results of `model.map(xs)`. Enter it with `async with`, then iterate with `async for`, in one task.
 
-    A task reads `xs` and starts one task for each item. At most `limit` items are in progress or wait to be taken.
+    At most `limit` items are in progress or wait to be taken. An async `xs` is read by a task of its own.
     """
 
     _noun = "iterator over results"
 
     def __init__(
         self,
-        call: Callable[[Any], Awaitable[Any]],
+        model: Model,
         xs: Iterable[Any] | AsyncIterable[Any],
         limit: int,
         *,
         ordered: bool,
         errors: OnError,
     ) -> None:
-        self._call = call
+        self._model = model
         self._xs = xs
         self._limit = limit
         self._ordered = ordered
         self._errors = errors
-        self._group: TaskGroup | None = None
-        self._outcomes: dict[int, tuple[Any, Exception | None]] = {}  # known, and not taken yet
-        self._ready: deque[int] = deque()  # the items whose outcome is known, if they are not taken in order
-        self._started = self._taken = 0
+        self._items = deque[_Item]()  # read and not taken, in the order of `xs`
+        self._source: Iterator[Any] | None = None  # of an `xs` that is not async
+        self._group: TaskGroup | None = None  # with the task that reads an async `xs`
+        self._room: Any = None
         self._source_error: Exception | None = None
-        self._read_all = self._over = False
+        self._wakes: Callable[[], object] | None = None  # wakes the task that waits for news
+        self._entered = self._read_all = self._over = False
 
     async def __aenter__(self) -> Self:
-        if self._group is not None:
+        if self._entered:
             raise ParameterError("the results were already entered", hint="Call model.map() once more.")
-        import anyio  # noqa: PLC0415 - a program that maps no model does not wait for this import
-
-        self._new_event = anyio.Event
-        self._room = anyio.Semaphore(self._limit)
-        self._news = anyio.Event()
-        self._group = anyio.create_task_group()
-        await self._group.__aenter__()
-        self._group.start_soon(self._read)
+        self._entered = True
+        if isinstance(self._xs, AsyncIterable):
+            await self._begin_reading(self._xs)
+        else:
+            try:
+                self._source = iter(self._xs)
+            except Exception as error:  # noqa: BLE001 - the iteration raises it
+                self._source_error, self._read_all = error, True
+            self._refill()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Cancels the calls that run, and waits until their tasks have ended."""
-        assert self._group is not None, "the block was entered"
+        """Gives up the calls that run, and waits until the task that reads an async `xs` has ended."""
         self._over = True
-        self._group.cancel_scope.cancel()
-        # The error of the block is not passed on, because the group would wrap it in an ExceptionGroup.
-        await self._group.__aexit__(None, None, None)
+        self._source = None
+        while self._items:
+            run = self._items.popleft().run
+            if run is not None:
+                run.leave()
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+            # The error of the block is not passed on, because the group would wrap it in an ExceptionGroup.
+            await self._group.__aexit__(None, None, None)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        if self._group is None:
+        if not self._entered:
             raise ParameterError(
                 "expected results inside their block", hint="Write `async with model.map(xs) as results:`."
             )
         while not self._over:
-            number = self._next()
-            if number is not None:
-                return self._take(number)
-            if self._read_all and self._taken == self._started:
-                self._over = True
-                if self._source_error is not None:
-                    try:
-                        raise self._source_error
-                    finally:
-                        self._source_error = None  # its traceback refers to frames that refer to this object
+            item = self._next()
+            if item is not None:
+                started = item.started
+                result = None if started is None else started.take()
+                if result is None:  # the call has failed, or must be made now
+                    return await self._take(item)
+                self._make_room()
+                return result
+            if self._read_all and not self._items:
+                self._end()
                 break
-            self._news = self._new_event()
-            await self._news.wait()
+            await self._news()
         raise StopAsyncIteration
 
-    def _next(self) -> int | None:
-        """The item to take next, or None if its outcome is not known yet."""
-        if self._ordered:
-            return self._taken if self._taken in self._outcomes else None
-        return self._ready.popleft() if self._ready else None
-
-    def _take(self, number: int) -> Any:
-        result, error = self._outcomes.pop(number)
-        self._taken += 1
-        self._room.release()
-        if error is None:
-            return result
-        if self._errors == "return":
-            return error
+    def _end(self) -> None:
         self._over = True
-        try:
-            raise error
-        finally:
-            del error  # its traceback refers to this frame
+        if self._source_error is not None:
+            try:
+                raise self._source_error
+            finally:
+                self._source_error = None  # its traceback refers to frames that refer to this object
 
-    async def _read(self) -> None:
-        """Reads the items. An error of `xs` itself comes after the results of the items before it."""
-        assert self._group is not None, "the block was entered"
+    def _next(self) -> _Item | None:
+        """Removes the item to take next. Returns None if its outcome is not known yet."""
+        items = self._items
+        for at, item in enumerate(items):
+            if item.started is None or item.started.done():
+                del items[at]
+                return item
+            if self._ordered:
+                break
+        return None
+
+    async def _take(self, item: _Item) -> Any:
         try:
-            async with aclosing(_each(self._xs)) as items:
+            result = await self._outcome(item)
+        except Exception as error:
+            if self._errors == "raise":
+                self._over = True
+                raise
+            error.item = item.x  # type: ignore[attr-defined]  # of any class
+            result = error.with_traceback(None)
+        except BaseException:  # cancelled before the result was there: the next step makes the call again
+            item.started = None
+            self._items.appendleft(item)
+            raise
+        self._make_room()
+        return result
+
+    async def _outcome(self, item: _Item) -> Any:
+        if item.error is not None:
+            raise item.error
+        if item.run is not None and item.started is not None:
+            item.run.must_repeat(item.load)
+        return await self._model(item.x)
+
+    def _make_room(self) -> None:
+        if self._source is not None:
+            self._refill()
+        elif self._room is not None:
+            self._room.release()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _refill(self) -> None:
+        """Reads items up to the limit. An error of `xs` itself comes after the results of the items before it."""
+        source, items = self._source, self._items
+        while source is not None and len(items) < self._limit:
+            try:
+                x = next(source)
+            except StopIteration:
+                self._source, self._read_all = None, True
+                return
+            except Exception as error:  # noqa: BLE001 - the iteration raises it
+                self._source, self._read_all, self._source_error = None, True, error
+                return
+            self._start(x)
+
+    def _start(self, x: Any) -> None:
+        item = _Item(x)
+        try:
+            load, run = self._model._new_run(x)
+            if run is not None:
+                item.load, item.run = load, run
+                item.started = run._start(self._wake)
+        except Exception as error:  # noqa: BLE001 - the iteration raises or yields it
+            item.error = error
+        self._items.append(item)
+
+    async def _begin_reading(self, xs: AsyncIterable[Any]) -> None:
+        import anyio  # noqa: PLC0415 - a program that maps no async iterable does not wait for this import
+
+        self._room = anyio.Semaphore(self._limit)
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._group.start_soon(self._read, xs)
+
+    async def _read(self, xs: AsyncIterable[Any]) -> None:
+        try:
+            async with aclosing(_each(xs)) as items:
                 await self._room.acquire()
                 async for x in items:
-                    self._started += 1
-                    self._group.start_soon(self._one, self._started - 1, x)
+                    self._start(x)
+                    self._wake()
                     await self._room.acquire()
         except Exception as error:  # noqa: BLE001 - the iteration raises it
             self._source_error = error
         finally:
             self._read_all = True
-            self._news.set()
+            self._wake()
 
-    async def _one(self, number: int, x: Any) -> None:
-        try:
-            self._end(number, await self._call(x), None)
-        except Exception as error:  # noqa: BLE001 - the iteration raises or yields it
-            self._end(number, None, error)
+    # --- waiting ----------------------------------------------------------------------------------------------------
 
-    def _end(self, number: int, result: Any, error: Exception | None) -> None:
-        self._outcomes[number] = result, error
-        if not self._ordered:
-            self._ready.append(number)
-        self._news.set()
+    def _wake(self) -> None:
+        """Wakes the task that waits for news. The completion of each call does so, too."""
+        wakes, self._wakes = self._wakes, None
+        if wakes is not None:
+            wakes()
+
+    async def _news(self) -> None:
+        """Waits until a call has ended or an item was read. Nothing else runs between the check and the wait."""
+        if in_trio():
+            event = sys.modules["trio"].Event()
+            self._wakes = event.set
+            await event.wait()
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        self._wakes = wake
+        await future
+
+
+async def _each(xs: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+    async for x in xs:
+        yield x
 
 
 publish("aioacl", ["ModelResults"], of=__name__)

@@ -300,9 +300,8 @@ async def test_ordered_results_leave_nothing_behind(open_device: OpenDevice) -> 
         model.map(arguments(30)) as results,
     ):
         async for _ in results:
-            assert len(results._outcomes) <= 6
-        assert not results._ready
-        assert not results._outcomes
+            assert len(results._items) <= 6
+        assert not results._items
 
 
 async def test_items_that_wait_for_a_slot_when_the_model_closes_raise_that_it_is_closed(

@@ -232,7 +232,7 @@ class TestMap:
         async with open_device() as device, device.load_model(negation()) as model:
             async with model.map([X] * 9) as results:
                 assert [is_negation(y) async for y in results] == [True] * 9
-            assert (len(results._ready), len(results._outcomes)) == (0, 0)
+            assert len(results._items) == 0
 
 
 class TestFiles:
