@@ -178,6 +178,10 @@ static PyObject *slots_waiting(PyObject *object, void *Py_UNUSED(closure)) {
     return PyLong_FromLong(((slots_object *)object)->calls->waiting_count);
 }
 
+static PyObject *slots_writing(PyObject *object, void *Py_UNUSED(closure)) {
+    return PyLong_FromLong(aio_calls_writing(((slots_object *)object)->calls));
+}
+
 static PyObject *slots_all(PyObject *object, void *Py_UNUSED(closure)) {
     return PyLong_FromLong(((slots_object *)object)->calls->slot_count);
 }
@@ -232,6 +236,7 @@ static PyGetSetDef slots_getters[] = {
     {"back", slots_back, NULL, "Whether no call uses a slot.", NULL},
     {"free", slots_free, NULL, "The number of free slots.", NULL},
     {"waiting", slots_waiting, NULL, "The number of calls that wait for a slot.", NULL},
+    {"writing", slots_writing, NULL, "The number of calls whose results a thread is about to write.", NULL},
     {"all", slots_all, NULL, "The number of slots.", NULL},
     {"address", slots_address, NULL, "The address of the native record.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -338,6 +338,18 @@ int aio_model_write(aio_calls *calls, aio_model_call *call, aio_port *port, uint
     return 0;
 }
 
+int aio_calls_writing(aio_calls *calls) {
+    int count = 0;
+    aio_lock_take(&calls->lock);
+    for (int index = 0; index < calls->runner_count; index++) {
+        for (const aio_model_call *call = calls->runners[index].writes; call; call = call->next) {
+            count++;
+        }
+    }
+    aio_lock_give(&calls->lock);
+    return count;
+}
+
 void aio_model_put_done(aio_calls *calls, aio_model_call *call) {
     call->state = AIO_CALL_OVER;
     call->slot = NULL;

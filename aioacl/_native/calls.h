@@ -145,6 +145,8 @@ void aio_calls_wake(aio_calls *calls, int32_t code);
 void aio_calls_end(aio_calls *calls);
 /* Whether no call uses a slot. */
 bool aio_calls_are_back(aio_calls *calls);
+/* Returns how many calls wait for a thread to write their results. */
+int aio_calls_writing(aio_calls *calls);
 /* Refuses later calls of aio_calls_execute, and waits for those that are inside. */
 void aio_calls_close(aio_calls *calls);
 
