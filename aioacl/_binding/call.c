@@ -83,6 +83,7 @@ void free_call(aio_model_call *call) {
     PyMem_Free(self->writes);
     PyMem_Free(self->pieces);
     free(call->text);
+    free(call->saved);
     PyObject *arguments = self->arguments, *made = self->made;
     PyMem_Free(self);
     Py_XDECREF(arguments);
@@ -244,17 +245,31 @@ static PyObject *new_array(const run_object *self, const arguments_object *argum
     return made;
 }
 
+/* Where the results of an output are: in the slot, or in the copy that the thread has made of them. */
+static const char *source_of(const run_object *self, int output) {
+    const native *call = self->native;
+    const size_t *counts = call->transfers + self->spec->inputs;
+    if (call->call.slot != NULL) {
+        return call->call.slot->parts[self->spec->inputs + output].pinned;
+    }
+    const char *at = call->call.saved;
+    for (int before = 0; before < output; before++) {
+        at += counts[before];
+    }
+    return at;
+}
+
 /* Takes a view of the memory of one result, and notes what is to be written there. `at` is its first byte in
  * the slot's memory. */
 static int take_view(const run_object *self, PyObject *memory, int output, size_t at) {
     native *call = self->native;
     int number = call->view_count;
-    const aio_part *part = &call->call.slot->parts[self->spec->inputs + output];
+    size_t size = call->transfers[self->spec->inputs + output];
     if (memory == NULL || PyObject_GetBuffer(memory, &call->views[number], PyBUF_WRITABLE) < 0) {
         return -1;
     }
-    size_t count = (size_t)call->views[number].len, most = at < part->size ? part->size - at : 0;
-    const char *source = part->pinned;
+    size_t count = (size_t)call->views[number].len, most = at < size ? size - at : 0;
+    const char *source = source_of(self, output);
     call->writes[number] =
         (aio_piece){call->views[number].buf, source + at, count < most ? count : most, output};
     call->view_count++;
@@ -367,7 +382,8 @@ static enum run_end fetch(run_object *self, aio_port *port, uint64_t key, PyObje
         return RUN_ERROR;
     }
     bool large = bytes_of_results(self->native) > WRITTEN_HERE;
-    if (large && port != NULL && aio_model_write(self->slots->calls, &self->native->call, port, key) == 0) {
+    if (large && self->native->call.slot != NULL && port != NULL &&
+        aio_model_write(self->slots->calls, &self->native->call, port, key) == 0) {
         self->phase = WRITING;
         return RUN_WRITES;
     }
@@ -392,6 +408,7 @@ enum run_end run_end(PyObject *object, aio_result result, aio_port *port, uint64
     }
     self->phase = ARRIVED;
     self->result = result;
+    aio_model_take(self->slots->calls, &self->native->call);
     if (result < 0) {
         note_failure(self);
         *made = Py_NewRef(Py_None);

@@ -21,6 +21,9 @@
  * the call into the list `done` later, and wakes the maintenance thread, which frees the arguments under the
  * GIL. The slot of such a call stays in use until its stream is idle: the thread waits for this.
  *
+ * A caller may not take its results for long, because its event loop is blocked. If other calls wait for slots
+ * then, the thread copies the results out of the slot.
+ *
  * A slot whose stream has failed is free again when the maintenance thread has renewed the stream.
  */
 #include "calls.h"
@@ -38,7 +41,7 @@ void aio_calls_unlock(aio_calls *calls, aio_after then) {
     if (then.rings) {
         aio_port_ring(then.rings->port);
     }
-    if (then.over) {
+    if (then.over || then.all) {
         aio_calls_ring(calls);
     }
     if (then.kicks || then.over) {
@@ -73,6 +76,8 @@ static aio_model_call *first_waiting(aio_calls *calls) {
 static void hand_over(aio_slot *slot, aio_model_call *call) {
     aio_runner *runner = slot->runner;
     call->slot = slot;
+    slot->call = call;
+    slot->late_us = 0;
     call->state = AIO_CALL_QUEUED;
     call->next = NULL;
     *runner->end = call;
@@ -97,6 +102,7 @@ aio_after aio_slot_offer(aio_calls *calls, aio_slot *slot) {
 }
 
 aio_after aio_slot_give(aio_calls *calls, aio_slot *slot) {
+    slot->call = NULL;
     if (!atomic_load(&slot->stream->failed) || calls->ended || aio_calls_are_stale(calls)) {
         return aio_slot_offer(calls, slot);
     }
@@ -131,9 +137,14 @@ void aio_model_unlink(aio_model_call **first, aio_model_call ***end, const aio_m
 
 /* --- slots ----------------------------------------------------------------------------------------------- */
 
+/* The outcome must be known too: with "confirmed" detection, a failure that is found later would count for the
+ * next call of the slot. */
 bool aio_slot_is_idle(const aio_calls *calls, const aio_slot *slot) {
-    const aio_stream *stream = slot->stream;
-    return aio_stream_completed(stream) >= aio_stream_tail(stream) || aio_calls_are_stale(calls);
+    aio_stream *stream = slot->stream;
+    uint64_t tail = aio_stream_tail(stream);
+    bool done =
+        aio_stream_completed(stream) >= tail && aio_stream_known(stream, tail) != aio_failed(AIO_PENDING);
+    return done || aio_calls_are_stale(calls);
 }
 
 void aio_slot_leave(aio_calls *calls, aio_slot *slot) {
@@ -143,6 +154,7 @@ void aio_slot_leave(aio_calls *calls, aio_slot *slot) {
     if (idle) {
         then = aio_slot_give(calls, slot);
     } else {
+        slot->call = NULL;
         slot->next = slot->runner->leaving;
         slot->runner->leaving = slot;
     }
@@ -256,6 +268,7 @@ static int take_or_wait(aio_calls *calls, aio_model_call *call, bool wait, aio_a
     calls->waiting_end = &call->next;
     calls->waiting_count++;
     then->kicks = calls->failed != NULL;
+    then->all = calls->waiting_count == 1; /* the threads look for slots whose results are not taken */
     return 0;
 }
 
@@ -298,12 +311,15 @@ bool aio_model_leave(aio_calls *calls, aio_model_call *call) {
         break;
     case AIO_CALL_RUNNING:
     case AIO_CALL_WRITING:
+    case AIO_CALL_SAVING:
         call->left = true;
         break;
     case AIO_CALL_ENQUEUED:
+    case AIO_CALL_TAKEN:
         slot = call->slot;
         break;
     case AIO_CALL_NEW:
+    case AIO_CALL_SAVED:
     case AIO_CALL_OVER:
         break;
     }
@@ -355,6 +371,19 @@ void aio_model_put_done(aio_calls *calls, aio_model_call *call) {
     call->slot = NULL;
     call->next = calls->done;
     calls->done = call;
+}
+
+void aio_model_take(aio_calls *calls, aio_model_call *call) {
+    bool saving = true;
+    for (unsigned turn = 0; saving; turn++) {
+        aio_lock_take(&calls->lock);
+        saving = call->state == AIO_CALL_SAVING;
+        if (call->state == AIO_CALL_ENQUEUED) {
+            call->state = AIO_CALL_TAKEN;
+        }
+        aio_lock_give(&calls->lock);
+        aio_pause(turn);
+    }
 }
 
 aio_model_call *aio_calls_take_done(aio_calls *calls) {

@@ -8,7 +8,8 @@ enum aio_gears { AIO_FIXED = 0, AIO_BATCHES = 1, AIO_IMAGES = 2, AIO_DIMS = 3 };
 
 /* Who uses a call. WAITING: it waits for a slot. QUEUED: its instance's thread has not begun it. RUNNING: the
  * thread reads its arguments. ENQUEUED: its token is published when its work ends. WRITING: the thread writes
- * its results. OVER: it has no slot any more. */
+ * its results. SAVING: the thread copies its results out of the slot. TAKEN: the caller has the completion.
+ * SAVED: the results are in `saved`, and it has no slot. OVER: it has no slot any more. */
 enum aio_model_state {
     AIO_CALL_NEW = 0,
     AIO_CALL_WAITING = 1,
@@ -16,7 +17,10 @@ enum aio_model_state {
     AIO_CALL_RUNNING = 3,
     AIO_CALL_ENQUEUED = 4,
     AIO_CALL_WRITING = 5,
-    AIO_CALL_OVER = 6
+    AIO_CALL_SAVING = 6,
+    AIO_CALL_SAVED = 7,
+    AIO_CALL_TAKEN = 8,
+    AIO_CALL_OVER = 9
 };
 
 /* Which thread is about to call aclmdlExecuteAsync, or is inside it: none, the instance's, or a caller of
@@ -49,6 +53,8 @@ struct aio_slot {
     const aio_part *parts; /* of the inputs, then of the outputs */
     aclmdlDataset *input, *output;
     int index;
+    aio_model_call *call; /* that has the slot; under the lock */
+    int64_t late_us;      /* since when its results can be taken; 0: not seen yet. Used by the thread only. */
 };
 
 struct aio_model_call {
@@ -71,6 +77,7 @@ struct aio_model_call {
     int function;
     char *text;
     uint64_t position; /* the last position of the call's work */
+    char *saved;       /* the results, one output after another, if the thread has copied them */
 };
 
 /* One id of the runtime for a model, and the thread that enqueues its calls. */
@@ -132,6 +139,9 @@ int aio_model_begin(aio_calls *calls, aio_model_call *call, aio_port *port, uint
 bool aio_model_leave(aio_calls *calls, aio_model_call *call);
 /* Lets the thread write the results, and then publishes a completion. Returns 0, or a refusal. */
 int aio_model_write(aio_calls *calls, aio_model_call *call, aio_port *port, uint64_t key);
+/* To be called when the completion has come: from now on, the thread does not copy the results out of the slot.
+ */
+void aio_model_take(aio_calls *calls, aio_model_call *call);
 /* Returns the first call of the list `done`, or NULL. */
 aio_model_call *aio_calls_take_done(aio_calls *calls);
 /* Returns a slot whose stream must be renewed, or NULL. */
@@ -156,6 +166,7 @@ void aio_calls_close(aio_calls *calls);
 typedef struct {
     aio_runner *rings;
     bool kicks;
+    bool all;  /* all threads look for work */
     bool over; /* the last slot of an ended load is back: all threads end */
 } aio_after;
 

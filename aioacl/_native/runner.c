@@ -8,7 +8,7 @@
 
 /* The keys of the thread's own waits: for the previous execution, or for the work of a slot, whose address is
  * the key. */
-enum { PREVIOUS = 1, TAKEN = 8, LOOK_US = 100000, NO_FUNCTION = -1 };
+enum { PREVIOUS = 1, TAKEN = 8, LOOK_US = 100000, LATE_US = 5000, NO_FUNCTION = -1 };
 
 /* build_ffi.py generates these functions from the table. */
 aclError aio_g_aclmdlSetDynamicBatchSize(aio_pass pass, uint32_t model, aclmdlDataset *dataset, size_t index,
@@ -326,6 +326,97 @@ static bool write_results(aio_runner *runner) {
     return true;
 }
 
+/* Returns the call of the slot if its caller could have taken the results for a while. */
+static aio_model_call *late_call(aio_calls *calls, aio_slot *slot, int64_t now) {
+    aio_lock_take(&calls->lock);
+    aio_model_call *call = slot->call;
+    bool enqueued = call && call->state == AIO_CALL_ENQUEUED && !call->code;
+    aio_lock_give(&calls->lock);
+    if (!enqueued || !aio_slot_is_idle(calls, slot) || atomic_load(&slot->stream->failed) ||
+        aio_calls_are_stale(calls)) {
+        return NULL;
+    }
+    slot->late_us = slot->late_us ? slot->late_us : now;
+    return now - slot->late_us >= LATE_US ? call : NULL;
+}
+
+static void copy_out(const aio_calls *calls, const aio_slot *slot, char *at, const size_t *counts) {
+    for (int output = 0; output < calls->outputs; output++) {
+        memcpy(at, slot->parts[calls->inputs + output].pinned, counts[output]);
+        at += counts[output];
+    }
+}
+
+/* Copies the results of a call out of its slot, which other calls can then use. The caller may take the results
+ * or leave the call until the state has changed. */
+static void save(aio_calls *calls, aio_slot *slot, const aio_model_call *late) {
+    size_t size = 1;
+    char *memory = NULL;
+    aio_lock_take(&calls->lock);
+    aio_model_call *call = slot->call == late && late->state == AIO_CALL_ENQUEUED ? slot->call : NULL;
+    if (call) {
+        call->state = AIO_CALL_SAVING;
+    }
+    aio_lock_give(&calls->lock);
+    if (!call) {
+        return;
+    }
+    const size_t *counts = call->transfers + calls->inputs;
+    for (int output = 0; output < calls->outputs; output++) {
+        size += counts[output];
+    }
+    memory = malloc(size);
+    if (memory) {
+        copy_out(calls, slot, memory, counts);
+    }
+    aio_after then = {.rings = NULL};
+    aio_lock_take(&calls->lock);
+    call->saved = memory;
+    call->state = memory ? AIO_CALL_SAVED : AIO_CALL_ENQUEUED;
+    if (memory) {
+        call->slot = NULL;
+    }
+    bool left = call->left;
+    if (left) {
+        aio_model_put_done(calls, call);
+    }
+    if (memory || left) {
+        then = aio_slot_give(calls, slot);
+        then.kicks = then.kicks || left;
+    }
+    aio_calls_unlock(calls, then);
+}
+
+/* If calls wait for slots, frees those whose results are not taken. */
+static void save_late(aio_runner *runner) {
+    aio_calls *calls = runner->calls;
+    int64_t now = aio_now_us();
+    for (int index = 0; index < calls->slot_count; index++) {
+        aio_slot *slot = &calls->slots[index];
+        const aio_model_call *late = slot->runner == runner ? late_call(calls, slot, now) : NULL;
+        if (late) {
+            save(calls, slot, late);
+        }
+    }
+}
+
+static bool calls_wait(aio_calls *calls) {
+    aio_lock_take(&calls->lock);
+    bool some = calls->waiting != NULL;
+    aio_lock_give(&calls->lock);
+    return some;
+}
+
+/* Sleeps until there is something to do. */
+static void sleep_until_rung(aio_runner *runner, uint32_t seen) {
+    bool some_wait = calls_wait(runner->calls);
+    int64_t limit_us = some_wait ? LATE_US : runner->stuck ? LOOK_US : -1;
+    aio_futex_wait(&runner->port->word, seen, limit_us);
+    if (some_wait) {
+        save_late(runner);
+    }
+}
+
 /* Gives back the slots of the list whose work is done. Returns the others. */
 static aio_slot *sort_out(aio_calls *calls, aio_slot *list) {
     aio_slot *left = NULL;
@@ -414,7 +505,7 @@ static void *run(void *argument) {
         busy = step(runner) || busy;
         over = !busy && ends(runner);
         if (!busy && !over) {
-            aio_futex_wait(&runner->port->word, seen, runner->stuck ? LOOK_US : -1);
+            sleep_until_rung(runner, seen);
         }
     }
     aio_calls_drop(calls);

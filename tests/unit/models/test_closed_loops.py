@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import uvloop
 
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import lib
-from tests.kit import PATIENCE_SECONDS, Raised, until_now
+from tests.kit import PATIENCE_SECONDS, Raised, until, until_now
 from tests.support import offline
-from tests.support.offline import rows
+from tests.support.offline import WEIGHTS, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -143,3 +145,28 @@ def test_close_of_a_model_does_not_wait_for_calls_of_closed_loops(
         loop.close()
     model.close().result(PATIENCE_SECONDS)
     assert not any(task.done() for task in tasks)
+
+
+def test_call_whose_loop_is_blocked_delays_no_call_of_another_loop(model: aioacl.Model) -> None:
+    """The model has one slot. The first loop has the completion of its call, but does not run."""
+    go_on = threading.Event()
+    blocked = threading.Event()
+    results: list[Any] = []
+
+    async def block() -> None:
+        task = asyncio.ensure_future(call(model))
+        await until(executes)
+        blocked.set()
+        go_on.wait(PATIENCE_SECONDS)
+        results.append(await task)
+
+    async def others() -> list[Any]:
+        return await asyncio.gather(*(call(model) for _ in range(20)))
+
+    loop = Raised(lambda: asyncio.run(block()))
+    assert blocked.wait(PATIENCE_SECONDS)
+    assert len(asyncio.run(others())) == 20
+    assert not results
+    go_on.set()
+    loop.join()
+    assert np.array_equal(results[0], X @ WEIGHTS)
