@@ -181,12 +181,12 @@ class Model(Made):
             arguments = check_call(self._described, life.spec, x)
         return arguments
 
-    def _new_run(self, x: Any) -> tuple[Load | None, ModelRun | None]:
-        """Returns the load and a new run of a call; no run if the call must first wait for the device or a load."""
+    def _new_run(self, x: Any) -> tuple[Load, ModelRun] | None:
+        """Returns the load and a new run of a call; None if the call must first wait for the device or for a load."""
         arguments = self._checked(x)
         load, admission = self._life.load, self._life.manager.admission
         if load is None or not load.slots.open or admission.leases.some_lost:
-            return load, None
+            return None
         return load, ModelRun(load.slots, arguments, None, None, True, admission.holds_now())
 
     def map(

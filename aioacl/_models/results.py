@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from aioacl._base.ffi import Started
+    from aioacl._base.ffi import Await
     from aioacl._models.calls import ModelRun
     from aioacl._models.loading import Load
     from aioacl._models.model import Model
@@ -48,7 +48,7 @@ class _Item:
     def __init__(self, x: Any) -> None:
         self.x = x
         self.run: ModelRun | None = None
-        self.started: Started | None = None
+        self.started: Await | None = None
         self.error: Exception | None = None
 
 
@@ -201,10 +201,10 @@ class ModelResults(Unique):
     def _start(self, x: Any) -> None:
         item = _Item(x)
         try:
-            load, run = self._model._new_run(x)
-            if run is not None:
-                item.load, item.run = load, run
-                item.started = run._start(self._wake)
+            begun = self._model._new_run(x)
+            if begun is not None:
+                item.load, item.run = begun
+                item.started = item.run._start(self._wake)
         except Exception as error:  # noqa: BLE001 - the iteration raises or yields it
             item.error = error
         self._items.append(item)

@@ -64,8 +64,8 @@ async def test_cancellation_is_held_back_while_out_is_written(open_device: OpenD
         simulator.release_call(COPY)
         await until(lambda: first.ended)
         assert np.array_equal(out, x)
+        assert first.error is None
         assert np.array_equal(await second.outcome(), large(1))
-    assert first.error is None
 
 
 def first_is_written_next(model: aioacl.Model) -> bool:
