@@ -38,7 +38,7 @@ AT_ONCE: Final = (1, 16)
 MANY: Final = 1024
 ROUNDS: Final = 15
 QUICK_ROUNDS: Final = 3
-CALLS: Final = 2 * MANY  # of one way in one round
+CALLS: Final = 4 * MANY  # of one way in one round
 CALLERS: Final = 6
 STAGE_SECONDS: Final = 0.005
 
@@ -177,7 +177,11 @@ async def _rounds(session: Session, ways: Ways, rounds: int) -> list[Row]:
 
 async def _share(model: aioacl.Model, x: NDArray[np.float32], count: int) -> float:
     """Returns the share of the time in which an execution runs, if copies take 2 ms and executions 5 ms."""
-    with simulator.fault("copy:latency=2"), simulator.fault("model:latency=5"), timed() as timer:
+    with (
+        simulator.fault("copy:at=during:latency=2"),
+        simulator.fault("model:at=during:latency=5"),
+        timed() as timer,
+    ):
 
         async def calls() -> None:
             for _ in range(count // CALLERS):
