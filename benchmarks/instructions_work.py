@@ -13,10 +13,11 @@ import asyncio
 import ctypes
 import gc
 import sys
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import aioacl
-from aioacl import simulator
+from aioacl import _digits, simulator
 from aioacl._base.ffi import PENDING, lib
 from aioacl._wait.current import current_port
 
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
 BATCH: Final = 16  # fewer entries than the number at which a stream checks for finished work
 WARM_UP: Final = 2 * BATCH
 BYTES: Final = 64
+
+
+@dataclass(frozen=True)
+class Handles:
+    """What the operations use."""
+
+    streams: list[aioacl.Stream]
+    buffers: list[aioacl.DeviceBuffer]
+    model: aioacl.Model
+    x: Any
 
 
 class Counting:
@@ -56,9 +67,7 @@ async def done(streams: list[aioacl.Stream]) -> None:
         await asyncio.sleep(0)
 
 
-async def nothing(
-    counting: Counting, _streams: list[aioacl.Stream], _buffers: list[aioacl.DeviceBuffer]
-) -> None:
+async def nothing(counting: Counting, _handles: Handles) -> None:
     """Counts only the cost of the counting itself."""
     for _ in range(BATCH):
         counting.toggle()
@@ -66,12 +75,10 @@ async def nothing(
         counting.counted()
 
 
-async def enqueue(
-    counting: Counting, streams: list[aioacl.Stream], buffers: list[aioacl.DeviceBuffer]
-) -> None:
+async def enqueue(counting: Counting, handles: Handles) -> None:
     """Counts the enqueue of each copy of a batch, on a held stream."""
-    target, source = buffers
-    stream = streams[0]
+    target, source = handles.buffers
+    stream = handles.streams[0]
     simulator.hold(stream)
     tickets: list[aioacl.Ticket] = []
     for _ in range(BATCH):
@@ -90,13 +97,11 @@ def is_known(ticket: aioacl.Ticket) -> bool:
     return bool(lib.aio_stream_known(handle, position) != PENDING)
 
 
-async def await_(
-    counting: Counting, streams: list[aioacl.Stream], buffers: list[aioacl.DeviceBuffer]
-) -> None:
+async def await_(counting: Counting, handles: Handles) -> None:
     """Counts the await of one finished copy on each stream, if no other thread has queried the stream since."""
-    target, source = buffers
-    tickets = [stream.copy(target, source) for stream in streams]
-    await done(streams)
+    target, source = handles.buffers
+    tickets = [stream.copy(target, source) for stream in handles.streams]
+    await done(handles.streams)
     port = cast("AsyncioPort", current_port())
     for ticket in tickets:
         await asyncio.sleep(0)
@@ -109,7 +114,16 @@ async def await_(
         counting.counted()
 
 
-KINDS: Final = {"nothing": nothing, "enqueue": enqueue, "await": await_}
+async def call(counting: Counting, handles: Handles) -> None:
+    """Counts calls of a model, with the turns of the loop that each of them takes."""
+    for _ in range(BATCH):
+        counting.toggle()
+        await handles.model(handles.x)
+        counting.toggle()
+        counting.counted()
+
+
+KINDS: Final = {"nothing": nothing, "enqueue": enqueue, "await": await_, "call": call}
 
 
 async def count(kind: str, number: int, counting: Counting) -> None:
@@ -118,18 +132,20 @@ async def count(kind: str, number: int, counting: Counting) -> None:
     async with aioacl.open_device() as device:
         streams = [await device.create_stream() for _ in range(BATCH)]
         buffers = [await device.allocate(BYTES) for _ in range(2)]
+        model = await device.load_model(_digits.MODEL)
+        handles = Handles(streams, buffers, model, _digits.inputs(_digits.digits().images[0]))
         gc.collect()
         gc.disable()
         for _ in range(0, WARM_UP, BATCH):
-            await work(counting, streams, buffers)
+            await work(counting, handles)
         counting.left = number
         for _ in range(number):  # more rounds than needed, because not all awaits are counted
             if counting.left:
-                await work(counting, streams, buffers)
+                await work(counting, handles)
         if counting.left:
             raise RuntimeError(f"expected to count {number} operations, got {number - counting.left}")
         gc.enable()
-        for handle in (*streams, *buffers):
+        for handle in (*streams, *buffers, model):
             await handle.close()
 
 
