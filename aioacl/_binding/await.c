@@ -224,7 +224,7 @@ static PySendResult finish(await_object *self, PyObject **sent) {
     return PYGEN_RETURN;
 }
 
-/* Finds the stream and the position of the awaited object. */
+/* Finds the stream and the position of the awaited object, or its run. */
 static int resolve(await_object *self) {
     if (PyObject_TypeCheck(self->awaited, position_type)) {
         const position_object *ticket = (position_object *)self->awaited;
@@ -238,6 +238,10 @@ static int resolve(await_object *self) {
         self->position = ticket->position;
         Py_INCREF((PyObject *)self->core);
         Py_INCREF(self->call);
+        return 0;
+    }
+    if (is_run(self->awaited)) {
+        self->run = Py_NewRef(self->awaited);
         return 0;
     }
     PyObject *target = PyObject_CallMethodObjArgs(self->awaited, names._target, NULL);
@@ -375,10 +379,7 @@ static PySendResult begin(await_object *self, PyObject **sent) {
         return fail(self);
     }
     PySendResult outcome = PYGEN_ERROR;
-    if (is_run(self->awaited)) {
-        self->run = Py_NewRef(self->awaited);
-    }
-    awaits_object *port = self->run == NULL && resolve(self) < 0 ? NULL : port_of(self->loop);
+    awaits_object *port = resolve(self) < 0 ? NULL : port_of(self->loop);
     if (self->core != NULL) {
         self->core->awaits++;
     }

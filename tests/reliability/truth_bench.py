@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aioacl
 from aioacl import simulator
+from aioacl._base.paths import DATA
 from aioacl.lowlevel import ffi, on
 from tests.reliability import setting
 
@@ -26,6 +27,9 @@ NOTIFIES: Final = 12
 BLOBS: Final = (512, 512, 4096, (2 << 20) + 512)
 PIECE_BYTES: Final = 1 << 20  # upload() and download() make one copy for each piece of this size
 KERNEL: Final = "nothing"
+MODEL: Final = DATA / "digits.om"
+MODEL_NAME: Final = "digits"  # a function stands for it
+MODEL_NUMBERS: Final = 64
 EVENT_TIMEOUT: Final = 507001  # only a wait for an event that times out has this code
 # Codes of failed tasks after which a new stream is enough.
 CODES: Final = (
@@ -58,6 +62,7 @@ class Board:
     function: Any = None
     other_stream: Any = None  # a stream that is created by hand, so the engine has no record of it
     notifies: list[Any] = field(default_factory=list[Any])
+    model: Any = None
 
     async def create_objects(self, stack: AsyncExitStack) -> None:
         """Creates all objects; the stack destroys them."""
@@ -66,6 +71,7 @@ class Board:
         self.blobs = [await stack.enter_async_context(device.allocate(size)) for size in BLOBS]
         self.own = [await stack.enter_async_context(device.create_event()) for _ in range(4)]
         self.pinned = [await stack.enter_async_context(device.pinned(CELL_BYTES)) for _ in range(SLOTS)]
+        self.model = await stack.enter_async_context(device.load_model(MODEL, slots=2))
         binary, function = ffi.new("aclrtBinHandle *"), ffi.new("aclrtFuncHandle *")
         self.acl.aclrtBinaryLoadFromData(b"code", 4, ffi.NULL, binary)
         self.acl.aclrtBinaryGetFunction(binary[0], KERNEL.encode(), function)
@@ -111,6 +117,12 @@ class Bench:
     async def close(self) -> None:
         """Closes both devices."""
         await self._stack.aclose()
+
+
+def first_numbers(execution: simulator.Execution) -> None:
+    """Stands for the model: copies the first numbers of the input to the output."""
+    output = execution.outputs[0].memory
+    output[:] = execution.inputs[0].memory[: len(output)]
 
 
 class FailureListener:

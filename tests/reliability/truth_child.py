@@ -22,7 +22,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._library import detection
 from aioacl.lowlevel import ffi, functions, on
-from tests.reliability.truth_bench import KERNEL, Bench
+from tests.reliability.truth_bench import KERNEL, MODEL_NAME, Bench, first_numbers
 from tests.reliability.truth_scenario import Scenario
 from tests.reliability.truth_tally import STRATEGIES, Mode, Tally
 
@@ -130,7 +130,11 @@ def main(name: str, rounds: int, seed: int, seconds: float) -> None:
     detection.allow(mode.ways)
     aioacl.use_library("simulator")
     campaign = Campaign(mode, rounds, seed, seconds)
-    with simulator.register_kernel(KERNEL, lambda _: None), simulator.fault(BUSY):
+    with (
+        simulator.register_kernel(KERNEL, lambda _: None),
+        simulator.register_model(MODEL_NAME, first_numbers),
+        simulator.fault(BUSY),
+    ):
         asyncio.run(campaign.run())
     tally = campaign.tally
     exact = aioacl.library_info().failure_detection == "exact"
