@@ -105,8 +105,8 @@ def test_label_of_a_file_is_its_kind_and_factor(
 
 
 def counts(count: int, **disturbed: int) -> dict[tuple[str, int], int]:
-    """Returns the instructions of a run: 5 for counting, 100 for an enqueue, 50 for an await."""
-    cost = {"nothing": 5, "enqueue": 105, "await": 55}
+    """Returns the instructions of a run: 5 for counting, 100 for an enqueue, 50 for an await, 200 for a call."""
+    cost = {"nothing": 5, "enqueue": 105, "await": 55, "call": 205}
     return {
         (kind, times): 1000 + cost[kind] * times * count + (disturbed.get(kind, 0) if times == 2 else 0)
         for kind in cost
@@ -115,7 +115,7 @@ def counts(count: int, **disturbed: int) -> dict[tuple[str, int], int]:
 
 
 def test_cost_of_an_operation_does_not_include_the_counting(instructions: Any) -> None:
-    assert instructions.each(counts(16), 16) == {"enqueue": 100.0, "await": 50.0}
+    assert instructions.each(counts(16), 16) == {"enqueue": 100.0, "await": 50.0, "call": 200.0}
 
 
 def test_summary_has_the_lowest_counts_and_the_spread(instructions: Any) -> None:
@@ -123,6 +123,7 @@ def test_summary_has_the_lowest_counts_and_the_spread(instructions: Any) -> None
     assert instructions.summary(runs, 16) == {
         "enqueue": {"instructions": 100.0, "spread": 0.03},
         "await": {"instructions": 50.0, "spread": 0.02},
+        "call": {"instructions": 200.0, "spread": 0.005},
     }
 
 

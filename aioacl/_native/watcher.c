@@ -527,11 +527,8 @@ int aio_watch_with(aio_stream *stream, uint64_t position, aio_token *token) {
 }
 
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
-    int code = aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
     aio_token *token = NULL;
-    if (code == 0) {
-        code = aio_token_take(port, key, &token);
-    }
+    int code = aio_token_take(port, key, &token);
     if (code == 0 && (code = aio_watch_with(stream, position, token))) {
         aio_token_drop(&token);
     }

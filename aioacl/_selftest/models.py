@@ -108,7 +108,7 @@ def _(bench: Bench, stream: Stream) -> None:
 # --- executions -----------------------------------------------------------------------------------------------------
 
 
-@MODELS.assumes("order", "doc", "aclmdlExecuteAsync aclrtMemcpyAsync", "_models/executing _native/enqueue.c")
+@MODELS.assumes("order", "doc", "aclmdlExecuteAsync aclrtMemcpyAsync", "_native/runner.c _native/enqueue.c")
 def _(bench: Bench, stream: Stream) -> None:
     """An execution begins after the earlier work of its stream, and the later work begins after the execution."""
     execution = Execution(bench, loaded(bench, om_file(bench)))
@@ -141,7 +141,7 @@ def _(bench: Bench, stream: Stream) -> None:
     "next-stream",
     "doc",
     "aclmdlExecuteAsync aclrtSynchronizeStreamWithTimeout",
-    "_models/executing _models/loading",
+    "_native/runner.c _models/loading",
 )
 def _(bench: Bench) -> None:
     """A model whose execution is done can run on another stream next."""
@@ -170,7 +170,7 @@ def _(bench: Bench, stream: Stream) -> None:
     "gears",
     "doc",
     "aclmdlSetDynamicBatchSize aclmdlGetCurOutputDims aclmdlExecuteAsync",
-    "_models/instance _models/loading",
+    "_native/runner.c _models/loading",
 )
 def _(bench: Bench, stream: Stream) -> None:
     """aclmdlSetDynamicBatchSize selects the batch size of the next execution, and the shapes of its outputs."""
@@ -236,7 +236,7 @@ def _(bench: Bench, stream: Stream) -> None:
     require(reported == enqueued, f"expected one report with the thread {enqueued}, got {reported}")
 
 
-@MODELS.assumes("after-failure", "doc", "aclmdlExecuteAsync", "_models/executing", needs=Needs.FAULTS)
+@MODELS.assumes("after-failure", "doc", "aclmdlExecuteAsync", "_native/calls.c", needs=Needs.FAULTS)
 def _(bench: Bench, failing: Stream, other: Stream) -> None:
     """After a failed execution, the model can run on another stream."""
     execution = Execution(bench, loaded(bench, om_file(bench)))
