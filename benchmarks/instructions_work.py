@@ -145,7 +145,8 @@ async def count(kind: str, number: int, counting: Counting) -> None:
         if counting.left:
             raise RuntimeError(f"expected to count {number} operations, got {number - counting.left}")
         gc.enable()
-        for handle in (*streams, *buffers, model):
+        await model.close()
+        for handle in (*streams, *buffers):
             await handle.close()
 
 

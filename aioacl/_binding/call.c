@@ -611,7 +611,12 @@ static PyObject *run_device(PyObject *object, void *Py_UNUSED(closure)) {
     return PyLong_FromLong(((run_object *)object)->slots->calls->device);
 }
 
+static PyObject *run_is_fresh(PyObject *object, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(run_is_new(object));
+}
+
 static PyGetSetDef run_getters[] = {
+    {"fresh", run_is_fresh, NULL, "Whether the run has not begun.", NULL},
     {"device", run_device, NULL, "The index of the device.", NULL},
     {"waits", run_waits, NULL, "Whether the call waits for a slot.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -98,6 +98,9 @@ class ModelRun(Run):
     """One run of a call."""
 
     def _await_in_python(self) -> Generator[Any, Any, Any]:
+        """On a plain thread, and on a loop with AIOACL_PLAIN_AWAITS=1."""
+        if not self.fresh:
+            return self._end()
         return (yield from begun(lambda: self.within(None)))
 
     async def within(self, deadline: float | None) -> Any:

@@ -3,6 +3,7 @@
  */
 #include "calls.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,7 +151,7 @@ static void executed(aio_runner *runner, aio_stream *stream, aio_result result) 
     runner->executing = AIO_NO_THREAD_EXECUTES;
     aio_lock_give(&calls->lock);
     atomic_fetch_add(&runner->executed, 1);
-    aio_futex_wake(&runner->executed, AIO_DEVICES);
+    aio_futex_wake(&runner->executed, INT_MAX);
     if (old) {
         aio_stream_unhold(old);
     }

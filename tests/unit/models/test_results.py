@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import check_arguments
+from aioacl._base.ffi import check_arguments, plain_awaits
 from aioacl._models.calls import Call
 from tests.kit import Waiting, hanging, in_thread, raises, turns, until
 from tests.support import offline
@@ -179,3 +179,19 @@ async def test_returned_error_has_the_item_of_its_call(open_device: OpenDevice) 
         assert found[1].item is xs[1]
         assert found[2].item is xs[2]
         assert aioacl.AclError().item is None
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+async def test_call_whose_await_runs_in_python_returns_its_results(
+    open_device: OpenDevice, timeout: float | None
+) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.identity(TensorProto.FLOAT, (LARGE,))) as model,
+    ):
+        plain_awaits(True)
+        try:
+            assert np.array_equal(await model(large(), timeout=timeout), large())
+        finally:
+            plain_awaits(False)
+        assert np.array_equal(await model(large(1), timeout=timeout), large(1))
