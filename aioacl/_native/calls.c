@@ -137,14 +137,13 @@ void aio_model_unlink(aio_model_call **first, aio_model_call ***end, const aio_m
 
 /* --- slots ----------------------------------------------------------------------------------------------- */
 
-/* The outcome must be known too: with "confirmed" detection, a failure that is found later would count for the
- * next call of the slot. */
-bool aio_slot_is_idle(const aio_calls *calls, const aio_slot *slot) {
-    aio_stream *stream = slot->stream;
+bool aio_stream_is_settled(aio_stream *stream) {
     uint64_t tail = aio_stream_tail(stream);
-    bool done =
-        aio_stream_completed(stream) >= tail && aio_stream_known(stream, tail) != aio_failed(AIO_PENDING);
-    return done || aio_calls_are_stale(calls);
+    return aio_stream_completed(stream) >= tail && aio_stream_known(stream, tail) != aio_failed(AIO_PENDING);
+}
+
+bool aio_slot_is_idle(const aio_calls *calls, const aio_slot *slot) {
+    return aio_stream_is_settled(slot->stream) || aio_calls_are_stale(calls);
 }
 
 void aio_slot_leave(aio_calls *calls, aio_slot *slot) {

@@ -54,7 +54,7 @@ struct aio_slot {
     aclmdlDataset *input, *output;
     int index;
     aio_model_call *call; /* that has the slot; under the lock */
-    int64_t late_us;      /* since when its results can be taken; 0: not seen yet. Used by the thread only. */
+    int64_t late_us;      /* since when its results can be taken; 0: not seen yet; under the lock */
 };
 
 struct aio_model_call {
@@ -176,7 +176,10 @@ void aio_calls_unlock(aio_calls *calls, aio_after then);
 void aio_calls_ring(aio_calls *calls);
 /* Whether the device was reset or closed after the load. */
 bool aio_calls_are_stale(const aio_calls *calls);
-/* Whether the device is done with the work of the slot. */
+/* Whether the device is done with the work of the stream, and its outcome is known. With "confirmed" detection,
+ * a failure that is found later would count for the next call of the slot. */
+bool aio_stream_is_settled(aio_stream *stream);
+/* Whether the device is done with the work of the slot, which the caller has taken. */
 bool aio_slot_is_idle(const aio_calls *calls, const aio_slot *slot);
 /* Gives the slot back, now or when its work is done. */
 void aio_slot_leave(aio_calls *calls, aio_slot *slot);

@@ -331,14 +331,20 @@ static bool write_results(aio_runner *runner) {
 static aio_model_call *late_call(aio_calls *calls, aio_slot *slot, int64_t now) {
     aio_lock_take(&calls->lock);
     aio_model_call *call = slot->call;
+    aio_stream *stream = slot->stream;
     bool enqueued = call && call->state == AIO_CALL_ENQUEUED && !call->code;
+    aio_stream_hold(stream); /* the caller may give the slot back, and the stream may be renewed */
     aio_lock_give(&calls->lock);
-    if (!enqueued || !aio_slot_is_idle(calls, slot) || atomic_load(&slot->stream->failed) ||
-        aio_calls_are_stale(calls)) {
+    bool done = enqueued && aio_stream_is_settled(stream) && !atomic_load(&stream->failed);
+    aio_stream_unhold(stream);
+    if (!done || aio_calls_are_stale(calls)) {
         return NULL;
     }
+    aio_lock_take(&calls->lock);
     slot->late_us = slot->late_us ? slot->late_us : now;
-    return now - slot->late_us >= LATE_US ? call : NULL;
+    bool late = slot->call == call && now - slot->late_us >= LATE_US;
+    aio_lock_give(&calls->lock);
+    return late ? call : NULL;
 }
 
 static void copy_out(const aio_calls *calls, const aio_slot *slot, char *at, const size_t *counts) {
