@@ -195,10 +195,12 @@ void aio_calls_renewed(aio_slot *slot, aio_stream *stream) {
     if (stream) {
         old = slot->stream;
         slot->stream = stream;
+    }
+    if (stream || calls->ended) {
         then = aio_slot_offer(calls, slot);
     } else {
         token = keep_failed(calls, slot);
-        then.kicks = calls->waiting != NULL || calls->ended;
+        then.kicks = calls->waiting != NULL;
     }
     aio_calls_unlock(calls, then);
     aio_token_post(&token, aio_failed(AIO_STREAM_FAILED));
@@ -230,6 +232,10 @@ void aio_calls_wake(aio_calls *calls, int32_t code) {
 
 void aio_calls_end(aio_calls *calls) {
     end_waits(calls, true, AIO_STALE);
+    for (aio_slot *slot; (slot = aio_calls_take_failed(calls));) { /* no call uses them any more */
+        aio_lock_take(&calls->lock);
+        aio_calls_unlock(calls, aio_slot_offer(calls, slot));
+    }
     aio_calls_ring(calls);
 }
 

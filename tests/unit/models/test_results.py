@@ -195,3 +195,19 @@ async def test_call_whose_await_runs_in_python_returns_its_results(
         finally:
             plain_awaits(False)
         assert np.array_equal(await model(large(1), timeout=timeout), large(1))
+
+
+async def test_slot_whose_stream_cannot_be_renewed_fails_its_callers_until_a_reset(
+    open_device: OpenDevice,
+) -> None:
+    async with open_device() as device, device.load_model(offline.product(), slots=1) as model:
+        slots = offline.load_of(model).slots
+        with simulator.fault("aclrtCreateStream|aclrtCreateStreamWithConfig:rc=207001"):
+            with simulator.fault("model", nth=1, async_error=FAILED):
+                await raises(aioacl.DeviceFault, model(rows()))
+            await until(lambda: slots.error is not None)
+            await raises(aioacl.OutOfMemoryError, model(rows()))
+            assert slots.free == 0
+        assert (await device.force_reset()).ok
+        await until(lambda: slots.free == 1)
+        assert np.array_equal(await model(rows()), rows() @ WEIGHTS)
