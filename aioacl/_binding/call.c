@@ -173,14 +173,17 @@ int run_begin(PyObject *object, aio_port *port, uint64_t key) {
     return self->code;
 }
 
-void run_leave(PyObject *object) {
+bool run_leave(PyObject *object) {
     run_object *self = (run_object *)object;
     native *left = self->native;
     self->native = NULL;
     self->phase = ENDED;
-    if (left != NULL && !atomic_load(&aio_in_child) && aio_model_leave(self->slots->calls, &left->call)) {
+    bool begun = false;
+    if (left != NULL && !atomic_load(&aio_in_child) &&
+        aio_model_leave(self->slots->calls, &left->call, &begun)) {
         free_call(&left->call);
     }
+    return begun;
 }
 
 /* Copies what Python needs for the error. The slot stays in use until the error was made, so that its failure
@@ -539,8 +542,7 @@ static PyObject *run_end_in_python(PyObject *object, PyObject *Py_UNUSED(ignored
 }
 
 static PyObject *run_leave_in_python(PyObject *object, PyObject *Py_UNUSED(ignored)) {
-    run_leave(object);
-    Py_RETURN_NONE;
+    return PyBool_FromLong(run_leave(object));
 }
 
 static PyObject *run_waits(PyObject *object, void *Py_UNUSED(closure)) {

@@ -71,8 +71,8 @@ enum run_end run_end(PyObject *run, aio_result result, aio_port *port, uint64_t 
 aio_result run_result(PyObject *run);
 /* Whether the results go to memory of the caller. */
 bool run_has_targets(PyObject *run);
-/* Gives the call up. May be called again. */
-void run_leave(PyObject *run);
+/* Gives the call up. May be called again. Returns whether some of its work has begun or may begin. */
+bool run_leave(PyObject *run);
 /* Gives up the calls of a port whose loop was closed. */
 void leave_runs(const awaits_object *port);
 int add_runs(PyObject *module);

@@ -174,6 +174,10 @@ static PyObject *slots_free(PyObject *object, void *Py_UNUSED(closure)) {
     return PyLong_FromLong(((slots_object *)object)->calls->free_count);
 }
 
+static PyObject *slots_busy(PyObject *object, void *Py_UNUSED(closure)) {
+    return PyLong_FromLong(aio_calls_busy(((slots_object *)object)->calls));
+}
+
 static PyObject *slots_waiting(PyObject *object, void *Py_UNUSED(closure)) {
     return PyLong_FromLong(((slots_object *)object)->calls->waiting_count);
 }
@@ -235,6 +239,7 @@ static PyGetSetDef slots_getters[] = {
     {"open", slots_open, NULL, "Whether a call can begin now without a wait for the device.", NULL},
     {"back", slots_back, NULL, "Whether no call uses a slot.", NULL},
     {"free", slots_free, NULL, "The number of free slots.", NULL},
+    {"busy", slots_busy, NULL, "The number of slots that calls use.", NULL},
     {"waiting", slots_waiting, NULL, "The number of calls that wait for a slot.", NULL},
     {"writing", slots_writing, NULL, "The number of calls whose results a thread is about to write.", NULL},
     {"all", slots_all, NULL, "The number of slots.", NULL},

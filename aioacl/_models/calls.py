@@ -43,6 +43,8 @@ FAILED_HINT = "Call the model again. aioacl renews the stream of the slot."
 TIMED_OUT_HINT = (
     "The call continues on the device, and its slot is free again when it ends. Its result is dropped."
 )
+NOT_BEGUN_HINT = "The call was not begun: try again, or pass a longer timeout."
+NO_SLOT_HINT = "The call was not begun: try again, pass a longer timeout, or load the model with more slots."
 # A call that ends with one of these codes before it began is repeated, when the device is open again.
 NOT_NOW: Final = frozenset({lib.AIO_STALE, lib.AIO_RESETTING_NOW, lib.AIO_DRAINING_NOW, lib.AIO_QUARANTINE})
 # After the begin, these codes also show that a reset or a close has ended the call.
@@ -142,14 +144,21 @@ class ModelRun(Run):
     def _must_be_in_time(self, result: int) -> None:
         if result != TIMED_OUT:
             return
-        if self.waits:
+        waited = self.waits
+        if self.leave():  # no thread begins the call after this line, if it returns False
             raise DeviceTimeout(
-                "no slot of the model was free in time",
+                "the call of the model was not done in time",
                 device=self.device,
-                hint="The call was not begun: try again, pass a longer timeout, or load the model with more slots.",
+                hint=TIMED_OUT_HINT,
+                started=True,
             )
         raise DeviceTimeout(
-            "the call of the model was not done in time", device=self.device, hint=TIMED_OUT_HINT
+            "no slot of the model was free in time"
+            if waited
+            else "the call of the model was not done in time",
+            device=self.device,
+            hint=NO_SLOT_HINT if waited else NOT_BEGUN_HINT,
+            started=False,
         )
 
 

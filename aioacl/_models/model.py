@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base import origin
 from aioacl._base.errors import AclWarning, ParameterError
 from aioacl._base.ffi import Dataset, check_arguments, lib
-from aioacl._base.options import is_one_of, repr_of, whole_of
+from aioacl._base.options import deadline_of, is_one_of, repr_of, whole_of
 from aioacl._base.public import publish
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer

@@ -298,11 +298,18 @@ int aio_model_begin(aio_calls *calls, aio_model_call *call, aio_port *port, uint
     return code;
 }
 
-bool aio_model_leave(aio_calls *calls, aio_model_call *call) {
+/* With the lock held. Whether the thread has taken the call, and has perhaps enqueued something. */
+static bool has_begun(const aio_model_call *call) {
+    bool taken = call->state >= AIO_CALL_RUNNING && call->state != AIO_CALL_OVER;
+    return taken && (call->begun || call->state != AIO_CALL_ENQUEUED);
+}
+
+bool aio_model_leave(aio_calls *calls, aio_model_call *call, bool *begun) {
     aio_token *token = NULL;
     aio_slot *slot = NULL;
     aio_after then = {.rings = NULL};
     aio_lock_take(&calls->lock);
+    *begun = has_begun(call);
     switch (call->state) {
     case AIO_CALL_WAITING:
         aio_model_unlink(&calls->waiting, &calls->waiting_end, call);
@@ -357,6 +364,13 @@ int aio_model_write(aio_calls *calls, aio_model_call *call, aio_port *port, uint
     runner->writes_end = &call->next;
     aio_calls_unlock(calls, (aio_after){.rings = runner});
     return 0;
+}
+
+int aio_calls_busy(aio_calls *calls) {
+    aio_lock_take(&calls->lock);
+    int busy = calls->slot_count - calls->free_count - calls->failed_count;
+    aio_lock_give(&calls->lock);
+    return busy;
 }
 
 int aio_calls_writing(aio_calls *calls) {

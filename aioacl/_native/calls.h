@@ -135,8 +135,9 @@ bool aio_calls_are_open(const aio_calls *calls);
  * refusal. */
 int aio_model_begin(aio_calls *calls, aio_model_call *call, aio_port *port, uint64_t key, bool wait);
 /* Gives the slot back when its work is done, or ends the wait for a slot. Returns whether nothing uses the call
- * any more. Otherwise it comes to the list `done` later. */
-bool aio_model_leave(aio_calls *calls, aio_model_call *call);
+ * any more. Otherwise it comes to the list `done` later. *begun: whether some of its work has begun or may
+ * begin; if not, none of it runs, then or later. */
+bool aio_model_leave(aio_calls *calls, aio_model_call *call, bool *begun);
 /* Lets the thread write the results, and then publishes a completion. Returns 0, or a refusal. */
 int aio_model_write(aio_calls *calls, aio_model_call *call, aio_port *port, uint64_t key);
 /* To be called when the completion has come: from now on, the thread does not copy the results out of the slot.
@@ -155,6 +156,8 @@ void aio_calls_wake(aio_calls *calls, int32_t code);
 void aio_calls_end(aio_calls *calls);
 /* Whether no call uses a slot. */
 bool aio_calls_are_back(aio_calls *calls);
+/* Returns how many slots calls use. A failed slot is not in use, except while its stream is renewed. */
+int aio_calls_busy(aio_calls *calls);
 /* Returns how many calls wait for a thread to write their results. */
 int aio_calls_writing(aio_calls *calls);
 /* Refuses later calls of aio_calls_execute, and waits for those that are inside. */
