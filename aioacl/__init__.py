@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from aioacl._batches.batcher import Batcher, BatcherStats
     from aioacl._batches.items import BatchItem
     from aioacl._batches.opening import open_batcher
+    from aioacl._batches.results import BatchResults
     from aioacl._device import Device
     from aioacl._handles.event import Event, Ticket
     from aioacl._handles.launch import Launch
@@ -68,6 +69,7 @@ __all__ = [
     "AclError",
     "AclWarning",
     "BatchItem",
+    "BatchResults",
     "Batcher",
     "BatcherStats",
     "ContextError",
@@ -126,6 +128,7 @@ __all__ = [
 # The module of each name that is imported when the name is first used. The module publishes the name itself.
 _LATE = {
     "BatchItem": "aioacl._batches.items",
+    "BatchResults": "aioacl._batches.results",
     "Batcher": "aioacl._batches.batcher",
     "BatcherStats": "aioacl._batches.batcher",
     "Device": "aioacl._device",

@@ -14,12 +14,12 @@ from aioacl._base.unique import record
 from aioacl._batches.executor import Served
 from aioacl._batches.items import BatchItem, LimitedItem
 from aioacl._batches.models import count_of, must_fit, served_by, warm
+from aioacl._batches.results import BatchResults
 from aioacl._batches.rows import RowsOfModel
 from aioacl._batches.runner import Runner
 from aioacl._batches.waiting import NEW
 from aioacl._handles.handle import Made
 from aioacl._handles.operation import Operation
-from aioacl._models.results import ModelResults
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Hashable, Iterable
@@ -195,7 +195,7 @@ class Batcher(Made):
         limit: int | None = None,
         ordered: bool = True,
         errors: OnError = "raise",
-    ) -> ModelResults:
+    ) -> BatchResults:
         """Adds an item for each element of `xs`, as `model.map` calls the model.
 
         Use it as `async with infer.map(xs) as results:`, and iterate with `async for y in results:`. Leaving the block
@@ -212,7 +212,7 @@ class Batcher(Made):
                 exception in place of the result.
 
         Returns:
-            A ModelResults.
+            A BatchResults.
 
         Raises:
             ParameterError: `limit` is not an int of at least 1, or another argument has a wrong value.
@@ -226,7 +226,7 @@ class Batcher(Made):
             )
         must_be_bool("ordered", ordered)
         call = partial(self, key=key, timeout=timeout)
-        return ModelResults(call, xs, most, ordered=ordered, errors=errors)
+        return BatchResults(call, xs, most, ordered=ordered, errors=errors)
 
     # --- models and the end -----------------------------------------------------------------------------------------
 

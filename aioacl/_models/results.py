@@ -219,7 +219,7 @@ class ModelResults(Unique):
 
     async def _read(self, xs: AsyncIterable[Any]) -> None:
         try:
-            async with aclosing(_each(xs)) as items:
+            async with aclosing(each_of(xs)) as items:
                 await self._room.acquire()
                 async for x in items:
                     self._start(x)
@@ -256,9 +256,14 @@ class ModelResults(Unique):
         await future
 
 
-async def _each(xs: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
-    async for x in xs:
-        yield x
+async def each_of(xs: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+    """Yields the elements of an iterable or of an async iterable."""
+    if isinstance(xs, AsyncIterable):
+        async for x in xs:
+            yield x
+    else:
+        for x in xs:
+            yield x
 
 
 publish("aioacl", ["ModelResults"], of=__name__)

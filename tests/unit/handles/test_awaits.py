@@ -371,6 +371,8 @@ every_await, every_stalling, every_failing = each(AWAITS), each(STALLING), each(
 # Awaitables of other shapes, and where they are tested.
 ELSEWHERE = {
     "BatchItem.__await__": "batches/test_checks.py",
+    "BatchResults.__aenter__": "batches/test_checks.py; it never waits",
+    "BatchResults.__anext__": "batches/test_checks.py",
     "Batcher.close": "batches/test_checks.py",
     "Batcher.replace": "batches/test_models.py",
     "DeviceEvents.__anext__": "test_notifications.py",
