@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.process  # git
 
-BASE = {"enqueue": 4000.0, "await": 9000.0}
+BASE = {"enqueue": 4000.0, "await": 9000.0, "call": 60_000.0}
 KEY = "cpython-3.11.0 gcc-12.2.0 glibc-2.36 x86_64"
 
 
@@ -66,7 +66,7 @@ def test_machine_without_a_baseline_is_compared_with_the_commit_of_the_last_chan
     baselines.write_text(json.dumps({"another machine": BASE}))
     for command in ("add .", "commit -q -m baselines", "commit -q --allow-empty -m later"):
         subprocess.run(["git", "-C", str(baselines.parent), *command.split()], check=True)
-    asked = measured(monkeypatch, old=BASE, new={"enqueue": 5000.0, "await": 9000.0})
+    asked = measured(monkeypatch, old=BASE, new={**BASE, "enqueue": 5000.0})
     assert guard.main([]) == 1
     head = finished(["git", "-C", str(baselines.parent), "rev-parse", "HEAD~1"], check=True)
     assert asked == [str(guard.ROOT), head.stdout.strip()]
@@ -86,9 +86,12 @@ def test_record_keeps_the_baselines_of_other_machines(
     baselines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     baselines.write_text(json.dumps({"another machine": BASE}))
-    measured(monkeypatch, new={"enqueue": 1.4, "await": 2.6})
+    measured(monkeypatch, new={"enqueue": 1.4, "await": 2.6, "call": 3.5})
     assert guard.main(["--record"]) == 0
-    assert json.loads(baselines.read_text()) == {"another machine": BASE, KEY: {"enqueue": 1, "await": 3}}
+    assert json.loads(baselines.read_text()) == {
+        "another machine": BASE,
+        KEY: {"enqueue": 1, "await": 3, "call": 4},
+    }
 
 
 def test_key_names_python_compiler_c_library_and_machine() -> None:
