@@ -6,6 +6,7 @@ A thread joins the arguments, calls the model, and splits the results. So the jo
 from __future__ import annotations
 
 import queue
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
@@ -148,32 +149,8 @@ class ModelDevice:
         """Other work of the process is not counted, so this is not known."""
         return False
 
-    def listen(self, changed: Callable[[], object]) -> Callable[[], None]:
-        """Calls `changed` after each change of the device."""
-        return _Listener(self._manager, changed).stop
-
-
-class _Listener:
-    """A subscriber of a device, in the place of a port. `post` is called with the lock of the device held."""
-
-    def __init__(self, manager: Manager, changed: Callable[[], object]) -> None:
-        self._admission: Any = manager.admission
-        self._changed = changed
-        self._key = 0
-        self._stopped = False
-        with self._admission.changed:
-            self._subscribe()
-
-    def _subscribe(self) -> None:
-        self._key += 1  # a new one each time: the old one is removed after `post`
-        self._admission._subscribers[self, self._key] = None
-
-    def post(self, _: int) -> None:
-        """The device has changed."""
-        if not self._stopped:
-            self._subscribe()
-            self._changed()
-
-    def stop(self) -> None:
-        """Ends the calls. The next change of the device removes the subscription."""
-        self._stopped = True
+    def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
+        """Calls `changed` after each change of the device, with the device's lock held."""
+        observers, key = self._manager.admission.observers, object()
+        observers[key] = changed
+        return partial(observers.pop, key, None)

@@ -71,6 +71,9 @@ class Admission:
         self.report: ResetReport | None = None  # of the force reset that led to this state, if any
         self.problem = ""  # why the device is quarantined
         self._subscribers: dict[tuple[Port, int], None] = {}
+        # Called at each change, with the lock held. Each step is one operation of a dict, so that a finalizer may
+        # remove an entry without the lock.
+        self.observers: dict[object, Callable[[], object]] = {}
         self._heard = 0  # the newest generation that the listeners got
         self._closed_generation = 0  # the generation that the newest close ended
         self.unready_since: float | None = None  # when the device was last ready; None if it is ready
@@ -147,6 +150,8 @@ class Admission:
         harmless.
         """
         self.version += 1
+        for changed in tuple(self.observers.values()):
+            changed()
         for port, key in tuple(self._subscribers):
             port.post(key)
             del self._subscribers[port, key]
