@@ -71,9 +71,7 @@ class Admission:
         self.report: ResetReport | None = None  # of the force reset that led to this state, if any
         self.problem = ""  # why the device is quarantined
         self._subscribers: dict[tuple[Port, int], None] = {}
-        # Called at each change, with the lock held. Each step is one operation of a dict, so that a finalizer may
-        # remove an entry without the lock.
-        self.observers: dict[object, Callable[[], object]] = {}
+        self.observers: dict[object, Callable[[], object]] = {}  # a finalizer may remove one without the lock
         self._heard = 0  # the newest generation that the listeners got
         self._closed_generation = 0  # the generation that the newest close ended
         self.unready_since: float | None = None  # when the device was last ready; None if it is ready
@@ -144,7 +142,7 @@ class Admission:
             self.unready_since = sync.monotonic()
 
     def announce(self) -> None:
-        """Wakes all waits for a change. Call it with the lock held.
+        """Calls the observers and wakes all waits for a change. Call it with the lock held.
 
         Each subscriber is woken before it is removed, because Ctrl-C may interrupt the loop. A second wake-up is
         harmless.
