@@ -25,6 +25,7 @@ import build_ffi  # noqa: E402 - it is next to the package
 FOLDER: Final = ROOT / "build" / "benchmarks"
 MODULE: Final = "_benchmarks_raw"
 FUNCTIONS: Final = (
+    "aclmdlExecuteAsync",
     "aclrtBinaryGetFunction",
     "aclrtBinaryLoadFromData",
     "aclrtBinaryUnLoad",
@@ -41,7 +42,22 @@ FUNCTIONS: Final = (
     "aclrtStreamWaitEvent",
     "aclrtSynchronizeStream",
 )
+MODEL_TYPE: Final = """
+typedef struct {
+    uint32_t model;
+    aclrtStream stream;
+    const aclmdlDataset *input;
+    aclmdlDataset *output;
+    void *device_in;
+    void *device_out;
+    void *pinned_in;
+    void *pinned_out;
+    size_t bytes_in;
+    size_t bytes_out;
+} raw_model_t;
+"""
 DECLARATIONS: Final = """
+aclError raw_model(const raw_model_t *model, const void *x, void *y, long calls);
 int raw_open(const char *path);
 aclError raw_launch_done(aclrtStream stream, uintptr_t key);
 int raw_timer(int64_t first_ns, int64_t period_ns);
@@ -50,6 +66,7 @@ extern "Python" void raw_done(uintptr_t key);
 HEAD: Final = """
 #include <dlfcn.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/timerfd.h>
 #include "acl_types.h"
 
@@ -62,6 +79,30 @@ static void entered(void *args) {
 
 static aclError raw_launch_done(aclrtStream stream, uintptr_t key) {
     return acl.aclrtLaunchHostFunc(stream, entered, (void *)key);
+}
+
+/* Runs a model: copies in, uploads, executes, downloads, waits and copies out, all on this thread. */
+static aclError raw_model(const raw_model_t *model, const void *x, void *y, long calls) {
+    aclError code = 0;
+    for (long i = 0; i < calls && code == 0; i++) {
+        memcpy(model->pinned_in, x, model->bytes_in);
+        code = acl.aclrtMemcpyAsync(model->device_in, model->bytes_in, model->pinned_in, model->bytes_in,
+                                    ACL_MEMCPY_HOST_TO_DEVICE, model->stream);
+        if (code == 0) {
+            code = acl.aclmdlExecuteAsync(model->model, model->input, model->output, model->stream);
+        }
+        if (code == 0) {
+            code = acl.aclrtMemcpyAsync(model->pinned_out, model->bytes_out, model->device_out,
+                                        model->bytes_out, ACL_MEMCPY_DEVICE_TO_HOST, model->stream);
+        }
+        if (code == 0) {
+            code = acl.aclrtSynchronizeStream(model->stream);
+        }
+        if (code == 0) {
+            memcpy(y, model->pinned_out, model->bytes_out);
+        }
+    }
+    return code;
 }
 
 /* A descriptor that is readable at `first_ns` of the monotonic clock, and after each period. */
@@ -84,7 +125,7 @@ def _rows() -> list[build_ffi.Function]:
 def declarations() -> str:
     """Returns the declarations for cffi."""
     prototypes = [f"{row.returns} {row.name}({row.params});" for row in _rows()]
-    return "\n".join([build_ffi.plain("acl_types.h"), *prototypes, DECLARATIONS])
+    return "\n".join([build_ffi.plain("acl_types.h"), *prototypes, MODEL_TYPE, DECLARATIONS])
 
 
 def source() -> str:
@@ -104,7 +145,7 @@ def source() -> str:
         "    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);\n"
         f"    if (library == 0) return -1;\n{finds}\n    return 0;\n}}"
     )
-    return "\n".join([HEAD, f"static struct {{\n{members}\n}} acl;", opens, calls, TAIL])
+    return "\n".join([HEAD, MODEL_TYPE, f"static struct {{\n{members}\n}} acl;", opens, calls, TAIL])
 
 
 def _compiled() -> Path:

@@ -1,24 +1,24 @@
 """`await model(x)`, beside the same ACL calls in one job of `device.run`, with memory that is kept by hand.
 
 The model classifies one handwritten digit. The ways alternate. The processor time is that of all threads of the
-process, so it contains that of the simulator and of onnxruntime. In the last row, copies take 2 ms and executions 5 ms:
-it is the share of the time in which an execution runs.
+process, so it contains that of the simulator and of onnxruntime. The time outside the library is without that of the
+simulator's threads. In the last row, copies take 2 ms and executions 5 ms: it is the share of the time in which an
+execution runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 import aioacl
 from aioacl import _digits, simulator
-from aioacl.lowlevel import ffi, functions
 from benchmarks.harness import Session, Suite, no_collections, timed
+from benchmarks.model_peers import ByHand, library_cpu, wake_ups
 from benchmarks.rows import Row, Spread, ratio_row
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ NAME: Final = "model"
 PAIRS: Final = 2000
 QUICK_PAIRS: Final = 300
 BATCH: Final = 100  # pairs between two collections of garbage
-TO_DEVICE, TO_HOST = 1, 2
 CALL: Final = "call of a digit"
 BY_HAND: Final = "its ACL calls in a job"
+RAW_C: Final = "the raw C way"
+WAKE_UP: Final = "wake-up of an asyncio task"
 ENQUEUE: Final = "model.enqueue with an awaited ticket"
 AT_ONCE: Final = (1, 16)
 MANY: Final = 1024
@@ -43,65 +44,15 @@ CALLERS: Final = 6
 STAGE_SECONDS: Final = 0.005
 
 
-class ByHand:
-    """The model, loaded by ACL's functions. Its memory, datasets and stream are kept."""
-
-    def __init__(self, device: aioacl.Device, example: NDArray[np.float32]) -> None:
-        self._nbytes = example.nbytes
-        self._answer = _digits.CLASSES * example.itemsize
-        self._source = ffi.new("char[]", self._nbytes)
-        self._pinned = device.pinned(self._nbytes + self._answer).result()
-        self._memory = device.allocate(self._nbytes + self._answer).result()
-        self._stream: Any = ffi.new("aclrtStream *")
-        self._model: Any = ffi.new("uint32_t *")
-        at, host = self._memory.address, self._pinned.address
-        self._addresses = [
-            ffi.cast("void *", place) for place in (at, at + self._nbytes, host, host + self._nbytes)
-        ]
-        device.run(self._load).result()
-
-    def _load(self) -> None:
-        functions.aclrtCreateStream(self._stream)
-        functions.aclmdlLoadFromFile(os.fsencode(_digits.MODEL), self._model)
-        self._input = self._dataset(self._addresses[0], self._nbytes)
-        self._output = self._dataset(self._addresses[1], self._answer)
-
-    @staticmethod
-    def _dataset(address: Any, size: int) -> Any:
-        made = functions.aclmdlCreateDataset()
-        functions.aclmdlAddDatasetBuffer(made, functions.aclCreateDataBuffer(address, size))
-        return made
-
-    def job(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Uploads, executes, downloads and waits. Runs on a thread of the device's executor."""
-        here, there, up, down = self._addresses
-        stream = self._stream[0]
-        self._pinned.view[: self._nbytes] = x.data.cast("B")
-        functions.aclrtMemcpyAsync(here, self._nbytes, up, self._nbytes, TO_DEVICE, stream)
-        functions.aclmdlExecuteAsync(self._model[0], self._input, self._output, stream)
-        functions.aclrtMemcpyAsync(down, self._answer, there, self._answer, TO_HOST, stream)
-        functions.aclrtSynchronizeStream(stream)
-        return np.frombuffer(bytes(self._pinned.view[self._nbytes :]), np.float32).reshape(1, -1)
-
-    def close(self, device: aioacl.Device) -> None:
-        """Unloads the model and frees its memory."""
-
-        def unload() -> None:
-            functions.aclmdlUnload(self._model[0])
-            functions.aclrtDestroyStream(self._stream[0])
-
-        device.run(unload).result()
-        self._memory.close().result()
-        self._pinned.close().result()
-
-
 async def _pairs(
-    session: Session, model: aioacl.Model, device: aioacl.Device, job: Callable[[Any], Any], count: int
+    session: Session, model: aioacl.Model, device: aioacl.Device, by_hand: ByHand, count: int
 ) -> tuple[list[float], list[float]]:
     """Measures calls and jobs in turn. Returns the seconds of each."""
     x = _digits.inputs(_digits.digits().images[0])
-    if not np.array_equal(await model(x), await device.run(job, x)):
-        raise RuntimeError("expected the same results from both ways, got different ones")
+    expected, job = await model(x), by_hand.job
+    others = await device.run(job, x), await device.run(by_hand.calls_in_c, x, 1)
+    if not all(np.array_equal(expected, other) for other in others):
+        raise RuntimeError("expected the same results from all ways, got different ones")
     calls, jobs = list[float](), list[float]()
     for _ in range(count // BATCH):
         with no_collections():
@@ -119,10 +70,19 @@ async def _pairs(
 class Ways:
     """The ways to run the model whose processor time is compared."""
 
-    def __init__(self, model: aioacl.Model, x: NDArray[np.float32], here: Any, there: Any) -> None:
+    def __init__(
+        self,
+        model: aioacl.Model,
+        x: NDArray[np.float32],
+        memory: tuple[Any, Any],
+        device: aioacl.Device,
+        by_hand: ByHand,
+    ) -> None:
         self._model = model
+        self._device = device
+        self._by_hand = by_hand
         self._x = x
-        self._memory = here, there
+        self._memory = memory
 
     async def _call(self, count: int) -> None:
         for _ in range(count):
@@ -146,12 +106,43 @@ class Ways:
             async for _ in results:
                 pass
 
+    async def in_c(self, _at_once: int) -> None:
+        """Runs CALLS calls one after another, in one job whose thread does not leave C."""
+        await self._device.run(self._by_hand.calls_in_c, self._x, CALLS)
 
-async def _cpu(way: Callable[[int], Awaitable[None]], at_once: int) -> float:
-    """Returns the processor time of one operation, in seconds."""
+    async def wake_ups(self, _at_once: int) -> None:
+        """Suspends and wakes a task CALLS times."""
+        await wake_ups(CALLS)
+
+
+class Cpu(NamedTuple):
+    """The processor time of one operation, in seconds: of all threads, and without the simulator's threads."""
+
+    all: float
+    outside: float
+
+
+async def _cpu(way: Callable[[int], Awaitable[None]], at_once: int) -> Cpu:
+    """Measures CALLS operations."""
+    inside = library_cpu()
     with no_collections(), timed() as timer:
         await way(at_once)
-    return timer.sample(CALLS).cpu
+    inside = library_cpu() - inside
+    cpu = timer.sample(CALLS).cpu
+    return Cpu(cpu, cpu - inside / CALLS)
+
+
+def _outside_rows(found: dict[str, list[Cpu]]) -> list[Row]:
+    """Returns the rows of the time outside the library, and their ratios to the raw C way."""
+    names = f"{CALL}, 1 at once", RAW_C, WAKE_UP
+    outside = {name: [cpu.outside for cpu in found[name]] for name in names}
+    what = "CPU outside the library"
+    rows = [
+        Row(NAME, f"{name}: {what}", "", "us", Spread.of(cpu * 1e6 for cpu in outside[name]))
+        for name in names
+    ]
+    ours = (name for name in names if name != RAW_C)
+    return rows + [ratio_row(NAME, f"{name}: {what}", RAW_C, outside[name], outside[RAW_C]) for name in ours]
 
 
 async def _rounds(session: Session, ways: Ways, rounds: int) -> list[Row]:
@@ -160,19 +151,22 @@ async def _rounds(session: Session, ways: Ways, rounds: int) -> list[Row]:
     ]
     names += [(f"{ENQUEUE}, {count} at once", ways.tickets, count) for count in AT_ONCE]
     names.append((f"map, {AT_ONCE[-1]} at once", ways.mapped, AT_ONCE[-1]))
-    found: dict[str, list[float]] = {name: [] for name, _, _ in names}
+    names += [(RAW_C, ways.in_c, 1), (WAKE_UP, ways.wake_ups, 1)]
+    found: dict[str, list[Cpu]] = {name: [] for name, _, _ in names}
     for _ in range(rounds):
         for name, way, count in names:
             found[name].append(await _cpu(way, count))
         session.step("processor time")
     rows = [
-        Row(NAME, f"{name}: CPU", "", "us", Spread.of(cpu * 1e6 for cpu in cpus))
+        Row(NAME, f"{name}: CPU", "", "us", Spread.of(cpu.all * 1e6 for cpu in cpus))
         for name, cpus in found.items()
     ]
+    every = {name: [cpu.all for cpu in cpus] for name, cpus in found.items()}
     pairs = [(f"{CALL}, {count} at once", f"{ENQUEUE}, {count} at once") for count in AT_ONCE]
     sixteen = f"{CALL}, {AT_ONCE[-1]} at once"
     pairs += [(f"map, {AT_ONCE[-1]} at once", sixteen), (f"{CALL}, {MANY} at once", sixteen)]
-    return rows + [ratio_row(NAME, f"{one}: CPU", other, found[one], found[other]) for one, other in pairs]
+    rows += [ratio_row(NAME, f"{one}: CPU", other, every[one], every[other]) for one, other in pairs]
+    return rows + _outside_rows(found)
 
 
 async def _share(model: aioacl.Model, x: NDArray[np.float32], count: int) -> float:
@@ -191,11 +185,13 @@ async def _share(model: aioacl.Model, x: NDArray[np.float32], count: int) -> flo
     return count * STAGE_SECONDS / timer.wall
 
 
-async def _compare(session: Session, model: aioacl.Model, device: aioacl.Device) -> list[Row]:
+async def _compare(
+    session: Session, model: aioacl.Model, device: aioacl.Device, by_hand: ByHand
+) -> list[Row]:
     x = _digits.inputs(_digits.digits().images[0])
     rounds = QUICK_ROUNDS if session.quick else ROUNDS
     async with device.allocate(x.nbytes) as here, device.allocate(_digits.CLASSES * x.itemsize) as there:
-        rows = await _rounds(session, Ways(model, x, here, there), rounds)
+        rows = await _rounds(session, Ways(model, x, (here, there), device, by_hand), rounds)
     shares = [await _share(model, x, 60) for _ in range(rounds)]
     return [*rows, Row(NAME, "share of the slowest stage", "", "", Spread.of(shares))]
 
@@ -212,8 +208,8 @@ def run(session: Session) -> list[Row]:
         stack.callback(lambda: model.close().result())
         by_hand = ByHand(device, _digits.inputs(_digits.digits().images[0]))
         stack.callback(lambda: by_hand.close(device))
-        calls, jobs = asyncio.run(_pairs(session, model, device, by_hand.job, count))
-        more = asyncio.run(_compare(session, model, device))
+        calls, jobs = asyncio.run(_pairs(session, model, device, by_hand, count))
+        more = asyncio.run(_compare(session, model, device, by_hand))
     return [
         Row(NAME, CALL, "", "us", Spread.of(wall * 1e6 for wall in calls)),
         Row(NAME, BY_HAND, "", "us", Spread.of(wall * 1e6 for wall in jobs)),
