@@ -61,6 +61,17 @@ GATES: Final = (
     Gate("model", "call of a digit, 1024 at once: CPU", "call of a digit, 16 at once", 1.1, 1.0),
     Gate("model", "map, 16 at once: CPU", "call of a digit, 16 at once", None, 0.9),
     Gate("model", "call of a digit, 1 at once: CPU outside the library", "the raw C way", None, 1.8),
+    *(
+        Gate(
+            "model",
+            f"call of {what}, {at_once} at once: CPU",
+            f"OpenVINO, {rows}, {at_once} at once",
+            0.9,
+            0.7,
+        )
+        for what, rows in (("a digit", "1 row"), ("32 digits", "32 rows"))
+        for at_once in (1, 16)
+    ),
     Gate("model", "share of the slowest stage", "", 0.95, 0.98, at_least=True),
     Gate("batch", "1 callers: CPU per item", "floor", 1.3, 1.1),
     Gate("batch", "64 callers: CPU per item", "floor", 1.5, 1.2),

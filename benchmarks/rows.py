@@ -80,6 +80,7 @@ class Row:
         spread: the value; None if it is within the noise.
         note: what a reader must know of this value.
         pinned: whether the process ran on a fixed number of cores. Other rows are never judged.
+        skipped: whether nothing was measured, because an optional peer is not installed. Such rows are never judged.
     """
 
     suite: str
@@ -89,6 +90,7 @@ class Row:
     spread: Spread | None
     note: str = ""
     pinned: bool = True
+    skipped: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -99,6 +101,11 @@ class Row:
 def ratio_row(suite: str, name: str, peer: str, ours: Sequence[float], theirs: Sequence[float]) -> Row:
     """Returns the row of the ratio of two series of repeats."""
     return Row(suite, name, peer, "x", Spread.of(ratios(ours, theirs)))
+
+
+def skipped_row(suite: str, name: str, peer: str, package: str) -> Row:
+    """Returns the row of a ratio to an optional peer whose package is not installed."""
+    return Row(suite, name, peer, "x", None, f"skipped: the package {package} is not installed", skipped=True)
 
 
 def added_row(suite: str, name: str, peer: str, ours: Added, theirs: Added) -> Row:
@@ -173,11 +180,11 @@ class Judged:
 
 
 def judge(rows: Iterable[Row], gates: Iterable[Gate]) -> list[Judged]:
-    """Returns each row with the verdict of its gate. A row of an unpinned process has no gate."""
+    """Returns each row with the verdict of its gate. A row of an unpinned process, or a skipped row, has no gate."""
     by_key = {gate.key: gate for gate in gates}
     found: list[Judged] = []
     for row in rows:
-        gate = by_key.get(row.key) if row.pinned else None
+        gate = by_key.get(row.key) if row.pinned and not row.skipped else None
         found.append(Judged(row, gate, gate.judges(row.spread) if gate else "reported"))
     return found
 

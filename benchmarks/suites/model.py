@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ import aioacl
 from aioacl import _digits, simulator
 from benchmarks.harness import Session, Suite, no_collections, timed
 from benchmarks.model_peers import ByHand, library_cpu, wake_ups
-from benchmarks.rows import Row, Spread, ratio_row
+from benchmarks.openvino_peer import PACKAGE, OpenVino, installed
+from benchmarks.rows import Row, Spread, ratio_row, skipped_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,6 +37,7 @@ BY_HAND: Final = "its ACL calls in a job"
 RAW_C: Final = "the raw C way"
 WAKE_UP: Final = "wake-up of an asyncio task"
 ENQUEUE: Final = "model.enqueue with an awaited ticket"
+OPENVINO: Final = ((CALL, "OpenVINO, 1 row", 1), ("call of 32 digits", "OpenVINO, 32 rows", 32))
 AT_ONCE: Final = (1, 16)
 MANY: Final = 1024
 ROUNDS: Final = 15
@@ -67,6 +70,9 @@ async def _pairs(
     return calls, jobs
 
 
+Way = tuple[str, "Callable[[int], Awaitable[None]]", int]  # its name, and how many operations run at once
+
+
 class Ways:
     """The ways to run the model whose processor time is compared."""
 
@@ -84,17 +90,9 @@ class Ways:
         self._x = x
         self._memory = memory
 
-    async def _call(self, count: int) -> None:
-        for _ in range(count):
-            await self._model(self._x)
-
     async def _enqueue(self, count: int) -> None:
         for _ in range(count):
             await self._model.enqueue(*self._memory)
-
-    async def calls(self, at_once: int) -> None:
-        """Awaits CALLS calls, in tasks of their own."""
-        await asyncio.gather(*(self._call(CALLS // at_once) for _ in range(at_once)))
 
     async def tickets(self, at_once: int) -> None:
         """Awaits CALLS tickets of `model.enqueue`."""
@@ -113,6 +111,37 @@ class Ways:
     async def wake_ups(self, _at_once: int) -> None:
         """Suspends and wakes a task CALLS times."""
         await wake_ups(CALLS)
+
+
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """Awaits CALLS calls with the same argument, in as many tasks as calls run at once."""
+
+    call: Callable[[Any], Awaitable[Any]]
+    x: NDArray[np.float32]
+
+    async def _some(self, count: int) -> None:
+        for _ in range(count):
+            await self.call(self.x)
+
+    async def __call__(self, at_once: int) -> None:
+        """Makes the calls."""
+        await asyncio.gather(*(self._some(CALLS // at_once) for _ in range(at_once)))
+
+
+async def _openvino_ways(batches: aioacl.Model) -> list[Way]:
+    """Returns the calls of 32 digits, and the peers of these and of one digit if OpenVINO is installed."""
+    found: list[Way] = []
+    for ours, theirs, rows in OPENVINO:
+        x = _digits.inputs(_digits.digits().images[:rows])
+        if rows > 1:
+            found += [(f"{ours}, {count} at once", AtOnce(batches, x), count) for count in AT_ONCE]
+        if installed():
+            peer = OpenVino(x, requests=AT_ONCE[-1])
+            if not np.allclose(await batches(x), await peer(x)):
+                raise RuntimeError("expected the same results from OpenVINO, got different ones")
+            found += [(f"{theirs}, {count} at once", AtOnce(peer, x), count) for count in AT_ONCE]
+    return found
 
 
 class Cpu(NamedTuple):
@@ -145,13 +174,18 @@ def _outside_rows(found: dict[str, list[Cpu]]) -> list[Row]:
     return rows + [ratio_row(NAME, f"{name}: {what}", RAW_C, outside[name], outside[RAW_C]) for name in ours]
 
 
-async def _rounds(session: Session, ways: Ways, rounds: int) -> list[Row]:
-    names: list[tuple[str, Callable[[int], Awaitable[None]], int]] = [
-        (f"{CALL}, {count} at once", ways.calls, count) for count in (*AT_ONCE, MANY)
-    ]
+def _openvino_row(ours: str, theirs: str, cpus: dict[str, list[float]]) -> Row:
+    name = f"{ours}: CPU"
+    if theirs not in cpus:
+        return skipped_row(NAME, name, theirs, PACKAGE)
+    return ratio_row(NAME, name, theirs, cpus[ours], cpus[theirs])
+
+
+async def _rounds(session: Session, ways: Ways, calls: AtOnce, more: list[Way], rounds: int) -> list[Row]:
+    names: list[Way] = [(f"{CALL}, {count} at once", calls, count) for count in (*AT_ONCE, MANY)]
     names += [(f"{ENQUEUE}, {count} at once", ways.tickets, count) for count in AT_ONCE]
     names.append((f"map, {AT_ONCE[-1]} at once", ways.mapped, AT_ONCE[-1]))
-    names += [(RAW_C, ways.in_c, 1), (WAKE_UP, ways.wake_ups, 1)]
+    names += [(RAW_C, ways.in_c, 1), (WAKE_UP, ways.wake_ups, 1), *more]
     found: dict[str, list[Cpu]] = {name: [] for name, _, _ in names}
     for _ in range(rounds):
         for name, way, count in names:
@@ -166,6 +200,11 @@ async def _rounds(session: Session, ways: Ways, rounds: int) -> list[Row]:
     sixteen = f"{CALL}, {AT_ONCE[-1]} at once"
     pairs += [(f"map, {AT_ONCE[-1]} at once", sixteen), (f"{CALL}, {MANY} at once", sixteen)]
     rows += [ratio_row(NAME, f"{one}: CPU", other, every[one], every[other]) for one, other in pairs]
+    rows += [
+        _openvino_row(f"{ours}, {count} at once", f"{theirs}, {count} at once", every)
+        for ours, theirs, _ in OPENVINO
+        for count in AT_ONCE
+    ]
     return rows + _outside_rows(found)
 
 
@@ -190,8 +229,14 @@ async def _compare(
 ) -> list[Row]:
     x = _digits.inputs(_digits.digits().images[0])
     rounds = QUICK_ROUNDS if session.quick else ROUNDS
-    async with device.allocate(x.nbytes) as here, device.allocate(_digits.CLASSES * x.itemsize) as there:
-        rows = await _rounds(session, Ways(model, x, (here, there), device, by_hand), rounds)
+    async with (
+        device.allocate(x.nbytes) as here,
+        device.allocate(_digits.CLASSES * x.itemsize) as there,
+        device.load_model(_digits.BATCH_MODEL, slots=3) as batches,
+    ):
+        more = await _openvino_ways(batches)
+        ways = Ways(model, x, (here, there), device, by_hand)
+        rows = await _rounds(session, ways, AtOnce(model, x), more, rounds)
     shares = [await _share(model, x, 60) for _ in range(rounds)]
     return [*rows, Row(NAME, "share of the slowest stage", "", "", Spread.of(shares))]
 

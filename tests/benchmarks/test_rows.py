@@ -17,6 +17,7 @@ from benchmarks.rows import (
     noise,
     ratio_row,
     ratios,
+    skipped_row,
 )
 from benchmarks.suites import SUITES
 
@@ -126,3 +127,11 @@ def test_aim_of_each_gate_is_at_least_as_strict_as_its_must() -> None:
     for gate in GATES:
         if gate.must is not None and gate.aim is not None:
             assert gate.aim >= gate.must if gate.at_least else gate.aim <= gate.must, gate
+
+
+def test_row_of_a_peer_that_is_not_installed_is_not_judged_and_not_missing() -> None:
+    gate = Gate("model", "call", "OpenVINO", 0.9, 0.7)
+    row = skipped_row("model", "call", "OpenVINO", "openvino")
+    assert "openvino is not installed" in row.note
+    assert [(each.gate, each.verdict) for each in judge([row], [gate])] == [(None, "reported")]
+    assert missing([row], [gate], ["model"]) == []
