@@ -179,11 +179,11 @@ class Batcher(Made):
             must_be_bool("wait", wait)
             deadline_of(timeout)  # raises now if it is wrong
             item = LimitedItem()
-            item.timeout, item.patient, item.deadline = timeout, wait, None
-        item.call, item.rows, item.shape = self._check(x)
-        item.key = key
-        item.state = NEW
-        item.runner = runner
+            item._timeout, item._patient, item._deadline = timeout, wait, None
+        item._call, item._rows, item._shape = self._check(x)
+        item._key = key
+        item._state = NEW
+        item._runner = runner
         return item  # type: ignore[no-any-return]  # typed as Any, because the assignments of its slots are quicker
 
     def map(

@@ -105,20 +105,20 @@ class Core(Generic[I]):
             return None
         items = turn.end(now)
         for item in items:
-            item.state = RUNNING
+            item._state = RUNNING
         self.counts.waits.append((0.0, len(items)))
         return self._begin(model, items, rows, now)
 
     def cancel(self, item: I, *, expired: bool = False) -> bool:
         """Ends an item whose caller has gone, or whose time is over. Returns False if it had its outcome before."""
-        if item.state == OVER:
+        if item._state == OVER:
             return False
-        if item.state in (WAITING, OUTSIDE):
+        if item._state in (WAITING, OUTSIDE):
             self.waiting.remove(item)
-        elif item.state == AGAIN:
+        elif item._state == AGAIN:
             self.waiting.give_room(item)
         self._tries.pop(item, None)
-        item.state = OVER
+        item._state = OVER
         if expired:
             self.counts.expired += 1
         else:
@@ -149,21 +149,21 @@ class Core(Generic[I]):
             model.streak.end()
         items = execution.items
         for item in items:
-            if item.state != RUNNING:  # its caller has gone
+            if item._state != RUNNING:  # its caller has gone
                 at = items.index(item)
                 self.counts.done += at
                 return items[:at] + self._settle(items[at:], done=True)
-            item.state = OVER
+            item._state = OVER
         self.counts.done += len(items)
         return items
 
     def _settle(self, items: Sequence[I], *, done: bool) -> list[I]:
         """Ends items. Returns those whose callers have not gone."""
-        left = [item for item in items if item.state != OVER]
+        left = [item for item in items if item._state != OVER]
         for item in left:
-            if item.state == AGAIN:
+            if item._state == AGAIN:
                 self.waiting.give_room(item)
-            item.state = OVER
+            item._state = OVER
             self._tries.pop(item, None)
         if done:
             self.counts.done += len(left)
@@ -179,7 +179,7 @@ class Core(Generic[I]):
             model.device.faulty = max(model.device.faulty, execution.generation)
         if execution.alone:
             model.device.taken = False
-        live = [item for item in execution.items if item.state == RUNNING]
+        live = [item for item in execution.items if item._state == RUNNING]
         if not execution.items:
             model.device.check = ending in (Ending.DEVICE, Ending.DEVICE_ALONE, Ending.RESET)
             failed = live
@@ -260,7 +260,7 @@ class Core(Generic[I]):
 
     def _wait_again(self, items: list[I]) -> None:
         for item in items:
-            item.state = AGAIN
+            item._state = AGAIN
             self.waiting.take_room(item)
 
     def _look(self) -> None:
@@ -289,7 +289,7 @@ class Core(Generic[I]):
         """Returns all items that wait to run, for the first time or again."""
         suspects = [item for model in self.models for item in model.device.suspects]
         items = dict.fromkeys([*self._again.items(), *suspects, *self.waiting.items()])
-        return [item for item in items if item.state in (OUTSIDE, WAITING, AGAIN)]
+        return [item for item in items if item._state in (OUTSIDE, WAITING, AGAIN)]
 
     def abort(self) -> list[I]:
         """Ends and returns all items, also those that run. Rule 13."""
@@ -298,9 +298,9 @@ class Core(Generic[I]):
 
     def _end_all(self, items: list[I]) -> list[I]:
         for item in items:
-            if item.state != AGAIN:
+            if item._state != AGAIN:
                 self.waiting.remove(item)
-                item.state = RUNNING  # no longer counted as waiting
+                item._state = RUNNING  # no longer counted as waiting
         over = self._settle(items, done=False)
         self._look()
         return over
@@ -401,9 +401,9 @@ class Core(Generic[I]):
 
     def _again_for(self, model: ModelState[I], items: list[I], now: float, *, alone: bool) -> Execution[I]:
         for item in items:
-            item.state = RUNNING
+            item._state = RUNNING
             self.waiting.give_room(item)
         self.counts.repeats += len(items)
-        execution = self._begin(model, items, sum(item.rows for item in items), now)
+        execution = self._begin(model, items, sum(item._rows for item in items), now)
         execution.alone = model.device.taken = alone
         return execution

@@ -69,22 +69,22 @@ ENDED: Final = _Ended()
 class ItemFields:
     """The attributes of an item; `waiting.Item` describes those that the core uses."""
 
-    __slots__ = ("__weakref__", "call", "future", "key", "rows", "runner", "shape", "state", "turn")
-    patient = True
+    __slots__ = ("__weakref__", "_call", "_future", "_key", "_rows", "_runner", "_shape", "_state", "_turn")
+    _patient = True
 
     if TYPE_CHECKING:
-        deadline: float | None
-        timeout: Seconds | None
-        call: Any
-        future: Any
-        key: Hashable
-        rows: int
-        runner: Runner
-        shape: Hashable
-        state: int
-        turn: Turn[BatchItem]
+        _deadline: float | None
+        _timeout: Seconds | None
+        _call: Any
+        _future: Any
+        _key: Hashable
+        _rows: int
+        _runner: Runner
+        _shape: Hashable
+        _state: int
+        _turn: Turn[BatchItem]
     else:
-        deadline = timeout = None
+        _deadline = _timeout = None
 
 
 new_turn: Callable[[BatchItem, Any], Turn[BatchItem]] = (
@@ -102,15 +102,15 @@ class BatchItem(ItemFields, Unique):
     _noun = "item of a batch"
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        runner = self.runner
+        runner = self._runner
         # Only the first item of a turn asks for the running loop, because asyncio's answer takes a system call.
         loop = runner.threads.get(get_ident())
         if loop is None or loop.turn is None or not loop.is_running():
             loop = runner.loop_here()
-        if loop is None or self.state or in_trio():
+        if loop is None or self._state or in_trio():
             return (yield from self._wait_on_port(None).__await__())
-        self.state = WAITING
-        self.future = future = loop.new_future()
+        self._state = WAITING
+        self._future = future = loop.new_future()
         turn = loop.turn
         if turn is None:
             turn = new_turn(self, loop)
@@ -118,12 +118,12 @@ class BatchItem(ItemFields, Unique):
         else:
             items = turn.items  # as `turn.add`, without a call
             items.append(self)
-            turn.rows += self.rows
-            if self.key is not items[0].key or self.shape is not items[0].shape:
+            turn.rows += self._rows
+            if self._key is not items[0]._key or self._shape is not items[0]._shape:
                 turn.apart = True
-        self.turn = turn
-        if self.timeout is not None:
-            loop.limit(self, self.timeout)
+        self._turn = turn
+        if self._timeout is not None:
+            loop.limit(self, self._timeout)
         if turn.rows >= runner.max_rows:
             loop.flush()
         try:
@@ -132,31 +132,31 @@ class BatchItem(ItemFields, Unique):
             if future.cancelled() or not future.done():
                 runner.gone(self)
             # The traceback refers to this frame, and the future to the exception.
-            self.future = ENDED
+            self._future = ENDED
             del future
             raise
 
     async def _wait_on_port(self, timeout: Seconds | None) -> Any:
         """Waits in a trio run or on a thread. `timeout` is that of `result()`."""
-        if self.state != NEW:
+        if self._state != NEW:
             raise ParameterError(
-                f"the item was already awaited, and is {STATES[self.state]}",
+                f"the item was already awaited, and is {STATES[self._state]}",
                 hint="Call the batcher once more: each item runs once.",
             )
-        deadline = earlier(deadline_of(timeout), deadline_of(self.timeout))
+        deadline = earlier(deadline_of(timeout), deadline_of(self._timeout))
         if isinstance(self, LimitedItem):
-            self.deadline = deadline
-        self.state, self.future = WAITING, JobFuture[Any]()
+            self._deadline = deadline
+        self._state, self._future = WAITING, JobFuture[Any]()
         try:
-            self.runner.ports.add(self)
+            self._runner.ports.add(self)
             in_time = await self._ended(deadline)
         except BaseException:
-            self.runner.gone(self)
+            self._runner.gone(self)
             raise
         if not in_time:
-            self.runner.gone(self, expired=True)
+            self._runner.gone(self, expired=True)
             raise expired()
-        future, self.future = self.future, ENDED
+        future, self._future = self._future, ENDED
         try:
             return future.result(0)
         finally:
@@ -164,17 +164,17 @@ class BatchItem(ItemFields, Unique):
 
     async def _ended(self, deadline: float | None) -> bool:
         """Waits for the outcome. Returns False at the deadline."""
-        future: JobFuture[Any] = self.future
-        hold = self.runner.hold
+        future: JobFuture[Any] = self._future
+        hold = self._runner.hold
         wake = sync.monotonic() + hold
-        while hold and self.state == WAITING:  # the item may be the oldest of a batch that is held
+        while hold and self._state == WAITING:  # the item may be the oldest of a batch that is held
             if await future.ended(earlier(wake, deadline)):
                 return True
-            now, leaves = sync.monotonic(), self.turn.born + hold
+            now, leaves = sync.monotonic(), self._turn.born + hold
             if deadline is not None and now >= deadline:
                 return False
             if now >= leaves:
-                self.runner.look()
+                self._runner.look()
                 break
             wake = min(leaves, now + hold)
         return await future.ended(deadline)
@@ -197,13 +197,13 @@ class BatchItem(ItemFields, Unique):
         )
 
     def __repr__(self) -> str:
-        return f"<BatchItem of {self.rows} rows, {STATES[self.state]}>"
+        return f"<BatchItem of {self._rows} rows, {STATES[self._state]}>"
 
 
 class LimitedItem(BatchItem):
     """An item with a time limit, or one that does not wait for room."""
 
-    __slots__ = ("deadline", "patient", "timeout")
+    __slots__ = ("_deadline", "_patient", "_timeout")
 
 
 def expired() -> DeviceTimeout:
@@ -274,7 +274,7 @@ class AsyncioLoop:
 
     def limit(self, item: Any, timeout: Seconds) -> None:
         """Ends the item at its deadline, if it has no outcome by then."""
-        item.deadline = deadline = deadline_of(timeout)
+        item._deadline = deadline = deadline_of(timeout)
         if deadline is not None:
             timers = self._timers
             heapq.heappush(timers, (deadline, next(self._tie), item))
@@ -286,18 +286,18 @@ class AsyncioLoop:
             self._timer.cancel()
             self._timer = None
         timers = self._timers
-        while timers and timers[0][2].future.done():
+        while timers and timers[0][2]._future.done():
             heapq.heappop(timers)
         if timers:
             self._timer = self._loop.call_later(max(0.0, timers[0][0] - sync.monotonic()), self._ring)
 
     def _ring(self) -> None:
         now, timers = sync.monotonic(), self._timers
-        while timers and (timers[0][0] <= now or timers[0][2].future.done()):
+        while timers and (timers[0][0] <= now or timers[0][2]._future.done()):
             item = heapq.heappop(timers)[2]
-            if not item.future.done():
+            if not item._future.done():
                 self._runner.gone(item, expired=True)
-                item.future.set_exception(expired())
+                item._future.set_exception(expired())
         self._arm()
 
     def wake_at(self, when: float) -> None:
@@ -314,12 +314,12 @@ def _deliver(items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
     """Ends items. Runs on their loop."""
     if not isinstance(outcomes, Mixed):
         for item, outcome in zip(items, outcomes, strict=True):
-            future = item.future
+            future = item._future
             if not future.done():
                 future.set_result(outcome)
         return
     for item, outcome in zip(items, outcomes, strict=True):
-        future = item.future
+        future = item._future
         if future.done():
             continue
         if isinstance(outcome, BaseException):
@@ -339,19 +339,19 @@ class Ports:
     def add(self, item: BatchItem) -> None:
         """Hands an item over: at the end of the turn in a trio run, and at once on a thread."""
         if not in_trio():
-            item.turn = new_turn(item, self)
-            item.runner.arrive(item.turn)
+            item._turn = new_turn(item, self)
+            item._runner.arrive(item._turn)
             return
         token = sys.modules["trio"].lowlevel.current_trio_token()
         turn = self._turns.get(token)
         if turn is None:
-            self._turns[token] = item.turn = turn = new_turn(item, self)
-            token.run_sync_soon(self._flush, token, item.runner)
+            self._turns[token] = item._turn = turn = new_turn(item, self)
+            token.run_sync_soon(self._flush, token, item._runner)
         else:
-            item.turn = turn
+            item._turn = turn
             turn.add(item)
-        if turn.rows >= item.runner.max_rows:
-            self._flush(token, item.runner)
+        if turn.rows >= item._runner.max_rows:
+            self._flush(token, item._runner)
 
     def _flush(self, token: object, runner: Runner) -> None:
         turn = self._turns.pop(token, None)
@@ -361,7 +361,7 @@ class Ports:
     def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""
         for item, outcome in zip(items, outcomes, strict=True):
-            future: JobFuture[Any] = item.future
+            future: JobFuture[Any] = item._future
             if future.claim():
                 failed = isinstance(outcomes, Mixed) and isinstance(outcome, BaseException)
                 future.finish(partial(future.set_exception if failed else future.set_result, outcome))

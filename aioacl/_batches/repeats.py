@@ -122,7 +122,7 @@ def divide(group: Group[I], streak: Streak, until: float) -> tuple[list[I], list
         until: when one more execution may have failed as well. Items whose time limit ends before do not run again.
     """
     items = group.items
-    rest = [item for item in items if item.deadline is None or item.deadline >= until]
+    rest = [item for item in items if item._deadline is None or item._deadline >= until]
     if len(items) == 1 or not rest or (group.division is None and not streak.divides):
         return items, []
     if group.division is None:
@@ -131,7 +131,7 @@ def divide(group: Group[I], streak: Streak, until: float) -> tuple[list[I], list
     halves = [Group(half, group.division) for half in (rest[:middle], rest[middle:]) if half]
     if not group.division.reserve(len(halves)):
         return items, []
-    return [item for item in items if item.deadline is not None and item.deadline < until], halves
+    return [item for item in items if item._deadline is not None and item._deadline < until], halves
 
 
 class Again(Generic[I]):
@@ -156,9 +156,9 @@ class Again(Generic[I]):
     def take(self) -> Group[I]:
         """Takes the next group, without the items that have gone meanwhile. It may be empty."""
         group = self._groups.popleft()
-        group.items = [item for item in group.items if item.state == AGAIN]
+        group.items = [item for item in group.items if item._state == AGAIN]
         for item in group.items:
-            item.state = RUNNING
+            item._state = RUNNING
         return group
 
     def items(self) -> list[I]:

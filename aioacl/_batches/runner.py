@@ -172,7 +172,7 @@ class Runner:
         executor = self._served[execution.model].executor
         ended = partial(self._ended, execution)
         try:
-            executor.execute([item.call for item in execution.items] or [executor.zeros], ended)
+            executor.execute([item._call for item in execution.items] or [executor.zeros], ended)
         except BaseException as error:  # noqa: BLE001 - the items get it
             ended(error)
 
@@ -203,9 +203,9 @@ class Runner:
         """Sends outcomes to several loops, at once to each."""
         of: dict[Loop, tuple[list[BatchItem], list[Any]]] = {}
         for item, outcome in zip(over, outcomes, strict=True):
-            if item.turn.of not in of:
-                of[item.turn.of] = [], type(outcomes)()
-            items, theirs = of[item.turn.of]
+            if item._turn.of not in of:
+                of[item._turn.of] = [], type(outcomes)()
+            items, theirs = of[item._turn.of]
             items.append(item)
             theirs.append(outcome)
         for loop, (items, theirs) in of.items():
@@ -262,7 +262,7 @@ class Runner:
     def _gone(self, news: tuple[BatchItem, bool]) -> None:
         item, expired = news
         self.core.cancel(item, expired=expired)
-        item.call = None  # the caller may use its arrays again
+        item._call = None  # the caller may use its arrays again
 
     def _look(self, _: None) -> None:
         self._wake = None  # if the timer of a loop was early, it is set once more
@@ -326,7 +326,7 @@ class Runner:
                     known.pop(key, None)  # type: ignore[call-overload]  # the keys of both are objects here
         self._known = tuple(self.loops.values())
         for item in self.core.left():
-            if item.turn.of is loop:
+            if item._turn.of is loop:
                 self._gone((item, False))
 
     def _arm(self) -> None:

@@ -81,13 +81,13 @@ class DeviceState(Generic[I]):
         """Takes the next item that runs alone; None if there is none."""
         while self.suspects:
             item = self.suspects.popleft()
-            if item.state == AGAIN:
+            if item._state == AGAIN:
                 return item
         return None
 
     def has_suspects(self) -> bool:
         """Whether an item waits to run alone."""
-        while self.suspects and self.suspects[0].state != AGAIN:
+        while self.suspects and self.suspects[0]._state != AGAIN:
             self.suspects.popleft()
         return bool(self.suspects)
 
@@ -180,11 +180,11 @@ class Counts:
 
     def wait(self, items: Sequence[Item], now: float, *, mixed: bool) -> None:
         """Notes how long the items of a batch have waited. `mixed`: whether they have left the order of arrival."""
-        first = items[0].turn
-        if first is items[-1].turn and not mixed:  # they arrived together
+        first = items[0]._turn
+        if first is items[-1]._turn and not mixed:  # they arrived together
             self.waits.append((now - first.born, len(items)))
         else:
-            self.waits.extend([(now - item.turn.born, 1) for item in items])
+            self.waits.extend([(now - item._turn.born, 1) for item in items])
 
     def percentiles(self, *parts: float) -> list[float]:
         """Returns percentiles of the newest waits."""

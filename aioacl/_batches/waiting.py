@@ -25,29 +25,29 @@ NOT_YET: Final = float("inf")  # when a turn arrives that has not ended
 
 
 class Item(Protocol):
-    """What the core reads and writes of an item.
+    """What the core reads and writes of an item. The names are private, because users get the items.
 
     Attributes:
-        rows: the number of its rows.
-        key: whose item it is; keys take turns.
-        shape: its dimensions without the rows; only items of the same shape join.
-        deadline: when its time limit ends; None if it has none.
-        patient: whether it waits for room.
-        state: one of the states above.
-        turn: the items with which it arrived.
+        _rows: the number of its rows.
+        _key: whose item it is; keys take turns.
+        _shape: its dimensions without the rows; only items of the same shape join.
+        _deadline: when its time limit ends; None if it has none.
+        _patient: whether it waits for room.
+        _state: one of the states above.
+        _turn: the items with which it arrived.
     """
 
-    rows: int
-    key: Hashable
-    shape: Hashable
-    state: int
-    turn: Any
+    _rows: int
+    _key: Hashable
+    _shape: Hashable
+    _state: int
+    _turn: Any
 
     @property
-    def deadline(self) -> float | None: ...
+    def _deadline(self) -> float | None: ...
 
     @property
-    def patient(self) -> bool: ...
+    def _patient(self) -> bool: ...
 
 
 I = TypeVar("I", bound=Item)  # noqa: E741 - the type of the items
@@ -68,7 +68,7 @@ class Turn(Generic[I]):
 
     def __init__(self, first: I, of: Any = None) -> None:
         self.items = [first]
-        self.rows = first.rows
+        self.rows = first._rows
         self.of = of
         self.born = NOT_YET
         self.apart = False
@@ -77,8 +77,8 @@ class Turn(Generic[I]):
         """Adds an item."""
         items = self.items
         items.append(item)
-        self.rows += item.rows
-        if item.key is not items[0].key or item.shape is not items[0].shape:
+        self.rows += item._rows
+        if item._key is not items[0]._key or item._shape is not items[0]._shape:
             self.apart = True
 
     def end(self, now: float) -> list[I]:
@@ -102,7 +102,7 @@ class Line(Generic[I]):
     def first(self) -> I:
         """Returns the first item that was not dropped. The line must have one."""
         items = self.items
-        while self.dropped and items[0].state != WAITING:
+        while self.dropped and items[0]._state != WAITING:
             items.popleft()
             self.dropped -= 1
         return items[0]
@@ -110,7 +110,7 @@ class Line(Generic[I]):
     def forget_dropped(self) -> None:
         """Removes the dropped items if they are many, so that a drop costs the same in a long line."""
         if self.dropped > FEWEST_DROPPED and self.dropped * 2 > len(self.items):
-            self.items = deque(item for item in self.items if item.state == WAITING)
+            self.items = deque(item for item in self.items if item._state == WAITING)
             self.dropped = 0
 
 
@@ -133,7 +133,7 @@ class Queue(Generic[I]):
 
     def oldest(self) -> float:
         """Returns when the oldest item arrived."""
-        oldest: float = min(line.first().turn.born for line in self.turns)
+        oldest: float = min(line.first()._turn.born for line in self.turns)
         return oldest
 
 
@@ -167,7 +167,7 @@ class Waiting(Generic[I]):
         if apart or self.rows + turn.rows > self._limit:
             return self._add_each(items)
         first = items[0]
-        line = self._line_of(first.shape, first.key)
+        line = self._line_of(first._shape, first._key)
         line.items.extend(items)
         line.queue.rows += turn.rows
         self.rows += turn.rows
@@ -176,15 +176,15 @@ class Waiting(Generic[I]):
     def _add_each(self, items: list[I]) -> list[I]:
         refused = list[I]()
         for item in items:
-            if item.state != WAITING:
+            if item._state != WAITING:
                 continue
             if self._has_room(item, beside=True):
                 self._add_one(item)
-            elif item.patient:
-                self.outside.setdefault(item.key, OrderedDict())[item] = None
-                item.state = OUTSIDE
+            elif item._patient:
+                self.outside.setdefault(item._key, OrderedDict())[item] = None
+                item._state = OUTSIDE
             else:
-                item.state = OVER
+                item._state = OVER
                 refused.append(item)
         return refused
 
@@ -200,17 +200,17 @@ class Waiting(Generic[I]):
 
     def _has_room(self, item: I, *, beside: bool) -> bool:
         """Whether an item fits. `beside`: whether it must not overtake the items that wait for room."""
-        if beside and (item.key in self.outside or any(map(self._waits_for_all, self.outside))):
+        if beside and (item._key in self.outside or any(map(self._waits_for_all, self.outside))):
             return False
         fits_key = (
-            self._limit_per_key is None or self._of_key.get(item.key, 0) + item.rows <= self._limit_per_key
+            self._limit_per_key is None or self._of_key.get(item._key, 0) + item._rows <= self._limit_per_key
         )
-        return fits_key and self.rows + item.rows <= self._limit
+        return fits_key and self.rows + item._rows <= self._limit
 
     def _waits_for_all(self, key: Hashable) -> bool:
         """Whether the first item of a key outside waits for the limit of all keys, and not for that of its own."""
         item = next(iter(self.outside[key]))
-        return self._limit_per_key is None or self._of_key.get(key, 0) + item.rows <= self._limit_per_key
+        return self._limit_per_key is None or self._of_key.get(key, 0) + item._rows <= self._limit_per_key
 
     def _count(self, key: Hashable, rows: int) -> None:
         """Counts rows of a key that came, or, if negative, that went."""
@@ -239,43 +239,43 @@ class Waiting(Generic[I]):
                     return  # nothing overtakes an item whose turn it is
 
     def _add_one(self, item: I) -> None:
-        line = self._line_of(item.shape, item.key)
+        line = self._line_of(item._shape, item._key)
         line.items.append(item)
-        line.queue.rows += item.rows
-        item.state = WAITING
+        line.queue.rows += item._rows
+        item._state = WAITING
         self.take_room(item)
 
     def _leave_outside(self, item: I) -> None:
-        items = self.outside[item.key]
+        items = self.outside[item._key]
         del items[item]
         if not items:
-            del self.outside[item.key]
+            del self.outside[item._key]
 
     def take_room(self, item: I) -> None:
         """Counts the rows of an item against the limits. An item that was put back is never refused."""
-        self.rows += item.rows
-        self._count(item.key, item.rows)
+        self.rows += item._rows
+        self._count(item._key, item._rows)
 
     def give_room(self, item: I) -> None:
         """Gives back the rows of an item that no longer waits."""
-        self.rows -= item.rows
-        self._count(item.key, -item.rows)
+        self.rows -= item._rows
+        self._count(item._key, -item._rows)
 
     # --- departures -------------------------------------------------------------------------------------------------
 
     def remove(self, item: I) -> None:
         """Ends an item that waits in its turn, in a queue, or outside."""
-        state, item.state = item.state, OVER
+        state, item._state = item._state, OVER
         if state == OUTSIDE:
             self._leave_outside(item)
             return
-        if item.turn.born == NOT_YET:
-            item.turn.rows -= item.rows
-            item.turn.apart = True
+        if item._turn.born == NOT_YET:
+            item._turn.rows -= item._rows
+            item._turn.apart = True
             return
-        line = self.queues[item.shape].lines[item.key]
+        line = self.queues[item._shape].lines[item._key]
         line.dropped += 1
-        line.queue.rows -= item.rows
+        line.queue.rows -= item._rows
         self.give_room(item)
         if line.dropped == len(line.items):
             self._drop_line(line)
@@ -312,17 +312,17 @@ class Waiting(Generic[I]):
         else:
             batch = self._of_line(line)
         for item in batch:
-            item.state = RUNNING
+            item._state = RUNNING
         if self._limit_per_key is not None:
             for item in batch:
-                self._count(item.key, -item.rows)
+                self._count(item._key, -item._rows)
         return batch
 
     def _of_line(self, line: Line[I]) -> list[I]:
         """Takes a batch from the only line of a queue, which has more rows than a batch."""
         items, batch, room = line.items, list[I](), self._most
-        while items and items[0].rows <= room:
-            room -= items[0].rows
+        while items and items[0]._rows <= room:
+            room -= items[0]._rows
             batch.append(items.popleft())
         self.rows -= self._most - room
         line.queue.rows -= self._most - room
@@ -333,9 +333,9 @@ class Waiting(Generic[I]):
         while turns:
             line = turns[0]
             item = line.first()
-            if item.rows > room:
+            if item._rows > room:
                 break
-            room -= item.rows
+            room -= item._rows
             batch.append(item)
             line.items.popleft()
             if len(line.items) == line.dropped:
@@ -352,5 +352,5 @@ class Waiting(Generic[I]):
     def items(self) -> list[I]:
         """Returns all items, those that wait for room last."""
         lines = [line for queue in self.queues.values() for line in queue.turns]
-        inside = [item for line in lines for item in line.items if item.state == WAITING]
+        inside = [item for line in lines for item in line.items if item._state == WAITING]
         return inside + [item for items in self.outside.values() for item in items]

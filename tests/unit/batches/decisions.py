@@ -17,20 +17,32 @@ if TYPE_CHECKING:
 GEARS = (1, 2, 4, 8, 16, 32)
 
 
-@dataclass(eq=False)
 class Job:
     """An item. `bad` decides how an execution of it ends."""
 
-    name: int = 0
-    rows: int = 1
-    key: Hashable = None
-    shape: Hashable = None
-    deadline: float | None = None
-    patient: bool = True
-    bad: Ending | None = None
-    state: int = WAITING
-    turn: Any = None
-    outcome: Ending | str | None = None
+    def __init__(
+        self,
+        name: int = 0,
+        *,
+        rows: int = 1,
+        key: Hashable = None,
+        shape: Hashable = None,
+        patient: bool = True,
+        bad: Ending | None = None,
+    ) -> None:
+        self.name = name
+        self.bad = bad
+        self.outcome: Ending | str | None = None
+        self._rows = rows
+        self._key = key
+        self._shape = shape
+        self._patient = patient
+        self._deadline: float | None = None
+        self._state = WAITING
+        self._turn: Any = None
+
+    def __repr__(self) -> str:
+        return f"Job({self.name}, rows={self._rows}, key={self._key!r}, shape={self._shape!r})"
 
 
 @dataclass
@@ -64,7 +76,7 @@ class World:
         for job in jobs[1:]:
             turn.add(job)
         for job in jobs:
-            job.turn = turn
+            job._turn = turn
         return self.core.arrive(turn, self.now)
 
     def begin(self) -> list[Execution[Job]]:
@@ -82,7 +94,7 @@ class World:
         over = self.core.ended(execution, how, self.now)
         for job in over:
             assert job.outcome is None, f"expected one outcome of {job.name}, got {job.outcome} and {how}"
-            assert job.state == OVER
+            assert job._state == OVER
             job.outcome = how
         if how in (Ending.DEVICE, Ending.DEVICE_ALONE) and self.comes_back:
             self.resets += 1
@@ -123,14 +135,14 @@ def depart(
         begun = list[Execution[Job]]()
         if execution is None:
             job = Job()
-            job.turn = Turn(job)
-            first = core.arrive_alone(job.turn, now)
+            job._turn = Turn(job)
+            first = core.arrive_alone(job._turn, now)
             if first is None:
-                core.arrive(job.turn, now)
+                core.arrive(job._turn, now)
             else:
                 begun.append(first)
         else:
-            found += [now - job.turn.born for job in core.ended(execution, Ending.DONE, now)]
+            found += [now - job._turn.born for job in core.ended(execution, Ending.DONE, now)]
         while (more := core.next(now)) is not None:
             begun.append(more)
         for each in begun:

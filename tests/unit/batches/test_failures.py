@@ -90,7 +90,7 @@ def test_halves_run_without_other_items_and_other_batches_go_on() -> None:
 def test_task_timeout_is_not_divided_beyond_the_time_limits_of_items() -> None:
     world = World()
     jobs = batch({0: Ending.TASK_TIMEOUT}, 4)
-    jobs[0].deadline, jobs[1].deadline = 10.0, 15.0
+    jobs[0]._deadline, jobs[1]._deadline = 10.0, 15.0
     world.arrive(*jobs)
     (execution,) = world.begin()
     world.now = 6.0  # a repeat would end at 12

@@ -36,42 +36,42 @@ class Plain:
 
     def rows(self, **wanted: Any) -> int:
         return sum(
-            job.rows
+            job._rows
             for job in self.inside
             if all(getattr(job, name) == value for name, value in wanted.items())
         )
 
     def fits_key(self, job: Job) -> bool:
         limit = self.rules.limit_per_key
-        return limit is None or self.rows(key=job.key) + job.rows <= limit
+        return limit is None or self.rows(_key=job._key) + job._rows <= limit
 
     def fits(self, job: Job) -> bool:
-        return self.fits_key(job) and self.rows() + job.rows <= self.rules.limit
+        return self.fits_key(job) and self.rows() + job._rows <= self.rules.limit
 
     def first_outside(self, key: Hashable) -> Job:
-        return next(job for job in self.outside if job.key == key)
+        return next(job for job in self.outside if job._key == key)
 
     def arrive(self, jobs: list[Job]) -> list[Job]:
         refused = list[Job]()
         for job in jobs:
-            blocked = job.key in self.outside_turns or any(
+            blocked = job._key in self.outside_turns or any(
                 self.fits_key(self.first_outside(key)) for key in self.outside_turns
             )
             if not blocked and self.fits(job):
                 self.enter(job)
-            elif job.patient:
+            elif job._patient:
                 self.outside.append(job)
-                if job.key not in self.outside_turns:
-                    self.outside_turns.append(job.key)
+                if job._key not in self.outside_turns:
+                    self.outside_turns.append(job._key)
             else:
                 refused.append(job)
         return refused
 
     def enter(self, job: Job) -> None:
         self.inside.append(job)
-        turns = self.turns.setdefault(job.shape, [])
-        if job.key not in turns:
-            turns.append(job.key)
+        turns = self.turns.setdefault(job._shape, [])
+        if job._key not in turns:
+            turns.append(job._key)
 
     def admit(self) -> None:
         while True:
@@ -91,8 +91,8 @@ class Plain:
 
     def leave_outside(self, job: Job) -> None:
         self.outside.remove(job)
-        if all(each.key != job.key for each in self.outside):
-            self.outside_turns.remove(job.key)
+        if all(each._key != job._key for each in self.outside):
+            self.outside_turns.remove(job._key)
 
     def cancel(self, job: Job) -> None:
         if job in self.outside:
@@ -103,19 +103,19 @@ class Plain:
 
     def leave_inside(self, job: Job, *, ran: bool) -> None:
         self.inside.remove(job)
-        turns = self.turns[job.shape]
-        left = any((each.shape, each.key) == (job.shape, job.key) for each in self.inside)
+        turns = self.turns[job._shape]
+        left = any((each._shape, each._key) == (job._shape, job._key) for each in self.inside)
         if ran or not left:
-            turns.remove(job.key)
+            turns.remove(job._key)
         if ran and left:
-            turns.append(job.key)
+            turns.append(job._key)
         if not turns:
-            del self.turns[job.shape]
+            del self.turns[job._shape]
 
     def next(self, now: float) -> list[int] | None:
         if len(self.running) >= self.rules.in_flight:
             return None
-        full = [shape for shape in self.turns if self.rows(shape=shape) >= MOST]
+        full = [shape for shape in self.turns if self.rows(_shape=shape) >= MOST]
         ready = full
         if not self.running or self.closing:
             ready = list(self.turns)
@@ -127,7 +127,7 @@ class Plain:
         return None if shape is None else self.take(shape)
 
     def born(self, shape: Hashable) -> float:
-        born: float = min(job.turn.born for job in self.inside if job.shape == shape)
+        born: float = min(job._turn.born for job in self.inside if job._shape == shape)
         return born
 
     def oldest(self, shapes: list[Hashable]) -> Hashable:
@@ -136,10 +136,10 @@ class Plain:
     def take(self, shape: Hashable) -> list[int]:
         batch, room = list[Job](), MOST
         while self.turns.get(shape):
-            job = next(job for job in self.inside if (job.shape, job.key) == (shape, self.turns[shape][0]))
-            if job.rows > room:
+            job = next(job for job in self.inside if (job._shape, job._key) == (shape, self.turns[shape][0]))
+            if job._rows > room:
                 break
-            room -= job.rows
+            room -= job._rows
             batch.append(job)
             self.leave_inside(job, ran=True)
         self.running.append(batch)
@@ -204,10 +204,10 @@ def test_core_runs_the_batches_of_the_plain_model(rules: Rules, steps: list[tupl
             world.core.closing = plain.closing = True
         for execution in world.begin():
             assert [job.name for job in execution.items] == plain.next(world.now)
-            assert execution.rows == sum(job.rows for job in execution.items) <= MOST
+            assert execution.rows == sum(job._rows for job in execution.items) <= MOST
         assert plain.next(world.now) is None
         assert world.core.waiting.rows == plain.rows() <= rules.limit
-        assert {job for job in jobs if job.state == OUTSIDE} == set(plain.outside)
+        assert {job for job in jobs if job._state == OUTSIDE} == set(plain.outside)
 
 
 def test_turn_that_finds_its_model_idle_is_one_batch() -> None:
@@ -231,7 +231,7 @@ def test_quick_way_of_a_turn_finds_the_batch_of_the_usual_way(rows: list[tuple[i
         for job in jobs[1:]:
             turn.add(job)
         for job, (_, _, cancelled) in zip(jobs, rows, strict=True):
-            job.turn = turn
+            job._turn = turn
             if cancelled:
                 assert world.core.cancel(job)
         execution = world.core.arrive_alone(turn, 1.0) if quick else None
@@ -285,11 +285,11 @@ def test_cancelled_item_never_runs_and_gives_its_room_back() -> None:
     for job in jobs:
         world.arrive(job)
         world.begin()
-    assert [job.state for job in jobs] == [RUNNING, WAITING, OUTSIDE, OUTSIDE]
+    assert [job._state for job in jobs] == [RUNNING, WAITING, OUTSIDE, OUTSIDE]
     assert world.core.cancel(jobs[3])
     assert not world.core.cancel(jobs[3])
     assert world.core.cancel(jobs[1])
-    assert [job.state for job in jobs] == [RUNNING, OVER, WAITING, OVER]
+    assert [job._state for job in jobs] == [RUNNING, OVER, WAITING, OVER]
     world.run()
     assert world.log == [[0], [2]]
 
