@@ -51,8 +51,9 @@ class BatcherStats:
         expired: the items whose `timeout` was over first.
         refused: the items that got QueueFull.
         repeats: how often an item ran once more after a failure of its batch.
-        wait_p50, wait_p99: percentiles of the seconds between the await of an item and its first execution, of the
-            newest executions with 1,024 items or more; 0.0 without any.
+        wait_p50: the median of the seconds between the arrival of an item and the begin of its first execution. It
+            covers about the newest 1,024 items; 0.0 without any.
+        wait_p99: likewise, the 99th percentile.
     """
 
     waiting: int
@@ -152,8 +153,8 @@ class Batcher(Made):
 
         Args:
             x: an item of 1 to `max_rows` rows, in the forms that the model takes.
-            key: whose item it is, for example a tenant. Keys take turns, one item each; the items of one key run in the
-                order of their awaits.
+            key: whose item it is, any hashable value, for example the name of a tenant. Keys take turns, one item each;
+                the items of one key run in the order of their awaits.
             wait: if False, raises QueueFull instead of waiting for room.
             timeout: the longest wait in seconds, from the await on; None waits without a limit.
 
@@ -165,7 +166,8 @@ class Batcher(Made):
                 itself, before it is awaited.
             DeviceFault: the execution of this item has failed, also alone. The code may select another subclass.
             DeviceReset: resets ended 9 executions of the item.
-            QueueFull: there is no room, and `wait` is False; `retry_after` has the seconds until there probably is.
+            QueueFull: there is no room, and `wait` is False; `retry_after` has the seconds until there probably is, or
+                None before the first execution has ended.
             DeviceTimeout: the item was not done within `timeout` seconds. If it has not begun, it never runs.
             DeviceQuarantined: no device of the batcher is open, or will be.
         """
@@ -181,6 +183,8 @@ class Batcher(Made):
             item = LimitedItem()
             item._timeout, item._patient, item._deadline = timeout, wait, None
         item._call, item._rows, item._shape = self._check(x)
+        if key is not None:
+            _must_be_hashable(key)
         item._key = key
         item._state = NEW
         item._runner = runner
@@ -209,7 +213,7 @@ class Batcher(Made):
                 batches of one row an item for each execution in flight.
             ordered: whether the results come in the order of `xs`, or as they are ready.
             errors: "raise" raises the error of an item in its place, and ends the iteration. "return" yields the
-                exception in place of the result.
+                exception in place of the result; its `item` is the item.
 
         Returns:
             A BatchResults.
@@ -329,6 +333,15 @@ class Batcher(Made):
     def __repr__(self) -> str:
         state = "closed" if self._runner.refusal is not None else f"{self.waiting} rows waiting"
         return f"<Batcher of {len(self._served)} models, at most {self.max_rows} rows, {state}>"
+
+
+def _must_be_hashable(key: Hashable) -> None:
+    try:
+        hash(key)
+    except TypeError:
+        raise ParameterError(
+            f"key must be hashable, got {repr_of(key)}", hint="Pass for example a str or an int."
+        ) from None
 
 
 def _abort(runner: Runner, _: object) -> None:

@@ -79,8 +79,9 @@ def closed_error() -> ParameterError:
 def queue_full(core: Core[Any]) -> QueueFull:
     """Returns the error of an item for which there is no room."""
     rate = sum(model.rate for model in core.models)
+    later = "after `error.retry_after` seconds" if rate else "later"
     return QueueFull(
         f"{core.waiting.rows} rows wait for the model, so the batcher or the key of the item has no room",
         retry_after=core.waiting.rows / rate if rate else None,
-        hint="Pass wait=True to wait for room, or try again after `error.retry_after` seconds.",
+        hint=f"Pass wait=True to wait for room, or try again {later}.",
     )

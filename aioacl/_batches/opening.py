@@ -62,6 +62,7 @@ def open_batcher(
             f"max_rows must be at most {rows.max_rows}, the largest batch of the model, got {most}",
             hint="Omit max_rows, or convert the model with a larger --dynamic_batch_size.",
         )
+    rows.max_rows = most  # an item with more rows would fit no batch
     slots = min(model._life.slots for model in models)
     if count_of("in_flight", in_flight, 1) > slots:
         raise ParameterError(

@@ -139,6 +139,8 @@ class BatchResults(Unique):
         try:
             self._end(number, await self._call(x), None)
         except Exception as error:  # noqa: BLE001 - the iteration raises or yields it
+            if self._errors == "return":
+                error.item = x  # type: ignore[attr-defined]  # of any class
             self._end(number, None, error)
 
     def _end(self, number: int, result: Any, error: Exception | None) -> None:

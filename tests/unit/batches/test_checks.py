@@ -410,6 +410,7 @@ async def test_map_keeps_the_order_and_gives_errors_in_place() -> None:
         async with infer.map(range(40), errors="return") as results:
             found = [y async for y in results]
     assert isinstance(found[5], DeviceFault)
+    assert getattr(found[5], "item", None) == 5
     assert [*found[:5], *found[6:]] == [number for number in range(40) if number != 5]
 
 

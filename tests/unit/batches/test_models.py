@@ -194,8 +194,10 @@ async def test_models_that_differ_are_refused(open_device: OpenDevice) -> None:
 
 async def test_wrong_options_of_a_call_are_refused(model: aioacl.Model) -> None:
     wrong: Any = "1"
+    unhashable: Any = ["tenant"]
     async with open_batcher(model) as infer:
         for call in (
+            lambda: infer(item(0), key=unhashable),
             lambda: infer(item(0), timeout=wrong),
             lambda: infer(item(0), wait=wrong),
             lambda: infer.map([], limit=0),
@@ -206,6 +208,13 @@ async def test_wrong_options_of_a_call_are_refused(model: aioacl.Model) -> None:
         ):
             with pytest.raises(ParameterError):
                 call()
+
+
+async def test_item_of_more_rows_than_max_rows_is_refused_in_the_call(model: aioacl.Model) -> None:
+    async with open_batcher(model, max_rows=8) as infer:
+        with pytest.raises(ParameterError, match="expected an item of 1 to 8 rows, got 9"):
+            infer(np.zeros((9, 64), np.float32))
+        assert (await infer(np.zeros((8, 64), np.float32))).shape == (8, 10)
 
 
 async def test_result_without_rows_is_not_supported(open_device: OpenDevice, tmp_path: Path) -> None:
