@@ -37,12 +37,13 @@ async def warm(executor: Executor) -> None:
         del future  # the traceback of its exception refers to this frame
 
 
-def count_of(name: str, value: Any, least: int) -> int:
+def count_of(name: str, value: Any, least: int, hint: str = "") -> int:
+    """Returns a count, or raises ParameterError."""
     count = whole_of(value)
     if count is None or count < least:
         raise ParameterError(
             f"{name} must be an int, at least {least}, got {repr_of(value)}",
-            hint=f"Omit {name} for the default.",
+            hint=hint or f"Omit {name} for the default.",
         )
     return count
 

@@ -69,14 +69,15 @@ def open_batcher(
             f"in_flight must be at most {slots}, the slots of the model, got {in_flight}",
             hint="Load the model with more slots, or pass a smaller in_flight.",
         )
+    room = "A full batch must have room: pass a larger limit, or a smaller max_rows."
     rules = Rules(
         gears=(
             *(gear for gear in rows.gears if gear < most),
             min(gear for gear in rows.gears if gear >= most),
         ),
         most=most,
-        limit=count_of("limit", limit, most),
-        limit_per_key=None if limit_per_key is None else count_of("limit_per_key", limit_per_key, most),
+        limit=count_of("limit", limit, most, room),
+        limit_per_key=None if limit_per_key is None else count_of("limit_per_key", limit_per_key, most, room),
         in_flight=in_flight,
         hold=bound_of("hold", hold),
         attempts=count_of("attempts", attempts, 1),
