@@ -11,14 +11,6 @@
  * the key. */
 enum { PREVIOUS = 1, TAKEN = 8, LOOK_US = 100000, LATE_US = 5000, NO_FUNCTION = -1 };
 
-/* build_ffi.py generates these functions from the table. */
-aclError aio_g_aclmdlSetDynamicBatchSize(aio_pass pass, uint32_t model, aclmdlDataset *dataset, size_t index,
-                                         uint64_t batch);
-aclError aio_g_aclmdlSetDynamicHWSize(aio_pass pass, uint32_t model, aclmdlDataset *dataset, size_t index,
-                                      uint64_t height, uint64_t width);
-aclError aio_g_aclmdlSetInputDynamicDims(aio_pass pass, uint32_t model, aclmdlDataset *dataset, size_t index,
-                                         const aclmdlIODims *dims);
-
 /* --- the thread: one call -------------------------------------------------------------------------------- */
 
 /* Keeps the code of a step that failed, and the runtime's text. */
@@ -74,24 +66,49 @@ static int upload(aio_calls *calls, aio_model_call *call) {
     return code;
 }
 
+/* The function that sets a gear; NO_FUNCTION if the model has one gear. */
+static int gear_function(const aio_calls *calls) {
+    switch (calls->gears) {
+    case AIO_BATCHES:
+        return AIO_FN_aclmdlSetDynamicBatchSize;
+    case AIO_IMAGES:
+        return AIO_FN_aclmdlSetDynamicHWSize;
+    case AIO_DIMS:
+        return AIO_FN_aclmdlSetInputDynamicDims;
+    default:
+        return NO_FUNCTION;
+    }
+}
+
+/* Inside the gate. */
+static int call_gear_function(const aio_runner *runner, const aio_model_call *call) {
+    uint32_t model = runner->model;
+    aclmdlDataset *data = call->slot->input;
+    size_t selector = (size_t)runner->calls->inputs; /* the input that selects the gear is after the others */
+    if (runner->calls->gears == AIO_BATCHES) {
+        return aio_acl.aclmdlSetDynamicBatchSize(model, data, selector, (uint64_t)call->gear[0]);
+    }
+    if (runner->calls->gears == AIO_IMAGES) {
+        return aio_acl.aclmdlSetDynamicHWSize(model, data, selector, (uint64_t)call->gear[0],
+                                              (uint64_t)call->gear[1]);
+    }
+    aclmdlIODims dims = {.dimCount = (size_t)call->gear_size};
+    memcpy(dims.dims, call->gear, (size_t)call->gear_size * sizeof *call->gear);
+    return aio_acl.aclmdlSetInputDynamicDims(model, data, selector, &dims);
+}
+
 static int set_gear(const aio_runner *runner, aio_model_call *call) {
     const aio_calls *calls = runner->calls;
+    int function = gear_function(calls);
+    if (function == NO_FUNCTION) {
+        return 0;
+    }
+    aio_frame frame;
     aio_pass pass = aio_make_pass(calls->device, calls->generation, call->held || call->begun);
-    aclmdlDataset *data = call->slot->input;
-    size_t selector = (size_t)calls->inputs; /* the input that selects the gear comes after the others */
-    int code = 0, function = NO_FUNCTION;
-    if (calls->gears == AIO_BATCHES) {
-        function = AIO_FN_aclmdlSetDynamicBatchSize;
-        code = aio_g_aclmdlSetDynamicBatchSize(pass, runner->model, data, selector, (uint64_t)call->gear[0]);
-    } else if (calls->gears == AIO_IMAGES) {
-        function = AIO_FN_aclmdlSetDynamicHWSize;
-        code = aio_g_aclmdlSetDynamicHWSize(pass, runner->model, data, selector, (uint64_t)call->gear[0],
-                                            (uint64_t)call->gear[1]);
-    } else if (calls->gears == AIO_DIMS) {
-        aclmdlIODims dims = {.dimCount = (size_t)call->gear_size};
-        memcpy(dims.dims, call->gear, (size_t)call->gear_size * sizeof *call->gear);
-        function = AIO_FN_aclmdlSetInputDynamicDims;
-        code = aio_g_aclmdlSetInputDynamicDims(pass, runner->model, data, selector, &dims);
+    int code = aio_begin(&frame, pass, AIO_WAIT, function);
+    if (code == 0) {
+        code = call_gear_function(runner, call);
+        aio_end(&frame, code);
     }
     return code ? failed(call, code, function) : 0;
 }

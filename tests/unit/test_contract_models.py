@@ -235,7 +235,7 @@ async def test_56_call_that_timed_out_in_a_reset_or_in_a_load_never_begins(
     async with open_device() as device, device.load_model(MODEL) as model:
         simulator.hang_call(where)
         async with anyio.create_task_group() as group:
-            reset = Waiting(group, lambda: device.force_reset(grace=0))
+            reset = Waiting(group, lambda: device.force_reset(grace=0, scope="device"))
             if where == "aclmdlLoadFromFileWithMem":
                 assert (await reset.outcome()).ok
             else:
