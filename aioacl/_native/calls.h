@@ -100,7 +100,7 @@ struct aio_runner {
     bool adopted;    /* the thread belongs to the device */
     bool waits;      /* for the previous execution */
     int32_t waited;  /* the code of that wait, if it failed */
-    aio_slot *stuck; /* slots whose work may run until the next reset */
+    aio_slot *stuck; /* slots whose work may still run, and that nothing watches */
 };
 
 struct aio_calls {

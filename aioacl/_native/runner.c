@@ -431,6 +431,17 @@ static bool calls_wait(aio_calls *calls) {
     return some;
 }
 
+/* A wait may also end because there was no memory or no thread for it. Nothing would query the stream then. */
+static void watch_stuck_again(aio_runner *runner) {
+    aio_lock_take(&runner->calls->lock);
+    for (aio_slot *slot; (slot = runner->stuck);) {
+        runner->stuck = slot->next;
+        slot->next = runner->leaving;
+        runner->leaving = slot;
+    }
+    aio_lock_give(&runner->calls->lock);
+}
+
 /* Sleeps until there is something to do. */
 static void sleep_until_rung(aio_runner *runner, uint32_t seen) {
     bool some_wait = calls_wait(runner->calls);
@@ -439,6 +450,7 @@ static void sleep_until_rung(aio_runner *runner, uint32_t seen) {
     if (some_wait) {
         save_late(runner);
     }
+    watch_stuck_again(runner);
 }
 
 /* Gives back the slots of the list whose work is done. Returns the others. */
@@ -462,8 +474,8 @@ static void keep_stuck(aio_runner *runner, aio_slot *slot) {
     runner->stuck = slot;
 }
 
-/* Begins the waits for the work of slots that were given up. If a wait fails, the work may run until a reset.
- */
+/* Begins the waits for the work of slots that were given up. If a wait fails, a later one may succeed, or a
+ * reset ends the work. */
 static void watch_leaving(aio_runner *runner) {
     aio_lock_take(&runner->calls->lock);
     aio_slot *leaving = runner->leaving;
