@@ -8,6 +8,7 @@ process ends. `device.health` counts these models.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from aioacl._base import sync
@@ -81,8 +82,9 @@ class LoadedModels:
 
     def tend(self) -> None:
         """Lets each load free what its calls have left, and renew failed streams. For the maintenance thread."""
-        for queue in self.queues.members():
-            queue.tend()
+        with ExitStack() as steps:  # each load is tended even if another one raises
+            for queue in self.queues.members():
+                steps.callback(queue.tend)
 
     def choose(self) -> None:
         """Notes which models are idle, before a procedure aborts the work that still runs."""

@@ -489,8 +489,13 @@ class Manager:
         if kicks & lib.AIO_KICK_DONE:  # drops in-flight references, even if nothing is awaited
             for stream in self.streams.members():
                 stream.release_done()
-        if kicks & lib.AIO_KICK_CALLS:
-            self.models.tend()
+        try:
+            if kicks & lib.AIO_KICK_CALLS:
+                self.models.tend()
+        finally:  # also after the warning of an uncollected failure was raised
+            self._answer_rest(kicks)
+
+    def _answer_rest(self, kicks: int) -> None:
         if kicks & lib.AIO_KICK_MODES:
             lib.aio_device_read_modes(self.index)
         if kicks & lib.AIO_KICK_FAULT:

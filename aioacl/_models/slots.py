@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base.errors import AclError
 from aioacl._base.ffi import Dataset, SlotsBase, ffi, lib
+from aioacl._handles.stream_core import EndedCore
 from aioacl._lifecycle.failures import LAST
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from aioacl._handles.memory import DeviceBuffer
     from aioacl._handles.pinned import PinnedBuffer
     from aioacl._handles.stream import Stream
+    from aioacl._handles.stream_core import StreamCore
     from aioacl._models.description import TensorInfo
 
 ALIGNMENT = 64
@@ -116,22 +119,25 @@ class Slots(SlotsBase):
     def tend(self) -> None:
         """Frees what ended calls have left, and renews failed streams. Runs on the maintenance thread."""
         self._collect()
-        while not self._over and (index := self._take_failed()) is not None:
-            self._renew(index)
-        self._end_if_back()
+        with ExitStack() as steps:  # each step is taken even if one before it raises
+            steps.callback(self._end_if_back)
+            # All are taken first, because a slot whose renewal fails is in the list again.
+            for index in iter(self._take_failed, None):
+                steps.callback(self._renew, index)
 
     def _renew(self, index: int) -> None:
         stream, renewed = self._streams[index], False
         try:
-            stream._renew_now()
-            renewed = True
+            if not self._over:
+                stream._renew_now()
+                renewed = True
         except AclError as error:
             self.error = error
         finally:  # also after the warning of an uncollected failure, which may be raised
-            core = stream._core
-            self._renewed(
-                index, core if renewed or not lib.aio_stream_error(core.handle, LAST, ffi.NULL) else None
-            )
+            core: StreamCore | EndedCore = stream._core
+            lives = not isinstance(core, EndedCore)  # a load that has failed has closed its streams
+            usable = lives and (renewed or not lib.aio_stream_error(core.handle, LAST, ffi.NULL))
+            self._renewed(index, core if usable else None)
 
     def wake(self) -> None:
         """Ends all waits, so that the callers look at the state of the device again."""

@@ -264,6 +264,7 @@ static int take_or_wait(aio_calls *calls, aio_model_call *call, bool wait, aio_a
         then->rings = slot->runner;
         return 0;
     }
+    then->kicks = calls->failed != NULL; /* the maintenance thread renews their streams, or tries again */
     if (!wait) {
         return AIO_QUEUE_FULL;
     }
@@ -272,7 +273,6 @@ static int take_or_wait(aio_calls *calls, aio_model_call *call, bool wait, aio_a
     *calls->waiting_end = call;
     calls->waiting_end = &call->next;
     calls->waiting_count++;
-    then->kicks = calls->failed != NULL;
     then->all = calls->waiting_count == 1; /* the threads look for slots whose results are not taken */
     return 0;
 }

@@ -13,6 +13,9 @@ import trio
 
 import aioacl
 from aioacl import simulator, testing
+from aioacl._models.slots import Slots
+from aioacl._wait.current import run_blocking
+from aioacl._wait.workers import call_on
 from tests.kit import Raised, Waiting, turns, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
@@ -29,6 +32,26 @@ def works(model: aioacl.Model) -> bool:
 
 def waiters(model: aioacl.Model) -> int:
     return offline.load_of(model).slots.waiting
+
+
+def fail_calls(model: aioacl.Model, count: int) -> None:
+    """Lets calls fail, each on another slot."""
+    offline.hold(model)
+    with simulator.fault("model", async_error=507011):
+        calls = [Raised(lambda: model(rows()).result()) for _ in range(count)]
+        assert until_now(lambda: offline.enqueued() == count)
+        offline.release(model)
+        for call in calls:
+            with pytest.raises(aioacl.DeviceFault):
+                call.join()
+
+
+def refused_or_works(model: aioacl.Model) -> bool:
+    """Calls without a wait for a slot. Returns whether there was one."""
+    try:
+        return np.array_equal(model(rows(), wait=False).result(), rows() @ WEIGHTS)
+    except aioacl.QueueFull:
+        return False
 
 
 class TestQueue:
@@ -50,6 +73,43 @@ class TestQueue:
         for call in running:
             call.join()
         assert np.array_equal(model(rows(), wait=False).result(), rows() @ WEIGHTS)
+
+    def test_maintenance_thread_tries_a_renewal_that_fails_once_for_each_call(
+        self, device: aioacl.Device
+    ) -> None:
+        with device.load_model(offline.product(), slots=1) as model:
+            with simulator.fault("aclrtCreateStream|aclrtCreateStreamWithConfig:rc=207001"):
+                fail_calls(model, 1)
+                slots = offline.load_of(model).slots
+                assert until_now(lambda: slots.error is not None)
+                run_blocking(lambda: call_on(model._life.manager.maintenance, lambda: None), None)
+                with pytest.raises(aioacl.QueueFull):
+                    model(rows(), wait=False).result()
+            assert until_now(lambda: refused_or_works(model))
+
+    def test_warning_that_is_raised_keeps_no_failed_slot_from_its_renewal(
+        self, device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with device.load_model(offline.product(), slots=1, instances=2) as model:
+            slots = offline.load_of(model).slots
+            renew = aioacl.Stream._renew_now
+
+            def renew_and_raise(stream: aioacl.Stream) -> None:
+                renew(stream)
+                raise aioacl.AclWarning("no await raised the error")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Slots, "tend", lambda _: None)
+                fail_calls(model, 2)
+                assert until_now(lambda: slots.busy == 0)
+            assert slots.free == 0
+            monkeypatch.setattr(aioacl.Stream, "_renew_now", renew_and_raise)
+            with pytest.raises(aioacl.AclWarning):
+                run_blocking(
+                    lambda: call_on(model._life.manager.maintenance, slots.tend),
+                    None,
+                )
+            assert slots.free == 2
 
     def test_instances_have_slots_of_their_own(self, device: aioacl.Device) -> None:
         with device.load_model(offline.product(), slots=2, instances=3) as model:
