@@ -135,9 +135,11 @@ class Slots(SlotsBase):
             self.error = error
         finally:  # also after the warning of an uncollected failure, which may be raised
             core: StreamCore | EndedCore = stream._core
-            lives = not isinstance(core, EndedCore)  # a load that has failed has closed its streams
-            usable = lives and (renewed or not lib.aio_stream_error(core.handle, LAST, ffi.NULL))
-            self._renewed(index, core if usable else None)
+            if isinstance(core, EndedCore):  # a load that has failed has closed its streams
+                self._renewed(index, None)
+            else:
+                usable = renewed or not lib.aio_stream_error(core.handle, LAST, ffi.NULL)
+                self._renewed(index, core if usable else None)
 
     def wake(self) -> None:
         """Ends all waits, so that the callers look at the state of the device again."""
