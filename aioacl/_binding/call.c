@@ -410,9 +410,10 @@ enum run_end run_end(PyObject *object, aio_result result, aio_port *port, uint64
         return end_well(self, made);
     }
     self->phase = ARRIVED;
-    self->result = result;
     aio_model_take(self->slots->calls, &self->native->call);
-    if (result < 0) {
+    /* Results that the thread has saved are valid, even if the wait for them was refused or ended by a reset. */
+    self->result = self->native->call.saved != NULL ? 0 : result;
+    if (self->result < 0) {
         note_failure(self);
         *made = Py_NewRef(Py_None);
         return RUN_OVER;

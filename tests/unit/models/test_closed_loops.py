@@ -14,7 +14,8 @@ import uvloop
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import failure, lib
+from aioacl._wait.thread import ThreadPort
 from tests.kit import PATIENCE_SECONDS, Raised, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
@@ -170,3 +171,23 @@ def test_call_whose_loop_is_blocked_delays_no_call_of_another_loop(model: aioacl
     go_on.set()
     loop.join()
     assert np.array_equal(results[0], X @ WEIGHTS)
+
+
+def test_results_that_were_saved_are_returned_although_the_wait_for_them_was_refused(
+    model: aioacl.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model has one slot. Before the caller sees the refusal, its results are saved for another call."""
+    wait = ThreadPort.wait
+
+    with monkeypatch.context() as patch:
+
+        async def refused(port: ThreadPort, start: Callable[..., int], **limits: Any) -> int:
+            patch.undo()
+            await wait(port, start, **limits)
+            Raised(model(X).result).join()
+            return failure(lib.AIO_NO_THREAD)
+
+        patch.setattr(ThreadPort, "wait", refused)
+        result = model(rows(3)).result()
+    assert np.array_equal(result, rows(3) @ WEIGHTS)
+    assert offline.all_free(model)
