@@ -199,6 +199,9 @@ class ModelResults(Unique):
             self._start(x)
 
     def _start(self, x: Any) -> None:
+        """Begins the call of an item, unless the block has ended: the task that reads `xs` may be cancelled later."""
+        if self._over:
+            return
         item = _Item(x)
         try:
             begun = self._model._new_run(x)

@@ -63,6 +63,11 @@ async def slowly(count: int, error: Exception | None = None) -> AsyncGenerator[A
         raise error
 
 
+async def at_once(count: int) -> AsyncGenerator[Any]:
+    for number in range(count):
+        yield rows(number)
+
+
 def failing_after(count: int) -> Iterator[Any]:
     yield from arguments(count)
     raise Broken("xs")
@@ -354,3 +359,14 @@ class TestMisuse:
                 assert product_of(await anext(results)) == 0
             with pytest.raises(aioacl.ParameterError, match=r"^the results were already entered"):
                 await results.__aenter__()
+
+
+async def test_item_that_is_read_while_the_block_ends_begins_no_call(open_device: OpenDevice) -> None:
+    """The first result makes room for the next item, which is read after the block has given up its calls."""
+    async with open_device() as device, device.load_model(offline.product(), slots=2) as model:
+        async with aclosing(at_once(100)) as items, model.map(items, limit=1) as results:
+            async for y in results:
+                assert product_of(y) == 0
+                break
+        await until(lambda: offline.all_free(model))
+        assert offline.enqueued() == 1
