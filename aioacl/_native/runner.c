@@ -207,7 +207,7 @@ static void end_call(aio_runner *runner, int code) {
     }
     aio_lock_give(&calls->lock);
     if (left) {
-        aio_token_drop(&token);
+        aio_token_post(&token, aio_failed(AIO_STALE)); /* until a completion comes, the port keeps the wait */
         aio_slot_leave(calls, slot);
         aio_device_kick(calls->device, AIO_KICK_CALLS);
     } else {
