@@ -411,7 +411,8 @@ enum run_end run_end(PyObject *object, aio_result result, aio_port *port, uint64
     }
     self->phase = ARRIVED;
     aio_model_take(self->slots->calls, &self->native->call);
-    /* Results that the thread has saved are valid, even if the wait for them was refused or ended by a reset. */
+    /* Results that the thread has saved are valid, even if the wait for them was refused or ended by a reset.
+     */
     self->result = self->native->call.saved != NULL ? 0 : result;
     if (self->result < 0) {
         note_failure(self);
