@@ -18,6 +18,7 @@ from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import in_trio
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
+from aioacl._wait.current import current_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from aioacl._models.calls import ModelRun
     from aioacl._models.loading import Load
     from aioacl._models.model import Model
+    from aioacl._wait.port import Port
 
 OnError = Literal["raise", "return"]
 
@@ -76,6 +78,7 @@ class ModelResults(Unique):
         self._errors = errors
         self._items = deque[_Item]()  # read and not taken, in the order of `xs`
         self._source: Iterator[Any] | None = None  # of an `xs` that is not async
+        self._port: Port | None = None  # while the results are entered
         self._group: TaskGroup | None = None  # with the task that reads an async `xs`
         self._room: Any = None
         self._source_error: Exception | None = None
@@ -86,6 +89,8 @@ class ModelResults(Unique):
         if self._entered:
             raise ParameterError("the results were already entered", hint="Call model.map() once more.")
         self._entered = True
+        self._port = current_port()
+        self._port.if_closed[self] = self._give_up
         if isinstance(self._xs, AsyncIterable):
             await self._begin_reading(self._xs)
         else:
@@ -100,16 +105,23 @@ class ModelResults(Unique):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Gives up the calls that run, and waits until the task that reads an async `xs` has ended."""
+        self._give_up()
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+            # The error of the block is not passed on, because the group would wrap it in an ExceptionGroup.
+            await self._group.__aexit__(None, None, None)
+
+    def _give_up(self) -> None:
+        """Gives up all calls at the end of the block or of its loop. A failed call keeps its slot until then."""
         self._over = True
         self._source = None
         while self._items:
             run = self._items.popleft().run
             if run is not None:
                 run.leave()
-        if self._group is not None:
-            self._group.cancel_scope.cancel()
-            # The error of the block is not passed on, because the group would wrap it in an ExceptionGroup.
-            await self._group.__aexit__(None, None, None)
+        port, self._port = self._port, None
+        if port is not None:
+            port.if_closed.pop(self, None)
 
     def __aiter__(self) -> Self:
         return self

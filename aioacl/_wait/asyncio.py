@@ -21,13 +21,10 @@ if TYPE_CHECKING:
 
 
 def _closed(port: weakref.ref[AsyncioPort], _: object) -> None:
-    """Called twice when a loop has been closed. Each note removes itself, so the second call finds what is left."""
+    """Called twice when a loop has been closed. The second call finds what the first one has left."""
     left = port()
-    if left is None:
-        return
-    left._leave_runs()
-    for note in tuple(left.if_closed.values()):
-        note()
+    if left is not None:
+        left.give_up()
 
 
 class AsyncioPort(LoopPort):

@@ -48,7 +48,7 @@ class Port:
         # taken from the engine stay here until they are delivered.
         self._batch: Any = ffi.new("aio_batch *")
         self._came: dict[int, int] = {}
-        # For each object: what to do for it if the loop is closed. It is called on any thread, takes no lock, and
+        # For each object: what to do for it if the loop has ended. It is called on any thread, takes no lock, and
         # removes the object from here.
         self.if_closed: dict[object, Callable[[], object]] = {}
 
@@ -237,6 +237,12 @@ class LoopPort(Awaits, Port):
     def __del__(self) -> None:
         self._attach(0)
         super().__del__()
+
+    def give_up(self) -> None:
+        """Gives up the calls of models whose loop has ended. May be called twice: each note removes itself."""
+        self._leave_runs()
+        for note in tuple(self.if_closed.values()):
+            note()
 
     @property
     def outstanding(self) -> int:

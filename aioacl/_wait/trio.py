@@ -46,6 +46,7 @@ class TrioPort(LoopPort):
                     sync.report(error)  # the reader runs once more; an error here would end the whole run
         finally:
             _of_run.set(None)
+            self.give_up()
             del self
 
     async def wait(

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import trio
 import uvloop
 
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import failure, lib
+from aioacl._wait.current import current_port
 from aioacl._wait.thread import ThreadPort
 from tests.kit import PATIENCE_SECONDS, Raised, until, until_now
 from tests.support import offline
@@ -22,6 +24,8 @@ from tests.support.offline import WEIGHTS, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+
+    from aioacl._wait.port import Port
 
 X = rows()
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -171,6 +175,41 @@ def test_call_whose_loop_is_blocked_delays_no_call_of_another_loop(model: aioacl
     go_on.set()
     loop.join()
     assert np.array_equal(results[0], X @ WEIGHTS)
+
+
+@pytest.mark.filterwarnings("ignore:a task failed, no await raised the error:aioacl.AclWarning")
+def test_map_whose_loop_is_closed_gives_back_the_slot_of_a_failed_call(
+    model: aioacl.Model, loop: asyncio.AbstractEventLoop
+) -> None:
+    """The slot is kept for the error of the call, which no task takes any more."""
+    ports: list[Port] = []
+
+    async def map_one() -> None:
+        async with model.map([X]):
+            ports.append(current_port())
+            await asyncio.Event().wait()
+
+    with simulator.fault("model", async_error=507011):
+        task = loop.create_task(map_one())
+        turn_until(loop, lambda: ports and not ports[0].outstanding)
+    assert model.busy == 1
+    loop.close()
+    assert model(X).result(PATIENCE_SECONDS).shape == (2, 4)
+    assert not task.done()
+
+
+@pytest.mark.filterwarnings("ignore:a task failed, no await raised the error:aioacl.AclWarning")
+def test_map_that_outlives_its_trio_run_gives_back_the_slot_of_a_failed_call(model: aioacl.Model) -> None:
+    maps: list[aioacl.ModelResults] = []
+
+    async def enter() -> None:
+        maps.append(model.map([X]))
+        await maps[0].__aenter__()
+        await until(lambda: not current_port().outstanding)
+
+    with simulator.fault("model", async_error=507011):
+        trio.run(enter)
+    assert model(X).result(PATIENCE_SECONDS).shape == (2, 4)
 
 
 def test_results_that_were_saved_are_returned_although_the_wait_for_them_was_refused(
