@@ -322,7 +322,8 @@ class Load:
 
     def end(self) -> None:
         """Unloads the instances, and frees the memory. After a fault of the device, a reset frees the memory."""
-        errors = list(filter(None, map(self._end_one, self.instances)))
+        instances, self.instances = self.instances, []  # their ids are used again
+        errors = list(filter(None, map(self._end_one, instances)))
         self.free()
         if errors:
             try:
@@ -344,7 +345,7 @@ class Load:
     def free(self) -> None:
         """Closes the buffers and streams, without waiting."""
         if hasattr(self, "slots"):
-            self.slots.end()  # the threads end
+            self.slots.stop()
         held, self._held = self._held, []
         for each in reversed(held):
             each._close_later()  # not a note, which a closed device does not read

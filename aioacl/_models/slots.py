@@ -95,9 +95,10 @@ class Slots(SlotsBase):
         self.error: AclError | None = None
         self._streams: tuple[Stream, ...] = ()
         self._over = False
-        # What to call when all slots are back. Each step is one operation of a dict: two threads may take it.
+        # What to call when all slots are back, and which call of `_end_if_back` does so. Each step is one operation of
+        # a dict: two threads may take it.
         self._then: dict[str, Callable[[], object]] = {}
-        self._given: dict[str, object] = {}
+        self._caller: dict[str, object] = {}
 
     @classmethod
     def make(
@@ -145,16 +146,33 @@ class Slots(SlotsBase):
         """Ends all waits, so that the callers look at the state of the device again."""
         self._wake(lib.AIO_QUARANTINE)
 
-    def end(self, then: Callable[[], object] | None = None) -> None:
-        """Ends all waits, and calls `then` once all slots are back. Of several functions, the first one is called."""
+    def stop(self) -> None:
+        """Ends all waits, now and later. The threads of the instances end when all slots are back."""
         self._over = True
-        mark = object()
-        if then is not None and self._given.setdefault("then", mark) is mark:
-            self._then["then"] = then
         self._end()
+
+    def end(self, then: Callable[[], object] | None = None) -> None:
+        """Ends all waits, and calls `then` once all slots are back. Of several functions, the first one is called.
+
+        After an interrupt, a later call goes on. It may call `then` once more.
+        """
+        if then is not None:
+            self._then.setdefault("then", then)
+        self.stop()
         self._end_if_back()
 
     def _end_if_back(self) -> None:
-        then = self._then.pop("then", None) if self._over and self.back else None
-        if then is not None:
-            then()
+        then, mark = self._then.get("then"), object()
+        if then is None or not self._over or not self.back:
+            return
+        try:
+            if self._caller.setdefault("of then", mark) is mark:
+                then()
+                self._then["then"] = _done
+        finally:
+            if self._caller.get("of then") is mark:
+                del self._caller["of then"]
+
+
+def _done() -> None:
+    """Takes the place of a function that was called."""
