@@ -171,7 +171,12 @@ class Lifetime:
             raise
 
     def _load_now(self) -> None:
-        """Loads the model. A job."""
+        """Loads the model. A job.
+
+        After an interrupt in `_load_once`, another caller may have begun a second job, and a close may not know of it.
+        """
+        if self.load is not None and not self.load.stale:
+            return
         load, began = Load(self.manager, self._device, self.name), sync.monotonic()
         self._tell("model_loading")
         load.make(self.source, self.options)
@@ -181,6 +186,8 @@ class Lifetime:
         self._tell("model_loaded", seconds=sync.monotonic() - began, nbytes=load.nbytes)
         if old is not None:
             old.slots.end(old.free)
+        if self.closed:
+            self._end_load()
 
     def _tell(self, kind: EventKind, **details: Any) -> None:
         admission = self.manager.admission

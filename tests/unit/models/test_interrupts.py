@@ -40,3 +40,29 @@ def test_call_that_is_interrupted_gives_its_slot_back(model: aioacl.Model) -> No
         assert np.array_equal(model(rows()).result(PATIENCE_SECONDS), rows() @ WEIGHTS)
 
     assert walk(lambda: model(rows()).result(), check) > 20
+
+
+def test_reload_that_is_interrupted_loads_the_model_once(model: aioacl.Model, device: aioacl.Device) -> None:
+    def check() -> None:
+        assert np.array_equal(model(rows()).result(PATIENCE_SECONDS), rows() @ WEIGHTS)
+        assert len(simulator.models()) == 1
+        assert device.force_reset(grace=0).result(PATIENCE_SECONDS).ok
+
+    assert device.force_reset(grace=0).result().ok
+    assert walk(lambda: model(rows()).result(), check) > 50
+
+
+def test_close_after_an_interrupted_reload_unloads_the_model(device: aioacl.Device) -> None:
+    def prepare() -> None:
+        models[:] = [device.load_model(offline.product(), slots=1).result(PATIENCE_SECONDS)]
+        assert device.force_reset(grace=0).result(PATIENCE_SECONDS).ok
+
+    def check() -> None:
+        models[0].close().result(PATIENCE_SECONDS)
+        assert until_now(lambda: simulator.models() == ())
+        prepare()
+
+    models: list[aioacl.Model] = []
+    prepare()
+    assert walk(lambda: models[0](rows()).result(), check) > 50
+    models[0].close().result()
