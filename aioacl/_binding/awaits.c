@@ -131,13 +131,19 @@ static int wake_each_soon(awaits_object *port) {
     return 0;
 }
 
-/* Lets the loop call `run_ready`. A second call for one batch does nothing. */
-static int call_run_ready_soon(awaits_object *port, PyObject *loop) {
+/* Whether the loop must run each task by itself. Returns -1 with an exception. */
+static int needs_each(PyObject *loop) {
     PyObject *answer = PyObject_CallMethodObjArgs(loop, names.get_debug, NULL);
     int debug = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
-    if (debug != 0 || may_nest()) {
-        return debug < 0 ? -1 : wake_each_soon(port);
+    return debug == 0 ? may_nest() : debug;
+}
+
+/* Lets the loop call `run_ready`. A second call for one batch does nothing. */
+static int call_run_ready_soon(awaits_object *port, PyObject *loop) {
+    int each = needs_each(loop);
+    if (each != 0) {
+        return each < 0 ? -1 : wake_each_soon(port);
     }
     PyObject *run_ready = PyObject_GetAttr((PyObject *)port, names.run_ready);
     PyObject *handle = run_ready ? PyObject_CallMethodObjArgs(loop, names.call_soon, run_ready, NULL) : NULL;
@@ -276,14 +282,11 @@ static void take_some(awaits_object *self, PyObject *came, first_error *first) {
         self->quick = 0;
     }
     self->learns_of_turn = 0; /* Ctrl-C may have taken the place of the call of `_new_turn` */
-    run_ready_soon(self, first);
 }
 
-/* The loop calls this function after a batch of completions. It runs the next steps of the tasks. Of the
- * exceptions of tasks, only KeyboardInterrupt, SystemExit and those of asyncio's own code reach this function.
- * Then the loop runs the remaining steps later. */
-static PyObject *awaits_run_ready(PyObject *object, PyObject *Py_UNUSED(ignored)) {
-    awaits_object *port = (awaits_object *)object;
+/* Runs the next steps of the tasks. Of the exceptions of tasks, only KeyboardInterrupt, SystemExit and those of
+ * asyncio's own code reach this function. Then the loop runs the remaining steps later. */
+static void run_ready(awaits_object *port, first_error *first) {
     await_object *self;
     int woken = 0;
     while (woken == 0 && (self = next_ready(port)) != NULL) {
@@ -294,38 +297,70 @@ static PyObject *awaits_run_ready(PyObject *object, PyObject *Py_UNUSED(ignored)
             Py_DECREF((PyObject *)self);
         }
     }
-    if (woken == 0) {
-        Py_RETURN_NONE;
+    if (woken < 0) {
+        keep_error(first);
+        run_ready_soon(port, first);
     }
-    first_error first = {NULL, NULL, NULL};
-    keep_error(&first);
-    run_ready_soon(port, &first);
-    PyErr_Restore(first.type, first.value, first.traceback);
-    return NULL;
 }
 
-/* The loop calls this function when the descriptor of the port is readable. */
-static PyObject *awaits_drain(PyObject *object, PyObject *Py_UNUSED(ignored)) {
-    first_error first = {NULL, NULL, NULL};
-    PyObject *came = PyObject_GetAttr(object, names._came);
-    if (came == NULL) {
+static PyObject *end_of(first_error *first) {
+    if (first->type != NULL) {
+        PyErr_Restore(first->type, first->value, first->traceback);
         return NULL;
     }
-    take_some((awaits_object *)object, came, &first);
+    Py_RETURN_NONE;
+}
+
+/* The loop calls this function after a drain by other code. */
+static PyObject *awaits_run_ready(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    first_error first = {NULL, NULL, NULL};
+    run_ready((awaits_object *)object, &first);
+    return end_of(&first);
+}
+
+/* Takes completions, and passes those of Python on. */
+static void drain(PyObject *object, first_error *first) {
+    PyObject *came = PyObject_GetAttr(object, names._came);
+    if (came == NULL) {
+        keep_error(first);
+        return;
+    }
+    take_some((awaits_object *)object, came, first);
     if (PyDict_Size(came) > 0) {
         PyObject *done = PyObject_CallMethodObjArgs(object, names._deliver_came, NULL);
         if (done == NULL) { /* Ctrl-C or an error has interrupted the delivery: the reader runs once more */
-            keep_error(&first);
+            keep_error(first);
             aio_port_kick(((awaits_object *)object)->port);
         }
         Py_XDECREF(done);
     }
     Py_DECREF(came);
-    if (first.type != NULL) {
-        PyErr_Restore(first.type, first.value, first.traceback);
-        return NULL;
+}
+
+/* Any code may call this function, also a task. So the tasks that it wakes run later. */
+static PyObject *awaits_drain(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    first_error first = {NULL, NULL, NULL};
+    drain(object, &first);
+    run_ready_soon((awaits_object *)object, &first);
+    return end_of(&first);
+}
+
+/* The loop calls this function when the descriptor of the port is readable. No task runs then, so the tasks
+ * that it wakes run at once: a turn of the loop for them would cost more than a step of a task. */
+static PyObject *awaits_read(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    awaits_object *port = (awaits_object *)object;
+    first_error first = {NULL, NULL, NULL};
+    drain(object, &first);
+    int each = port->ready && first.type == NULL ? needs_each(port->ready->loop) : 1;
+    if (each == 0) {
+        run_ready(port, &first);
+    } else {
+        if (each < 0) {
+            keep_error(&first);
+        }
+        run_ready_soon(port, &first);
     }
-    Py_RETURN_NONE;
+    return end_of(&first);
 }
 
 static PyObject *awaits_attach(PyObject *object, PyObject *address) {
@@ -387,13 +422,10 @@ static void awaits_dealloc(PyObject *object) {
 }
 
 static PyMethodDef awaits_methods[] = {
-    {"_attach", awaits_attach, METH_O, NULL},
-    {"_leave_runs", awaits_leave_runs, METH_NOARGS, NULL},
-    {"_gives_way", awaits_gives_way, METH_O, NULL},
-    {"_new_turn", awaits_new_turn, METH_NOARGS, NULL},
-    {"drain", awaits_drain, METH_NOARGS, NULL},
-    {"run_ready", awaits_run_ready, METH_NOARGS, NULL},
-    {NULL, NULL, 0, NULL},
+    {"_attach", awaits_attach, METH_O, NULL},           {"_leave_runs", awaits_leave_runs, METH_NOARGS, NULL},
+    {"_gives_way", awaits_gives_way, METH_O, NULL},     {"_new_turn", awaits_new_turn, METH_NOARGS, NULL},
+    {"drain", awaits_drain, METH_NOARGS, NULL},         {"read", awaits_read, METH_NOARGS, NULL},
+    {"run_ready", awaits_run_ready, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef awaits_members[] = {

@@ -33,7 +33,7 @@ class AsyncioPort(LoopPort):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._loop = weakref.ref(loop)
-        reader = self.drain
+        reader = self.read
         loop.add_reader(self.fd, reader)
         # A loop that is closed drops its readers. Its tasks may keep this port much longer. There are two references,
         # because an exception of a signal handler may end one of the calls of `_closed` early.
