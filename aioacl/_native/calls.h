@@ -95,12 +95,14 @@ struct aio_runner {
     bool running;              /* the thread runs */
     bool ended;                /* nothing may be enqueued any more */
     _Atomic uint32_t executed; /* raised after each execution was enqueued */
+    aio_rounds rounds;         /* over the streams of the slots */
     /* Used by the thread only. */
     aio_model_call *current;
-    bool adopted;    /* the thread belongs to the device */
-    bool waits;      /* for the previous execution */
-    int32_t waited;  /* the code of that wait, if it failed */
-    aio_slot *stuck; /* slots whose work may still run, and that nothing watches */
+    bool adopted;     /* the thread belongs to the device */
+    bool waits;       /* for the previous execution */
+    int32_t waited;   /* the code of that wait, if it failed */
+    aio_slot *stuck;  /* slots whose work may still run, and that nothing watches */
+    int64_t saves_us; /* when the thread looks for results that are not taken */
 };
 
 struct aio_calls {

@@ -37,7 +37,7 @@
  *     outcome, ask, streamlock, confirm                        what is done, and what is confirmed
  *     borrowed, foreignstop                                    streams of other code
  *     enqueue, staged, stream, device, abort, taskabort        work, streams, and the whole device
- *     waiters, watcher                                         the two ways to wait
+ *     waiters, rounds, watcher                                 the two ways to wait
  *     calls, runner                                            calls of models
  */
 #ifndef AIOACL_INTERNAL_H
@@ -132,6 +132,7 @@ struct aio_token {
 struct aio_port {
     int fd;                /* -1: the consumer sleeps on `word` instead */
     _Atomic uint32_t word; /* raised by each ring of such a port */
+    _Atomic bool asleep;   /* the consumer sleeps, or is about to */
     _Atomic(aio_token *) list;
     aio_token *ready; /* taken from the list and not yet passed to the caller; only the consumer uses it */
     atomic_llong references;
@@ -141,6 +142,9 @@ struct aio_port {
 void aio_port_ring(aio_port *port);
 /* Makes a port without a descriptor, for a thread of the engine. */
 aio_port *aio_port_quiet(void);
+/* wake.c: lets the thread sleep until the word of such a port differs from `seen`, or `limit_us` is over
+ * (negative: no limit). May also return earlier. */
+void aio_port_sleep(aio_port *port, uint32_t seen, int64_t limit_us);
 aio_token *aio_token_new(aio_port *port, uint64_t key);
 void aio_publish(aio_token *token, aio_result result);
 /* A lock-free list has the newest token first. Returns the list with the oldest token first. */
@@ -183,6 +187,39 @@ typedef struct aio_aborted {
 /* AIO_KEPT: the record has ended, and the cache has its native stream. AIO_KEPT_BUSY: the watcher records on
  * it. */
 enum aio_owner { AIO_NOBODY = 0, AIO_ENQUEUER = 1, AIO_COLLECTOR = 2, AIO_KEPT = 3, AIO_KEPT_BUSY = 4 };
+
+/* The waits for one stream that one thread queries. */
+typedef struct aio_watched {
+    struct aio_watched *next_active;
+    aio_stream *stream;
+    aio_token *tokens;
+    aio_token *last_token; /* the end of `tokens`, if this is not empty */
+    bool active;
+    int64_t due_us;
+    int64_t asked_us; /* the time of the last query that left a wait unfinished */
+    aio_pace pace;
+    _Atomic int64_t first_us; /* the age of the first query of a predicted wait, else 0. Read by all threads. */
+} aio_watched;
+
+/* The rounds of one thread, see rounds.c. */
+typedef struct aio_rounds {
+    int device;
+    bool of_instance; /* not of the watcher */
+    aio_watched *active;
+    unsigned progress; /* the device's progress at the last check */
+    int64_t nudge_us;  /* the time at which the runtime is woken unless there is progress */
+    int64_t patience_us;
+    unsigned announced;  /* how many failures the device had announced at the last check */
+    int64_t expected_us; /* the time at which a wait that has not begun will be due; 0: none is expected */
+    _Atomic bool all;    /* the next round queries all streams, because some wait may have ended early */
+    /* Of an instance of a model. */
+    struct aio_rounds *next; /* in the device's list; under its lock */
+    int helpers;             /* the watcher uses the record; under the device's lock */
+    aio_port *port;          /* of the thread */
+    _Atomic bool used;       /* a thread uses the fields above */
+    _Atomic int64_t due_us;  /* when the next round is due; INT64_MAX: there is no wait */
+    _Atomic int64_t away_us; /* since when the thread has made no rounds; 0: it makes them */
+} aio_rounds;
 
 struct aio_stream {
     aio_stream *next; /* among the device's streams, newest first */
@@ -258,15 +295,8 @@ struct aio_stream {
     int32_t early_code;  /* the code of an execution that has failed and is not counted yet, else 0 */
     uint64_t aborted_to; /* the newest entry that an abort has dropped, and its task; 0: none */
     uint32_t aborted_task;
-    /* Used by the watcher only. */
-    aio_token *tokens;
-    aio_token *last_token; /* the end of `tokens`, if this is not empty */
-    aio_stream *next_active;
-    bool active;
-    int64_t due_us;
-    int64_t asked_us; /* the time of the last query that left a wait unfinished */
-    aio_pace pace;
-    _Atomic int64_t first_us; /* the age of the first query of a predicted wait, else 0. Read by all threads. */
+    aio_watched waits[2]; /* those of the watcher, and those of the instance of a model that has the stream */
+    atomic_int watched;   /* in how many of them waits are */
 };
 
 /* Whether each failed task of the stream causes a report that can be attributed to the stream. A borrowed
@@ -382,7 +412,7 @@ void aio_stream_confirm_here(aio_stream *stream, uint64_t position);
 /* Delivers finished downloads, and publishes `completed`. */
 void aio_stream_deliver(aio_stream *stream);
 /* The same. Calls `after` after each staged copy, also after each upload. `after` must not deliver. */
-void aio_stream_deliver_each(aio_stream *stream, void (*after)(aio_stream *));
+void aio_stream_deliver_each(aio_stream *stream, void (*after)(aio_watched *), aio_watched *watched);
 /* Records that the device is done up to the position. First attributes the failures that were reported until
  * now. */
 void aio_stream_finish(aio_stream *stream, uint64_t position);
@@ -454,10 +484,11 @@ struct aio_device {
     _Atomic(aio_token *) incoming;
     _Atomic uint32_t asleep;  /* the watcher sleeps on this word */
     _Atomic int64_t wakes_us; /* the time at which it wakes by itself */
-    _Atomic bool look_at_all; /* its next round queries all streams, because some wait may have ended early */
+    _Atomic bool look_at_all; /* the next rounds query all streams, because some wait may have ended early */
     atomic_int watching;      /* watchers that run */
     atomic_int blocked;       /* threads inside a blocking wait */
     atomic_uint epoch;        /* a watcher of an older epoch ends */
+    aio_rounds *lent;         /* the rounds of the instances of models; under the lock */
     /* For the strategy AIO_THREAD. */
     struct aio_worker *idle;
 };
@@ -525,18 +556,42 @@ void aio_watcher_stir(int device);
 void aio_watcher_submit(aio_token *token);
 int aio_waiter_submit(aio_token *token);
 void aio_waiters_stop(int device);
-/* Begins a wait with a token that was taken before. After a refusal, the token still belongs to the caller. */
-int aio_watch_with(aio_stream *stream, uint64_t position, aio_token *token);
-/* Publishes the stream's waits that are over. */
-void aio_stream_publish_ended(aio_stream *stream);
+/* Begins a wait with a token that was taken before. After a refusal, the token still belongs to the caller.
+ * `rounds`: those of this thread, or NULL. */
+int aio_watch_by(aio_rounds *rounds, aio_stream *stream, uint64_t position, aio_token *token);
+
+/* rounds.c. The thread whose rounds these are calls the functions of the first group. */
+/* Takes a wait of which no thread knows yet. */
+void aio_rounds_take(aio_rounds *self, aio_token *token);
+/* Makes one round, which enters the gate. */
+void aio_rounds_make(aio_rounds *self);
+/* Returns when the next round is due; INT64_MAX: there is no wait. */
+int64_t aio_rounds_due(const aio_rounds *self);
+/* Passes all waits to aio_defer_wait. */
+void aio_rounds_defer(aio_rounds *self);
+/* Enters the gate on this thread for a round. *generation is that of the device. Returns 0 or a refusal. */
+int aio_round_begin(int device, aio_frame *frame, uint32_t *generation);
+/* For the thread of an instance. aio_rounds_lend lets the watcher help, until aio_rounds_end. */
+void aio_rounds_lend(aio_rounds *self, int device, aio_port *port);
+void aio_rounds_end(aio_rounds *self);
+/* Takes a wait. False if the watcher is making a round in place of this thread. */
+bool aio_rounds_add(aio_rounds *self, aio_token *token);
+/* Makes a round if one is due. */
+void aio_rounds_look(aio_rounds *self);
+/* From now on this thread may be in a long call, until aio_rounds_back. */
+void aio_rounds_away(aio_rounds *self);
+void aio_rounds_back(aio_rounds *self);
+/* For the watcher: makes the rounds of threads that are away for long. `all`: some wait may have ended early.
+ */
+void aio_rounds_help(int device, bool all);
+/* Returns when that is due. */
+int64_t aio_rounds_help_due(int device);
 
 /* Whether work that was enqueued by direct ACL calls may be running, or may have a failure that was not found.
  */
 static inline bool aio_stream_has_manual(const aio_stream *stream) {
     return atomic_load(&stream->manual_over) != atomic_load(&stream->manual);
 }
-/* Passes the stream's waits to aio_defer_wait, because a reset has interrupted them. */
-void aio_stream_defer_waits(aio_stream *stream);
 /* Wakes the runtime's thread that handles failures, in under 100 us. To be called inside the gate. */
 void aio_device_nudge(int device);
 /* Ends the use of the stream and the event that wake the runtime, if they are of the generation `generation`.

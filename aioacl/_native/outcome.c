@@ -107,7 +107,7 @@ static bool undelivered(aio_stream *stream) {
     return some;
 }
 
-void aio_stream_deliver_each(aio_stream *stream, void (*after)(aio_stream *)) {
+void aio_stream_deliver_each(aio_stream *stream, void (*after)(aio_watched *), aio_watched *watched) {
     while (undelivered(stream) && !atomic_exchange(&stream->delivering, true)) {
         for (aio_staged_copy *staged_copy; (staged_copy = next_staged_copy(stream));) {
             bool failed = aio_stream_error(stream, staged_copy->position, NULL) != 0;
@@ -115,18 +115,18 @@ void aio_stream_deliver_each(aio_stream *stream, void (*after)(aio_stream *)) {
                 aio_copy_bytes(staged_copy->target, staged_copy->slot, staged_copy->count);
             }
             pop_staged_copy(stream, staged_copy);
-            after(stream);
+            after(watched);
         }
         atomic_store(&stream->delivering, false);
     }
 }
 
-static void nothing(aio_stream *stream) {
-    (void)stream;
+static void nothing(aio_watched *watched) {
+    (void)watched;
 }
 
 void aio_stream_deliver(aio_stream *stream) {
-    aio_stream_deliver_each(stream, nothing);
+    aio_stream_deliver_each(stream, nothing, NULL);
 }
 
 /* Whether bytes of a finished download still have to be copied to their target. A caller that polls leaves this

@@ -4,6 +4,7 @@
 #include "calls.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,7 +213,7 @@ static void end_call(aio_runner *runner, int code) {
         aio_device_kick(calls->device, AIO_KICK_CALLS);
     } else {
         if (code == 0) {
-            code = aio_watch_with(stream, position, token);
+            code = aio_watch_by(&runner->rounds, stream, position, token);
             token = code ? token : NULL;
         }
         aio_token_post(&token, aio_failed(code));
@@ -259,6 +260,16 @@ static bool begin_next(aio_runner *runner) {
     return true;
 }
 
+/* Begins a wait of this thread. Returns 0 or a refusal. */
+static int watch(aio_runner *runner, aio_stream *stream, uint64_t position, uint64_t key) {
+    aio_token *token = NULL;
+    int code = aio_token_take(runner->port, key, &token);
+    if (code == 0 && (code = aio_watch_by(&runner->rounds, stream, position, token))) {
+        aio_token_drop(&token);
+    }
+    return code;
+}
+
 /* Begins a wait for the previous execution, unless it is done. Returns whether the call can go on, or has
  * failed. */
 static bool wait_for_previous(aio_runner *runner) {
@@ -273,7 +284,7 @@ static bool wait_for_previous(aio_runner *runner) {
         }
         return !executing;
     }
-    int code = aio_watch(stream, position, runner->port, PREVIOUS);
+    int code = watch(runner, stream, position, PREVIOUS);
     if (code) {
         runner->waited = code;
     } else {
@@ -442,12 +453,32 @@ static void watch_stuck_again(aio_runner *runner) {
     aio_lock_give(&runner->calls->lock);
 }
 
-/* Sleeps until there is something to do. */
-static void sleep_until_rung(aio_runner *runner, uint32_t seen) {
+static int64_t least(int64_t one, int64_t other) {
+    return one < other ? one : other;
+}
+
+/* Returns until when the thread may sleep. */
+static int64_t next_due(const aio_runner *runner, bool some_wait, int64_t now) {
+    int64_t until = atomic_load(&runner->rounds.due_us);
+    until = some_wait ? least(until, now + LATE_US) : until;
+    return runner->stuck ? least(until, now + LOOK_US) : until;
+}
+
+/* Makes the rounds that are due, and sleeps, until there is something else to do. */
+static void rest(aio_runner *runner, uint32_t seen) {
     bool some_wait = calls_wait(runner->calls);
-    int64_t limit_us = some_wait ? LATE_US : runner->stuck ? LOOK_US : -1;
-    aio_futex_wait(&runner->port->word, seen, limit_us);
-    if (some_wait) {
+    int64_t now = aio_now_us(), until = next_due(runner, some_wait, now);
+    while (until <= now && atomic_load(&runner->port->word) == seen) {
+        sched_yield();
+        aio_rounds_look(&runner->rounds);
+        now = aio_now_us();
+        until = next_due(runner, some_wait, now);
+    }
+    if (until > now) {
+        aio_port_sleep(runner->port, seen, until == INT64_MAX ? -1 : until - now);
+    }
+    if (some_wait && now >= runner->saves_us) {
+        runner->saves_us = now + LATE_US / 2;
         save_late(runner);
     }
     watch_stuck_again(runner);
@@ -486,7 +517,7 @@ static void watch_leaving(aio_runner *runner) {
         aio_slot *slot = leaving;
         leaving = slot->next;
         uint64_t key = (uint64_t)(uintptr_t)slot;
-        if (aio_watch(slot->stream, aio_stream_tail(slot->stream), runner->port, key)) {
+        if (watch(runner, slot->stream, aio_stream_tail(slot->stream), key)) {
             keep_stuck(runner, slot);
         }
     }
@@ -523,27 +554,39 @@ static bool take_completions(aio_runner *runner) {
 static bool ends(aio_runner *runner) {
     aio_calls *calls = runner->calls;
     aio_lock_take(&calls->lock);
-    bool over = calls->ended && aio_calls_all_back(calls) && runner->executing == AIO_NO_THREAD_EXECUTES;
+    bool over = calls->ended && aio_calls_all_back(calls) && runner->executing == AIO_NO_THREAD_EXECUTES &&
+                atomic_load(&runner->rounds.due_us) == INT64_MAX;
     runner->running = !over;
     aio_lock_give(&calls->lock);
     return over;
 }
 
+/* Takes one step of each kind. Returns whether there was something to do. */
+static bool work(aio_runner *runner) {
+    aio_rounds_away(&runner->rounds);
+    bool busy = take_completions(runner);
+    watch_leaving(runner);
+    runner->stuck = sort_out(runner->calls, runner->stuck);
+    busy = write_results(runner) || busy;
+    busy = step(runner) || busy;
+    aio_rounds_back(&runner->rounds);
+    return busy;
+}
+
 static void *run(void *argument) {
     aio_runner *runner = argument;
     aio_calls *calls = runner->calls;
+    aio_rounds_lend(&runner->rounds, calls->device, runner->port);
     for (bool over = false; !over;) {
         uint32_t seen = atomic_load(&runner->port->word);
-        bool busy = take_completions(runner);
-        watch_leaving(runner);
-        runner->stuck = sort_out(calls, runner->stuck);
-        busy = write_results(runner) || busy;
-        busy = step(runner) || busy;
+        aio_rounds_look(&runner->rounds);
+        bool busy = work(runner);
         over = !busy && ends(runner);
         if (!busy && !over) {
-            sleep_until_rung(runner, seen);
+            rest(runner, seen);
         }
     }
+    aio_rounds_end(&runner->rounds);
     aio_calls_drop(calls);
     return NULL;
 }

@@ -156,9 +156,11 @@ aio_stream *aio_stream_again(aio_stream *released) {
     if (stream) {
         aio_stream_unkeep(released);
         unlist(released);
-        stream->pace = released->pace;
+        for (int who = 0; who < 2; who++) {
+            stream->waits[who].pace = released->waits[who].pace;
+            atomic_init(&stream->waits[who].first_us, atomic_load(&released->waits[who].first_us));
+        }
         atomic_init(&stream->roused, 1); /* the released record has had tasks */
-        atomic_init(&stream->first_us, atomic_load(&released->first_us));
     }
     return stream;
 }

@@ -21,13 +21,25 @@ void aio_port_ring(aio_port *port) {
     uint64_t one = 1;
     if (port->fd < 0) {
         atomic_fetch_add(&port->word, 1);
-        aio_futex_wake(&port->word, 1);
+        if (atomic_exchange(&port->asleep, false)) {
+            aio_futex_wake(&port->word, 1);
+        }
         return;
     }
     /* If the counter is full, the write fails, but the descriptor is readable anyway. */
     if (write(port->fd, &one, sizeof one) < 0) {
         return;
     }
+}
+
+/* A thread first raises the word, and then reads `asleep`. This thread first sets `asleep`, and then reads the
+ * word. */
+void aio_port_sleep(aio_port *port, uint32_t seen, int64_t limit_us) {
+    atomic_store(&port->asleep, true);
+    if (atomic_load(&port->word) == seen) {
+        aio_futex_wait(&port->word, seen, limit_us);
+    }
+    atomic_store(&port->asleep, false);
 }
 
 void aio_port_kick(aio_port *port) {

@@ -1,21 +1,14 @@
 /*
- * The watcher: one thread per device that queries the runtime for all awaits.
+ * The watcher: one thread per device that queries the runtime for all awaits, except those of calls of models.
  *
  * A blocking wait of the runtime is a busy loop that cannot be stopped. After a reset, such a wait returns
- * wrong results, and at exit it crashes the process. So the watcher makes no blocking waits, only queries,
- * which never block. pace.c decides when.
+ * wrong results, and at exit it crashes the process. So the watcher makes rounds of queries, which never block:
+ * rounds.c has their rules.
  *
- * Waits of a stream end in order, so only the first wait is queried. Threads submit new waits through a
- * lock-free list. All other data in this file is used by the watcher only.
+ * Threads submit new waits through a lock-free list. All other data in this file is used by the watcher only.
  *
- * After a failure a queue stops until the runtime's own thread handles the failure. Queries do not wake that
- * thread. So while the device makes no progress, the watcher wakes the runtime's thread, at growing intervals.
- * It does not do so while each wait is within its usual time, because it is then normal that no work ends. With
- * both strategies, the watcher also checks work that no caller awaits, ten times a second. If a stream has such
- * work and no wait, the watcher then wakes the runtime's thread in any case.
- *
- * One round over the streams enters the gate once. If the gate refuses, the device is being reset or was reset.
- * Then the waits become the device's deferred waits, which end when the reset ends.
+ * With both strategies, the watcher also checks work that no caller awaits, ten times a second. If a stream has
+ * such work and no wait, the watcher then wakes the runtime's thread in any case.
  */
 #include <limits.h>
 #include <sched.h>
@@ -24,201 +17,24 @@
 
 #include "internal.h"
 
-enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, TICK_US = 100000, STOP_US = 1000000, SLACK_NS = 1000 };
-
-enum { LONG_US = 1000, LONG_AT_ONCE = 8 };
+enum { TICK_US = 100000, STOP_US = 1000000, SLACK_NS = 1000 };
 
 typedef struct {
+    aio_rounds rounds;
     int device;
     unsigned epoch;
-    aio_stream *active;
-    unsigned progress; /* the device's progress at the last check */
-    int64_t nudge_us;  /* the time at which the runtime is woken unless there is progress */
-    int64_t patience_us;
-    unsigned announced; /* how many failures the device had announced at the last check */
     bool guarding;
-    int64_t tick_us;     /* the time of the next check of work that no caller awaits */
-    int64_t expected_us; /* the time at which a wait that has not begun will be due; 0: none is expected */
+    int64_t tick_us; /* the time of the next check of work that no caller awaits */
     aio_lock_look lock;
 } watcher;
-
-/* Most waits begin in the order of their positions, so the last wait is compared first. */
-static void queue(aio_token *token) {
-    aio_stream *stream = token->stream;
-    bool at_end = stream->tokens && stream->last_token->position <= token->position;
-    aio_token **link = at_end ? &stream->last_token->next : &stream->tokens;
-    while (*link && (*link)->position <= token->position) {
-        link = &(*link)->next;
-    }
-    token->next = *link;
-    *link = token;
-    if (!token->next) {
-        stream->last_token = token;
-    }
-}
-
-static void remember(aio_stream *stream, const aio_token *token) {
-    int64_t after = stream->asked_us - token->born_us;
-    aio_took took = {after > 0 ? after : 0, aio_now_us() - token->born_us};
-    aio_pace_learn(&stream->pace, took);
-    atomic_store(&stream->first_us, aio_pace_first_us(&stream->pace));
-}
-
-void aio_stream_publish_ended(aio_stream *stream) {
-    aio_result result;
-    while (stream->tokens && aio_stream_over(stream, stream->tokens->position, &result)) {
-        aio_token *token = stream->tokens;
-        stream->tokens = token->next;
-        remember(stream, token);
-        aio_publish(token, result);
-    }
-}
-
-void aio_stream_defer_waits(aio_stream *stream) {
-    while (stream->tokens) {
-        aio_token *token = stream->tokens;
-        stream->tokens = token->next;
-        aio_defer_wait(token);
-    }
-}
-
-static void activate(watcher *self, aio_stream *stream) {
-    int64_t first = atomic_load(&stream->first_us);
-    aio_result ignored;
-    if (first && aio_stream_over(stream, stream->tokens->position, &ignored)) {
-        first = 0; /* the bytes of the download were delivered before the wait began */
-    }
-    if (!first) {
-        stream->due_us = 0;
-    }
-    if (stream->active) {
-        return;
-    }
-    if (first) { /* the caller has just queried the stream */
-        int64_t age = aio_now_us() - stream->tokens->born_us;
-        stream->due_us = age + age / 2 >= first ? 0 : stream->tokens->born_us + first;
-    }
-    stream->active = true;
-    aio_stream_hold(stream);
-    stream->next_active = self->active;
-    self->active = stream;
-}
 
 static void take_incoming(watcher *self) {
     aio_token *token = aio_tokens_reverse(atomic_exchange(&aio_devices[self->device].incoming, NULL));
     while (token) {
         aio_token *next = token->next;
-        aio_stream *stream = token->stream;
-        queue(token);
-        activate(self, stream);
+        aio_rounds_take(&self->rounds, token);
         token = next;
     }
-}
-
-/* The stream's next wait probably begins soon. So the watcher wakes when this wait will be due, and the thread
- * that submits it need not wake the watcher. */
-static void expect(watcher *self, const aio_stream *stream) {
-    int64_t first = atomic_load(&stream->first_us);
-    if (first) {
-        self->expected_us = aio_now_us() + first;
-    }
-}
-
-static void drop_idle(watcher *self) {
-    aio_stream **link = &self->active;
-    while (*link) {
-        aio_stream *stream = *link;
-        if (stream->tokens) {
-            link = &stream->next_active;
-            continue;
-        }
-        *link = stream->next_active;
-        stream->active = false;
-        expect(self, stream);
-        aio_stream_unhold(stream);
-    }
-}
-
-static void defer_all_waits(watcher *self) {
-    for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
-        aio_stream_defer_waits(stream);
-    }
-    drop_idle(self);
-}
-
-static void ask(aio_stream *stream, int64_t now_us) {
-    aio_stream_advance(stream, stream->tokens->position, true);
-    /* Ends each wait before the bytes of later downloads are copied, so that its caller can run meanwhile. A
-     * wait that begins meanwhile is seen in the next round. */
-    aio_stream_deliver_each(stream, aio_stream_publish_ended);
-    aio_stream_publish_ended(stream);
-    if (stream->tokens) {
-        stream->asked_us = now_us;
-        stream->due_us = now_us + aio_pace_pause_us(&stream->pace, now_us - stream->tokens->born_us);
-    }
-}
-
-/* Whether to query the stream in this round. A stream is also queried if it will be due within half of its
- * interval. */
-static bool is_due(const aio_stream *stream, int64_t now_us) {
-    if (now_us >= stream->due_us) {
-        return true;
-    }
-    int64_t early = aio_interval_us(now_us - stream->tokens->born_us) / 2;
-    return stream->due_us - early <= now_us;
-}
-
-/* A round over many long waits that are unfinished lets other threads run now and then. Such a round takes as
- * long as several tasks of an event loop, and the loop may have to share a processor with the watcher. A round
- * over short waits does not let other threads run: if waits end together, it is cheaper to deliver them
- * together. */
-static bool lets_others_run(const aio_stream *stream, int64_t now_us, int *long_waits) {
-    if (stream->tokens && now_us - stream->tokens->born_us > LONG_US) {
-        *long_waits += 1;
-        return *long_waits % LONG_AT_ONCE == 0;
-    }
-    return false;
-}
-
-static void ask_due(watcher *self, uint32_t generation, int64_t now_us) {
-    bool all = atomic_exchange(&aio_devices[self->device].look_at_all, false);
-    int long_waits = 0;
-    for (aio_stream *stream = self->active; stream; stream = stream->next_active) {
-        if (stream->generation != generation) {
-            aio_stream_defer_waits(stream);
-        } else if (all || is_due(stream, now_us)) {
-            ask(stream, now_us);
-            if (lets_others_run(stream, now_us, &long_waits)) {
-                sched_yield();
-            }
-        }
-    }
-    drop_idle(self);
-}
-
-/* Whether each wait is within the usual time of its stream's waits, and this time is short. */
-static bool all_usual(const watcher *self, int64_t now_us) {
-    for (const aio_stream *stream = self->active; stream; stream = stream->next_active) {
-        int64_t usual = aio_pace_usual_us(&stream->pace);
-        if (usual > RARE_NUDGE_US || now_us - stream->tokens->born_us > usual) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void nudge_if_stuck(watcher *self, int64_t now_us) {
-    unsigned progress = atomic_load(&aio_devices[self->device].progress);
-    if (progress != self->progress || !self->nudge_us) {
-        self->progress = progress;
-        self->patience_us = FIRST_NUDGE_US;
-    } else if (now_us < self->nudge_us || all_usual(self, now_us)) {
-        return;
-    } else {
-        aio_device_nudge(self->device);
-        self->patience_us = self->patience_us < RARE_NUDGE_US / 2 ? self->patience_us * 2 : RARE_NUDGE_US;
-    }
-    self->nudge_us = now_us + self->patience_us;
 }
 
 static bool is_unfinished(aio_stream *stream, uint32_t generation) {
@@ -261,7 +77,7 @@ static bool some_unfinished(int device, uint32_t generation) {
 static bool some_without_waits(int device, uint32_t generation) {
     bool some = false;
     for (aio_stream *stream = NULL; (stream = aio_device_next(device, stream));) {
-        some = some || (!stream->active && is_unfinished(stream, generation));
+        some = some || (!atomic_load(&stream->watched) && is_unfinished(stream, generation));
     }
     return some;
 }
@@ -321,71 +137,28 @@ static void tick(watcher *self, uint32_t generation, int64_t now_us) {
     }
 }
 
-static int bind_thread(aio_pass pass) {
-    aio_thread *thread = aio_self();
-    if (thread->own_device == aio_pass_device(pass) && thread->own_generation == aio_pass_generation(pass)) {
-        return 0;
-    }
-    return aio_adopt_thread(pass);
-}
-
-/* After a failed task, asks once whether other code has made the failure stop the context. Callers that get the
- * failure then know whether a new stream helps. */
-static void ask_for_stop(watcher *self, uint32_t generation) {
-    struct aio_device *device = &aio_devices[self->device];
-    unsigned announced = atomic_load(&device->announced);
-    aclrtStreamStatus ignored = ACL_STREAM_STATUS_NOT_READY;
-    if (announced != self->announced && atomic_load(&device->equipped) == generation) {
-        int code = aio_acl.aclrtStreamQuery(device->nudge_stream, &ignored);
-        aio_note_stop(self->device, generation, code);
-        aio_note_end(self->device, generation, code);
-    }
-    self->announced = announced;
-}
-
-static void look(watcher *self, uint32_t generation, bool due) {
-    int64_t now = aio_now_us();
-    ask_for_stop(self, generation);
-    ask_due(self, generation, now);
-    if (self->active) {
-        nudge_if_stuck(self, now);
-    } else {
-        self->nudge_us = 0;
-    }
-    if (due) {
-        tick(self, generation, now);
-    }
-}
-
-static void pass_over(watcher *self, bool due) {
-    uint32_t generation = aio_word_generation(aio_gate_word(self->device));
-    aio_pass pass = aio_make_pass(self->device, generation, 0);
+static void tick_inside(watcher *self) {
+    uint32_t generation;
     aio_frame frame;
-    int code = bind_thread(pass);
+    int code = aio_round_begin(self->device, &frame, &generation);
     if (code == 0) {
-        code = aio_begin(&frame, pass, AIO_WAIT, AIO_FN_aclrtStreamQuery);
-    }
-    if (code == 0) {
-        look(self, generation, due);
+        tick(self, generation, aio_now_us());
         aio_end(&frame, 0);
-    } else if (code != AIO_CROWDED) { /* the gate has room again when other calls leave */
-        defer_all_waits(self);
+    } else if (code != AIO_CROWDED) {
         self->tick_us = aio_now_us() + TICK_US;
     }
 }
 
 static int64_t first_due(const watcher *self) {
     int64_t first = self->guarding ? self->tick_us : INT64_MAX;
-    if (self->expected_us && self->expected_us < first) {
-        first = self->expected_us;
-    }
-    if (self->lock.due_us && self->lock.due_us < first) {
-        first = self->lock.due_us;
-    }
-    for (const aio_stream *stream = self->active; stream; stream = stream->next_active) {
-        if (stream->due_us < first) {
-            first = stream->due_us;
-        }
+    int64_t others[] = {
+        self->rounds.expected_us ? self->rounds.expected_us : INT64_MAX,
+        self->lock.due_us ? self->lock.due_us : INT64_MAX,
+        aio_rounds_due(&self->rounds),
+        aio_rounds_help_due(self->device),
+    };
+    for (size_t index = 0; index < sizeof others / sizeof *others; index++) {
+        first = others[index] < first ? others[index] : first;
     }
     return first;
 }
@@ -399,8 +172,8 @@ static int64_t first_due(const watcher *self) {
 static void rest(watcher *self) {
     struct aio_device *device = &aio_devices[self->device];
     int64_t now = aio_now_us();
-    if (self->expected_us <= now) {
-        self->expected_us = 0;
+    if (self->rounds.expected_us <= now) {
+        self->rounds.expected_us = 0;
     }
     int64_t due = first_due(self);
     if (due <= now) {
@@ -415,7 +188,8 @@ static void rest(watcher *self) {
     atomic_store(&device->asleep, mine);
     bool news =
         atomic_load(&device->incoming) || atomic_load(&device->guarded) != self->guarding || aio_reports_wait();
-    news = news || (atomic_load(&device->locking) && !self->lock.due_us);
+    news = news || (atomic_load(&device->locking) && !self->lock.due_us) || atomic_load(&device->look_at_all) ||
+           aio_rounds_help_due(self->device) < due;
     if (!news && atomic_load(&device->epoch) == self->epoch) {
         aio_futex_wait(&device->asleep, mine, due == INT64_MAX ? -1 : due - now);
     }
@@ -429,9 +203,16 @@ static void *watch(void *argument) {
     while (atomic_load(&device->epoch) == self->epoch) {
         take_incoming(self);
         aio_failures_settle();
-        bool due = tick_is_due(self, aio_now_us());
-        if (self->active || due) {
-            pass_over(self, due);
+        bool all = atomic_exchange(&device->look_at_all, false);
+        aio_rounds_help(self->device, all);
+        if (all) {
+            atomic_store(&self->rounds.all, true);
+        }
+        if (self->rounds.active) {
+            aio_rounds_make(&self->rounds);
+        }
+        if (tick_is_due(self, aio_now_us())) {
+            tick_inside(self);
         }
         if (self->lock.due_us || atomic_load(&device->locking)) {
             aio_stream_lock_look(self->device, &self->lock);
@@ -444,7 +225,7 @@ static void *watch(void *argument) {
     /* This watcher may have changed `wakes_us` after its successor did. */
     atomic_store(&device->wakes_us, INT64_MAX);
     aio_futex_wake(&device->asleep, INT_MAX);
-    defer_all_waits(self);
+    aio_rounds_defer(&self->rounds);
     free(self);
     return NULL;
 }
@@ -454,7 +235,7 @@ int aio_watcher_start(int device) {
     if (!self) {
         return AIO_NO_MEMORY;
     }
-    self->device = device;
+    self->device = self->rounds.device = device;
     self->epoch = atomic_load(&aio_devices[device].epoch);
     atomic_fetch_add(&aio_devices[device].watching, 1);
     if (aio_spawn("aioacl-wait", watch, self) == 0) {
@@ -489,7 +270,7 @@ static void defer_incoming_waits(int device) {
 void aio_watcher_submit(aio_token *token) {
     int index = token->stream->device;
     struct aio_device *device = &aio_devices[index];
-    int64_t first_us = atomic_load(&token->stream->first_us);
+    int64_t first_us = atomic_load(&token->stream->waits[0].first_us);
     int64_t due = first_us ? token->born_us + first_us : 0; /* the token may be freed once it is in the list */
     aio_token *first = atomic_load(&device->incoming);
     do {
@@ -502,7 +283,7 @@ void aio_watcher_submit(aio_token *token) {
     }
 }
 
-int aio_watch_with(aio_stream *stream, uint64_t position, aio_token *token) {
+int aio_watch_by(aio_rounds *rounds, aio_stream *stream, uint64_t position, aio_token *token) {
     int code = aio_gate_check(aio_stream_pass(stream, 0), AIO_WAIT);
     if (code) {
         return code;
@@ -522,14 +303,16 @@ int aio_watch_with(aio_stream *stream, uint64_t position, aio_token *token) {
     if (atomic_load(&aio_devices[stream->device].strategy) == AIO_THREAD) {
         return aio_waiter_submit(token);
     }
-    aio_watcher_submit(token);
+    if (!rounds || !aio_rounds_add(rounds, token)) {
+        aio_watcher_submit(token);
+    }
     return 0;
 }
 
 int aio_watch(aio_stream *stream, uint64_t position, aio_port *port, uint64_t key) {
     aio_token *token = NULL;
     int code = aio_token_take(port, key, &token);
-    if (code == 0 && (code = aio_watch_with(stream, position, token))) {
+    if (code == 0 && (code = aio_watch_by(NULL, stream, position, token))) {
         aio_token_drop(&token);
     }
     return code;

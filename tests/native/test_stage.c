@@ -152,11 +152,11 @@ static int deliveries;
 
 /* When a download has been delivered, its wait is over, and the bytes of the next download are not copied yet.
  */
-static void delivered(aio_stream *of) {
+static void delivered(aio_watched *watched) {
     aio_result result;
     for (int i = 0; i < 2; i++) {
         bool over = i <= deliveries;
-        CHECK_EQ(aio_stream_over(of, ends[i], &result), over);
+        CHECK_EQ(aio_stream_over(watched->stream, ends[i], &result), over);
         CHECK_EQ(targets[i][0], over ? 7 : 0);
     }
     deliveries++;
@@ -171,7 +171,8 @@ TEST(downloads_are_delivered_one_at_a_time) {
     }
     UNTIL(sim.pending(stream->handle) == 0);
     CHECK_EQ(aio_stream_advance(stream, ends[1], false), 0);
-    aio_stream_deliver_each(stream, delivered);
+    aio_watched watched = {.stream = stream};
+    aio_stream_deliver_each(stream, delivered, &watched);
     CHECK_EQ(deliveries, 2);
     end();
 }

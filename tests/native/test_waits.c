@@ -227,7 +227,7 @@ TEST(a_thousand_waits_use_one_thread) {
 TEST(a_short_wait_after_long_waits_ends) {
     begin(AIO_WATCH);
     for (int i = 0; i < AIO_WAITS_ALIKE; i++) {
-        aio_pace_learn(&stream->pace, (aio_took){INT64_C(3600) * 1000000, INT64_C(3600) * 1000000});
+        aio_pace_learn(&stream->waits[0].pace, (aio_took){INT64_C(3600) * 1000000, INT64_C(3600) * 1000000});
     }
     sim.hold(stream->handle);
     uint64_t position = copy();

@@ -107,6 +107,7 @@ LISTS: Final = {
     "foreign.c": "abort",
     "foreignstop.c": "other_code",
     "port.c": "port",
+    "rounds.c": "waits",
     "watcher.c": "waits",
     "waiters.c": "workers",
     "exit.c": "ends",
