@@ -94,6 +94,7 @@ struct aio_runner {
     enum aio_executing executing;
     bool running;              /* the thread runs */
     bool ended;                /* nothing may be enqueued any more */
+    bool awaited;              /* a thread waits until no other thread executes */
     _Atomic uint32_t executed; /* raised after each execution was enqueued */
     aio_rounds rounds;         /* over the streams of the slots */
     /* Used by the thread only. */

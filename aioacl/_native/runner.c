@@ -12,6 +12,8 @@
  * the key. */
 enum { PREVIOUS = 1, TAKEN = 8, LOOK_US = 100000, LATE_US = 5000, NO_FUNCTION = -1 };
 
+enum { SHORT_DOWNLOAD = 64 * 1024 };
+
 /* --- the thread: one call -------------------------------------------------------------------------------- */
 
 /* Keeps the code of a step that failed, and the runtime's text. */
@@ -167,12 +169,33 @@ static void executed(aio_runner *runner, aio_stream *stream, aio_result result) 
         runner->last_position = (uint64_t)result;
     }
     runner->executing = AIO_NO_THREAD_EXECUTES;
+    bool awaited = runner->awaited;
+    runner->awaited = false;
     aio_lock_give(&calls->lock);
     atomic_fetch_add(&runner->executed, 1);
-    aio_futex_wake(&runner->executed, INT_MAX);
+    if (awaited) {
+        aio_futex_wake(&runner->executed, INT_MAX);
+    }
     if (old) {
         aio_stream_unhold(old);
     }
+}
+
+static size_t bytes_of_results(const aio_calls *calls, const aio_model_call *call) {
+    size_t size = 0;
+    for (int output = 0; output < calls->outputs; output++) {
+        size += call->transfers[calls->inputs + output];
+    }
+    return size;
+}
+
+/* Whether the next execution may begin before the download of this call has ended. A mark behind the execution
+ * allows this. But a mark takes a microsecond, and a short download does not delay the next call by much. */
+static bool needs_mark(aio_calls *calls, const aio_model_call *call) {
+    aio_lock_take(&calls->lock);
+    bool alone = calls->free_count + calls->failed_count == calls->slot_count - 1;
+    aio_lock_give(&calls->lock);
+    return !alone || bytes_of_results(calls, call) > SHORT_DOWNLOAD;
 }
 
 /* The caller has claimed the instance. */
@@ -185,6 +208,9 @@ static int execute(aio_runner *runner, aio_model_call *call) {
         code = enqueued(runner->calls, call, result, AIO_FN_aclmdlExecuteAsync);
     }
     executed(runner, slot->stream, result);
+    if (code == 0 && !needs_mark(runner->calls, call)) {
+        aio_stream_forget(slot->stream, call->position);
+    }
     return code;
 }
 
@@ -385,7 +411,6 @@ static void copy_out(const aio_calls *calls, const aio_slot *slot, char *at, con
 /* Copies the results of a call out of its slot, which other calls can then use. The caller may take the results
  * or leave the call until the state has changed. */
 static void save(aio_calls *calls, aio_slot *slot, const aio_model_call *late) {
-    size_t size = 1;
     char *memory = NULL;
     aio_lock_take(&calls->lock);
     aio_model_call *call = slot->call == late && late->state == AIO_CALL_ENQUEUED ? slot->call : NULL;
@@ -396,13 +421,9 @@ static void save(aio_calls *calls, aio_slot *slot, const aio_model_call *late) {
     if (!call) {
         return;
     }
-    const size_t *counts = call->transfers + calls->inputs;
-    for (int output = 0; output < calls->outputs; output++) {
-        size += counts[output];
-    }
-    memory = malloc(size);
+    memory = malloc(bytes_of_results(calls, call) + 1);
     if (memory) {
-        copy_out(calls, slot, memory, counts);
+        copy_out(calls, slot, memory, call->transfers + calls->inputs);
     }
     aio_after then = {.rings = NULL};
     aio_lock_take(&calls->lock);
@@ -628,7 +649,11 @@ static int claim_or_refuse(aio_runner *runner, const aio_stream *stream) {
     if (claim(runner, stream, AIO_CALLER_EXECUTES)) {
         return 0;
     }
-    return runner->executing == AIO_CALLER_EXECUTES ? AIO_PENDING : AIO_MODEL_BUSY;
+    if (runner->executing == AIO_CALLER_EXECUTES) {
+        runner->awaited = true;
+        return AIO_PENDING;
+    }
+    return AIO_MODEL_BUSY;
 }
 
 aio_result aio_calls_execute(aio_stream *stream, int held, aio_calls *calls, const aclmdlDataset *input,
@@ -662,6 +687,7 @@ void aio_calls_close(aio_calls *calls) {
             aio_lock_take(&calls->lock);
             runner->ended = true;
             executing = runner->executing != AIO_NO_THREAD_EXECUTES;
+            runner->awaited = runner->awaited || executing;
             aio_lock_give(&calls->lock);
             if (executing) {
                 aio_futex_wait(&runner->executed, seen, -1);
