@@ -358,7 +358,7 @@ static PySendResult begin_run(await_object *self, awaits_object *port, PyObject 
         return finish_run(self, sent);
     }
     list_await(port, self);
-    int code = run_begin(self->run, port->port, (uint64_t)(uintptr_t)self | KEY_OF_AWAIT);
+    int code = run_begin(self->run, port->port, (uint64_t)(uintptr_t)self | KEY_OF_AWAIT, false);
     if (code == 0) {
         return suspend(self, sent);
     }
@@ -424,6 +424,34 @@ bool end_started(awaits_object *port, await_object *self) {
     return true;
 }
 
+/* The task that waits for a started call runs again, or is about to wait. The call goes on if it stops. */
+static void stop_waiting(await_object *self) {
+    self->state = STARTED;
+    self->cancelled = 0;
+    Py_CLEAR(self->waiter);
+    Py_CLEAR(self->context);
+    Py_CLEAR(self->message);
+}
+
+/* A step of a task that waits for a started call. Its results stay for `take`. */
+static PySendResult step_started(await_object *self, PyObject **sent) {
+    bool waited = self->state == SUSPENDED;
+    if (self->result != aio_failed(AIO_PENDING)) {
+        stop_waiting(self);
+        *sent = Py_NewRef(Py_None);
+        return PYGEN_RETURN;
+    }
+    if (self->link == NULL || waited) {
+        return woken(self, sent);
+    }
+    if (self->loop == NULL) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "expected a loop of asyncio, got a trio run; pass a function to `_start`");
+        return PYGEN_ERROR;
+    }
+    return suspend(self, sent);
+}
+
 /* Returns the outcome of an await that was started. */
 static PyObject *await_take(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     await_object *self = (await_object *)object;
@@ -463,11 +491,10 @@ static PySendResult step(PyObject *object, PyObject *value, PyObject **sent) {
     Py_INCREF(object); /* the code that makes an error may drop the last other reference */
     if (self->state == NEW) {
         outcome = begin(self, sent);
-    } else if (self->state == STARTED) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "expected an await that was not started, got one that was; call `take`");
     } else if (self->state == OVER) {
         PyErr_SetString(PyExc_RuntimeError, "the await has ended; await the object again");
+    } else if (self->started) {
+        outcome = step_started(self, sent);
     } else if (self->inner != NULL) {
         outcome = after_trio(self, trio_step(self, value, sent), sent);
     } else {
@@ -507,6 +534,15 @@ static PyObject *await_send(PyObject *self, PyObject *value) {
     return outcome == PYGEN_ERROR ? NULL : sent;
 }
 
+/* The task stops waiting before the wait has ended. */
+static int end_wait(await_object *self) {
+    if (!self->started || self->state == OVER) {
+        return leave(self);
+    }
+    stop_waiting(self);
+    return 0;
+}
+
 /* Raises the exception in the task, for example on a cancellation. If a wait has begun, its completion is later
  * taken and ignored. */
 static PyObject *await_throw(PyObject *object, PyObject *arguments) {
@@ -514,7 +550,7 @@ static PyObject *await_throw(PyObject *object, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "O|OO", &type, &value, &traceback)) {
         return NULL;
     }
-    if (!may_step((await_object *)object) || leave((await_object *)object) < 0) {
+    if (!may_step((await_object *)object) || end_wait((await_object *)object) < 0) {
         return NULL;
     }
     if (PyExceptionInstance_Check(type)) {
@@ -528,7 +564,7 @@ static PyObject *await_throw(PyObject *object, PyObject *arguments) {
 }
 
 static PyObject *await_close(PyObject *object, PyObject *Py_UNUSED(ignored)) {
-    if (!may_step((await_object *)object) || leave((await_object *)object) < 0) {
+    if (!may_step((await_object *)object) || end_wait((await_object *)object) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -616,6 +652,7 @@ static PyObject *new_await(PyObject *awaited, PyObject *loop) {
     self->notify = NULL;
     self->value = NULL;
     self->raises = 0;
+    self->started = 0;
     self->run = NULL;
     self->writes = 0;
     self->thread = PyThread_get_thread_ident();
@@ -641,10 +678,11 @@ static PyObject *start_on(PyObject *run, PyObject *loop, PyObject *notify) {
         return NULL;
     }
     self->state = STARTED;
+    self->started = 1;
     self->run = Py_NewRef(run);
-    self->notify = Py_NewRef(notify);
+    self->notify = notify == Py_None ? NULL : Py_NewRef(notify);
     list_await(port, self);
-    int code = run_begin(run, port->port, (uint64_t)(uintptr_t)self | KEY_OF_AWAIT);
+    int code = run_begin(run, port->port, (uint64_t)(uintptr_t)self | KEY_OF_AWAIT, true);
     if (code) {
         unlist_await(self);
         Py_DECREF((PyObject *)self);
@@ -705,6 +743,7 @@ static PyType_Slot await_slots[] = {
     {Py_tp_iter, (void *)PyObject_SelfIter},
     {Py_tp_iternext, (void *)await_next},
     {Py_am_send, (void *)step},
+    {Py_am_await, (void *)PyObject_SelfIter}, /* of a started await */
     {Py_tp_methods, await_methods},
     {Py_tp_getset, await_getset},
     {0, NULL},

@@ -32,7 +32,7 @@ typedef struct {
     int64_t kept_results[MOST_KEPT];
 } awaits_object;
 
-/* STARTED: the call of its run has begun, and no task waits yet. */
+/* STARTED: the call of its run has begun, and no task waits now. */
 enum await_state { NEW, STARTED, YIELDED, SUSPENDED, OVER };
 
 struct await_object {
@@ -54,6 +54,7 @@ struct await_object {
     uint64_t position;
     aio_result result; /* AIO_PENDING until the outcome is known */
     enum await_state state;
+    char started;   /* the call of its run has begun before a task waits */
     char stepping;  /* a step runs; it may release the GIL */
     char blocking;  /* `_asyncio_future_blocking` */
     char cancelled; /* by asyncio */

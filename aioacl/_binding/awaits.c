@@ -189,7 +189,8 @@ static void notify(await_object *self, first_error *first) {
     Py_DECREF(function);
 }
 
-static void complete(awaits_object *port, uint64_t key, int64_t result, first_error *first) {
+/* Returns whether it has woken no task. */
+static bool complete(awaits_object *port, uint64_t key, int64_t result, first_error *first) {
     await_object *self = (await_object *)(uintptr_t)(key & ~KEY_OF_AWAIT);
     core_object *core = self->core;
     Py_XINCREF((PyObject *)core); /* `release_done` may run a finalizer that ends the Await */
@@ -199,16 +200,16 @@ static void complete(awaits_object *port, uint64_t key, int64_t result, first_er
         keep_error(first);
     }
     Py_XDECREF((PyObject *)core);
-    if (self->state == STARTED && !end_started(port, self)) {
+    if (self->started && !end_started(port, self)) {
         Py_DECREF((PyObject *)self);
-        return;
+        return true;
     }
     if (self->notify != NULL) {
         notify(self, first);
     }
     if (self->waiter != NULL && self->loop != NULL) {
         list_ready(port, self);
-        return;
+        return false;
     }
     PyObject *task = self->waiter;
     self->waiter = NULL;
@@ -218,6 +219,7 @@ static void complete(awaits_object *port, uint64_t key, int64_t result, first_er
     }
     Py_XDECREF(task);
     Py_DECREF((PyObject *)self);
+    return task == NULL;
 }
 
 /* Passes a completion to Python. If a key has several results, only the first result is passed. */
@@ -269,10 +271,10 @@ static void take_some(awaits_object *self, PyObject *came, first_error *first) {
     int count = self->port ? aio_port_take(self->port, keys + kept, results + kept, wanted) : 0;
     note_rest(self, now, count == wanted);
     for (int index = 0; index < kept + count; index++) {
-        if (keys[index] & KEY_OF_AWAIT) {
-            complete(self, keys[index], results[index], first);
-        } else {
+        if (!(keys[index] & KEY_OF_AWAIT)) {
             pass_on(self, came, keys[index], results[index], first);
+        } else if (complete(self, keys[index], results[index], first) && count < MOST_TAKEN && self->port) {
+            count += aio_port_take(self->port, keys + kept + count, results + kept + count, 1);
         }
     }
     if (self->kept) {

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WRITTEN_HERE = 256 * 1024 };
+enum { WRITTEN_HERE = 256 * 1024, SAVED_EARLY = 16 * 1024 };
 
 typedef struct {
     aio_model_call call;
@@ -157,13 +157,22 @@ static native *new_native(const run_object *self) {
 
 /* --- the run ---------------------------------------------------------------------------------------------- */
 
-int run_begin(PyObject *object, aio_port *port, uint64_t key) {
+static size_t bytes_of_downloads(const run_object *self) {
+    size_t size = 0;
+    for (int output = 0; output < self->spec->outputs; output++) {
+        size += self->native->transfers[self->spec->inputs + output];
+    }
+    return size;
+}
+
+int run_begin(PyObject *object, aio_port *port, uint64_t key, bool patient) {
     run_object *self = (run_object *)object;
     self->native = new_native(self);
     self->phase = BEGUN;
     if (self->native == NULL) {
         self->code = AIO_NO_MEMORY;
     } else {
+        self->native->call.patient = patient && bytes_of_downloads(self) <= SAVED_EARLY;
         self->code = aio_model_begin(self->slots->calls, &self->native->call, port, key, self->wait);
     }
     if (self->code) {
@@ -524,7 +533,7 @@ static PyObject *run_begin_in_python(PyObject *object, PyObject *given) {
     if (!run_is_new(object)) {
         return PyErr_Format(PyExc_RuntimeError, "expected a new run, got one that was begun");
     }
-    return PyLong_FromLong(run_begin(object, (aio_port *)(uintptr_t)port, key));
+    return PyLong_FromLong(run_begin(object, (aio_port *)(uintptr_t)port, key, false));
 }
 
 /* _arrived(result): stores the result of a wait of Python. A later await then returns the results. */
@@ -597,7 +606,8 @@ static PyMemberDef run_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-/* _start(notify): begins the call. Returns its Await, whose `take` returns the results when it is done. */
+/* _start(notify): begins the call. Returns its Await, whose `take` returns the results when it is done.
+ * `notify`: a function that is called then, or None. */
 static PyObject *run_start(PyObject *object, PyObject *notify) {
     return start_await(object, notify);
 }

@@ -60,8 +60,9 @@ extern PyTypeObject *arguments_type, *slots_type;
 bool is_run(PyObject *object);
 /* Whether the run has not begun. */
 bool run_is_new(PyObject *run);
-/* Returns 0, or a refusal, after which the run is over. */
-int run_begin(PyObject *run, aio_port *port, uint64_t key);
+/* Returns 0, or a refusal, after which the run is over. `patient`: the completion may share a wake-up of the
+ * loop with others, if the results are small. */
+int run_begin(PyObject *run, aio_port *port, uint64_t key, bool patient);
 /* Takes the result of the work. RUN_OVER: *result is the results of the call, or None if it has failed.
  * RUN_WRITES: one more completion with the key comes to the port, after which this function is called again.
  * RUN_ERROR: an exception is set. With port NULL, the results are written here. */
@@ -77,8 +78,8 @@ bool run_leave(PyObject *run);
 void leave_runs(const awaits_object *port);
 int add_runs(PyObject *module);
 
-/* await.c: begins the call now. Returns its Await, whose `take` returns the results
- * when it is done: then it calls `notify`. */
+/* await.c: begins the call now. Returns its Await, whose `take` returns the results when it is done: then it
+ * calls `notify`, unless this is None. On asyncio, an await of the Await waits until it is done. */
 PyObject *start_await(PyObject *run, PyObject *notify);
 
 /* slots.c */

@@ -75,6 +75,7 @@ class ModelResults(Unique):
         self._xs = xs
         self._limit = limit
         self._ordered = ordered
+        self._in_turn = ordered  # the task waits for the call of the first item
         self._errors = errors
         self._items = deque[_Item]()  # read and not taken, in the order of `xs`
         self._source: Iterator[Any] | None = None  # of an `xs` that is not async
@@ -91,6 +92,7 @@ class ModelResults(Unique):
         self._entered = True
         self._port = current_port()
         self._port.if_closed[self] = self._give_up
+        self._in_turn = self._ordered and not in_trio()  # only asyncio can wait for a call that has begun
         if isinstance(self._xs, AsyncIterable):
             await self._begin_reading(self._xs)
         else:
@@ -140,10 +142,12 @@ class ModelResults(Unique):
                     return await self._take(item)
                 self._make_room()
                 return result
-            if self._read_all and not self._items:
+            if self._items and self._in_turn:
+                await self._items[0].started
+            elif self._read_all and not self._items:
                 self._end()
-                break
-            await self._news()
+            else:
+                await self._news()
         raise StopAsyncIteration
 
     def _end(self) -> None:
@@ -219,7 +223,7 @@ class ModelResults(Unique):
             begun = self._model._new_run(x)
             if begun is not None:
                 item.load, item.run = begun
-                item.started = item.run._start(self._wake)
+                item.started = item.run._start(None if self._in_turn else self._wake)
         except Exception as error:  # noqa: BLE001 - the iteration raises or yields it
             item.error = error
         self._items.append(item)

@@ -62,9 +62,10 @@ struct aio_model_call {
     aio_slot *slot;
     aio_token *token; /* of the caller's wait, until it is published */
     enum aio_model_state state;
-    bool held;  /* the caller may enqueue while the device drains */
-    bool left;  /* the caller has given the call up, and the thread still uses it */
-    bool begun; /* something was enqueued */
+    bool held;    /* the caller may enqueue while the device drains */
+    bool left;    /* the caller has given the call up, and the thread still uses it */
+    bool patient; /* the caller prefers few wake-ups to early ones. The results are small */
+    bool begun;   /* something was enqueued */
     int gear_size;
     const int64_t *gear;     /* the value of the gear */
     const size_t *transfers; /* the bytes of each upload, then of each download */

@@ -127,6 +127,7 @@ struct aio_token {
     uint64_t position;
     int64_t born_us;
     aio_result result;
+    void *patient; /* the slot of a call whose caller prefers few wake-ups to early ones, or NULL */
 };
 
 struct aio_port {
@@ -134,7 +135,8 @@ struct aio_port {
     _Atomic uint32_t word; /* raised by each ring of such a port */
     _Atomic bool asleep;   /* the consumer sleeps, or is about to */
     _Atomic(aio_token *) list;
-    aio_token *ready; /* taken from the list and not yet passed to the caller; only the consumer uses it */
+    _Atomic bool held; /* a completion may be in the list for which nothing has rung */
+    aio_token *ready;  /* taken from the list and not yet passed to the caller; only the consumer uses it */
     atomic_llong references;
 };
 
@@ -147,6 +149,10 @@ aio_port *aio_port_quiet(void);
 void aio_port_sleep(aio_port *port, uint32_t seen, int64_t limit_us);
 aio_token *aio_token_new(aio_port *port, uint64_t key);
 void aio_publish(aio_token *token, aio_result result);
+/* The same, without a ring. Returns a reference to the port, for aio_port_ring_held. */
+aio_port *aio_publish_held(aio_token *token, aio_result result);
+/* Rings the port if that was not done since, and drops the reference. */
+void aio_port_ring_held(aio_port *port);
 /* A lock-free list has the newest token first. Returns the list with the oldest token first. */
 aio_token *aio_tokens_reverse(aio_token *token);
 
@@ -191,6 +197,7 @@ enum aio_owner { AIO_NOBODY = 0, AIO_ENQUEUER = 1, AIO_COLLECTOR = 2, AIO_KEPT =
 /* The waits for one stream that one thread queries. */
 typedef struct aio_watched {
     struct aio_watched *next_active;
+    struct aio_rounds *rounds;
     aio_stream *stream;
     aio_token *tokens;
     aio_token *last_token; /* the end of `tokens`, if this is not empty */
@@ -216,6 +223,10 @@ typedef struct aio_rounds {
     struct aio_rounds *next; /* in the device's list; under its lock */
     int helpers;             /* the watcher uses the record; under the device's lock */
     aio_port *port;          /* of the thread */
+    /* Called before a token with `patient` is published. Whether other completions probably follow soon. */
+    bool (*before)(struct aio_rounds *self, const aio_token *token);
+    aio_port *held;          /* has a completion for which nothing has rung; NULL: no port has */
+    int64_t held_us;         /* when to ring it */
     _Atomic bool used;       /* a thread uses the fields above */
     _Atomic int64_t due_us;  /* when the next round is due; INT64_MAX: there is no wait */
     _Atomic int64_t away_us; /* since when the thread has made no rounds; 0: it makes them */
@@ -573,6 +584,8 @@ void aio_rounds_defer(aio_rounds *self);
 int aio_round_begin(int device, aio_frame *frame, uint32_t *generation);
 /* For the thread of an instance. aio_rounds_lend lets the watcher help, until aio_rounds_end. */
 void aio_rounds_lend(aio_rounds *self, int device, aio_port *port);
+/* Rings for the completions that are held back. To be called before the thread sleeps. */
+void aio_rounds_ring(aio_rounds *self);
 void aio_rounds_end(aio_rounds *self);
 /* Takes a wait. False if the watcher is making a round in place of this thread. */
 bool aio_rounds_add(aio_rounds *self, aio_token *token);

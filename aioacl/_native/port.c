@@ -72,7 +72,9 @@ aio_token *aio_token_new(aio_port *port, uint64_t key) {
     return token;
 }
 
-void aio_publish(aio_token *token, aio_result result) {
+/* Returns whether the list was empty. The consumer owns the token afterwards. This thread still has the token's
+ * reference to the port, so the port exists during a ring. */
+static bool push(aio_token *token, aio_result result) {
     aio_port *port = token->port;
     aio_stream *stream = token->stream;
     aio_token *first = atomic_load_explicit(&port->list, memory_order_relaxed);
@@ -83,15 +85,37 @@ void aio_publish(aio_token *token, aio_result result) {
     do {
         token->next = first;
     } while (!atomic_compare_exchange_weak(&port->list, &first, token));
-    /* The consumer owns the token now. This thread still has a reference to the port, so the port exists during
-     * the write. */
-    if (!first) {
-        aio_port_ring(port);
-    }
-    unref(port);
     if (stream) {
         aio_stream_unhold(stream);
     }
+    return !first;
+}
+
+static bool was_held(aio_port *port) {
+    return atomic_load(&port->held) && atomic_exchange(&port->held, false);
+}
+
+/* If nothing has rung for an earlier completion in the list, this ring is for both. */
+void aio_publish(aio_token *token, aio_result result) {
+    aio_port *port = token->port;
+    if (push(token, result) || was_held(port)) {
+        aio_port_ring(port);
+    }
+    unref(port);
+}
+
+aio_port *aio_publish_held(aio_token *token, aio_result result) {
+    aio_port *port = token->port;
+    push(token, result);
+    atomic_store(&port->held, true); /* the last step: a thread that clears it rings for this completion */
+    return port;
+}
+
+void aio_port_ring_held(aio_port *port) {
+    if (was_held(port)) {
+        aio_port_ring(port);
+    }
+    unref(port);
 }
 
 int aio_token_take(aio_port *port, uint64_t key, aio_token **token) {

@@ -22,7 +22,7 @@
 
 #include "internal.h"
 
-enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, GUARD_US = 2000, HELPED_US = 1000 };
+enum { FIRST_NUDGE_US = 1500, RARE_NUDGE_US = 100000, GUARD_US = 2000, HELPED_US = 1000, HOLD_US = 100 };
 
 enum { LONG_US = 1000, LONG_AT_ONCE = 8 };
 
@@ -49,13 +49,34 @@ static void remember(aio_watched *watched, const aio_token *token) {
     atomic_store(&watched->first_us, aio_pace_first_us(&watched->pace));
 }
 
+/* Completions that come within HOLD_US can share one wake-up of their loop. */
+static void hold(aio_rounds *self, aio_token *token, aio_result result) {
+    aio_port *before = self->held;
+    if (!before) {
+        self->held_us = aio_now_us() + HOLD_US;
+    }
+    self->held = aio_publish_held(token, result);
+    if (before) { /* the same port, or that of another loop */
+        before == self->held ? aio_port_close(before) : aio_port_ring_held(before);
+    }
+}
+
+static void publish(aio_rounds *self, aio_token *token, aio_result result) {
+    bool more = self->before && token->patient && result >= 0 && self->before(self, token);
+    if (more && !atomic_load(&self->away_us)) {
+        hold(self, token, result);
+    } else {
+        aio_publish(token, result);
+    }
+}
+
 static void publish_ended(aio_watched *watched) {
     aio_result result;
     while (watched->tokens && aio_stream_over(watched->stream, watched->tokens->position, &result)) {
         aio_token *token = watched->tokens;
         watched->tokens = token->next;
         remember(watched, token);
-        aio_publish(token, result);
+        publish(watched->rounds, token, result);
     }
 }
 
@@ -94,6 +115,7 @@ static void activate(aio_rounds *self, aio_watched *watched) {
 void aio_rounds_take(aio_rounds *self, aio_token *token) {
     aio_watched *watched = &token->stream->waits[self->of_instance];
     watched->stream = token->stream;
+    watched->rounds = self;
     queue(watched, token);
     activate(self, watched);
 }
@@ -273,7 +295,8 @@ static bool try_to_use(aio_rounds *self) {
 
 /* States when the next round is due. */
 static void give_back(aio_rounds *self) {
-    atomic_store(&self->due_us, aio_rounds_due(self));
+    int64_t due = aio_rounds_due(self);
+    atomic_store(&self->due_us, self->held && self->held_us < due ? self->held_us : due);
     atomic_store_explicit(&self->used, false, memory_order_release);
 }
 
@@ -286,12 +309,30 @@ bool aio_rounds_add(aio_rounds *self, aio_token *token) {
     return true;
 }
 
+static void ring(aio_rounds *self) {
+    aio_port *held = self->held;
+    self->held = NULL;
+    if (held) {
+        aio_port_ring_held(held);
+    }
+}
+
+void aio_rounds_ring(aio_rounds *self) {
+    if (try_to_use(self)) {
+        ring(self);
+        give_back(self);
+    }
+}
+
 void aio_rounds_look(aio_rounds *self) {
     if (!atomic_load(&self->all) && atomic_load(&self->due_us) > aio_now_us()) {
         return;
     }
     if (try_to_use(self)) { /* else the watcher makes a round, and then wakes this thread */
         aio_rounds_make(self);
+        if (self->held && self->held_us <= aio_now_us()) {
+            ring(self);
+        }
         give_back(self);
     }
 }
@@ -342,6 +383,7 @@ void aio_rounds_end(aio_rounds *self) {
         aio_port_sleep(self->port, atomic_load(&self->port->word), HELPED_US);
     }
     aio_rounds_defer(self);
+    ring(self);
 }
 
 /* Returns the record after `previous` (NULL: the first one), which stays in the list until the next call. */
@@ -375,6 +417,7 @@ static void help(aio_rounds *self, bool all) {
     }
     if (((all && away) || help_due(self) <= aio_now_us()) && try_to_use(self)) {
         aio_rounds_make(self);
+        ring(self);
         give_back(self);
         aio_port_ring(self->port);
     } else if (all) {

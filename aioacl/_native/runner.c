@@ -229,6 +229,7 @@ static void end_call(aio_runner *runner, int code) {
     bool left = call->left;
     call->token = NULL;
     call->state = AIO_CALL_ENQUEUED;
+    token->patient = call->patient ? slot : NULL;
     if (left) {
         aio_model_put_done(calls, call);
     }
@@ -408,20 +409,20 @@ static void copy_out(const aio_calls *calls, const aio_slot *slot, char *at, con
     }
 }
 
-/* Copies the results of a call out of its slot, which other calls can then use. The caller may take the results
- * or leave the call until the state has changed. */
-static void save(aio_calls *calls, aio_slot *slot, const aio_model_call *late) {
-    char *memory = NULL;
-    aio_lock_take(&calls->lock);
-    aio_model_call *call = slot->call == late && late->state == AIO_CALL_ENQUEUED ? slot->call : NULL;
-    if (call) {
-        call->state = AIO_CALL_SAVING;
+/* With the lock held. Returns the call of the slot if its results can be saved. The caller may take them or
+ * leave the call until then. */
+static aio_model_call *begin_save(const aio_slot *slot) {
+    aio_model_call *call = slot->call;
+    if (!call || call->state != AIO_CALL_ENQUEUED) {
+        return NULL;
     }
-    aio_lock_give(&calls->lock);
-    if (!call) {
-        return;
-    }
-    memory = malloc(bytes_of_results(calls, call) + 1);
+    call->state = AIO_CALL_SAVING;
+    return call;
+}
+
+/* Copies the results of a call out of its slot, which other calls can then use. */
+static void save(aio_calls *calls, aio_slot *slot, aio_model_call *call) {
+    char *memory = malloc(bytes_of_results(calls, call) + 1);
     if (memory) {
         copy_out(calls, slot, memory, call->transfers + calls->inputs);
     }
@@ -450,8 +451,11 @@ static void save_late(aio_runner *runner) {
     for (int index = 0; index < calls->slot_count; index++) {
         aio_slot *slot = &calls->slots[index];
         const aio_model_call *late = slot->runner == runner ? late_call(calls, slot, now) : NULL;
-        if (late) {
-            save(calls, slot, late);
+        aio_lock_take(&calls->lock);
+        aio_model_call *call = late && slot->call == late ? begin_save(slot) : NULL;
+        aio_lock_give(&calls->lock);
+        if (call) {
+            save(calls, slot, call);
         }
     }
 }
@@ -461,6 +465,23 @@ static bool calls_wait(aio_calls *calls) {
     bool some = calls->waiting != NULL;
     aio_lock_give(&calls->lock);
     return some;
+}
+
+/* Before the completion of a patient call. Saves its results, so that the slot can be used before the caller
+ * takes them. Whether calls still wait for slots, so that more completions follow soon. */
+static bool before(aio_rounds *rounds, const aio_token *token) {
+    aio_slot *slot = token->patient;
+    aio_calls *calls = slot->runner->calls;
+    (void)rounds;
+    aio_lock_take(&calls->lock);
+    bool same = slot->call && slot->stream == token->stream && slot->call->position == token->position;
+    aio_model_call *call = same ? begin_save(slot) : NULL;
+    aio_lock_give(&calls->lock);
+    if (!call) {
+        return false;
+    }
+    save(calls, slot, call);
+    return calls_wait(calls);
 }
 
 /* A wait may also end because there was no memory or no thread for it. Nothing would query the stream then. */
@@ -489,6 +510,10 @@ static int64_t next_due(const aio_runner *runner, bool some_wait, int64_t now) {
 static void rest(aio_runner *runner, uint32_t seen) {
     bool some_wait = calls_wait(runner->calls);
     int64_t now = aio_now_us(), until = next_due(runner, some_wait, now);
+    if (until > now) {
+        aio_rounds_ring(&runner->rounds);
+        until = next_due(runner, some_wait, now);
+    }
     while (until <= now && atomic_load(&runner->port->word) == seen) {
         sched_yield();
         aio_rounds_look(&runner->rounds);
@@ -597,6 +622,7 @@ static bool work(aio_runner *runner) {
 static void *run(void *argument) {
     aio_runner *runner = argument;
     aio_calls *calls = runner->calls;
+    runner->rounds.before = before;
     aio_rounds_lend(&runner->rounds, calls->device, runner->port);
     for (bool over = false; !over;) {
         uint32_t seen = atomic_load(&runner->port->word);

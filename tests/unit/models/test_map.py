@@ -11,7 +11,7 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import Waiting, raises, turns, until
+from tests.kit import Waiting, raises, turns, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -270,6 +270,35 @@ async def test_cancelled_map_ends_its_calls_and_frees_its_slots(open_device: Ope
             assert waiting.cancelled
         offline.release(model)
         await until(lambda: offline.all_free(model))
+
+
+async def test_cancelled_wait_for_a_result_loses_no_result(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.load_model(offline.product(), slots=2) as model:
+        offline.hold(model)
+        async with model.map(arguments(5)) as results, anyio.create_task_group() as group:
+            for _ in range(2):
+                waiting = Waiting(group, lambda: anext(results))
+                await turns()
+                await waiting.cancel_and_wait()
+                assert waiting.cancelled
+            offline.release(model)
+            assert [product_of(y) async for y in results] == list(range(5))
+
+
+async def test_results_are_taken_in_order_while_calls_wait_for_slots(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product(), slots=1) as model,
+        model.map(arguments(200), limit=20) as results,
+    ):
+        assert [product_of(y) async for y in results] == list(range(200))
+
+
+async def test_small_results_free_their_slots_before_they_are_taken(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.load_model(offline.product(), slots=1) as model:
+        async with model.map(arguments(6), limit=6) as results:
+            assert until_now(lambda: offline.load_of(model).slots.waiting == 0 and offline.all_free(model))
+            assert [product_of(y) async for y in results] == list(range(6))
 
 
 async def test_async_iterable_that_was_not_read_to_its_end_can_be_read_on(open_device: OpenDevice) -> None:
