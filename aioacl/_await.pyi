@@ -241,6 +241,7 @@ class Run:
         out: Any,
         wait: bool,
         held: bool,
+        gear: int = -1,
         /,
     ) -> Any: ...
     def __await__(self) -> Generator[Any, Any, Any]: ...

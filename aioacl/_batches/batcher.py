@@ -13,9 +13,8 @@ from aioacl._base.public import publish
 from aioacl._base.unique import record
 from aioacl._batches.executor import Served
 from aioacl._batches.items import BatchItem, LimitedItem
-from aioacl._batches.models import count_of, must_fit, served_by, warm
+from aioacl._batches.models import count_of, must_fit, warm
 from aioacl._batches.results import BatchResults
-from aioacl._batches.rows import RowsOfModel
 from aioacl._batches.runner import Runner
 from aioacl._batches.waiting import NEW
 from aioacl._handles.handle import Made
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from aioacl._base.origin import Origin, Site
     from aioacl._batches.executor import Executor, Watched
     from aioacl._batches.state import Rules
+    from aioacl._batches.thread import BatchThread
     from aioacl._models.model import Model
     from aioacl._models.results import OnError
 
@@ -77,7 +77,17 @@ class Batcher(Made):
     `await infer(x)` adds an item. Any number of tasks, threads and event loops may use one batcher.
     """
 
-    __slots__ = ("_born", "_check", "_handed_out", "_models", "_rules", "_runner", "_served", "_site")
+    __slots__ = (
+        "_born",
+        "_check",
+        "_handed_out",
+        "_models",
+        "_rules",
+        "_runner",
+        "_serve",
+        "_served",
+        "_site",
+    )
     _factory = "open_batcher(model)"
     _noun = "batcher"
 
@@ -85,7 +95,7 @@ class Batcher(Made):
         self,
         rules: Rules,
         check: Callable[[Any], tuple[Any, int, Hashable]],
-        served: Iterable[tuple[Executor, Watched]],
+        serve: Callable[[tuple[Model, ...], BatchThread], Iterable[tuple[Executor, Watched]]],
         models: tuple[Model, ...] = (),
     ) -> None:
         self._born: Origin | None = None
@@ -94,8 +104,9 @@ class Batcher(Made):
         self._rules = rules
         self._check = check
         self._models = models
+        self._serve = serve
         self._runner = Runner(rules)
-        self._served = [Served(executor, device) for executor, device in served]
+        self._served = [Served(executor, device) for executor, device in serve(models, self._runner.thread)]
         for each in self._served:
             self._runner.serve(each)
 
@@ -254,10 +265,7 @@ class Batcher(Made):
 
     async def _replace(self, models: tuple[Model, ...]) -> None:
         runner, core = self._runner, self._runner.core
-        rows = RowsOfModel(models[0]._described)
-        new = [
-            Served(executor, device) for executor, device in served_by(models, rows, self._rules.in_flight)
-        ]
+        new = [Served(executor, device) for executor, device in self._serve(models, runner.thread)]
         try:
             for each in new:
                 await warm(each.executor)

@@ -1,123 +1,125 @@
-"""Executes batches with `model(x)`, on threads of the batcher.
+"""Executes batches on a model; a device as the batcher sees it.
 
-A thread joins the arguments, calls the model, and splits the results. So the joining runs on no event loop.
+The rows of the items are copied on the native thread of the model, one after another into the memory of one slot. The
+thread of the batcher sees the end of the execution, and makes a result for each item.
 """
 
 from __future__ import annotations
 
-import queue
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from aioacl._base import sync
 from aioacl._base.codes import DEVICE_ACTIONS
-from aioacl._base.dtypes import array_dtype
-from aioacl._base.errors import NotSupported
+from aioacl._base.ffi import failure
 from aioacl._base.states import State
-from aioacl._batches.rows import Rows
+from aioacl._batches.thread import THREAD
 from aioacl._lifecycle.health import health_of
+from aioacl._models.calls import ModelRun
+from aioacl._wait.current import run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioacl._base.ffi import Arguments
     from aioacl._batches.executor import Outcomes
     from aioacl._batches.rows import RowsOfModel
+    from aioacl._batches.thread import BatchThread
     from aioacl._lifecycle.manager import Manager
+    from aioacl._models.loading import Load
     from aioacl._models.model import Model
-
-THREAD: Final = "aioacl-batch"
 
 
 class ModelExecutor:
     """Executes the batches of one model."""
 
-    def __init__(self, model: Model, rows: RowsOfModel, threads: int) -> None:
-        try:
-            import numpy  # noqa: ICN001, PLC0415 - NumPy is optional
-        except ImportError as error:
-            raise NotSupported(
-                "expected NumPy for the batches of a model, but it cannot be imported", hint="Install NumPy."
-            ) from error
-        self._numpy = numpy
-        self._model = model
+    def __init__(self, model: Model, rows: RowsOfModel, thread: BatchThread) -> None:
+        self._life = model._life
         self._rows = rows
-        self._threads = threads
-        self._work: queue.SimpleQueue[tuple[list[Rows], Callable[[Outcomes], object]] | None] = (
-            queue.SimpleQueue()
-        )
-        self._started = 0
+        self._thread = thread
+        self._running: set[ModelRun] = set()
 
     @property
-    def zeros(self) -> Rows:
+    def zeros(self) -> Arguments:
         """A call of one row, whose numbers are zero."""
-        shape = self._rows.any_shape()
-        inputs = self._rows.description.inputs
-        arrays: list[Any] = [
-            self._numpy.zeros((1, *dims), array_dtype(info.dtype))
-            for dims, info in zip(shape, inputs, strict=True)
-        ]
-        return Rows(tuple(memoryview(array) for array in arrays), 1, shape)
+        return self._rows.zeros
 
-    def execute(self, calls: list[Rows], ended: Callable[[Outcomes], object]) -> None:
-        """Begins an execution on a thread. `executor.Executor` describes it."""
-        if self._started < self._threads:
-            self._started += 1
-            sync.spawn(THREAD, self._serve)
-        self._work.put((calls, ended))
+    def execute(self, calls: list[Arguments], ended: Callable[[Outcomes], object]) -> None:
+        """Begins an execution. `executor.Executor` describes it."""
+        load, arguments, gear = self._life.load, tuple(calls), self._rows.gear_for(calls)
+        if load is None or self._life.closed or not load.slots.open:
+            self._execute_later(arguments, gear, ended)
+            return
+        run = ModelRun(load.slots, arguments, None, None, True, False, gear)
+        over = partial(self._over, run, load, arguments, gear, ended)
+        self._running.add(run)
+        code = self._thread.begin(run, over)
+        if code:
+            over(failure(code))
+
+    def _over(
+        self,
+        run: ModelRun,
+        load: Load,
+        arguments: tuple[Arguments, ...],
+        gear: int,
+        ended: Callable[[Outcomes], object],
+        result: int,
+    ) -> None:
+        """A run has ended. Called on the thread of the batcher."""
+        self._running.discard(run)
+        outcomes = _outcomes_of(run, load, result)
+        if outcomes is None:
+            self._execute_later(arguments, gear, ended)
+        else:
+            ended(outcomes)
+
+    def _execute_later(
+        self, arguments: tuple[Arguments, ...], gear: int, ended: Callable[[Outcomes], object]
+    ) -> None:
+        """Waits for the device, and loads the model again, on a thread of its own."""
+        sync.spawn(THREAD, lambda: ended(self._when_ready(arguments, gear)))
+
+    def _when_ready(self, arguments: tuple[Arguments, ...], gear: int) -> Outcomes:
+        try:
+            results: list[Any] = run_blocking(lambda: self._ready_results(arguments, gear), None)
+        except BaseException as error:  # noqa: BLE001 - the items get it
+            return error
+        return results
+
+    async def _ready_results(self, arguments: tuple[Arguments, ...], gear: int) -> list[Any]:
+        while True:
+            load = await self._life.ready(wait=True, deadline=None)
+            run = ModelRun(load.slots, arguments, None, None, True, False, gear)
+            results: list[Any] | None = await run.within(None)
+            if results is not None:
+                return results
+            run.must_repeat(load)
 
     def close(self) -> None:
-        """Ends the threads when the executions have ended that have begun."""
-        for _ in range(self._started):
-            self._work.put(None)
+        """Gives up the executions that run."""
+        self._thread.drop(self._running.__contains__)
+        self._running.clear()
 
-    def _serve(self) -> None:
-        """Runs on each thread."""
-        while True:
-            work = self._work.get()
-            if work is None:
-                return
-            calls, ended = work
-            try:
-                outcomes: Outcomes = self._execute(calls)
-            except BaseException as error:  # noqa: BLE001 - the items get it
-                outcomes = error
-            del calls, work  # the arrays of callers
-            ended(outcomes)
-            del outcomes, ended
 
-    def _execute(self, calls: list[Rows]) -> list[Any]:
-        result: Any = self._model(self._join(calls)).result()
-        several = len(self._rows.description.outputs) > 1
-        found, begin = list[Any](), 0
-        for call in calls:
-            end = begin + call.rows
-            if several:
-                found.append({name: array[begin:end].copy() for name, array in result.items()})
-            else:
-                found.append(result[begin:end].copy())
-            begin = end
-        return found
-
-    def _join(self, calls: list[Rows]) -> list[Any]:
-        """Returns the arrays of a gear, which begin with the rows of the calls."""
-        gear = self._rows.gear_for(calls[0].shape, sum(call.rows for call in calls))
-        arrays = list[Any]()
-        for number, (shape, info) in enumerate(zip(gear.inputs, self._rows.description.inputs, strict=True)):
-            array = self._numpy.zeros(shape, array_dtype(info.dtype))
-            memory, begin = array.reshape(-1).view(self._numpy.uint8), 0
-            for argument in (call.arguments[number] for call in calls if call.arguments[number].nbytes):
-                end = begin + argument.nbytes
-                memory[begin:end] = self._numpy.frombuffer(argument, self._numpy.uint8)
-                begin = end
-            arrays.append(array)
-        return arrays
+def _outcomes_of(run: ModelRun, load: Load, result: int) -> Outcomes | None:
+    """Returns the results, or the error; None if a reset or a close came before the run began."""
+    run._arrived(result)
+    try:
+        results: list[Any] | None = run._end()
+        if results is None:
+            run.must_repeat(load)
+    except BaseException as error:  # noqa: BLE001 - the items get it
+        return error
+    return results
 
 
 class ModelDevice:
     """The device of a model, as the batcher sees it."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, thread: BatchThread) -> None:
         self._manager = manager
+        self._thread = thread
 
     @property
     def generation(self) -> int:
@@ -150,7 +152,7 @@ class ModelDevice:
         return False
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
-        """Calls `changed` after each change of the device, with the device's lock held."""
+        """Calls `changed` on the thread of the batcher after each change. Observers are called with a lock held."""
         observers, key = self._manager.admission.observers, object()
-        observers[key] = changed
+        observers[key] = partial(self._thread.soon, changed)
         return partial(observers.pop, key, None)

@@ -15,6 +15,7 @@ from aioacl._wait.job_future import JobFuture
 if TYPE_CHECKING:
     from aioacl._batches.executor import DeviceView, Executor, Outcomes
     from aioacl._batches.rows import RowsOfModel
+    from aioacl._batches.thread import BatchThread
 
 
 def _end(future: JobFuture[None], outcomes: Outcomes) -> None:
@@ -70,14 +71,14 @@ def must_fit(models: tuple[Any, ...], beside: tuple[Model, ...] = ()) -> None:
             )
 
 
-def served_by(models: tuple[Model, ...], rows: RowsOfModel, in_flight: int) -> list[tuple[Executor, Watched]]:
+def served_by(
+    rows: RowsOfModel, models: tuple[Model, ...], thread: BatchThread
+) -> list[tuple[Executor, Watched]]:
     """Returns an executor for each model, and its device; models on one device share one."""
     devices: dict[int, Watched] = {}
     found = list[tuple[Any, Watched]]()
     for model in models:
         manager = model._life.manager
-        view: DeviceView = ModelDevice(manager)
-        found.append(
-            (ModelExecutor(model, rows, in_flight), devices.setdefault(manager.index, Watched(view)))
-        )
+        view: DeviceView = ModelDevice(manager, thread)
+        found.append((ModelExecutor(model, rows, thread), devices.setdefault(manager.index, Watched(view))))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aioacl._base.errors import ParameterError
@@ -12,6 +13,7 @@ from aioacl._batches.models import count_of, must_fit, served_by
 from aioacl._batches.rows import RowsOfModel
 from aioacl._batches.state import Rules
 from aioacl._handles.operation import Opening
+from aioacl._models.arguments import numpy_or_error
 
 if TYPE_CHECKING:
     from aioacl._base.options import Seconds
@@ -55,7 +57,8 @@ def open_batcher(
         NotSupported: an input or output of the model does not have the rows first, or NumPy is missing.
     """
     must_fit(models)
-    rows = RowsOfModel(models[0]._described)
+    numpy_or_error()  # the results are arrays
+    rows = RowsOfModel(models[0]._described, models[0]._life.spec)
     most = rows.max_rows if max_rows is None else count_of("max_rows", max_rows, 1)
     if most > rows.max_rows:
         raise ParameterError(
@@ -84,7 +87,7 @@ def open_batcher(
     )
 
     async def make() -> Batcher:
-        batcher = Batcher._make(rules, rows.check, served_by(models, rows, in_flight), models)
+        batcher = Batcher._make(rules, rows.check, partial(served_by, rows), models)
         batcher._handed_out = True
         return batcher
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import NotSupported, ParameterError
+from aioacl._base.ffi import Arguments, check_arguments
 from aioacl._models.arguments import _shape, _view, in_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioacl._base.ffi import Spec
     from aioacl._models.description import Description, Gear, TensorInfo
 
 Shape = tuple[tuple[int, ...], ...]
 SPLIT: Final = "Call the model itself, or convert it so that each input and output has the rows first."
-
-
-class Rows(NamedTuple):
-    """The checked arguments of an item.
-
-    Attributes:
-        arguments: the memory of each input.
-        rows: the number of rows.
-        shape: the dimensions of each input without the rows.
-    """
-
-    arguments: tuple[memoryview, ...]
-    rows: int
-    shape: Shape
+SMALLEST: Final = -1  # C selects the gear
 
 
 class RowsOfModel:
@@ -33,17 +24,17 @@ class RowsOfModel:
 
     Attributes:
         description: its inputs, outputs and gears.
+        spec: the same for C. The items of all models and loads of a batcher have this one, so that they can join.
         gears: the numbers of rows that an execution can have, in order.
         max_rows: the most rows of an item.
     """
 
-    def __init__(self, description: Description) -> None:
+    def __init__(self, description: Description, spec: Spec) -> None:
         self.description = description
-        self._gears: dict[Shape, dict[int, Gear]] = {}
-        for gear in description.gears:
-            self._gears.setdefault(tuple(shape[1:] for shape in gear.inputs), {})[
-                _rows(description, gear)
-            ] = gear
+        self.spec = spec
+        self._gears: dict[Shape, dict[int, int]] = {}  # for each shape, the number of each gear by its rows
+        for number, gear in enumerate(description.gears):
+            self._gears.setdefault(_without_rows(gear), {})[_rows(description, gear)] = number
         sizes = {tuple(sorted(of_shape)) for of_shape in self._gears.values()}
         if len(sizes) != 1:
             raise NotSupported(
@@ -53,52 +44,74 @@ class RowsOfModel:
         (self.gears,) = sizes
         self.max_rows: int = self.gears[-1]
         self._shapes = {shape: shape for shape in self._gears}
+        self._batches = (
+            description.kind == "batch"
+            and all(description.batched)
+            and all(info.shape[0] is None for info in description.inputs)
+        )
+        self._only = next(iter(self._gears))
 
-    def gear_for(self, shape: Shape, rows: int) -> Gear:
-        """Returns the smallest gear of a shape that holds the rows."""
-        gears = self._gears[shape]
+    @property
+    def zeros(self) -> Arguments:
+        """A call of one row, whose numbers are zero: the thread of the model fills what is missing with zeros."""
+        return Arguments(self.spec, (memoryview(b""),) * len(self.description.inputs), 0, 1)
+
+    def gear_for(self, calls: Sequence[Arguments]) -> int:
+        """Returns the number of the smallest gear that holds calls of the same shape."""
+        if self._batches:
+            return SMALLEST
+        rows = sum(call.rows or 0 for call in calls)
+        gears = self._gears[_without_rows(self.description.gears[calls[0].gear])]
         return gears[min(size for size in gears if size >= rows)]
 
-    def any_shape(self) -> Shape:
-        """Returns the shape of the first gear."""
-        return next(iter(self._gears))
-
-    def check(self, x: Any) -> tuple[Rows, int, Shape]:
+    def check(self, x: Any) -> tuple[Arguments, int, Shape]:
         """Checks an item, and returns it with its rows and its shape.
 
         Raises:
             ParameterError: the item is wrong. The error names the input and both shapes.
         """
+        if self._batches:
+            arguments = check_arguments(self.spec, x)
+            if arguments is not None:
+                rows = arguments.rows
+                if rows is not None and rows <= self.max_rows:
+                    return arguments, rows, self._only
+        return self._check_in_python(x)
+
+    def _check_in_python(self, x: Any) -> tuple[Arguments, int, Shape]:
         inputs = self.description.inputs
         values = in_order(inputs, x, "input")
-        arguments = tuple(_view(info, value, "input") for info, value in zip(inputs, values, strict=True))
+        views = tuple(_view(info, value, "input") for info, value in zip(inputs, values, strict=True))
         # One object for all equal shapes, so that a comparison of two items is quick.
-        shape = self._shapes.get(tuple(_dims(argument)[1:] for argument in arguments))
-        first = _dims(arguments[0])
-        if shape is None or not first or any(_dims(argument)[:1] != first[:1] for argument in arguments):
-            raise self._wrong_shape(inputs, arguments)
+        shape = self._shapes.get(tuple(_dims(view)[1:] for view in views))
+        first = _dims(views[0])
+        if shape is None or not first or any(_dims(view)[:1] != first[:1] for view in views):
+            raise self._wrong_shape(inputs, views)
         if not 1 <= first[0] <= self.max_rows:
             raise ParameterError(
                 f"expected an item of 1 to {self.max_rows} rows, got {first[0]}",
                 hint="Split the item, or pass at least one row.",
             )
-        return Rows(arguments, first[0], shape), first[0], shape
+        gear = next(iter(self._gears[shape].values()))
+        return Arguments(self.spec, views, gear, first[0]), first[0], shape
 
-    def _wrong_shape(
-        self, inputs: tuple[TensorInfo, ...], arguments: tuple[memoryview, ...]
-    ) -> ParameterError:
+    def _wrong_shape(self, inputs: tuple[TensorInfo, ...], views: tuple[memoryview, ...]) -> ParameterError:
         wanted = [
             " or ".join(_shape((None, *shape[at])) for shape in self._gears) for at in range(len(inputs))
         ]
         names = ", ".join(f"{info.name!r} {each}" for info, each in zip(inputs, wanted, strict=True))
         return ParameterError(
-            f"expected the shapes {names}, got {', '.join(_shape(_dims(argument)) for argument in arguments)}",
+            f"expected the shapes {names}, got {', '.join(_shape(_dims(view)) for view in views)}",
             hint="Reshape the arrays; ? is the number of rows, from 1, which is the same in all inputs.",
         )
 
 
-def _dims(argument: memoryview) -> tuple[int, ...]:
-    return argument.shape or ()
+def _dims(view: memoryview) -> tuple[int, ...]:
+    return view.shape or ()
+
+
+def _without_rows(gear: Gear) -> Shape:
+    return tuple(shape[1:] for shape in gear.inputs)
 
 
 def _rows(description: Description, gear: Gear) -> int:

@@ -25,6 +25,7 @@ from aioacl._batches.core import Core
 from aioacl._batches.failures import closed_error, ending_of, error_for_each, queue_full, wrong_count
 from aioacl._batches.items import AsyncioLoop, Mixed, Ports
 from aioacl._batches.state import Ending
+from aioacl._batches.thread import BatchThread
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._wait.job_future import JobFuture
 
@@ -50,6 +51,7 @@ class Runner:
         threads: the one that ran last on each thread, by the number of the thread.
         ports: the trio runs and threads that wait for items.
         refusal: raises the error of a new item; None while new items are taken.
+        thread: the thread that waits for the ends of executions.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -60,6 +62,7 @@ class Runner:
         self.threads: dict[int, AsyncioLoop] = {}
         self.ports = Ports()
         self.refusal: Callable[[], object] | None = None
+        self.thread = BatchThread()
         self._lock = threading.Lock()
         self._news: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._served: dict[ModelState[BatchItem], Served] = {}
@@ -116,7 +119,7 @@ class Runner:
         self._tell(self._close, None)
 
     def abort(self) -> None:
-        """Fails all items that are left, and ends the executors."""
+        """Fails all items that are left, drops the executions that run, and ends the thread."""
         self._tell(self._abort, None)
 
     def when(self, true: Callable[[], bool]) -> JobFuture[None]:
@@ -257,7 +260,7 @@ class Runner:
         if refused:
             self._send_error(refused, queue_full(core))
         if not core.may_run:
-            self._give_up()
+            self._look(None)  # the thread of the batcher may not have seen a reset that has ended
 
     def _gone(self, news: tuple[BatchItem, bool]) -> None:
         item, expired = news
@@ -299,6 +302,7 @@ class Runner:
         self._aborted = True
         self._send_error(self.core.abort(), closed_error())
         for served in tuple(self._served.values()):
+            served.state.running.clear()
             self.core.drain_model(served.state)
             self._forget(served)
         # These refer to this object.
@@ -308,11 +312,11 @@ class Runner:
         for wait in self._waits:
             _end(wait[1])
         self._waits.clear()
+        self.thread.end()
 
     def _forget(self, served: Served) -> None:
         served.executor.close()
-        if not served.state.running:  # else its executions will be dropped
-            self._served.pop(served.state, None)
+        self._served.pop(served.state, None)
         device = served.device
         if device.stop is not None and all(each.device is not device for each in self._served.values()):
             device.stop()

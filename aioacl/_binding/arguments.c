@@ -77,7 +77,7 @@ static int take_shape(const spec_object *self, gear *made, int output, PyObject 
     const tensor *of = &self->tensors[self->inputs + output];
     Py_ssize_t nbytes = product(dims, rank) * of->itemsize;
     made->transfers[self->inputs + output] = (size_t)(nbytes < of->nbytes ? nbytes : of->nbytes);
-    made->row_bytes[output] = of->batched ? (size_t)(product(dims + 1, rank - 1) * of->itemsize) : 0;
+    made->row_bytes[output] = rank ? (size_t)(product(dims + 1, rank - 1) * of->itemsize) : 0;
     PyMem_Free(dims);
     return 0;
 }

@@ -120,14 +120,21 @@ static void fill_pieces(const run_object *self, native *made) {
     made->call.piece_count = (int)(next - made->pieces);
 }
 
+/* The bytes of one row of an output; 0: a result is the whole output. The rows of several Arguments are split
+ * also if the model has no gears of batches. */
+static size_t row_bytes(const run_object *self, int output) {
+    bool split = PyTuple_Check(self->arguments) || self->spec->tensors[self->spec->inputs + output].batched;
+    return split ? self->gear->row_bytes[output] : 0;
+}
+
 static void fill_transfers(const run_object *self, native *made) {
     const spec_object *spec = self->spec;
     size_t rows = (size_t)all_rows(self);
     memcpy(made->transfers, self->gear->transfers, (size_t)(spec->inputs + spec->outputs) * sizeof(size_t));
     for (int output = 0; output < spec->outputs; output++) {
         size_t *transfer = &made->transfers[spec->inputs + output];
-        size_t nbytes = self->gear->row_bytes[output] * rows;
-        if (self->gear->row_bytes[output] && nbytes < *transfer) {
+        size_t nbytes = row_bytes(self, output) * rows;
+        if (nbytes && nbytes < *transfer) {
             *transfer = nbytes;
         }
     }
@@ -235,7 +242,8 @@ static int find_arrays(spec_object *spec) {
 /* Returns the shape of a result: that of the gear, with the rows of the caller. */
 static PyObject *shape_of(const run_object *self, const arguments_object *arguments, int output) {
     PyObject *whole = PyTuple_GetItem(self->gear->shapes, output);
-    if (!self->gear->row_bytes[output] || arguments->rows == self->gear->values[0]) {
+    bool all = self->spec->kind == AIO_BATCHES && arguments->rows == self->gear->values[0];
+    if (!row_bytes(self, output) || all) {
         return Py_XNewRef(whole);
     }
     PyObject *rest = PyTuple_GetSlice(whole, 1, PyTuple_Size(whole));
@@ -291,7 +299,7 @@ static int take_view(const run_object *self, PyObject *memory, int output, size_
 static size_t first_byte(const run_object *self, int index, int output) {
     size_t at = 0;
     for (int before = 0; before < index; before++) {
-        at += self->gear->row_bytes[output] * (size_t)arguments_at(self, before)->rows;
+        at += row_bytes(self, output) * (size_t)arguments_at(self, before)->rows;
     }
     return at;
 }
@@ -452,19 +460,46 @@ void leave_runs(const awaits_object *self) {
 
 /* --- the type --------------------------------------------------------------------------------------------- */
 
-/* Selects the gear: that of the arguments, or for several of them the smallest for all rows. */
-static const gear *gear_of(const run_object *self) {
+/* Whether the memory of each input has room for all arguments, and each output begins with the rows. */
+static bool has_room(const run_object *self, const gear *chosen) {
+    const spec_object *spec = self->spec;
+    for (int input = 0; input < spec->inputs; input++) {
+        size_t room = chosen->transfers[input];
+        for (int index = 0; index < call_count(self); index++) {
+            const arguments_object *one = arguments_at(self, index);
+            size_t nbytes = (size_t)one->views[input].buffer.len;
+            if (one->rows < 1 || nbytes > room) {
+                return false;
+            }
+            room -= nbytes;
+        }
+    }
+    for (int output = 0; output < spec->outputs; output++) {
+        if (chosen->row_bytes[output] * (size_t)all_rows(self) > chosen->transfers[spec->inputs + output]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool all_batched(const spec_object *spec) {
+    bool all = spec->kind == AIO_BATCHES;
+    for (int output = 0; output < spec->outputs; output++) {
+        all = all && spec->tensors[spec->inputs + output].batched;
+    }
+    return all;
+}
+
+/* Selects the gear: that of the arguments; or for several of them the given one, or if it is -1, the smallest
+ * for all rows. NULL: there is none. */
+static const gear *gear_of(const run_object *self, int given) {
     const spec_object *spec = self->spec;
     if (!PyTuple_Check(self->arguments)) {
         return &spec->gears[((arguments_object *)self->arguments)->gear];
     }
-    for (int output = 0; output < spec->outputs; output++) {
-        if (!spec->tensors[spec->inputs + output].batched) {
-            return NULL;
-        }
-    }
-    int found = spec->kind == AIO_BATCHES ? gear_for_rows(spec, all_rows(self)) : -1;
-    return found < 0 ? NULL : &spec->gears[found];
+    int found = given < 0 && all_batched(spec) ? gear_for_rows(spec, all_rows(self)) : given;
+    bool fits = found >= 0 && found < spec->gear_count && has_room(self, &spec->gears[found]);
+    return fits ? &spec->gears[found] : NULL;
 }
 
 static bool are_arguments(PyObject *arguments) {
@@ -490,11 +525,12 @@ static bool are_of_model(PyObject *arguments, const slots_object *slots) {
     return spec->inputs == calls->inputs && spec->outputs == calls->outputs && spec->kind == calls->gears;
 }
 
-/* Run(slots, arguments, targets, out, wait, held). */
+/* Run(slots, arguments, targets, out, wait, held, gear=-1). `gear` is that of several Arguments. */
 static PyObject *run_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSED(keywords)) {
     PyObject *slots, *arguments, *targets, *out;
-    int wait, held;
-    if (!PyArg_ParseTuple(given, "O!OOOpp", slots_type, &slots, &arguments, &targets, &out, &wait, &held)) {
+    int wait, held, chosen = -1;
+    if (!PyArg_ParseTuple(given, "O!OOOpp|i", slots_type, &slots, &arguments, &targets, &out, &wait, &held,
+                          &chosen)) {
         return NULL;
     }
     if (!are_arguments(arguments) || (targets != Py_None && !PyTuple_Check(targets))) {
@@ -516,10 +552,10 @@ static PyObject *run_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSE
     self->wait = (char)wait;
     self->held = (char)held;
     self->result = aio_failed(AIO_PENDING);
-    self->gear = gear_of(self);
+    self->gear = gear_of(self, chosen);
     if (self->gear == NULL) {
         Py_DECREF((PyObject *)self);
-        return PyErr_Format(PyExc_ValueError, "expected rows that fit into one gear of a model with batches");
+        return PyErr_Format(PyExc_ValueError, "expected rows that fit into one gear of the model");
     }
     return (PyObject *)self;
 }

@@ -21,7 +21,7 @@ typedef struct {
     int value_count;
     Py_ssize_t *dims;  /* of all inputs, one after another */
     size_t *transfers; /* the bytes of each upload, then of each download of a whole output */
-    size_t *row_bytes; /* of each output that is batched, else 0 */
+    size_t *row_bytes; /* of each output: the bytes of one entry of its first dimension; 0 without dimensions */
     PyObject *shapes;  /* of the outputs, a tuple of tuples */
 } gear;
 

@@ -37,7 +37,7 @@ def spec_of(description: Description) -> Spec:
     """Returns what C needs to check arguments and to make results."""
 
     def arrays() -> tuple[Any, tuple[Any, ...]]:
-        np = _numpy()
+        np = numpy_or_error()
         return np.empty, tuple(np.dtype(array_dtype(info.dtype)) for info in description.outputs)
 
     return Spec(
@@ -261,7 +261,8 @@ def check_out(description: Description, arguments: Arguments, out: Any) -> tuple
     return tuple(targets)
 
 
-def _numpy() -> Any:
+def numpy_or_error() -> Any:
+    """Returns NumPy, or raises NotSupported."""
     try:
         import numpy as np  # noqa: PLC0415 - NumPy is optional
     except ImportError as error:

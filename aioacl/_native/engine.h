@@ -499,7 +499,13 @@ typedef struct {
 } aio_batch;
 /* Takes as many completions as the batch has room for. Returns how many the batch then contains. */
 int aio_port_fill(aio_port *port, aio_batch *batch);
-/* Makes the descriptor readable. Does nothing if `port` is NULL, because the owner has closed the port. */
+/* Makes a port without a descriptor, whose one consumer sleeps in aio_port_wait. Returns NULL in a forked
+ * child, or if there is no memory. */
+aio_port *aio_port_quiet(void);
+/* Sleeps until a completion or a kick has come since the last call, and then does what aio_port_fill does. */
+int aio_port_wait(aio_port *port, aio_batch *batch);
+/* Makes the descriptor readable, or wakes the consumer. Does nothing if `port` is NULL, because the owner has
+ * closed the port. */
 void aio_port_kick(aio_port *port);
 /* For a wait that the caller ends, not the engine. The memory of the completion is taken when the wait begins,
  * so ending the wait cannot fail. Returns 0, AIO_NO_MEMORY, or AIO_NOT_OPEN if `port` is NULL. */

@@ -134,6 +134,7 @@ struct aio_port {
     int fd;                /* -1: the consumer sleeps on `word` instead */
     _Atomic uint32_t word; /* raised by each ring of such a port */
     _Atomic bool asleep;   /* the consumer sleeps, or is about to */
+    uint32_t seen;         /* the word at the end of the newest sleep of aio_port_wait */
     _Atomic(aio_token *) list;
     _Atomic bool held; /* a completion may be in the list for which nothing has rung */
     aio_token *ready;  /* taken from the list and not yet passed to the caller; only the consumer uses it */
@@ -142,8 +143,6 @@ struct aio_port {
 
 /* wake.c: makes the port's descriptor readable. aio_port_kick of engine.h does nothing in a forked child. */
 void aio_port_ring(aio_port *port);
-/* Makes a port without a descriptor, for a thread of the engine. */
-aio_port *aio_port_quiet(void);
 /* wake.c: lets the thread sleep until the word of such a port differs from `seen`, or `limit_us` is over
  * (negative: no limit). May also return earlier. */
 void aio_port_sleep(aio_port *port, uint32_t seen, int64_t limit_us);

@@ -29,7 +29,7 @@ aio_port *aio_port_new(void) {
 }
 
 aio_port *aio_port_quiet(void) {
-    aio_port *port = calloc(1, sizeof *port);
+    aio_port *port = atomic_load(&aio_in_child) ? NULL : calloc(1, sizeof *port);
     if (port) {
         port->fd = -1;
         atomic_init(&port->references, 1);
@@ -197,6 +197,13 @@ int aio_port_fill(aio_port *port, aio_batch *batch) {
     int count = batch->count;
     batch->count += aio_port_take(port, batch->keys + count, batch->results + count, AIO_BATCH - count);
     return batch->count;
+}
+
+/* A ring after the word was read is seen by the next call. */
+int aio_port_wait(aio_port *port, aio_batch *batch) {
+    aio_port_sleep(port, port->seen, -1);
+    port->seen = atomic_load(&port->word);
+    return aio_port_fill(port, batch);
 }
 
 void aio_port_close(aio_port *port) {

@@ -56,6 +56,10 @@ class _Nothing:
         """Nothing is kept."""
 
 
+def _serve(*_: object) -> list[tuple[_Nothing, Watched]]:
+    return [(_Nothing(), Watched(_Device()))]
+
+
 def _check(x: Any) -> tuple[Any, int, None]:
     return x, len(x), None
 
@@ -77,7 +81,7 @@ async def _load(infer: Callable[[Any], Awaitable[Any]], callers: int, items: int
 
 
 def _ours(callers: int, items: int) -> Sample:
-    infer = Batcher._make(Rules(GEARS, limit=4096), _check, [(_Nothing(), Watched(_Device()))])
+    infer = Batcher._make(Rules(GEARS, limit=4096), _check, _serve)
     try:
         return asyncio.run(_load(infer, callers, items))
     finally:

@@ -115,7 +115,7 @@ def batching(*executors: Any, view: View | None = None, **rules: Any) -> Generat
     """
     pairs = [each if isinstance(each, tuple) else (each, view or View()) for each in executors]
     served = [(executor, Watched(device)) for executor, device in pairs]
-    batcher = Batcher._make(Rules(GEARS, **rules), check, served)
+    batcher = Batcher._make(Rules(GEARS, **rules), check, lambda *_: served)
     try:
         yield batcher
     finally:

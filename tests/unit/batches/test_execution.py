@@ -1,0 +1,178 @@
+"""How a batch is executed on a model: the joined rows, the thread that sees the end, and what is left of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import numpy as np
+import pytest
+
+import aioacl
+from aioacl import ParameterError, open_batcher, simulator
+from aioacl._base import sync
+from tests.kit import Waiting, raises, until, until_now
+from tests.support import offline
+from tests.support.batching import tasks
+from tests.support.offline import WEIGHTS, needs_onnxruntime, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tests.kit import OpenDevice
+
+pytestmark = [pytest.mark.anyio, needs_onnxruntime]
+
+
+async def run(infer: Any, items: Sequence[Any]) -> list[Any]:
+    """The results of items that are awaited at once."""
+    async with tasks() as group:
+        calls = [Waiting(group, lambda x=x: infer(x)) for x in items]  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+    assert not any(call.error for call in calls)
+    return [call.value for call in calls]
+
+
+async def test_items_of_a_model_with_fixed_shapes_share_an_execution(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product()) as model,
+        open_batcher(model) as infer,
+    ):
+        items = [rows(number, count=1) for number in (3, 7)]
+        before = offline.executions()
+        results = await run(infer, items)
+        assert offline.executions() == before + 1
+        (alone,) = await run(infer, items[:1])
+    for x, y in zip([*items, items[0]], [*results, alone], strict=True):
+        assert np.array_equal(y, x @ WEIGHTS)
+        assert y.base is None
+
+
+async def test_items_of_each_shape_of_dims_run_in_the_smallest_gear(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.dims("2,3;4,3;2,5;4,5")) as model,
+        open_batcher(model) as infer,
+    ):
+        items = [np.full((count, size), count + size, np.float32) for count in (1, 2) for size in (3, 5)]
+        results = await run(infer, items)
+        stats = infer.stats()
+    assert all(np.array_equal(y, -x) for x, y in zip(items, results, strict=True))
+    assert (stats.executions, stats.rows, stats.padded_rows) == (2, 6, 2)
+
+
+async def test_item_with_several_tensors_gets_a_dict_of_its_rows(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.sums()) as model,
+        open_batcher(model) as infer,
+    ):
+        pairs = [[rows(1, 1), rows(5, 1)], [rows(2, 1), rows(7, 1)]]
+        results = await run(infer, pairs)
+        assert infer.stats().executions == 1
+    for (a, b), found in zip(pairs, results, strict=True):
+        assert np.array_equal(found["plus"], a + b)
+        assert np.array_equal(found["minus"], a - b)
+
+
+async def test_73_next_batch_begins_while_the_loop_is_blocked(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product("2,4")) as model,
+        open_batcher(model, in_flight=1) as infer,
+        tasks() as group,
+    ):
+        offline.hold(model)
+        calls = [Waiting(group, lambda: infer(rows(1)))]
+        before = offline.executions()
+        await until(lambda: infer.stats().running == 1)
+        calls.append(Waiting(group, lambda: infer(rows(2))))
+        await until(lambda: infer.waiting == 2)
+        offline.release(model)
+        until_now(lambda: offline.executions() == before + 2)  # the loop does not turn
+        assert not any(call.ended for call in calls)
+    assert all(np.array_equal(call.value, rows(at) @ WEIGHTS) for at, call in enumerate(calls, 1))
+
+
+async def test_change_of_a_device_is_handled_without_its_lock(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product("2,4")) as model,
+        open_batcher(model) as infer,
+    ):
+        core, changed, owned = infer._runner.core, device._manager.admission.changed, list[bool]()
+        tell = core.tell
+
+        def note(*arguments: Any, **details: Any) -> None:
+            owned.append(sync.is_owned(changed))
+            tell(*arguments, **details)
+
+        monkeypatch.setattr(core, "tell", note)
+        await device.force_reset()
+        await until(lambda: bool(owned))
+        assert np.array_equal(await infer(rows(1)), rows(1) @ WEIGHTS)
+    assert not any(owned)
+
+
+async def test_close_gives_up_the_executions_that_run(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.load_model(offline.product("2,4")) as model:
+        async with tasks() as group:
+            infer = await open_batcher(model)
+            offline.hold(model)
+            call = Waiting(group, lambda: raises(ParameterError, infer(rows(1))))
+            await until(lambda: infer.stats().running == 1)
+            await infer.close(grace=0)
+            await until(lambda: call.ended)
+            assert infer.stats().running == 0
+            offline.release(model)
+        assert "closed" in str(call.value)
+        await until(lambda: offline.all_free(model))
+        assert np.array_equal(await model(rows(2)), rows(2) @ WEIGHTS)
+
+
+async def test_execution_behind_a_reset_loads_the_model_again(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product("2,4")) as model,
+        open_batcher(model) as infer,
+    ):
+        await device.force_reset()
+        assert offline.load_of(model).stale
+        items: list[NDArray[np.float32]] = [rows(1), rows(2)]
+        for x, y in zip(items, await run(infer, items), strict=True):
+            assert np.array_equal(y, x @ WEIGHTS)
+        assert infer.stats().repeats == 0
+
+
+async def test_items_wait_for_the_slots_that_other_calls_use(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product("2,4"), slots=1) as model,
+        open_batcher(model, in_flight=1) as infer,
+        tasks() as group,
+    ):
+        offline.hold(model)
+        call = Waiting(group, lambda: model(rows(1)))
+        await until(lambda: model.busy == 1)
+        item = Waiting(group, lambda: infer(rows(2)))
+        await until(lambda: model.waiting == 1)
+        offline.release(model)
+    assert np.array_equal(call.value, rows(1) @ WEIGHTS)
+    assert np.array_equal(item.value, rows(2) @ WEIGHTS)
+
+
+async def test_execution_on_a_closed_model_fails_its_items(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product("2,4")) as model,
+        open_batcher(model) as infer,
+    ):
+        await model.close()
+        with anyio.fail_after(60):
+            error = await raises(aioacl.AclError, infer(rows(1)))
+        assert "closed" in str(error)
+        assert simulator.violations() == []
