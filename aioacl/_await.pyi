@@ -3,7 +3,7 @@
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Generator, Iterator
 from types import CodeType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from typing_extensions import Buffer, CapsuleType
 
@@ -109,6 +109,12 @@ class Keeper(Buffer):
 
     @property
     def address(self) -> int: ...
+
+class Baton:
+    """A lock that `with` takes without waiting; the block gets whether it has taken the lock."""
+
+    def __enter__(self) -> bool: ...
+    def __exit__(self, *error: object) -> Literal[False]: ...
 
 class Dataset:
     """A dataset of the buffers that a tuple of (address, size) names (aclmdlCreateDataset).

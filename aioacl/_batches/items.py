@@ -151,7 +151,8 @@ class BatchItem(ItemFields, Unique):
             self._runner.ports.add(self)
             in_time = await self._ended(deadline)
         except BaseException:
-            self._runner.gone(self)
+            if hasattr(self, "_turn"):  # else Ctrl-C came before it was added
+                self._runner.gone(self)
             raise
         if not in_time:
             self._runner.gone(self, expired=True)

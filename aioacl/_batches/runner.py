@@ -2,15 +2,18 @@
 
 Theory of operation. A thread that has news appends it to `_news`, and then calls `drive`. One thread at a time drives:
 it takes the news, asks the core what is next, begins the executions, and sends the outcomes. If another thread drives
-already, `drive` returns at once, and that thread handles the news. So no thread waits for the lock, and a finalizer or
+already, `drive` returns at once, and that thread handles the news. So no thread waits for the baton, and a finalizer or
 a signal handler that interrupts the driver cannot deadlock. The thread that reports the end of an execution drives as
 well, so the next batch begins also if all event loops are blocked.
+
+Ctrl-C must not interrupt the driver, because the items of all callers would fail. So if the signal raises
+KeyboardInterrupt in any line of the main thread, the main thread puts it off while it drives. On an event loop the
+signal usually does not: asyncio cancels the main task instead, and trio protects the functions of aioacl.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from asyncio import _get_running_loop  # returns the running loop or None
 from collections import deque
@@ -21,8 +24,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
 from aioacl._base.errors import AclError, DeviceQuarantined
+from aioacl._base.ffi import Baton
 from aioacl._batches.core import Core
 from aioacl._batches.failures import closed_error, ending_of, error_for_each, queue_full, wrong_count
+from aioacl._batches.interrupts import uninterrupted
 from aioacl._batches.items import AsyncioLoop, Mixed, Ports
 from aioacl._batches.state import Ending
 from aioacl._batches.thread import BatchThread
@@ -63,7 +68,7 @@ class Runner:
         self.ports = Ports()
         self.refusal: Callable[[], object] | None = None
         self.thread = BatchThread()
-        self._lock = threading.Lock()
+        self._baton = Baton()
         self._news: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._served: dict[ModelState[BatchItem], Served] = {}
         self._known: tuple[AsyncioLoop, ...] = ()  # the values of `loops`, which the driver iterates over
@@ -136,17 +141,25 @@ class Runner:
 
     def drive(self) -> None:
         """Handles the news and begins executions, unless another thread does so, or this thread a frame below."""
-        news, lock = self._news, self._lock
-        while news and lock.acquire(False):
-            try:
-                self._drive()
-            except BaseException as error:
-                self._fail_all(error)
-                if not isinstance(error, Exception):  # Ctrl-C
-                    raise
-                sync.report(error)
-            finally:
-                lock.release()
+        uninterrupted(self._take_baton)
+
+    def _take_baton(self) -> None:
+        news, baton = self._news, self._baton
+        try:
+            while news:
+                with baton as mine:
+                    if not mine:
+                        return
+                    try:
+                        self._drive()
+                    except BaseException as error:
+                        self._fail_all(error)
+                        if not isinstance(error, Exception):  # of a signal handler
+                            raise
+                        sync.report(error)
+        except BaseException:
+            self.thread.soon(self._take_baton)
+            raise
 
     def _drive(self) -> None:
         news, core = self._news, self.core

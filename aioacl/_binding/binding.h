@@ -188,6 +188,7 @@ int add_keeper(PyObject *module);
 int add_dataset(PyObject *module);
 int add_cache(PyObject *module);
 int add_site(PyObject *module);
+int add_baton(PyObject *module);
 
 /* exporter.c. */
 int add_exporter(PyObject *module);
