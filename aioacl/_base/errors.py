@@ -177,9 +177,9 @@ class DeviceTimeout(AclError, TimeoutError):
     """A wait reached its timeout, and the work may still be running; wait again, or abort the stream.
 
     Attributes:
-        started: for a call of a model, whether its work had begun. False: no slot was free, the model was being loaded,
-            or a reset had not ended; the work of the call does not begin later either. True: the work continues on the
-            device, and its result is dropped. None for other waits.
+        started: for a call of a model or an item of a batcher, whether its work had begun. False: no slot was free, the
+            model was being loaded, a reset had not ended, or the item waited for a batch; the work does not begin later
+            either. True: the work continues on the device, and its result is dropped. None for other waits.
     """
 
     default_action = "retry"

@@ -22,6 +22,7 @@ from aioacl._batches.state import Ending
 
 if TYPE_CHECKING:
     from aioacl._batches.core import Core
+    from aioacl._batches.items import BatchItem
 
 
 def ending_of(error: BaseException) -> Ending:
@@ -76,12 +77,15 @@ def closed_error() -> ParameterError:
     return ParameterError("the batcher is closed", hint="Close it after its callers have ended.")
 
 
-def queue_full(core: Core[Any]) -> QueueFull:
+def queue_full(core: Core[Any], item: BatchItem) -> QueueFull:
     """Returns the error of an item for which there is no room."""
     rate = sum(model.rate for model in core.models)
     later = "after `error.retry_after` seconds" if rate else "later"
+    of_key = core.waiting.key_is_full(item)
     return QueueFull(
-        f"{core.waiting.rows} rows wait for the model, so the batcher or the key of the item has no room",
+        "so many rows of the key wait that limit_per_key has no room for the item"
+        if of_key
+        else f"{core.waiting.rows} rows wait, and limit has no room for the item",
         retry_after=core.waiting.rows / rate if rate else None,
         hint=f"Pass wait=True to wait for room, or try again {later}.",
     )

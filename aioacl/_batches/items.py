@@ -23,7 +23,7 @@ from aioacl._base.ffi import in_trio
 from aioacl._base.options import deadline_of
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
-from aioacl._batches.waiting import NEW, WAITING, Turn
+from aioacl._batches.waiting import AGAIN, NEW, RUNNING, WAITING, Turn
 from aioacl._wait.current import run_blocking
 from aioacl._wait.job_future import JobFuture
 from aioacl._wait.thread import earlier
@@ -155,8 +155,9 @@ class BatchItem(ItemFields, Unique):
                 self._runner.gone(self)
             raise
         if not in_time:
+            error = expired(self)
             self._runner.gone(self, expired=True)
-            raise expired()
+            raise error
         future, self._future = self._future, ENDED
         try:
             return future.result(0)
@@ -207,11 +208,18 @@ class LimitedItem(BatchItem):
     __slots__ = ("_deadline", "_patient", "_timeout")
 
 
-def expired() -> DeviceTimeout:
+def expired(item: BatchItem) -> DeviceTimeout:
     """Returns the error of an item whose time is over."""
+    if item._state in (AGAIN, RUNNING):
+        return DeviceTimeout(
+            "the item was not done in time, and its execution has begun",
+            hint="Its result is dropped: pass a longer timeout=.",
+            started=True,
+        )
     return DeviceTimeout(
-        "the item was not done in time",
-        hint="Pass a longer timeout=, or fewer items. If its execution has begun, the result is dropped.",
+        "the item was not done in time, and its execution has not begun",
+        hint="It never runs: pass a longer timeout=, or fewer items.",
+        started=False,
     )
 
 
@@ -297,8 +305,9 @@ class AsyncioLoop:
         while timers and (timers[0][0] <= now or timers[0][2]._future.done()):
             item = heapq.heappop(timers)[2]
             if not item._future.done():
+                error = expired(item)
                 self._runner.gone(item, expired=True)
-                item._future.set_exception(expired())
+                item._future.set_exception(error)
         self._arm()
 
     def wake_at(self, when: float) -> None:

@@ -271,7 +271,7 @@ class Runner:
             return
         refused = core.arrive(turn, now)
         if refused:
-            self._send_error(refused, queue_full(core))
+            self._send(refused, Mixed(queue_full(core, item) for item in refused))
         if not core.may_run:
             self._look(None)  # the thread of the batcher may not have seen a reset that has ended
 

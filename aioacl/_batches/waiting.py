@@ -202,15 +202,16 @@ class Waiting(Generic[I]):
         """Whether an item fits. `beside`: whether it must not overtake the items that wait for room."""
         if beside and (item._key in self.outside or any(map(self._waits_for_all, self.outside))):
             return False
-        fits_key = (
-            self._limit_per_key is None or self._of_key.get(item._key, 0) + item._rows <= self._limit_per_key
-        )
-        return fits_key and self.rows + item._rows <= self._limit
+        return not self.key_is_full(item) and self.rows + item._rows <= self._limit
+
+    def key_is_full(self, item: I) -> bool:
+        """Whether an item that was refused lacks room in the limit of its key, and not only in that of all."""
+        rows = self._of_key.get(item._key, 0) + item._rows
+        return self._limit_per_key is not None and rows > self._limit_per_key
 
     def _waits_for_all(self, key: Hashable) -> bool:
         """Whether the first item of a key outside waits for the limit of all keys, and not for that of its own."""
-        item = next(iter(self.outside[key]))
-        return self._limit_per_key is None or self._of_key.get(key, 0) + item._rows <= self._limit_per_key
+        return not self.key_is_full(next(iter(self.outside[key])))
 
     def _count(self, key: Hashable, rows: int) -> None:
         """Counts rows of a key that came, or, if negative, that went."""

@@ -173,6 +173,7 @@ async def test_68_time_limit_ends_an_item_behind_an_execution_that_never_ends() 
             running = Waiting(group, lambda: infer(1))
             await until(lambda: hand.begun)
             error = await raises(DeviceTimeout, infer(2, timeout=0.001))
+            assert error.started is False
             assert "timeout=" in error.hint
             assert infer.waiting == 0
             assert infer.stats().expired == 1
@@ -186,7 +187,8 @@ async def test_68_time_limit_ends_an_item_that_runs_and_its_result_is_dropped() 
     with batching(hand) as infer:
         while not hand.log:  # on a slow machine, the item may expire before it runs
             limit *= 2
-            await raises(DeviceTimeout, infer(1, timeout=limit))
+            error = await raises(DeviceTimeout, infer(1, timeout=limit))
+        assert error.started is True
         hand.end()
         assert infer.stats().done == 0
 
@@ -201,6 +203,7 @@ async def test_69_overload_is_refused_or_waits_as_the_caller_asks() -> None:
             await until(lambda: infer.waiting == 32)
             error = await raises(QueueFull, infer(3, wait=False))
             assert (error.action, error.retry_after) == ("retry", None)
+            assert "limit has no room" in str(error)
             assert "wait=True" in error.hint
             late = Waiting(group, lambda: infer(4))
             await turns()
@@ -211,6 +214,21 @@ async def test_69_overload_is_refused_or_waits_as_the_caller_asks() -> None:
     assert (first.value, late.value) == (0, 4)
     assert all(call.error is None for call in many)
     assert hand.log[1:] == [[(1, 16, None)] * 2, [4]]
+
+
+async def test_item_that_its_key_has_no_room_for_names_limit_per_key() -> None:
+    hand = ByHand()
+    with batching(hand, limit_per_key=32, in_flight=1) as infer:
+        async with tasks() as group:
+            for x in (0, (1, 32, None)):
+                Waiting(group, lambda x=x: infer(x, key="first"))  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+            await until(lambda: infer.waiting == 32)
+            error = await raises(QueueFull, infer(2, key="first", wait=False))
+            assert "limit_per_key has no room" in str(error)
+            Waiting(group, lambda: infer(3, key="second", wait=False))
+            await until(lambda: infer.waiting == 33)
+            while hand.begun:
+                hand.end()
 
 
 async def test_67_close_executes_what_waits_and_then_refuses() -> None:
