@@ -141,7 +141,7 @@ class Core(Generic[I]):
         model = execution.model
         model.running.discard(execution)
         model.rows -= execution.rows
-        special = execution.division is not None or not self.healthy
+        special = execution.division is not None or self._tries or not self.healthy
         if special or ending is not Ending.DONE:
             return self._after(execution, ending, now)
         model.measure(execution, now)

@@ -233,6 +233,7 @@ def test_batch_runs_again_as_it_was_after_a_reset() -> None:
     world.arrive(Job(50))
     world.run()
     assert world.log == [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [50]]
+    assert world.core._tries == {}
 
 
 def test_71_item_is_put_back_at_most_8_times() -> None:

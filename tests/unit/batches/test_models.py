@@ -310,6 +310,23 @@ async def test_items_of_a_failed_device_run_alone_after_the_reset_of_its_supervi
         assert infer.stats().executions == 7
 
 
+@pytest.mark.leaves("offline_models")  # as above
+async def test_repaired_failure_of_a_device_is_reported_at_no_close(open_device: OpenDevice) -> None:
+    items = [item(number) for number in range(1, 13)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with (
+            open_device() as device,
+            device.supervise(),
+            device.load_model(BATCHES) as model,
+            open_batcher(model, max_rows=4, in_flight=2) as infer,
+        ):
+            with simulator.fault(EXECUTE, async_error=FAULT, nth=1):
+                results = await run(infer, items)
+            await run(infer, items)
+    assert all(map(is_right, results, items))
+
+
 async def test_closed_model_fails_the_items_and_no_caller_hangs(open_device: OpenDevice) -> None:
     async with open_device() as device, device.load_model(BATCHES) as model, open_batcher(model) as infer:
         await model.close()
