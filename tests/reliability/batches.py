@@ -1,79 +1,93 @@
-"""Batches: items with random cancellations, time limits, failures and resets. Each one has one outcome.
+"""Batches: items with random cancellations, time limits, failures, hangs and resets. Each one has one outcome.
 
-Tasks of an asyncio loop, tasks of a trio run and plain threads share one batcher on two devices. The executions are
-Python functions. Some items always fail their task, and a few always break their device. At random, a device fails, is
-reset at the request of a caller, or hangs for a while. A thread resets the devices that have failed.
+Tasks of an asyncio loop, tasks of a trio run and plain threads share one batcher over a model on two devices of the
+simulator. A Python function stands in for the model. Some items always fail their task, and a few always break their
+device. At random, an execution breaks its device or hangs for a while. Supervisors reset the devices that have failed,
+and a thread resets devices that work.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import random
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from aioacl import DeviceFault, DeviceReset, DeviceTimeout, QueueFull
+from aioacl import DeviceFault, DeviceReset, DeviceTimeout, QueueFull, open_batcher, simulator
+from aioacl._base.paths import DATA
 from aioacl._batches.items import BatchItem
+from aioacl.testing import snapshot
 from tests.kit import FAULT, TASK_FAULT, until_now
-from tests.reliability import crowd
+from tests.reliability import crowd, model_calls, setting
+from tests.reliability.member import HANGS_SECONDS
 from tests.reliability.part import Outcome, Scale
-from tests.support.batching import ZEROS, OnThread, View, batching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioacl import Device
+    from aioacl.simulator import Execution
+
 LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 120, Scale.SLOW: 900}
 TASKS: Final = 100
 THREADS: Final = 2
+DEVICES: Final = (0, 1)
+MODEL: Final = "digits_batches"
+INPUTS: Final = 64
+OUTPUTS: Final = 10
 BAD_TASK: Final = 401  # each item whose number is a multiple of this one fails its task
 BAD_DEVICE: Final = 4003
 HANG_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 60.0
+GRACES: Final = (0.0, 0.01, 1.0)  # of the resets that a caller asks for
 
 
-class Device(View):
-    """A device that fails and hangs at random, with its executor."""
+class World:
+    """What happens to the executions and the devices at random."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.returns = True
-        self.faults = self.resets = 0
+    def __init__(self, resets: int, seed: int) -> None:
+        self.faults = self.asked = 0
+        self._resets = resets
         self._chance = random.Random(seed)
-        self._broken = threading.Event()
-        self.executor = OnThread(self.execute)
 
-    def execute(self, calls: list[Any]) -> list[Any]:
-        """Returns the calls, or raises."""
-        generation, numbers = self.generation, [call for call in calls if call != ZEROS]
-        luck = self._chance.random()
-        if luck < 0.002 or any(number % BAD_DEVICE == 0 for number in numbers):
+    def execute(self, execution: Execution) -> int:
+        """Returns the first numbers of each row, or a code."""
+        import numpy as np
+
+        source = np.frombuffer(execution.inputs[0].memory, np.float32).reshape(-1, INPUTS)
+        target = np.frombuffer(execution.outputs[0].memory, np.float32).reshape(-1, OUTPUTS)
+        numbers, luck = [int(number) for number in source[:, 0] if number], self._chance.random()
+        if luck < 0.01 or any(number % BAD_DEVICE == 0 for number in numbers):
             self.faults += 1
-            self.failed = True
-            self._broken.set()
-            raise DeviceFault("the device has failed", code=FAULT)
-        if luck < 0.004:
+            return FAULT
+        if luck < 0.02:
             time.sleep(HANG_SECONDS)
         if any(number % BAD_TASK == 0 for number in numbers):
-            raise DeviceFault("a task has failed", code=TASK_FAULT, action="new_stream")
-        if self.generation != generation:
-            raise DeviceReset("a reset has ended the work")
-        return list(calls)
+            return TASK_FAULT
+        target[: len(source)] = source[:, :OUTPUTS]
+        return 0
 
-    def repair(self, over: threading.Event) -> None:
-        """Resets the device after each failure, and now and then without one."""
-        while not over.is_set():
-            asked = not self._broken.wait(0.05)
-            self._broken.clear()
-            if not asked or self._chance.random() < 0.2:
-                self.is_open = False
-                self.tell()
-                self.resets += 1
-                self.reset()
+    def reset(self, devices: list[Device], share: Callable[[], float], over: threading.Event) -> None:
+        """Resets devices that work, as often as fits the share of the items that have begun."""
+        while not over.wait(0.002):
+            if self.asked < share() * self._resets:
+                self.asked += 1
+                device = self._chance.choice(devices)
+                device.force_reset(grace=self._chance.choice(GRACES)).result(HANGS_SECONDS)
+
+
+def row(number: int) -> Any:
+    """Returns the array of an item."""
+    import numpy as np
+
+    return np.full((1, INPUTS), number, np.float32)
 
 
 class Crowd:
@@ -84,13 +98,21 @@ class Crowd:
         self.outcomes: Counter[str] = Counter()
         self.findings: list[str] = []
         self._seed = seed
-        self._numbers = iter(range(1, items + 1))
+        self._items = items
+        self._begun = 0
         self._lock = threading.Lock()
 
     def next(self) -> int | None:
-        """Returns the number of the next item."""
+        """Returns the number of the next item, from 1."""
         with self._lock:
-            return next(self._numbers, None)
+            if self._begun == self._items:
+                return None
+            self._begun += 1
+            return self._begun
+
+    def share(self) -> float:
+        """Returns the share of the items that have begun."""
+        return self._begun / self._items
 
     def options(self, chance: random.Random) -> dict[str, Any]:
         """Returns the options of an item."""
@@ -106,8 +128,8 @@ class Crowd:
         kind = "right" if error is None else type(error).__name__
         bad = number % BAD_TASK == 0 or number % BAD_DEVICE == 0
         fits = {
-            "right": value == number and not bad,
-            "DeviceFault": True,
+            "right": not bad and value is not None and value.tolist() == [[number] * OUTPUTS],
+            "DeviceFault": bad or (isinstance(error, DeviceFault) and error.code == FAULT),
             "DeviceReset": True,
             "DeviceTimeout": "timeout" in options,
             "QueueFull": "wait" in options,
@@ -134,7 +156,7 @@ class Crowd:
 
     async def _one(self, number: int, options: dict[str, Any]) -> None:
         try:
-            value = await self.infer(number, **options)
+            value = await self.infer(row(number), **options)
         except (DeviceFault, DeviceReset, DeviceTimeout, QueueFull) as error:
             self.note(number, options, None, error)
         else:
@@ -146,7 +168,7 @@ class Crowd:
         while (number := self.next()) is not None:
             options = self.options(chance)
             try:
-                value = self.infer(number, **options).result()
+                value = self.infer(row(number), **options).result()
             except (DeviceFault, DeviceReset, DeviceTimeout, QueueFull) as error:
                 self.note(number, options, None, error)
             else:
@@ -167,6 +189,7 @@ def _left(infer: Any) -> list[str]:
     until_now(lambda: core.empty, PATIENCE_SECONDS)
     gc.collect()
     items = sum(isinstance(each, BatchItem) for each in gc.get_objects())
+    used = {f"slots of device {model._life.manager.index} in use": model for model in infer.models}
     found = {
         "rows that wait": infer.waiting,
         "executions": infer.stats().running,
@@ -174,37 +197,57 @@ def _left(infer: Any) -> list[str]:
         "counts of items that were put back": len(core._tries),
         "queues": len(core.waiting.queues),
         "items in memory": max(0, items - TASKS),  # a task may keep its last item in a frame
+        **{what: model.busy for what, model in used.items() if not until_now(lambda m=model: not m.busy)},  # type: ignore[misc]  # mypy infers no type for a lambda with a default
     }
     return [f"expected no {what} at the end, got {count}" for what, count in found.items() if count]
 
 
-def run(scale: Scale, seed: int) -> Outcome:
-    """Runs the crowd."""
-    outcome = Outcome()
-    items = scale.pick(2_000, 5_000, 100_000)
-    devices, over = [Device(seed), Device(seed + 1)], threading.Event()
-    repairs = [threading.Thread(target=device.repair, args=(over,)) for device in devices]
-    with batching(*((device.executor, device) for device in devices), limit=256) as infer:
+def _run(scale: Scale, world: World, items: int, seed: int, outcome: Outcome) -> Counter[str]:
+    """Runs the crowd, from the open of the devices to their close. Returns the items by outcome."""
+    found, before, over = outcome.findings, snapshot(), threading.Event()
+    with crowd.collecting_errors(found), ExitStack() as steps:
+        stand_in = steps.enter_context(simulator.register_model(MODEL, world.execute))
+        devices = [setting.open_device(index).result() for index in DEVICES]
+        for device in devices:
+            steps.enter_context(device.supervise(pauses=(0.01,) * 3, at_most=10**6))
+        models = [device.load_model(DATA / f"{MODEL}.om").result(HANGS_SECONDS) for device in devices]
+        infer = open_batcher(*models, limit=256).result(HANGS_SECONDS)
         members = Crowd(infer, items, seed)
-        for thread in repairs:
-            thread.start()
+        resets = threading.Thread(target=world.reset, args=(devices, members.share, over))
+        resets.start()
         try:
-            outcome.findings += crowd.at_once(_bodies(members), LIMIT_SECONDS[scale] * 0.9)
-            outcome.findings += members.findings[:10]
-            if not outcome.findings:
-                outcome.findings += _left(infer)
+            found += crowd.at_once(_bodies(members), LIMIT_SECONDS[scale] * 0.9)
         finally:
             over.set()
-            for thread in repairs:
-                thread.join()
+            resets.join()
+        found += members.findings[:10] or _left(infer)
+        found += [f"an execution raised {error!r}" for error in stand_in.errors[:3]]
         stats = infer.stats()
-    ended = sum(members.outcomes.values())
+        found += crowd.at_once([infer.close().result], crowd.SETTLES_SECONDS)
+        outcome.figures["executions"] = stats.executions
+        outcome.figures["repeats of items"] = stats.repeats
+        counted = stats.done + stats.failed + stats.cancelled + stats.expired + stats.refused
+        outcome.expect(counted <= items, f"expected stats of at most {items} items, got {counted}")
+        outcome.figures["resets"] = sum(device.generation - 1 for device in devices)
+        for each in (*models, *devices):
+            found += crowd.at_once([each.close().result], crowd.SETTLES_SECONDS)
+    if not found:
+        found += crowd.left_since(before, "offline_models") + crowd.violations()
+    return members.outcomes
+
+
+def run(scale: Scale, seed: int) -> Outcome:
+    """Runs the crowd."""
+    if missing := model_calls.missing():
+        return Outcome(not_run=missing)
+    os.environ["AIOACL_SIM_DEVICES"] = str(len(DEVICES))
+    crowd.warmed_up(DEVICES)
+    outcome, items, resets = Outcome(), scale.pick(2_000, 5_000, 100_000), scale.pick(6, 20, 300)
+    world = World(resets, seed)
+    outcomes = _run(scale, world, items, seed, outcome)
+    ended = sum(outcomes.values())
     outcome.expect(ended == items, f"expected {items} outcomes, got {ended}")
-    counted = stats.done + stats.failed + stats.cancelled + stats.expired + stats.refused
-    outcome.expect(counted <= items, f"expected stats of at most {items} items, got {counted}")
-    outcome.figures["items by outcome"] = dict(members.outcomes)
-    outcome.figures["executions"] = stats.executions
-    outcome.figures["repeats of items"] = stats.repeats
-    outcome.figures["failures of devices"] = sum(device.faults for device in devices)
-    outcome.figures["resets"] = sum(device.resets for device in devices)
+    outcome.expect(world.asked >= resets, f"expected {resets} resets of working devices, got {world.asked}")
+    outcome.figures["items by outcome"] = dict(outcomes)
+    outcome.figures["executions that broke a device"] = world.faults
     return outcome
