@@ -20,6 +20,7 @@ from aioacl._base.options import (
     limits_of_reset,
     must_be_bool,
     must_be_reason,
+    pauses_of,
     repr_of,
     whole_of,
 )
@@ -721,18 +722,7 @@ class Device(Made):
         self._check()
         drain, whole = limits_of_reset(grace, timeout)
         must_be_bool("foreign", foreign)
-        try:
-            given = tuple(pauses)
-        except TypeError:
-            raise ParameterError(
-                f"pauses must be some seconds, got {repr_of(pauses)}",
-                hint="Pass a tuple of numbers, such as (0.5, 5.0).",
-            ) from None
-        repair = Repair(
-            [bound_of("each of pauses", pause) for pause in given],
-            count_of("at_most", at_most),
-            bound_of("per", per),
-        )
+        repair = Repair(pauses_of(pauses), count_of("at_most", at_most), bound_of("per", per))
         return Supervisor(self._manager, self._user, Settings(drain, whole, foreign), repair)
 
     def events(self) -> DeviceEvents:

@@ -73,14 +73,7 @@ def open_device(
             another subclass of AclError.
         DeviceTimeout: the device was not open within `timeout` seconds.
     """
-    if not is_one_of(waits, "watch", "thread"):
-        raise ParameterError(
-            f'waits must be "watch" or "thread", got {repr_of(waits)}', hint='Omit waits for "watch".'
-        )
-    if not is_one_of(context, "primary", "own"):
-        raise ParameterError(
-            f'context must be "primary" or "own", got {repr_of(context)}', hint='Omit context for "primary".'
-        )
+    check_kinds(waits, context)
     for name, value in (("cache", cache), ("keep", keep), ("resets", resets), ("heal", heal)):
         must_be_bool(name, value)
     if keep and context == "own":
@@ -108,6 +101,18 @@ def open_device(
         return device
 
     return Opening(f"open_device({manager.index})", make)
+
+
+def check_kinds(waits: object, context: object) -> None:
+    """Raises ParameterError unless `waits` and `context` have values that `open_device` takes."""
+    if not is_one_of(waits, "watch", "thread"):
+        raise ParameterError(
+            f'waits must be "watch" or "thread", got {repr_of(waits)}', hint='Omit waits for "watch".'
+        )
+    if not is_one_of(context, "primary", "own"):
+        raise ParameterError(
+            f'context must be "primary" or "own", got {repr_of(context)}', hint='Omit context for "primary".'
+        )
 
 
 def list_devices() -> tuple[DeviceInfo, ...]:

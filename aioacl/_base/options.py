@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from enum import Enum
 from numbers import Number
 from types import NoneType
@@ -219,6 +219,18 @@ def bound_of(name: str, value: Seconds, least: float = 0.0) -> float:
             hint=f"Pass seconds, or omit {name} for the default.",
         )
     return seconds
+
+
+def pauses_of(pauses: Iterable[Seconds]) -> tuple[float, ...]:
+    """Returns the pauses of a supervisor in seconds, or raises ParameterError."""
+    try:
+        given = tuple(pauses)
+    except TypeError:
+        raise ParameterError(
+            f"pauses must be some seconds, got {repr_of(pauses)}",
+            hint="Pass a tuple of numbers, such as (0.5, 5.0).",
+        ) from None
+    return tuple(bound_of("each of pauses", pause) for pause in given)
 
 
 def count_of(name: str, value: SupportsIndex) -> int:

@@ -82,6 +82,8 @@ class Batcher(Made):
         "_check",
         "_handed_out",
         "_models",
+        "_replaced",
+        "_replacing",
         "_rules",
         "_runner",
         "_serve",
@@ -105,6 +107,8 @@ class Batcher(Made):
         self._check = check
         self._models = models
         self._serve = serve
+        self._replaced = 0  # how often the models were replaced
+        self._replacing = sync.lock()  # for changes of the models
         self._runner = Runner(rules)
         self._served = [Served(executor, device) for executor, device in serve(models, self._runner.thread)]
         for each in self._served:
@@ -277,8 +281,10 @@ class Batcher(Made):
             for each in new:
                 each.executor.close()
             runner.refusal()
-        old, self._served = self._served, new
-        self._models = models
+        with self._replacing:
+            old, self._served = self._served, new
+            self._models = models
+            self._replaced += 1
         for each in new:
             runner.serve(each)
         for each in old:
@@ -286,6 +292,19 @@ class Batcher(Made):
         await runner.when(lambda: not any(each.state in core.models for each in old)).ended()
         for each in old:
             runner.forget(each)
+
+    def _add(self, model: Model, served: Served, replaced: int) -> bool:
+        """Gives batches to one more model, which was warmed. Any thread may call it.
+
+        Returns False if the models were replaced since `_replaced` was read: the model may be an old one then.
+        """
+        with self._replacing:
+            if self._replaced != replaced:
+                return False
+            self._models = (*self._models, model)
+            self._served = [*self._served, served]
+        self._runner.serve(served)
+        return True
 
     def close(self, grace: Seconds = GRACE_SECONDS) -> Operation[None]:
         """Closes the batcher: refuses new items, executes those that wait, and waits for them. The models stay open.
@@ -336,7 +355,9 @@ class Batcher(Made):
         runner.close()
         runner.when(lambda: runner.core.empty).add_done_callback(partial(_abort, runner))
         if self._handed_out:
-            origin.warn_of_drop(self, "a batcher was not closed: close it, or open it with `async with`")
+            origin.warn_of_drop(
+                self, f"a {self._noun} was not closed: close it, or open it with `async with`"
+            )
 
     def __repr__(self) -> str:
         state = "closed" if self._runner.refusal is not None else f"{self.waiting} rows waiting"

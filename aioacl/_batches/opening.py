@@ -20,6 +20,63 @@ if TYPE_CHECKING:
     from aioacl._models.model import Model
 
 
+class Options:
+    """The options of a batcher. The constructor checks what does not depend on a model.
+
+    Attributes:
+        in_flight: the most executions of each model that have begun and not ended.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        max_rows: int | None,
+        limit: int,
+        limit_per_key: int | None,
+        in_flight: int,
+        hold: Seconds,
+        attempts: int,
+    ) -> None:
+        self._max_rows = None if max_rows is None else count_of("max_rows", max_rows, 1)
+        self._limit = count_of("limit", limit, 1)
+        self._limit_per_key = None if limit_per_key is None else count_of("limit_per_key", limit_per_key, 1)
+        self.in_flight = count_of("in_flight", in_flight, 1)
+        self._hold = bound_of("hold", hold)
+        self._attempts = count_of("attempts", attempts, 1)
+        if self.in_flight > slots:
+            raise ParameterError(
+                f"in_flight must be at most {slots}, the slots of the model, got {in_flight}",
+                hint="Load the model with more slots, or pass a smaller in_flight.",
+            )
+
+    def rules_for(self, model: Model) -> tuple[RowsOfModel, Rules]:
+        """Returns the rows of a model, and the rules of a batcher for such models. Raises ParameterError."""
+        numpy_or_error()  # the results are arrays
+        rows = RowsOfModel(model._described, model._life.spec)
+        most = self._max_rows or rows.max_rows
+        if most > rows.max_rows:
+            raise ParameterError(
+                f"max_rows must be at most {rows.max_rows}, the largest batch of the model, got {most}",
+                hint="Omit max_rows, or convert the model with a larger --dynamic_batch_size.",
+            )
+        rows.max_rows = most  # an item with more rows would fit no batch
+        room = "A full batch must have room: pass a larger limit, or a smaller max_rows."
+        per_key = self._limit_per_key
+        gears = (
+            *(gear for gear in rows.gears if gear < most),
+            min(gear for gear in rows.gears if gear >= most),
+        )
+        return rows, Rules(
+            gears=gears,
+            most=most,
+            limit=count_of("limit", self._limit, most, room),
+            limit_per_key=None if per_key is None else count_of("limit_per_key", per_key, most, room),
+            in_flight=self.in_flight,
+            hold=self._hold,
+            attempts=self._attempts,
+        )
+
+
 def open_batcher(
     *models: Model,
     max_rows: int | None = None,
@@ -57,34 +114,9 @@ def open_batcher(
         NotSupported: an input or output of the model does not have the rows first, or NumPy is missing.
     """
     must_fit(models)
-    numpy_or_error()  # the results are arrays
-    rows = RowsOfModel(models[0]._described, models[0]._life.spec)
-    most = rows.max_rows if max_rows is None else count_of("max_rows", max_rows, 1)
-    if most > rows.max_rows:
-        raise ParameterError(
-            f"max_rows must be at most {rows.max_rows}, the largest batch of the model, got {most}",
-            hint="Omit max_rows, or convert the model with a larger --dynamic_batch_size.",
-        )
-    rows.max_rows = most  # an item with more rows would fit no batch
     slots = min(model._life.slots for model in models)
-    if count_of("in_flight", in_flight, 1) > slots:
-        raise ParameterError(
-            f"in_flight must be at most {slots}, the slots of the model, got {in_flight}",
-            hint="Load the model with more slots, or pass a smaller in_flight.",
-        )
-    room = "A full batch must have room: pass a larger limit, or a smaller max_rows."
-    rules = Rules(
-        gears=(
-            *(gear for gear in rows.gears if gear < most),
-            min(gear for gear in rows.gears if gear >= most),
-        ),
-        most=most,
-        limit=count_of("limit", limit, most, room),
-        limit_per_key=None if limit_per_key is None else count_of("limit_per_key", limit_per_key, most, room),
-        in_flight=in_flight,
-        hold=bound_of("hold", hold),
-        attempts=count_of("attempts", attempts, 1),
-    )
+    options = Options(slots, max_rows, limit, limit_per_key, in_flight, hold, attempts)
+    rows, rules = options.rules_for(models[0])
 
     async def make() -> Batcher:
         batcher = Batcher._make(rules, rows.check, partial(served_by, rows), models)

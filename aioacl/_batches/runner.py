@@ -57,6 +57,7 @@ class Runner:
         ports: the trio runs and threads that wait for items.
         refusal: raises the error of a new item; None while new items are taken.
         thread: the thread that waits for the ends of executions.
+        aborted: whether all items have ended, and no others begin.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -74,7 +75,7 @@ class Runner:
         self._known: tuple[AsyncioLoop, ...] = ()  # the values of `loops`, which the driver iterates over
         self._only: Loop | None = None  # the loop that waits for all items, if it is one
         self._waits: list[tuple[Callable[[], bool], JobFuture[None]]] = []
-        self._aborted = False
+        self.aborted = False
         self._wake: float | None = None
         _all.add(self)
 
@@ -261,7 +262,7 @@ class Runner:
         if turn.of is not self._only:
             self._only = turn.of if self._only is None and self.core.empty else None
             self._known = tuple(self.loops.values())
-        if self._aborted:
+        if self.aborted:
             self._send_error(turn.end(monotonic()), closed_error())
             return
         now, core = monotonic(), self.core
@@ -302,6 +303,9 @@ class Runner:
         self._send_error(self.core.hopeless(), error or nothing)
 
     def _serve(self, served: Served) -> None:
+        if self.aborted:
+            served.executor.close()
+            return
         self._served[served.state] = served
         if served.device.stop is None:
             served.device.stop = served.device.view.listen(self.look)
@@ -312,7 +316,7 @@ class Runner:
         self.core.closing = True
 
     def _abort(self, _: None) -> None:
-        self._aborted = True
+        self.aborted = True
         self._send_error(self.core.abort(), closed_error())
         for served in tuple(self._served.values()):
             served.state.running.clear()

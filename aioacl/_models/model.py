@@ -374,9 +374,9 @@ def new_model(
 ) -> Model:
     """Checks the arguments of `load_model`, and makes a Model that is not loaded yet.
 
-    `counts` are the numbers of slots and of instances.
+    `model` may be a Source, which several models share. `counts` are the numbers of slots and of instances.
     """
-    slots, instances = map(_count, ("slots", "instances"), counts)
+    slots, instances = map(number_of, ("slots", "instances"), counts)
     for name, value in (("reload", reload), ("warm_up", warm_up)):
         if not isinstance(value, bool):
             raise ParameterError(f"{name} must be a bool, got {repr_of(value)}", hint="Pass True or False.")
@@ -385,7 +385,7 @@ def new_model(
             f"label must be a str of printable characters, or None, got {repr_of(label)}",
             hint="Pass a short name, or omit label for the name of the file.",
         )
-    source = Source(model)
+    source = model if isinstance(model, Source) else Source(model)
     life = Lifetime(manager, device, source, LoadOptions(slots, instances, reload, label, warm_up))
     made = Model._make(life)
     made._site = origin.site()
@@ -396,7 +396,7 @@ def _is_label(value: object) -> bool:
     return isinstance(value, str) and bool(value) and value.isprintable()
 
 
-def _count(name: str, value: Any) -> int:
+def number_of(name: str, value: Any) -> int:
     """Returns the number of slots or of instances."""
     count = whole_of(value)
     if count is None or not 1 <= count <= SLOTS_AT_MOST:
