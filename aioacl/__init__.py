@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from aioacl._models.model import Model
     from aioacl._models.results import ModelResults
     from aioacl._opening import list_devices, open_device
+    from aioacl._pool.opening import open_pool
+    from aioacl._pool.pool import Pool
 
 __version__ = "0.1.0"
 
@@ -104,6 +106,7 @@ __all__ = [
     "OutOfMemoryError",
     "ParameterError",
     "PinnedBuffer",
+    "Pool",
     "QueueFull",
     "ResetError",
     "ResetReport",
@@ -122,6 +125,7 @@ __all__ = [
     "list_devices",
     "open_batcher",
     "open_device",
+    "open_pool",
     "use_library",
 ]
 
@@ -147,6 +151,7 @@ _LATE = {
     "Opening": "aioacl._handles.operation",
     "Operation": "aioacl._handles.operation",
     "PinnedBuffer": "aioacl._handles.pinned",
+    "Pool": "aioacl._pool.pool",
     "SharedLease": "aioacl._lifecycle.lease",
     "Stream": "aioacl._handles.stream",
     "Supervisor": "aioacl._lifecycle.supervisor",
@@ -156,6 +161,7 @@ _LATE = {
     "list_devices": "aioacl._opening",
     "open_batcher": "aioacl._batches.opening",
     "open_device": "aioacl._opening",
+    "open_pool": "aioacl._pool.opening",
     "use_library": "aioacl._library.load",
 }
 

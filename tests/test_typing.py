@@ -162,20 +162,23 @@ AWAITABLES = {
     "open_batcher(model)": ("Opening[Batcher]", "Batcher"),
     "batcher.replace(model)": ("Operation[None]", "None"),
     "batcher.close()": ("Operation[None]", "None"),
+    "open_pool(path)": ("Opening[Pool]", "Pool"),
+    "pool.replace(model)": ("Operation[None]", "None"),
+    "pool.close()": ("Operation[None]", "None"),
 }
 # The first lines of a program with the awaitables.
 USE = """
 from typing import assert_type
 
 from aioacl import Batcher, Device, DeviceBuffer, Event, MemoryInfo, Model, Opening, Operation, PinnedBuffer
-from aioacl import ResetReport, Stream, Ticket, open_batcher, open_device
+from aioacl import Pool, ResetReport, Stream, Ticket, open_batcher, open_device, open_pool
 
 def divide(number: int, *, by: int) -> float:
     return number / by
 
 async def use(
     device: Device, stream: Stream, event: Event, memory: DeviceBuffer, pinned: PinnedBuffer,
-    model: Model, batcher: Batcher
+    model: Model, batcher: Batcher, pool: Pool, path: str
 ) -> None:
 """
 

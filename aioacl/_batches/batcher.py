@@ -293,7 +293,7 @@ class Batcher(Made):
         for each in old:
             runner.forget(each)
 
-    def _add(self, model: Model, served: Served, replaced: int) -> bool:
+    def _add(self, model: Model, replaced: int) -> bool:
         """Gives batches to one more model, which was warmed. Any thread may call it.
 
         Returns False if the models were replaced since `_replaced` was read: the model may be an old one then.
@@ -301,6 +301,8 @@ class Batcher(Made):
         with self._replacing:
             if self._replaced != replaced:
                 return False
+            [(executor, device)] = self._serve((model,), self._runner.thread)
+            served = Served(executor, device)
             self._models = (*self._models, model)
             self._served = [*self._served, served]
         self._runner.serve(served)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aioacl._batches.rows import RowsOfModel
     from aioacl._batches.thread import BatchThread
     from aioacl._lifecycle.manager import Manager
+    from aioacl._models.lifetime import Lifetime
     from aioacl._models.loading import Load
     from aioacl._models.model import Model
 
@@ -82,24 +83,28 @@ class ModelExecutor:
 
     def _when_ready(self, arguments: tuple[Arguments, ...], gear: int) -> Outcomes:
         try:
-            results: list[Any] = run_blocking(lambda: self._ready_results(arguments, gear), None)
+            results = run_blocking(lambda: results_of(self._life, arguments, gear, None), None)
         except BaseException as error:  # noqa: BLE001 - the items get it
             return error
         return results
-
-    async def _ready_results(self, arguments: tuple[Arguments, ...], gear: int) -> list[Any]:
-        while True:
-            load = await self._life.ready(wait=True, deadline=None)
-            run = ModelRun(load.slots, arguments, None, None, True, False, gear)
-            results: list[Any] | None = await run.within(None)
-            if results is not None:
-                return results
-            run.must_repeat(load)
 
     def close(self) -> None:
         """Gives up the executions that run."""
         self._thread.drop(self._running.__contains__)
         self._running.clear()
+
+
+async def results_of(
+    life: Lifetime, arguments: tuple[Arguments, ...], gear: int, deadline: float | None
+) -> list[Any]:
+    """Executes a batch as soon as the model is loaded. Returns the result of each call."""
+    while True:
+        load = await life.ready(wait=True, deadline=deadline)
+        run = ModelRun(load.slots, arguments, None, None, True, False, gear)
+        results: list[Any] | None = await run.within(deadline)
+        if results is not None:
+            return results
+        run.must_repeat(load)
 
 
 def _outcomes_of(run: ModelRun, load: Load, result: int) -> Outcomes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aioacl._base.errors import DeviceTimeout, ParameterError
+from aioacl._base.errors import ParameterError
 from aioacl._base.options import repr_of, whole_of
 from aioacl._batches.execution import ModelDevice, ModelExecutor
 from aioacl._batches.executor import Watched
@@ -27,16 +27,12 @@ def _end(future: JobFuture[None], outcomes: Outcomes) -> None:
         future.finish(partial(future.set_result, None))
 
 
-async def warm(executor: Executor, deadline: float | None = None) -> None:
+async def warm(executor: Executor) -> None:
     """Executes one row of zeros."""
     future = JobFuture[None]()
     executor.execute([executor.zeros], partial(_end, future))
+    await future.ended()
     try:
-        if not await future.ended(deadline):
-            raise DeviceTimeout(
-                "the first execution of the model was not done in time",
-                hint="Pass a longer timeout. The execution continues.",
-            )
         future.result(0)
     finally:
         del future  # the traceback of its exception refers to this frame

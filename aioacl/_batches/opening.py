@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 class Options:
-    """The options of a batcher. The constructor checks what does not depend on a model.
-
-    Attributes:
-        in_flight: the most executions of each model that have begun and not ended.
-    """
+    """The options of a batcher. The constructor checks what does not depend on a model."""
 
     def __init__(
         self,
@@ -40,10 +36,10 @@ class Options:
         self._max_rows = None if max_rows is None else count_of("max_rows", max_rows, 1)
         self._limit = count_of("limit", limit, 1)
         self._limit_per_key = None if limit_per_key is None else count_of("limit_per_key", limit_per_key, 1)
-        self.in_flight = count_of("in_flight", in_flight, 1)
+        self._in_flight = count_of("in_flight", in_flight, 1)
         self._hold = bound_of("hold", hold)
         self._attempts = count_of("attempts", attempts, 1)
-        if self.in_flight > slots:
+        if self._in_flight > slots:
             raise ParameterError(
                 f"in_flight must be at most {slots}, the slots of the model, got {in_flight}",
                 hint="Load the model with more slots, or pass a smaller in_flight.",
@@ -71,7 +67,7 @@ class Options:
             most=most,
             limit=count_of("limit", self._limit, most, room),
             limit_per_key=None if per_key is None else count_of("limit_per_key", per_key, most, room),
-            in_flight=self.in_flight,
+            in_flight=self._in_flight,
             hold=self._hold,
             attempts=self._attempts,
         )

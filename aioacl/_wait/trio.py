@@ -143,7 +143,17 @@ PUBLIC: Final = "aioacl"  # what public classes report as their module
 _protected: Final[weakref.WeakSet[FunctionType]] = weakref.WeakSet()
 _LAYERS: Final = tuple(
     f"aioacl._{layer}"
-    for layer in ("base.", "library.", "wait.", "lifecycle.", "handles.", "batches.", "device", "opening")
+    for layer in (
+        "base.",
+        "library.",
+        "wait.",
+        "lifecycle.",
+        "handles.",
+        "batches.",
+        "device",
+        "opening",
+        "pool.",
+    )
 )
 
 

@@ -42,6 +42,7 @@ from tests.unit.base import test_health
 from tests.unit.batches import test_checks, test_failures
 from tests.unit.handles import test_borrowed, test_borrowed_events, test_contract_awaits, test_launch
 from tests.unit.lifecycle import test_heal, test_hooks, test_own_context, test_supervisor, test_task_aborts
+from tests.unit.pool import test_pool
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -71,6 +72,7 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
         test_heal,
         test_checks,
         test_failures,
+        test_pool,
     ]
     names = [*globals(), *(name for module in modules for name in vars(module))]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]

@@ -163,6 +163,15 @@ async def replaced(world: World) -> None:
         await infer.replace(world.model)
 
 
+def pool() -> aioacl.Opening[aioacl.Pool]:
+    return aioacl.open_pool(product(), (1,), slots=2, pauses=())
+
+
+async def replaced_in_pool() -> None:
+    async with pool() as infer, infer.devices[0].load_model(product()) as model:
+        await infer.replace(model)
+
+
 @dataclass(frozen=True)
 class Case:
     """An await, how to stop it, and how to make it fail.
@@ -277,6 +286,9 @@ CASES: Final[dict[str, Case]] = {
     "batcher()": Case(batched, fails="aclmdlExecuteAsync"),
     "batcher.close": Case(lambda w: made_and_closed(aioacl.open_batcher(w.model))),
     "batcher.replace": Case(replaced, fails="aclmdlExecuteAsync"),
+    "open_pool": Case(lambda _: made_and_closed(pool()), fails="aclmdlExecuteAsync"),
+    "pool.close": Case(lambda _: made_and_closed(pool())),
+    "pool.replace": Case(lambda _: replaced_in_pool(), fails="aclmdlExecuteAsync"),
     "model.enqueue": Case(executed, fails="aclmdlExecuteAsync"),
     "model.map": Case(mapped, "aclmdlExecuteAsync", "aclmdlExecuteAsync"),
     "model.map with returned errors": Case(
@@ -407,7 +419,7 @@ def described(thing: Any) -> str:
 async def test_await_leaves_no_garbage(
     open_device: OpenDevice, case: Case, outcome: Callable[[World, Case], Awaitable[None]], request: Any
 ) -> None:
-    with_model = "model" in request.node.name or "batcher" in request.node.name
+    with_model = any(name in request.node.name for name in ("model", "batcher", "pool"))
     if with_model:
         pytest.importorskip("onnxruntime", reason="executing a model needs onnxruntime")
     world = World(await open_device())

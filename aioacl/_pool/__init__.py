@@ -1,0 +1,1 @@
+"""One batcher on all devices."""
