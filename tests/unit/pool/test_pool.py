@@ -262,8 +262,8 @@ async def test_75_opening_that_times_out_leaves_nothing_open() -> None:
     simulator.hang_call(SET)
     with pytest.raises(DeviceTimeout, match="not open in time"):
         in_thread(lambda: open_pool(BATCHES).result(0.01))
-    await until(hanging(SET))
-    simulator.release_call(SET)
+    simulator.clear()
+    simulator.release_all()
     await until(lambda: not open_devices())
 
 
