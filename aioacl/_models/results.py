@@ -142,8 +142,9 @@ class ModelResults(Unique):
                     return await self._take(item)
                 self._make_room()
                 return result
-            if self._items and self._in_turn:
-                await self._items[0].started
+            first = self._items[0].started if self._items and self._in_turn else None
+            if first is not None:
+                await first
             elif self._read_all and not self._items:
                 self._end()
             else:

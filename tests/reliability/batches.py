@@ -32,7 +32,7 @@ from tests.reliability.part import Outcome, Scale
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioacl import Device
+    from aioacl import Device, Model
     from aioacl.simulator import Execution
 
 LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 120, Scale.SLOW: 900}
@@ -229,7 +229,8 @@ def _run(scale: Scale, world: World, items: int, seed: int, outcome: Outcome) ->
         counted = stats.done + stats.failed + stats.cancelled + stats.expired + stats.refused
         outcome.expect(counted <= items, f"expected stats of at most {items} items, got {counted}")
         outcome.figures["resets"] = sum(device.generation - 1 for device in devices)
-        for each in (*models, *devices):
+        opened: tuple[Model | Device, ...] = (*models, *devices)
+        for each in opened:
             found += crowd.at_once([each.close().result], crowd.SETTLES_SECONDS)
     if not found:
         found += crowd.left_since(before, "offline_models") + crowd.violations()

@@ -183,8 +183,9 @@ async def test_68_time_limit_ends_an_item_behind_an_execution_that_never_ends() 
 
 
 async def test_68_time_limit_ends_an_item_that_runs_and_its_result_is_dropped() -> None:
-    hand, limit = ByHand(), 0.002
+    hand, limit = ByHand(), 0.004
     with batching(hand) as infer:
+        error = await raises(DeviceTimeout, infer(1, timeout=limit))
         while not hand.log:  # on a slow machine, the item may expire before it runs
             limit *= 2
             error = await raises(DeviceTimeout, infer(1, timeout=limit))
@@ -220,8 +221,9 @@ async def test_item_that_its_key_has_no_room_for_names_limit_per_key() -> None:
     hand = ByHand()
     with batching(hand, limit_per_key=32, in_flight=1) as infer:
         async with tasks() as group:
-            for x in (0, (1, 32, None)):
-                Waiting(group, lambda x=x: infer(x, key="first"))  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+            Waiting(group, lambda: infer(0, key="first"))
+            await until(lambda: hand.begun)
+            Waiting(group, lambda: infer((1, 32, None), key="first"))
             await until(lambda: infer.waiting == 32)
             error = await raises(QueueFull, infer(2, key="first", wait=False))
             assert "limit_per_key has no room" in str(error)

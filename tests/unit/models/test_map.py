@@ -295,10 +295,13 @@ async def test_results_are_taken_in_order_while_calls_wait_for_slots(open_device
 
 
 async def test_small_results_free_their_slots_before_they_are_taken(open_device: OpenDevice) -> None:
-    async with open_device() as device, device.load_model(offline.product(), slots=1) as model:
-        async with model.map(arguments(6), limit=6) as results:
-            assert until_now(lambda: offline.load_of(model).slots.waiting == 0 and offline.all_free(model))
-            assert [product_of(y) async for y in results] == list(range(6))
+    async with (
+        open_device() as device,
+        device.load_model(offline.product(), slots=1) as model,
+        model.map(arguments(6), limit=6) as results,
+    ):
+        assert until_now(lambda: offline.load_of(model).slots.waiting == 0 and offline.all_free(model))
+        assert [product_of(y) async for y in results] == list(range(6))
 
 
 async def test_async_iterable_that_was_not_read_to_its_end_can_be_read_on(open_device: OpenDevice) -> None:
