@@ -29,7 +29,7 @@
  * The order of the files. A file calls only functions of files before it; tests/test_architecture.py checks
  * this.
  *
- *     thread, inside, dispatch, bytes, pace                    time and locks, the table
+ *     thread, recorder, inside, dispatch, bytes, pace          time and locks, the flight recorder, the table
  *     wake, foreign, gate, library                             waking threads, resets by other code, the gate
  *     nudge, counts, exit                                      failures, ACL's counts, the end
  *     events, stage, record, port                              what a device has, and the record of a stream
@@ -86,6 +86,7 @@ static inline void aio_lock_give(aio_lock *lock) {
     atomic_flag_clear_explicit(&lock->taken, memory_order_release);
 }
 
+int64_t aio_now_ns(void);
 int64_t aio_now_us(void);
 void aio_pause(unsigned turn);
 void aio_atomic_max(_Atomic uint64_t *value, uint64_t position);

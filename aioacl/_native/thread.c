@@ -17,10 +17,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 atomic_llong aio_thread_count;
 
-int64_t aio_now_us(void) {
+int64_t aio_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t aio_now_us(void) {
+    return aio_now_ns() / 1000;
 }
 
 void aio_pause(unsigned turn) {
