@@ -334,7 +334,9 @@ static PySendResult begin_on(await_object *self, awaits_object *port, PyObject *
     aio_port *native = port->port;
     aio_result pending = aio_failed(AIO_PENDING), result = aio_stream_known(stream, position);
     int code = 0;
-    if (result == pending) {
+    if (result != pending) {
+        aio_flight_no_wait(stream, position, result);
+    } else {
         list_await(port, self);
         PyThreadState *thread = PyEval_SaveThread();
         result = aio_stream_poll(stream, position);

@@ -199,6 +199,8 @@ static bool shut(struct aio_device *self, uint64_t *before) {
         }
         next = aio_shut_word(seen, aio_word_generation(seen) + !found(seen));
     } while (!atomic_compare_exchange_weak(&self->word, &seen, next));
+    aio_flight_note(AIO_FLIGHT_STATE, (int)(self - aio_devices), aio_word_generation(next), AIO_RESETTING,
+                    AIO_FOREIGN);
     *before = seen;
     return true;
 }

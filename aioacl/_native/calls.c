@@ -78,6 +78,9 @@ static void hand_over(aio_slot *slot, aio_model_call *call) {
     call->slot = slot;
     slot->call = call;
     slot->late_us = 0;
+    slot->number = call->number;
+    aio_flight_note(AIO_FLIGHT_SLOT_TAKEN, runner->calls->device, call->number, slot->index,
+                    slot->stream->number);
     call->state = AIO_CALL_QUEUED;
     call->next = NULL;
     *runner->end = call;
@@ -103,6 +106,7 @@ aio_after aio_slot_offer(aio_calls *calls, aio_slot *slot) {
 
 aio_after aio_slot_give(aio_calls *calls, aio_slot *slot) {
     slot->call = NULL;
+    aio_flight_note(AIO_FLIGHT_SLOT_GIVEN, calls->device, slot->number, slot->index, slot->stream->number);
     if (!atomic_load(&slot->stream->failed) || calls->ended || aio_calls_are_stale(calls)) {
         return aio_slot_offer(calls, slot);
     }
@@ -273,11 +277,13 @@ static int take_or_wait(aio_calls *calls, aio_model_call *call, bool wait, aio_a
     *calls->waiting_end = call;
     calls->waiting_end = &call->next;
     calls->waiting_count++;
+    aio_flight_note(AIO_FLIGHT_SLOT_WANTED, calls->device, call->number, 0, (uint64_t)calls->waiting_count);
     then->all = calls->waiting_count == 1; /* the threads look for slots whose results are not taken */
     return 0;
 }
 
 int aio_model_begin(aio_calls *calls, aio_model_call *call, aio_port *port, uint64_t key, bool wait) {
+    static _Atomic uint64_t numbers;
     aio_after then = {.rings = NULL};
     aio_token *token = NULL;
     int code = aio_token_take(port, key, &token);
@@ -286,6 +292,7 @@ int aio_model_begin(aio_calls *calls, aio_model_call *call, aio_port *port, uint
     }
     aio_lock_take(&calls->lock);
     call->token = token;
+    call->number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
     code = take_or_wait(calls, call, wait, &then);
     if (code) {
         call->token = NULL;

@@ -53,6 +53,7 @@ struct aio_slot {
     const aio_part *parts; /* of the inputs, then of the outputs */
     aclmdlDataset *input, *output;
     int index;
+    uint64_t number;      /* of the call that has taken it last */
     aio_model_call *call; /* that has the slot; under the lock */
     int64_t late_us;      /* since when its results can be taken; 0: not seen yet; under the lock */
 };
@@ -61,6 +62,7 @@ struct aio_model_call {
     aio_model_call *next; /* in one list */
     aio_slot *slot;
     aio_token *token; /* of the caller's wait, until it is published */
+    uint64_t number;  /* its id in the flight recorder */
     enum aio_model_state state;
     bool held;    /* the caller may enqueue while the device drains */
     bool left;    /* the caller has given the call up, and the thread still uses it */

@@ -317,11 +317,20 @@ static aio_result marked(aio_stream *stream, aio_result result) {
     return code ? aio_failed(code) : result;
 }
 
+/* Records the entry, or its failure, with the time at which the call has left the gate. */
+static aio_result noted(const aio_stream *stream, const aio_frame *frame, aio_result result) {
+    int kind = frame->bytes ? AIO_FLIGHT_COPY : AIO_FLIGHT_ENQUEUE;
+    uint64_t value = frame->bytes ? frame->bytes : (uint64_t)frame->function;
+    uint64_t id = aio_flight_entry(stream, result < 0 ? 0 : (uint64_t)result);
+    aio_flight_note_at(frame->ended_ns, kind, stream->device, id, result < 0 ? aio_code(result) : 0, value);
+    return result;
+}
+
 static aio_result end_counted(aio_stream *stream, aio_frame *frame, int code, const uint32_t *before) {
     aio_result result = marked(stream, count_result(stream, code, before));
     unlock_enqueue(stream);
     aio_end(frame, code);
-    return result;
+    return noted(stream, frame, result);
 }
 
 aio_result aio_enqueue_end(aio_stream *stream, aio_frame *frame, int code) {
@@ -336,6 +345,7 @@ aio_result aio_copy(aio_stream *stream, int held, void *target, size_t space, co
     if (code) {
         return aio_failed(code);
     }
+    frame.bytes = size;
     bool onto_itself = target == source;
     uint32_t before = onto_itself ? aio_last_task() : 0;
     code = aio_acl.aclrtMemcpyAsync(target, space, source, size, (aclrtMemcpyKind)kind, stream->handle);
@@ -377,6 +387,11 @@ aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmd
     aio_failures_ran(stream);
     unlock_enqueue(stream);
     aio_end(&frame, code);
+    if (result < 0) {
+        return noted(stream, &frame, result);
+    }
+    aio_flight_note_at(frame.ended_ns, AIO_FLIGHT_EXECUTION_BEGINS, stream->device,
+                       aio_flight_entry(stream, (uint64_t)result), 0, model);
     return result;
 }
 
@@ -415,7 +430,7 @@ static aio_result call_wait(aio_stream *stream, aio_frame *frame, aio_event *eve
     }
     unlock_enqueue(stream);
     aio_end(frame, code);
-    return result;
+    return noted(stream, frame, result);
 }
 
 static aio_result wait_event_inside(aio_stream *stream, int held, aio_event *event, aio_stream *source,
@@ -467,7 +482,7 @@ aio_result aio_record(aio_stream *stream, int held, int timing, aio_event **even
     unlock_enqueue(stream);
     /* record_owned has already stored the error text, so the code is not passed. */
     aio_end(&frame, 0);
-    return result;
+    return noted(stream, &frame, result);
 }
 
 void aio_stream_mark_now(aio_stream *stream, uint64_t position) {
@@ -730,6 +745,7 @@ static aio_result end_inside(aio_stream *stream) {
     }
     if (refusal == 0) {
         aio_end(&frame, 0);
+        noted(stream, &frame, result);
     }
     return result;
 }

@@ -93,6 +93,7 @@ static void shut_found(int device, uint32_t generation, uint64_t flags) {
         }
         next = aio_shut_word(seen, generation + 1) | flags;
     } while (!atomic_compare_exchange_weak(word, &seen, next));
+    aio_flight_note(AIO_FLIGHT_STATE, device, aio_word_generation(next), AIO_RESETTING, AIO_FOREIGN);
     aio_watcher_wake(device);
     aio_device_kick(device, AIO_KICK_FOREIGN);
 }

@@ -10,7 +10,7 @@
 
 #include "internal.h"
 
-enum { COUNT_MASK = 0xfff, GENERATION_MASK = 0xfffff };
+enum { COUNT_MASK = 0xfff, GENERATION_MASK = 0xfffff, SLOW_NS = 100000 };
 
 #define FOREIGN ((uint64_t)AIO_FOREIGN << 56)
 #define FOUND ((uint64_t)AIO_FOUND << 56)
@@ -108,7 +108,8 @@ static void note(aio_frame *frame, int function) {
     frame->outer_function = atomic_load_explicit(&thread->function, memory_order_relaxed);
     frame->outer_since_us = atomic_load_explicit(&thread->since_us, memory_order_relaxed);
     call(thread, function);
-    atomic_store_explicit(&thread->since_us, aio_now_us(), memory_order_relaxed);
+    frame->began_ns = aio_now_ns();
+    atomic_store_explicit(&thread->since_us, frame->began_ns / 1000, memory_order_relaxed);
     atomic_store_explicit(&thread->device, aio_pass_device(frame->pass), memory_order_release);
 }
 
@@ -116,6 +117,17 @@ static void unnote(const aio_frame *frame) {
     atomic_store_explicit(&frame->thread->function, frame->outer_function, memory_order_relaxed);
     atomic_store_explicit(&frame->thread->since_us, frame->outer_since_us, memory_order_relaxed);
     atomic_store_explicit(&frame->thread->device, frame->outer_device, memory_order_release);
+}
+
+/* Returns the time. Records the call in the flight recorder if it took long. */
+static int64_t note_slow(const aio_frame *frame) {
+    int64_t now = aio_now_ns();
+    if (now - frame->began_ns > SLOW_NS) {
+        int32_t function = atomic_load_explicit(&frame->thread->function, memory_order_relaxed);
+        uint64_t took_us = (uint64_t)(now - frame->began_ns) / 1000;
+        aio_flight_note_at(now, AIO_FLIGHT_SLOW_CALL, aio_pass_device(frame->pass), 0, function, took_us);
+    }
+    return now;
 }
 
 static int set_context(aio_thread *thread, void *context) {
@@ -177,7 +189,7 @@ static int bind_context(aio_frame *frame, int function) {
 }
 
 int aio_begin(aio_frame *frame, aio_pass pass, int kind, int function) {
-    *frame = (aio_frame){.pass = pass, .kind = kind};
+    *frame = (aio_frame){.pass = pass, .kind = kind, .function = function};
     if (!aio_present[function]) {
         return AIO_ABSENT;
     }
@@ -212,6 +224,7 @@ void aio_end(aio_frame *frame, int code) {
     if (frame->foreign) {
         set_context(frame->thread, frame->foreign);
     }
+    frame->ended_ns = note_slow(frame);
     unnote(frame);
     aio_count_out(frame->pass, frame->kind);
 }
@@ -262,6 +275,7 @@ void aio_free_end(const aio_frame *frame, int code) {
         aio_keep_text();
     }
     if (frame->thread->control >= 0) {
+        note_slow(frame);
         unnote(frame);
     }
     aio_outside_end(0);
@@ -362,6 +376,7 @@ void aio_gate_set(int device, int state, uint32_t generation) {
     while (!atomic_compare_exchange_weak(word, &seen, replaced(seen, state, generation))) {
         continue;
     }
+    aio_flight_note(AIO_FLIGHT_STATE, device, generation, state, 0);
 }
 
 int aio_gate_foreign(int device) {

@@ -38,7 +38,10 @@ aio_thread *aio_self(void);
 typedef struct {
     aio_pass pass;
     int kind;
+    int function;
     aio_thread *thread;
+    int64_t began_ns, ended_ns; /* when it has entered the gate, and left it */
+    size_t bytes;               /* of a copy; else 0 */
     int32_t outer_device;
     int32_t outer_function;
     int64_t outer_since_us;

@@ -258,6 +258,7 @@ struct aio_stream {
     _Atomic uint64_t confirmed;
     _Atomic uint64_t referred;     /* the newest position of an in-flight reference of the binding */
     _Atomic uint64_t released;     /* no in-flight reference has a position up to here */
+    _Atomic uint64_t noted_to;     /* the ends of executions up to here are in the flight recorder */
     _Atomic uint64_t synced;       /* a synchronize has covered the positions up to here */
     _Atomic uint64_t presumed;     /* like `synced`, but a wait for the device may have taken the code */
     _Atomic uint64_t stranded;     /* positions from here on never complete */
@@ -341,6 +342,14 @@ static inline bool aio_stream_is_working(const aio_stream *stream) {
     return !stream->borrowed &&
            (aio_stream_is_launching(stream) || atomic_load(&stream->finished) < atomic_load(&stream->tail));
 }
+
+/* The id of an entry in the flight recorder. */
+static inline uint64_t aio_flight_entry(const aio_stream *stream, uint64_t position) {
+    return stream->number << 32 | (position & UINT32_MAX);
+}
+
+/* Records the await of a position whose outcome is known already. */
+void aio_flight_no_wait(const aio_stream *stream, uint64_t position, aio_result result);
 
 static inline aio_pass aio_stream_pass(const aio_stream *stream, int held) {
     return aio_make_pass(stream->device, stream->generation, held);

@@ -37,8 +37,24 @@ static aio_event *take_marks(aio_stream *stream, uint64_t position) {
     return gone;
 }
 
+/* Records the ends of the executions up to the position. Of several threads that find an end, one records it.
+ */
+static void note_executions(aio_stream *stream, uint64_t position) {
+    const _Atomic uint32_t *runners = atomic_load_explicit(&stream->runners, memory_order_acquire);
+    uint64_t from = atomic_load_explicit(&stream->noted_to, memory_order_relaxed);
+    if (!runners || from >= position || !atomic_compare_exchange_strong(&stream->noted_to, &from, position)) {
+        return;
+    }
+    for (uint64_t at = position - from > AIO_RING ? position - AIO_RING : from; at++ < position;) {
+        if (atomic_load_explicit(&runners[at % AIO_RING], memory_order_relaxed)) {
+            aio_flight_note(AIO_FLIGHT_EXECUTION_ENDS, stream->device, aio_flight_entry(stream, at), 0, 0);
+        }
+    }
+}
+
 void aio_stream_finish(aio_stream *stream, uint64_t position) {
     aio_failures_settle();
+    note_executions(stream, position);
     if (atomic_load(&stream->finished) < position) {
         atomic_fetch_add_explicit(&aio_devices[stream->device].progress, 1, memory_order_relaxed);
     }

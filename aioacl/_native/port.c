@@ -72,6 +72,13 @@ aio_token *aio_token_new(aio_port *port, uint64_t key) {
     return token;
 }
 
+static void note_end(const aio_token *token, aio_result result) {
+    const aio_stream *stream = token->stream;
+    int64_t now_ns = aio_now_ns();
+    aio_flight_note_at(now_ns, AIO_FLIGHT_WAIT_ENDS, stream->device, aio_flight_entry(stream, token->position),
+                       result < 0 ? aio_code(result) : 0, (uint64_t)(now_ns / 1000 - token->born_us));
+}
+
 /* Returns whether the list was empty. The consumer owns the token afterwards. This thread still has the token's
  * reference to the port, so the port exists during a ring. */
 static bool push(aio_token *token, aio_result result) {
@@ -81,6 +88,7 @@ static bool push(aio_token *token, aio_result result) {
     token->result = result;
     if (stream) {
         atomic_fetch_sub(&aio_devices[stream->device].waits, 1);
+        note_end(token, result);
     }
     do {
         token->next = first;
@@ -189,6 +197,9 @@ int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
     }
     if (port->ready && !readable) {
         aio_port_ring(port);
+    }
+    if (taken && port->fd >= 0) {
+        aio_flight_note(AIO_FLIGHT_WAKE, AIO_FLIGHT_NO_DEVICE, 0, 0, (uint64_t)taken);
     }
     return taken;
 }

@@ -37,6 +37,7 @@ static void free_staged_copy(int device, aio_staged_copy *staged_copy) {
 }
 
 static aio_result staged(aio_stream *stream, aio_frame *frame, aio_staged_copy *staged_copy, int code) {
+    frame->bytes = staged_copy->count;
     if (code == 0) {
         append_staged_copy(stream, staged_copy);
     } else {

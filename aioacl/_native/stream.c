@@ -454,10 +454,20 @@ static aio_result poll_inside(aio_stream *stream, uint64_t position) {
     return aio_stream_over(stream, position, &result) ? result : aio_failed(AIO_PENDING);
 }
 
+static void note_no_wait(const aio_stream *stream, uint64_t position, aio_result result, int64_t now_ns) {
+    aio_flight_note_at(now_ns, AIO_FLIGHT_NO_WAIT, stream->device, aio_flight_entry(stream, position),
+                       result < 0 ? aio_code(result) : 0, 0);
+}
+
+void aio_flight_no_wait(const aio_stream *stream, uint64_t position, aio_result result) {
+    note_no_wait(stream, position, result, aio_now_ns());
+}
+
 aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
     aio_frame frame;
     aio_result result = aio_stream_known(stream, position);
     if (result != aio_failed(AIO_PENDING)) {
+        aio_flight_no_wait(stream, position, result);
         return result;
     }
     if (aio_stream_launches(stream) == AIO_LAUNCHING_HERE) {
@@ -469,6 +479,9 @@ aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
     }
     result = poll_inside(stream, position);
     aio_end(&frame, 0);
+    if (result != aio_failed(AIO_PENDING)) {
+        note_no_wait(stream, position, result, frame.ended_ns);
+    }
     return result;
 }
 

@@ -290,7 +290,10 @@ int aio_watch_by(aio_rounds *rounds, aio_stream *stream, uint64_t position, aio_
     }
     token->stream = stream;
     token->position = position;
-    token->born_us = aio_now_us();
+    int64_t now_ns = aio_now_ns();
+    token->born_us = now_ns / 1000;
+    aio_flight_note_at(now_ns, AIO_FLIGHT_WAIT_BEGINS, stream->device, aio_flight_entry(stream, position), 0,
+                       0);
     aio_stream_hold(stream);
     atomic_fetch_add(&aio_devices[stream->device].waits, 1);
     if (position == atomic_load(&stream->tail)) {
