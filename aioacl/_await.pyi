@@ -382,6 +382,9 @@ def open_cached(kind: type[T], device: Any, item: int, key: int, wait: bool, tim
 def plain_awaits(on: bool, /) -> None:
     """Whether awaits of tickets, events and streams run in Python on event loops too."""
 
+def flight_note(kind: int, device: int, id: int, code: int, value: int, /) -> None:
+    """Adds a record to the flight recorder; a negative device means none."""
+
 def pinned_in_use() -> int:
     """The number of blocks of pinned memory that are in use or still to be freed, without those in a cache."""
 

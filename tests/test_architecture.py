@@ -33,7 +33,7 @@ PACKAGE = ROOT / "aioacl"
 
 READERS = {
     "_lifecycle.policy": "AIOACL_RESETS",
-    "_library.load": "AIOACL_STRICT and AIOACL_PLAIN_AWAITS; passes the environment, or an empty one, to `locate`",
+    "_library.load": "AIOACL_STRICT, AIOACL_PLAIN_AWAITS and AIOACL_RECORDER; passes the environment on to `locate`",
     "_library.locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the variables that set_env.sh sets",
     "_library.visible": "ASCEND_RT_VISIBLE_DEVICES, for the text of an error",
     "_library.onnxruntime": "AIOACL_SIM_ONNXRUNTIME, whether the simulator has a library for models",

@@ -369,9 +369,10 @@ class LibraryConflict(_OwnError):
 class AclWarning(RuntimeWarning):
     """The category of warnings about problems that no call can raise as an error.
 
-    The problem has one of four causes: (1) a clean-up failed, so a resource stays allocated until a reset; (2) a
+    The problem has one of five causes: (1) a clean-up failed, so a resource stays allocated until a reset; (2) a
     stream was closed or renewed, or a device was closed, with a failure that was not collected; (3) the library does
-    not report failed tasks, so aioacl may miss some; (4) the simulator has loaded an ONNX model, which a card refuses.
+    not report failed tasks, so aioacl may miss some; (4) the simulator has loaded an ONNX model, which a card refuses;
+    (5) the file of AIOACL_RECORDER cannot be made.
     """
 
 

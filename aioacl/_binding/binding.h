@@ -189,6 +189,7 @@ int add_dataset(PyObject *module);
 int add_cache(PyObject *module);
 int add_site(PyObject *module);
 int add_baton(PyObject *module);
+int add_recorder(PyObject *module);
 
 /* exporter.c. */
 int add_exporter(PyObject *module);

@@ -7,13 +7,15 @@ another file, LibraryConflict is raised. Candidates that were passed over are li
 
 import filecmp
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Final, Literal, NamedTuple
 
+from aioacl._base import flight
 from aioacl._base import paths as _paths
-from aioacl._base.errors import LibraryConflict, LibraryNotFound, ParameterError
+from aioacl._base.errors import AclWarning, LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._base.options import repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import record
@@ -225,6 +227,7 @@ class _Plan(NamedTuple):
     tries: Sequence[Candidate]
     rules: Rules
     plain_awaits: bool
+    recorder: str  # the file of the flight recorder, or ""
 
 
 def _inspect_companion(companion: Candidate, rules: Rules) -> _Companion:
@@ -299,6 +302,7 @@ class _Process:
             return _describe(native, self._attempts[key])
         plan = _plan(native, choice, present)
         native.plain_awaits(on=plan.plain_awaits)
+        _record_to(plan.recorder)
         return search(plan.tries, plan.rules, partial(self._load, native, plan))
 
     def _load(
@@ -330,7 +334,22 @@ def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _
         tries = [request._replace(path=_located(request.path))]
     else:
         tries = locate.candidates(environ)
-    return _Plan(request, tries, rules, _is_on(environ, "AIOACL_PLAIN_AWAITS"))
+    recorder = environ.get("AIOACL_RECORDER", "")
+    return _Plan(request, tries, rules, _is_on(environ, "AIOACL_PLAIN_AWAITS"), recorder)
+
+
+def _record_to(path: str) -> None:
+    """Put the flight recorder into a file, if there is a path. A file that cannot be made does not stop the process."""
+    try:
+        if path:
+            flight.open_file(path)
+    except OSError as error:
+        warnings.warn(
+            f"expected AIOACL_RECORDER to name a file that can be made, got {path!r}: {error.strerror}; the flight "
+            "recorder stays in memory. Name a new file; {pid} in the name stands for the id of the process",
+            AclWarning,
+            stacklevel=2,
+        )
 
 
 def _is_on(environ: Mapping[str, str], variable: str) -> bool:

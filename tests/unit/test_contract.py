@@ -35,7 +35,7 @@ from tests.kit import (
     wait_for,
     works,
 )
-from tests.process import test_report
+from tests.process import test_recorder, test_report
 from tests.process.child import run
 from tests.unit import test_contract_models
 from tests.unit.base import test_health
@@ -60,6 +60,7 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
     modules = [
         test_contract_awaits,
         test_contract_models,
+        test_recorder,
         test_report,
         test_own_context,
         test_launch,

@@ -407,14 +407,15 @@ def test_search_in_a_setuid_or_setgid_process_ignores_the_environment_and_is_str
     monkeypatch.setenv("AIOACL_LIBRARY", "/b.so")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/c")
     monkeypatch.setenv("AIOACL_PLAIN_AWAITS", "1")
+    monkeypatch.setenv("AIOACL_RECORDER", "/flight")
     monkeypatch.delenv("AIOACL_STRICT", raising=False)
     usual = _library._plan(_library._Native(), None, {})
     assert [each.origin for each in usual.tries] == ["AIOACL_LIBRARY"]
-    assert (usual.rules.strict, usual.plain_awaits) == (False, True)
+    assert (usual.rules.strict, usual.plain_awaits, usual.recorder) == (False, True, "/flight")
     monkeypatch.setattr(os, effective, lambda: -1)
     borrowed = _library._plan(_library._Native(), None, {})
     assert {each.origin for each in borrowed.tries} == {"installation", "linker"}
-    assert (borrowed.rules.strict, borrowed.plain_awaits) == (True, False)
+    assert (borrowed.rules.strict, borrowed.plain_awaits, borrowed.recorder) == (True, False, "")
 
 
 @pytest.mark.parametrize(("value", "plain"), [("", False), ("0", False), ("1", True), ("yes", True)])

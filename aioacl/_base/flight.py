@@ -1,0 +1,220 @@
+"""The records of the flight recorder, in words and as numbers; the ring itself is in C (recorder.c).
+
+The recorder is always on. It has the last 65,536 records of the process: what was enqueued, what waited, what took
+long, what failed, and each state of each device. A record has numbers only, so it contains no text of a user or of the
+runtime.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Literal
+
+from aioacl._base.codes import lookup
+from aioacl._base.ffi import ffi, flight_note, lib, name_of_function
+from aioacl._base.states import State
+from aioacl._base.unique import record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = [
+    "KINDS",
+    "RECENT",
+    "FlightKind",
+    "FlightRecord",
+    "decode",
+    "flight_note",
+    "lines",
+    "open_file",
+    "recent",
+]
+
+RECENT: Final = 256
+NO_DEVICE: Final = 0xFFFF
+LAYOUT: Final = Struct("<QqQHHiiI")  # a record, as aio_flight_read returns it, and as it is in a file
+
+FlightKind = Literal[
+    "enqueue",
+    "copy",
+    "execution begins",
+    "execution ends",
+    "wait begins",
+    "wait ends",
+    "no wait",
+    "wake",
+    "slow call",
+    "slot wanted",
+    "slot taken",
+    "slot given",
+    "batch leaves",
+    "item done",
+    "fault",
+    "state",
+    "load",
+]
+
+KINDS: Final[dict[int, FlightKind]] = {
+    lib.AIO_FLIGHT_ENQUEUE: "enqueue",
+    lib.AIO_FLIGHT_COPY: "copy",
+    lib.AIO_FLIGHT_EXECUTION_BEGINS: "execution begins",
+    lib.AIO_FLIGHT_EXECUTION_ENDS: "execution ends",
+    lib.AIO_FLIGHT_WAIT_BEGINS: "wait begins",
+    lib.AIO_FLIGHT_WAIT_ENDS: "wait ends",
+    lib.AIO_FLIGHT_NO_WAIT: "no wait",
+    lib.AIO_FLIGHT_WAKE: "wake",
+    lib.AIO_FLIGHT_SLOW_CALL: "slow call",
+    lib.AIO_FLIGHT_SLOT_WANTED: "slot wanted",
+    lib.AIO_FLIGHT_SLOT_TAKEN: "slot taken",
+    lib.AIO_FLIGHT_SLOT_GIVEN: "slot given",
+    lib.AIO_FLIGHT_BATCH_LEAVES: "batch leaves",
+    lib.AIO_FLIGHT_ITEM_DONE: "item done",
+    lib.AIO_FLIGHT_FAULT: "fault",
+    lib.AIO_FLIGHT_STATE: "state",
+    lib.AIO_FLIGHT_LOAD: "load",
+}
+
+
+@record
+class FlightRecord:
+    """One record of the flight recorder, from `device.recent()` or `ResetReport.recent`.
+
+    `print(record)` shows it in words. It contains numbers only, and no text of the program or of the runtime.
+
+    Attributes:
+        kind: what has happened, one of the strings of `FlightKind`. The page "Records" of the reference has a table of
+            the kinds, and of what `id`, `code` and `value` are for each of them.
+        at: the time, in seconds of `time.monotonic()`.
+        device: the device's index; -1 for the wake of an event loop, which belongs to no device.
+        id: the number of what the record is about, never an address. Records about the same entry of a stream, the
+            same call of a model, the same batch or the same item have the same id.
+        code: 0, or the code of a failure, or a small number that belongs to the kind.
+        value: a number that belongs to the kind, such as microseconds or bytes; at most 2^32 - 1.
+        thread: the id of the thread in the operating system.
+        number: the place of the record among all records of the process, from 0. A gap shows that records are missing.
+    """
+
+    kind: FlightKind
+    at: float
+    device: int
+    id: int
+    code: int
+    value: int
+    thread: int
+    number: int
+
+    @property
+    def stream(self) -> int:
+        """The number of the stream, from 1 on each device, for a record about an entry of a stream."""
+        return self.id >> 32
+
+    @property
+    def position(self) -> int:
+        """The position of the entry in the stream's queue, for a record about an entry of a stream."""
+        return self.id & 0xFFFFFFFF
+
+    def __str__(self) -> str:
+        return f"{self.at:.6f} s, thread {self.thread}: {_WORDS[self.kind](self)}"
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+_REFUSALS: Final[dict[int, str]] = {
+    lib.AIO_STALE: "the handle is stale",
+    lib.AIO_RESETTING_NOW: "a reset is running",
+    lib.AIO_DRAINING_NOW: "the device is draining",
+    lib.AIO_QUARANTINE: "the device is quarantined",
+    lib.AIO_NOT_OPEN: "the device is not open",
+    lib.AIO_WAS_RESET: "a reset ended it",
+    lib.AIO_STREAM_FAILED: "the stream has failed",
+    lib.AIO_EVENT_FAILED: "work before the event has failed",
+    lib.AIO_REPORTS_LOST: "reports of failed tasks were lost",
+    lib.AIO_NO_MEMORY: "no memory",
+    lib.AIO_NO_THREAD: "no thread could be started",
+}
+
+
+def _outcome(code: int) -> str:
+    if code == 0:
+        return "ok"
+    if code <= lib.AIO_LIMIT:
+        return _REFUSALS.get(code, f"refused by aioacl ({code})")
+    return f"{code} ({lookup(code).name})"
+
+
+def _entry(record: FlightRecord) -> str:
+    return f"stream {record.stream}, position {record.position}"
+
+
+def _failed(record: FlightRecord) -> str:
+    return f": {_outcome(record.code)}" if record.code else ""
+
+
+def _state(record: FlightRecord) -> str:
+    name = State(record.code).name if record.code in set(State) else f"state {record.code}"
+    why = " (foreign reset)" if record.value & lib.AIO_FOREIGN else ""
+    return f"{name}{why}, generation {record.id}"
+
+
+_WORDS: Final[dict[FlightKind, Callable[[FlightRecord], str]]] = {
+    "enqueue": lambda r: f"enqueue: {name_of_function(r.value)} on {_entry(r)}{_failed(r)}",
+    "copy": lambda r: f"copy: {r.value} bytes on {_entry(r)}{_failed(r)}",
+    "execution begins": lambda r: f"execution begins: model {r.value} on {_entry(r)}",
+    "execution ends": lambda r: f"execution ends: {_entry(r)}",
+    "wait begins": lambda r: f"wait begins: {_entry(r)}",
+    "wait ends": lambda r: f"wait ends: {_entry(r)}, after {r.value} us: {_outcome(r.code)}",
+    "no wait": lambda r: f"no wait: {_entry(r)} was done already: {_outcome(r.code)}",
+    "wake": lambda r: f"wake: an event loop took {r.value} completions",
+    "slow call": lambda r: f"slow call: {name_of_function(r.code)} took {r.value} us",
+    "slot wanted": lambda r: f"slot wanted: call {r.id} waits, {r.value} calls wait",
+    "slot taken": lambda r: f"slot taken: call {r.id} has slot {r.code}, stream {r.value}",
+    "slot given": lambda r: f"slot given: call {r.id} has left slot {r.code}, stream {r.value}",
+    "batch leaves": lambda r: f"batch leaves: batch {r.id} with {r.code} rows, after {r.value} us",
+    "item done": lambda r: f"item done: item {r.id}, after {r.value} us: {_outcome(r.code)}",
+    "fault": lambda r: f"fault: {_entry(r)}: {_outcome(r.code)}",
+    "state": lambda r: f"state: {_state(r)}",
+    "load": lambda r: f"load: model {r.id}, after {r.value} us: {_outcome(r.code)}",
+}
+
+
+def lines(records: Iterable[FlightRecord], at_most: int) -> list[str]:
+    """Returns the last records in words, one a line, after a line with the number of those that are left out."""
+    chosen = list(records)
+    left = len(chosen) - at_most
+    shown = [str(each) for each in (chosen[left:] if left > 0 else chosen)]
+    return [f"({left} earlier records)", *shown] if left > 0 else shown
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def decode(raw: bytes) -> list[FlightRecord]:
+    """Returns the records in bytes of the layout of a record. Records of an unknown kind are left out."""
+    return [
+        FlightRecord(kind, ns / 1e9, -1 if device == NO_DEVICE else device, id_, code, value, thread, number)
+        for number, ns, id_, number_of_kind, device, code, thread, value in LAYOUT.iter_unpack(raw)
+        if (kind := KINDS.get(number_of_kind)) is not None
+    ]
+
+
+def recent(device: int, count: int = RECENT) -> tuple[FlightRecord, ...]:
+    """Returns the newest records of the device, at most `count`, newest last. Calls no ACL function."""
+    records = ffi.new("aio_flight_record[]", count)
+    found = lib.aio_flight_read(device, records, count)
+    return tuple(decode(bytes(ffi.buffer(records, found * LAYOUT.size))))
+
+
+def open_file(path: str) -> None:
+    """Puts later records into a new file at the path, in which "{pid}" stands for the id of the process.
+
+    A second call has no effect.
+
+    Raises:
+        OSError: the file cannot be made, for example because it exists.
+    """
+    name = path.replace("{pid}", str(os.getpid()))
+    code = lib.aio_flight_open(os.fsencode(name))
+    if code not in (0, errno.EALREADY):
+        raise OSError(code, os.strerror(code), name)
