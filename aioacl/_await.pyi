@@ -385,6 +385,9 @@ def plain_awaits(on: bool, /) -> None:
 def flight_note(kind: int, device: int, id: int, code: int, value: int, /) -> None:
     """Adds a record to the flight recorder; a negative device means none."""
 
+def flight_items(device: int, batch: int, items: list[Any], code: int, /) -> None:
+    """Adds a record for each item of a batch that has its outcome."""
+
 def pinned_in_use() -> int:
     """The number of blocks of pinned memory that are in use or still to be freed, without those in a cache."""
 

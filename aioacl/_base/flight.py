@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal
 
 from aioacl._base.codes import lookup
-from aioacl._base.ffi import ffi, flight_note, lib, name_of_function
+from aioacl._base.ffi import ffi, flight_items, flight_note, lib, name_of_function
 from aioacl._base.states import State
 from aioacl._base.unique import record
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = [
+    "FAILED",
     "KINDS",
     "RECENT",
     "FlightKind",
     "FlightRecord",
     "decode",
+    "flight_items",
     "flight_note",
     "lines",
     "open_file",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 RECENT: Final = 256
+FAILED: Final = 1  # the code of a failure that has no code of ACL
 NO_DEVICE: Final = 0xFFFF
 LAYOUT: Final = Struct("<QqQHHiiI")  # a record, as aio_flight_read returns it, and as it is in a file
 
@@ -137,8 +140,8 @@ _REFUSALS: Final[dict[int, str]] = {
 
 
 def _outcome(code: int) -> str:
-    if code == 0:
-        return "ok"
+    if code in (0, FAILED):
+        return "failed" if code else "ok"
     if code <= lib.AIO_LIMIT:
         return _REFUSALS.get(code, f"refused by aioacl ({code})")
     return f"{code} ({lookup(code).name})"
@@ -172,7 +175,9 @@ _WORDS: Final[dict[FlightKind, Callable[[FlightRecord], str]]] = {
     "slot taken": lambda r: f"slot taken: call {r.id} has slot {r.code}, stream {r.value}",
     "slot given": lambda r: f"slot given: call {r.id} has left slot {r.code}, stream {r.value}",
     "batch leaves": lambda r: f"batch leaves: batch {r.id} with {r.code} rows, after {r.value} us",
-    "item done": lambda r: f"item done: item {r.id}, after {r.value} us: {_outcome(r.code)}",
+    "item done": lambda r: (
+        f"item done: item {r.position} of batch {r.stream}, after {r.value} us: {_outcome(r.code)}"
+    ),
     "fault": lambda r: f"fault: {_entry(r)}: {_outcome(r.code)}",
     "state": lambda r: f"state: {_state(r)}",
     "load": lambda r: f"load: model {r.id}, after {r.value} us: {_outcome(r.code)}",

@@ -71,10 +71,11 @@ class DeviceView(Protocol):
 class Watched:
     """A device, its state in the core, and its newest failure."""
 
-    __slots__ = ("error", "state", "stop", "view")
+    __slots__ = ("error", "index", "state", "stop", "view")
 
-    def __init__(self, view: DeviceView) -> None:
+    def __init__(self, view: DeviceView, index: int = -1) -> None:
         self.view = view
+        self.index = index  # of the device, for the flight recorder
         self.state: DeviceState[BatchItem] = DeviceState()
         self.error: BaseException | None = None
         self.stop: Callable[[], object] | None = None

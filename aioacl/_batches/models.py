@@ -80,5 +80,6 @@ def served_by(
     for model in models:
         manager = model._life.manager
         view: DeviceView = ModelDevice(manager, thread)
-        found.append((ModelExecutor(model, rows, thread), devices.setdefault(manager.index, Watched(view))))
+        watched = devices.setdefault(manager.index, Watched(view, manager.index))
+        found.append((ModelExecutor(model, rows, thread), watched))
     return found

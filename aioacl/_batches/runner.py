@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base import sync
 from aioacl._base.errors import AclError, DeviceQuarantined
 from aioacl._base.ffi import Baton
+from aioacl._batches import recording
 from aioacl._batches.core import Core
 from aioacl._batches.failures import closed_error, ending_of, error_for_each, queue_full, wrong_count
 from aioacl._batches.interrupts import uninterrupted
@@ -187,6 +188,7 @@ class Runner:
 
     def _begin(self, execution: Execution[BatchItem]) -> None:
         executor = self._served[execution.model].executor
+        recording.leaves(execution, self._served[execution.model].device.index)
         ended = partial(self._ended, execution)
         try:
             executor.execute([item._call for item in execution.items] or [executor.zeros], ended)
@@ -209,6 +211,7 @@ class Runner:
             self._fail(execution, wrong_count(len(outcomes), len(items)))
         else:
             over = self.core.ended(execution, Ending.DONE, monotonic())
+            recording.done(execution, self._served[execution.model].device.index, over)
             if over is items and self._only is not None:  # the usual case
                 self._only.send(items, outcomes)
             else:
@@ -239,6 +242,7 @@ class Runner:
         if ending in (Ending.DEVICE, Ending.DEVICE_ALONE, Ending.RESET):
             watched.error = error
         over = self.core.ended(execution, ending, monotonic())
+        recording.done(execution, watched.index, over, error)
         self._send_error(over, error)
         self._look(None)
 

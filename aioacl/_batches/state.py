@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
@@ -140,9 +141,11 @@ class Execution(Generic[I]):
         alone: whether its item is a suspect, which runs alone.
         division: the divided batch to which it belongs, if any.
         generation: the generation of the device when it began.
+        number: its number in the flight recorder.
     """
 
-    __slots__ = ("alone", "began", "division", "generation", "items", "model", "rows")
+    __slots__ = ("alone", "began", "division", "generation", "items", "model", "number", "rows")
+    _numbers = itertools.count(1)
 
     def __init__(self, model: ModelState[I], items: list[I], rows: int, began: float) -> None:
         self.model = model
@@ -152,6 +155,7 @@ class Execution(Generic[I]):
         self.alone = False
         self.division: Division | None = None
         self.generation = model.device.generation
+        self.number = next(self._numbers)
 
 
 @dataclass(slots=True)

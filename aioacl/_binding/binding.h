@@ -97,11 +97,13 @@ typedef struct {
     X(_running)                                                                                                \
     X(_stopping)                                                                                               \
     X(_target)                                                                                                 \
+    X(_turn)                                                                                                   \
     X(aclrtMemcpyAsync)                                                                                        \
     X(aclrtMemsetAsync)                                                                                        \
     X(aclrtRecordEvent)                                                                                        \
     X(aclrtStreamWaitEvent)                                                                                    \
     X(again)                                                                                                   \
+    X(born)                                                                                                    \
     X(cache)                                                                                                   \
     X(call_soon)                                                                                               \
     X(context)                                                                                                 \

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aioacl._base import sync
 from aioacl._base.errors import AclError, AclWarning, DeviceQuarantined, DeviceTimeout, StaleHandleError
 from aioacl._base.ffi import lib
+from aioacl._base.flight import FAILED, flight_note
 from aioacl._base.states import State
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.gate import model_closed
@@ -19,6 +20,7 @@ from aioacl._lifecycle.health import health_of
 from aioacl._models.loading import Load
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from concurrent.futures import Future
 
     from aioacl._base.ffi import Spec
@@ -179,7 +181,12 @@ class Lifetime:
             return
         load, began = Load(self.manager, self._device, self.name), sync.monotonic()
         self._tell("model_loading")
-        load.make(self.source, self.options)
+        try:
+            load.make(self.source, self.options)
+        except AclError as error:
+            self._record([0], began, error.code or FAILED)
+            raise
+        self._record(load.instances, began)
         with self._lock:
             old, self.load = self.load, load
             self.description, self.spec = load.description, load.spec
@@ -188,6 +195,11 @@ class Lifetime:
             old.slots.end(old.free)
         if self.closed:
             self._end_load()
+
+    def _record(self, instances: Sequence[int], began: float, code: int = 0) -> None:
+        spent_us = round((sync.monotonic() - began) * 1e6)
+        for instance in instances:
+            flight_note(lib.AIO_FLIGHT_LOAD, self.manager.index, instance, code, spent_us)
 
     def _tell(self, kind: EventKind, **details: Any) -> None:
         admission = self.manager.admission

@@ -1,0 +1,181 @@
+"""What the flight recorder gets of enqueues, awaits, calls of models, batches, faults and resets."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import aioacl
+from aioacl import _digits, simulator
+from aioacl._base import flight, flight_ring
+from aioacl._base.ffi import lib
+from tests.kit import Waiting, equipped, failing_fill, held_fill, raises, reset_by_other_code, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioacl._base.flight import FlightRecord
+    from tests.kit import OpenDevice
+
+anyio_test = pytest.mark.anyio
+
+
+def recorder() -> Callable[[], list[FlightRecord]]:
+    """Returns a function that returns the records since now."""
+    written = flight_ring.of_this_process().written
+    return lambda: [each for each in flight_ring.of_this_process().records() if each.number >= written]
+
+
+def only(records: list[FlightRecord], kind: str) -> FlightRecord:
+    [found] = [each for each in records if each.kind == kind]
+    return found
+
+
+@anyio_test
+async def test_await_of_unfinished_work_has_a_begin_and_an_end_of_the_entry(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (_, stream, memory):
+        since = recorder()
+        ticket = held_fill(stream, memory)
+        async with anyio.create_task_group() as group:
+            waiting = Waiting(group, lambda: ticket)
+            await until(lambda: any(each.kind == "wait begins" for each in since()))
+            simulator.release(stream)
+            await waiting.outcome()
+        enqueued, begins, ends = (only(since(), kind) for kind in ("enqueue", "wait begins", "wait ends"))
+        assert enqueued.id == begins.id == ends.id
+        assert (enqueued.position, enqueued.code, ends.code) == (1, 0, 0)
+        assert enqueued.at <= begins.at <= ends.at
+        assert ends.value == pytest.approx((ends.at - begins.at) * 1e6, abs=2)
+        assert enqueued.thread == begins.thread
+        wakes = [each for each in since() if each.kind == "wake" and each.thread == begins.thread]
+        assert [each.value for each in wakes if each.at >= ends.at] == [1]
+
+
+@anyio_test
+async def test_await_of_finished_work_has_one_record(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (_, stream, memory):
+        ticket = stream.fill(memory, 1)
+        await stream
+        since = recorder()
+        await ticket
+        await stream
+        assert [(each.kind, each.position) for each in since() if each.device == 0] == [("no wait", 1)] * 2
+
+
+@anyio_test
+async def test_copy_has_its_bytes(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (_, stream, memory):
+        since = recorder()
+        await stream.upload(memory, bytes(16))
+        await stream.copy(memory, memory)
+        assert [each.value for each in since() if each.kind == "copy"] == [16, memory.size]
+
+
+@anyio_test
+async def test_fault_is_recorded_with_its_entry_and_code(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (_, stream, memory):
+        since = recorder()
+        error = await raises(aioacl.DeviceFault, failing_fill(stream, memory))
+        fault, enqueued = only(since(), "fault"), only(since(), "enqueue")
+        assert (fault.id, fault.code) == (enqueued.id, error.code)
+
+
+@anyio_test
+async def test_refused_enqueue_is_recorded_with_its_code(open_device: OpenDevice) -> None:
+    async with equipped(open_device) as (_, stream, memory):
+        simulator.fail_call("aclrtMemsetAsync", 207000)
+        since = recorder()
+        with pytest.raises(aioacl.AclError):
+            stream.fill(memory, 1)
+        assert (only(since(), "enqueue").code, only(since(), "enqueue").position) == (207000, 0)
+
+
+@anyio_test
+async def test_each_state_of_a_reset_is_recorded_in_order(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        since, generation = recorder(), device.generation
+        await device.force_reset()
+        states = [(aioacl.State(each.code), each.id) for each in since() if each.kind == "state"]
+        assert states == [
+            (aioacl.State.DRAINING, generation),
+            (aioacl.State.RESETTING, generation),
+            (aioacl.State.OPEN, generation + 1),
+        ]
+
+
+@anyio_test
+async def test_call_of_a_model_has_its_slot_its_execution_and_its_load(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        since = recorder()
+        async with device.load_model(_digits.MODEL) as model:
+            loaded = [each for each in since() if each.kind == "load"]
+            since = recorder()
+            await model(_digits.inputs(_digits.digits().images[0]))
+        records = since()
+        taken, given = only(records, "slot taken"), only(records, "slot given")
+        begins, ends = only(records, "execution begins"), only(records, "execution ends")
+        assert (taken.id, taken.value, taken.code) == (given.id, given.value, given.code)
+        assert begins.id == ends.id
+        assert begins.stream == taken.value  # the stream of the slot
+        assert [each.id for each in loaded] == [begins.value]
+        assert taken.number < begins.number < ends.number < given.number
+
+
+@anyio_test
+async def test_load_that_fails_is_recorded_with_its_code(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclmdlLoadFromFileWithMem", 507000)
+        since = recorder()
+        await raises(aioacl.AclError, device.load_model(_digits.MODEL))
+        assert (only(since(), "load").code, only(since(), "load").id) == (507000, 0)
+
+
+@anyio_test
+async def test_items_have_the_batch_in_which_they_ran(open_device: OpenDevice) -> None:
+    images = _digits.digits().images
+    async with open_device() as device, device.load_model(_digits.MODEL) as model:
+        async with aioacl.open_batcher(model) as infer:
+            since = recorder()
+            async with anyio.create_task_group() as group:
+                for image in images[:3]:
+                    Waiting(group, lambda image=image: infer(_digits.inputs(image)))
+        records = since()
+        batches = [each for each in records if each.kind == "batch leaves"]
+        items = [each for each in records if each.kind == "item done"]
+        assert sum(batch.code for batch in batches) == 3
+        assert [item.stream for item in items] == [batch.id for batch in batches for _ in range(batch.code)]
+        assert {item.device for item in items} == {0}
+        assert all(item.code == 0 for item in items)
+
+
+@anyio_test
+async def test_slow_call_is_recorded_with_its_function(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        since = recorder()
+        simulator.hang_call("aclrtMalloc")
+        async with anyio.create_task_group() as group:
+            making = Waiting(group, lambda: device.allocate(1 << 20))
+            await until(lambda: simulator.hung("aclrtMalloc"))
+            since_hung = monotonic()
+            await until(lambda: monotonic() - since_hung > 0.001)  # more than 100 us
+            simulator.release_call("aclrtMalloc")
+            await (await making.outcome()).close()
+        slow = [flight.name_of_function(each.code) for each in since() if each.kind == "slow call"]
+        assert "aclrtMalloc" in slow
+
+
+@anyio_test
+async def test_foreign_reset_is_recorded(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        since, generation = recorder(), device.generation
+        reset_by_other_code()
+        await until(lambda: device.state is aioacl.State.OPEN and device.generation > generation)
+        first = next(each for each in since() if each.kind == "state")
+        assert (first.code, first.id, first.value) == (
+            aioacl.State.RESETTING,
+            generation + 1,
+            lib.AIO_FOREIGN,
+        )
