@@ -35,6 +35,7 @@ from aioacl._base.errors import (
     StreamAborted,
     TaskTimeout,
 )
+from aioacl._base.flight import FlightRecord
 from aioacl._base.late import load as _load
 from aioacl._base.public import publish as _publish
 from aioacl._base.records import DeviceEvent, DeviceInfo, MemoryInfo, ResetReport, Stuck
@@ -87,6 +88,7 @@ __all__ = [
     "DeviceResetting",
     "DeviceTimeout",
     "Event",
+    "FlightRecord",
     "ForkedProcessError",
     "Health",
     "Launch",

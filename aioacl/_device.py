@@ -6,7 +6,7 @@ from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, SupportsIndex, TypeVar
 
-from aioacl._base import origin, sync
+from aioacl._base import flight, origin, sync
 from aioacl._base.errors import DeviceTimeout, ParameterError
 from aioacl._base.ffi import ffi, lib, make_pass
 from aioacl._base.late import late
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from aioacl._base.flight import FlightRecord
     from aioacl._base.health import Health
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
@@ -747,6 +748,17 @@ class Device(Made):
         )
         manager.stuck_calls.start()
         return events
+
+    def recent(self) -> tuple[FlightRecord, ...]:
+        """Returns the last records of the device in the flight recorder. Calls no ACL function.
+
+        The recorder is always on: it has what was enqueued, what waited, what took long and what failed, also of a
+        device that is closed. `print(record)` shows a record in words.
+
+        Returns:
+            At most 256 FlightRecords, newest last.
+        """
+        return flight.recent(self._manager.index)
 
     def memory_info(self) -> Operation[MemoryInfo]:
         """Reads the free and the total memory of the device (aclrtGetMemInfo), and the sizes of the cached memory.

@@ -36,6 +36,7 @@ READERS = {
     "_library.load": "AIOACL_STRICT, AIOACL_PLAIN_AWAITS and AIOACL_RECORDER; passes the environment on to `locate`",
     "_library.locate": "AIOACL_LIBRARY, LD_LIBRARY_PATH and the variables that set_env.sh sets",
     "_library.visible": "ASCEND_RT_VISIBLE_DEVICES, for the text of an error",
+    "_library.plog": "ASCEND_PROCESS_LOG_PATH, ASCEND_WORK_PATH and HOME, for the place of CANN's own log",
     "_library.onnxruntime": "AIOACL_SIM_ONNXRUNTIME, whether the simulator has a library for models",
     "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which are applied again for each test",
     "_conformance": "sets for each child the number of devices that its vector needs",

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 
 from aioacl._base.codes import RETRYABLE_ACTIONS, Action, Family, lookup
+from aioacl._base.flight import FlightRecord
 from aioacl._base.records import ResetReport
 
 MESSAGE_LIMIT_BYTES: Final = 8 * 1024
@@ -309,6 +310,11 @@ class DeviceQuarantined(_ReportedError):
     Attributes:
         report: the ResetReport of the failed reset, open or close, or None if there is no report.
     """
+
+    @property
+    def recent(self) -> tuple[FlightRecord, ...]:
+        """The last records of the device in the flight recorder, from `report`; empty if there is no report."""
+        return () if self.report is None else self.report.recent
 
     default_action = "reset"
     default_hint = (

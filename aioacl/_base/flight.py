@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = [
+    "EVERY_DEVICE",
     "FAILED",
     "KINDS",
     "RECENT",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 RECENT: Final = 256
+EVERY_DEVICE: Final = -1
 FAILED: Final = 1  # the code of a failure that has no code of ACL
 NO_DEVICE: Final = 0xFFFF
 LAYOUT: Final = Struct("<QqQHHiiI")  # a record, as aio_flight_read returns it, and as it is in a file
@@ -205,7 +207,10 @@ def decode(raw: bytes) -> list[FlightRecord]:
 
 
 def recent(device: int, count: int = RECENT) -> tuple[FlightRecord, ...]:
-    """Returns the newest records of the device, at most `count`, newest last. Calls no ACL function."""
+    """Returns the newest records of the device, or of EVERY_DEVICE, at most `count`, newest last.
+
+    Calls no ACL function.
+    """
     records = ffi.new("aio_flight_record[]", count)
     found = lib.aio_flight_read(device, records, count)
     return tuple(decode(bytes(ffi.buffer(records, found * LAYOUT.size))))

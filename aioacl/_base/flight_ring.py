@@ -64,6 +64,11 @@ class Ring:
         return f"{count} records; {self.overwritten} older ones are overwritten, {self.missing} are missing"
 
 
+def count() -> int:
+    """Returns how many records the process has begun."""
+    return lib.aio_flight_count(ffi.new("uint64_t *"))
+
+
 def of_this_process() -> Ring:
     """Returns the content of the recorder of this process. Calls no ACL function."""
     records = ffi.new("aio_flight_record[]", SLOTS)

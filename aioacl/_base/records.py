@@ -1,10 +1,13 @@
 """Frozen records: reports about devices, their resets and their events."""
 
 from dataclasses import field, replace
-from typing import Literal
+from typing import Final, Literal
 
+from aioacl._base.flight import FlightRecord, lines
 from aioacl._base.states import State
 from aioacl._base.unique import record
+
+SHOWN_RECORDS: Final = 12  # of `recent`, in the text of a report
 
 
 @record
@@ -30,6 +33,8 @@ Scope = Literal["context", "device"]
 class ResetReport:
     """The result of one `force_reset`; callers that join a running reset receive the same report.
 
+    `print(report)` shows it in words, with the last records of the flight recorder.
+
     Attributes:
         device: the device's index.
         ok: whether the device is open again, in a new generation.
@@ -53,6 +58,9 @@ class ResetReport:
             The runtime then frees no memory; aioacl has freed its own. Always False before CANN 8.5, which does not
             report it.
         hook_errors: the hooks (`before_reset`, `after_reset`) that failed or did not return in time, each as a text.
+        recent: the last records of the device in the flight recorder, at most 256, newest last, from before the end of
+            the reset. `repr(report)` leaves them out.
+        cann_log: the files of CANN's own log, and the times in it that belong to `recent`; "" on the simulator.
     """
 
     device: int
@@ -74,8 +82,16 @@ class ResetReport:
     more_foreign_sets: bool = False
     device_kept: bool = False
     hook_errors: tuple[str, ...] = ()
+    recent: tuple[FlightRecord, ...] = field(default=(), repr=False)
+    cann_log: str = ""
 
     def __str__(self) -> str:
+        seen = [f"  {line}" for line in lines(self.recent, SHOWN_RECORDS)]
+        log = [f"  CANN's own log: {self.cann_log}"] if self.cann_log else []
+        return "\n".join([self.summary(), *seen, *log])
+
+    def summary(self) -> str:
+        """Returns the report in one line, without the records."""
         times = ", ".join(f"{stage} {spent:.1f} ms" for stage, spent in self.stages.items())
         ending = f"open at generation {self.generation}" if self.ok else f"QUARANTINED: {self.problem}"
         work = f"{self.drained} streams drained, {self.aborted} aborted, {self.not_aborted} not abortable"

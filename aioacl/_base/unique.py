@@ -53,7 +53,7 @@ def _hash(self: object) -> int:
 
 
 def _repr(self: Any) -> str:
-    values = (f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+    values = (f"{field.name}={getattr(self, field.name)!r}" for field in fields(self) if field.repr)
     return f"{type(self).__qualname__}({', '.join(values)})"
 
 

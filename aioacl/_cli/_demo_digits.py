@@ -278,7 +278,7 @@ class Classifier:
         spent = (time.monotonic() - begun) * 1000
         self.progress.events.append(f"reset: {'done' if report.ok else 'failed'} after {spent:.0f} ms")
         if not report.ok:  # first, because it is the cause of the failures of the calls
-            self._failures = [str(report), *self._failures][:FAILURES_AT_MOST]
+            self._failures = [report.summary(), *self._failures][:FAILURES_AT_MOST]
 
     def result(self) -> Inference:
         """Returns the results, after `run`."""

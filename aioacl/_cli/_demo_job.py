@@ -158,7 +158,7 @@ class Job:
             spent = (time.monotonic() - begun) * 1000
             self.tally.events.append(f"{name}: {'done' if report.ok else 'failed'} after {spent:.0f} ms")
             if not report.ok:
-                self.tally.failures.append(str(report))
+                self.tally.failures.append(report.summary())
 
     async def _reached(self, pieces: int) -> None:
         mark = anyio.Event()

@@ -26,6 +26,9 @@ from aioacl._selftest._table import ASSUMPTIONS
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
+    from aioacl._base.flight import FlightRecord
+    from aioacl._base.flight_ring import Ring
+
 Lines = list[dict[str, Any]]
 Fields = dict[str, Any]
 
@@ -46,6 +49,7 @@ WORDS: Final = {
 OTHER: Final = "not in the form that is expected"
 MOST_EVIDENCE: Final = 12  # words of one text
 MOST_CODE: Final = 999_999
+MOST_RECORDS: Final = 64  # of the flight recorder, for each process
 MOST_NUMBER: Final = 10**15
 WORK: Final = (
     "files",
@@ -170,6 +174,38 @@ def machine() -> Fields:
         "architecture": platform.machine() if platform.machine() in ("x86_64", "aarch64") else OTHER,
         "libc": formed(VERSION, platform.libc_ver()[1]),
     }
+
+
+def recorder(rings: Iterable[Ring]) -> list[Fields]:
+    """Returns the end of what each process of a step has recorded: kinds, codes and numbers.
+
+    The ids of threads are replaced by their order, and the times begin with the first record.
+    """
+    return [
+        {
+            "written": number(ring.written),
+            "missing": number(ring.missing),
+            "records": _records(ring.records()[-MOST_RECORDS:]),
+        }
+        for ring in rings
+    ]
+
+
+def _records(records: list[FlightRecord]) -> list[Fields]:
+    threads = {each.thread: None for each in records}
+    order = {thread: place for place, thread in enumerate(threads)}
+    return [
+        {
+            "kind": each.kind,
+            "ms": round((each.at - records[0].at) * 1e3, 3),
+            "device": each.device,
+            "thread": order[each.thread],
+            "id": number(each.id),
+            "code": number(each.code),
+            "value": number(each.value),
+        }
+        for each in records
+    ]
 
 
 def doctor(lines: Lines) -> Fields:

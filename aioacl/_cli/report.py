@@ -12,12 +12,15 @@ import math
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, Final
 
+from aioacl._base import flight_ring
 from aioacl._base.child import command
+from aioacl._base.errors import ParameterError
 from aioacl._cli import UserError
 from aioacl._cli import _report_fields as fields
 from aioacl._cli._doctor_visible import RUNTIME, leading_ids
@@ -49,6 +52,10 @@ LIMITS: Final = {
     "device after": 60.0,
 }
 SIMULATOR: Final = "simulator"
+MANY_PROCESSES: Final = (
+    "selftest",
+    "sequences",
+)  # a file of the flight recorder for each would take much room
 
 
 def add(commands: Any) -> None:
@@ -92,7 +99,7 @@ class Report:
 
     `library` is what the user gave, and then the path that a step has found. `absence` has the texts of `doctor` if it
     has found no library: they are for the terminal, not for the archive. `steps` has a result for each step that has
-    ended, and `now` is the step that runs.
+    ended, and `now` is the step that runs. `folder` takes the files of the flight recorder; None: there are none.
     """
 
     library: str | None
@@ -102,6 +109,7 @@ class Report:
     backend: str | None = None
     absence: list[str] = field(default_factory=list[str])
     now: str = ""
+    folder: Path | None = None
     steps: dict[str, fields.Fields] = field(default_factory=dict[str, fields.Fields])
 
     def run(self) -> None:
@@ -178,6 +186,7 @@ class Report:
             "ran": ended.error is None,
             "process_left": ended.left,
             "evidence": fields.evidence(ended.errors),
+            "recorder": fields.recorder(self._recorded()),
             **{key: value for key, value in found.items() if value != ""},
         }
 
@@ -190,7 +199,18 @@ class Report:
         hidden = RUNTIME if self.backend == SIMULATOR else ""
         inherited = {name: value for name, value in os.environ.items() if name != hidden}
         ids = leading_ids(inherited.get(RUNTIME, "0"))
+        if self.folder is not None and step not in MANY_PROCESSES:
+            inherited["AIOACL_RECORDER"] = str(self.folder / "{pid}")
         return inherited if step == "doctor" or not ids else {**inherited, RUNTIME: str(ids[0])}
+
+    def _recorded(self) -> list[flight_ring.Ring]:
+        """Returns what the processes of a step have recorded, and removes their files."""
+        rings: list[flight_ring.Ring] = []
+        for path in sorted(self.folder.iterdir()) if self.folder is not None else ():
+            with suppress(OSError, ParameterError):  # the process was killed before the file was complete
+                rings.append(flight_ring.of_file(path))
+            path.unlink(missing_ok=True)
+        return rings
 
     def _find_library(self, lines: fields.Lines) -> None:
         for line in lines:
@@ -243,7 +263,9 @@ def run(arguments: Namespace) -> int:
     if report.reset:
         warn(0)
     try:
-        report.run()
+        with TemporaryDirectory(prefix="aioacl-report-") as folder:
+            report.folder = Path(folder)
+            report.run()
     except KeyboardInterrupt as interrupt:
         left = isinstance(interrupt, Interrupted) and interrupt.left
         _say(

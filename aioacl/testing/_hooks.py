@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 
 import pytest
 
-from aioacl._base import late
+from aioacl._base import flight, flight_ring, late
 from aioacl._base.errors import AclError, LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._library.load import library_info, use_library
 from aioacl._lifecycle import manager
@@ -30,12 +30,14 @@ from aioacl.testing._cleanup import plainly, recover_device, release_everything,
 from aioacl.testing._snapshot import is_simulated, refuse_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
     from aioacl._device import Device
     from aioacl._library.load import LibraryInfo
     from pytest_aioacl import Open, Settings
 
+RECORDS_KEPT: Final = 256  # of the flight recorder
+RECORDS_SHOWN: Final = 12
 HELD_BY_A_TRACEBACK: Final = ("descriptors", "directories")
 TRIO_ON_ASYNCIO: Final = (
     "expected this test for trio to have no marker asyncio, got that marker, so pytest-asyncio would run the test on "
@@ -48,6 +50,7 @@ _watchdogs: Final = pytest.StashKey["Watchdog"]()
 _raised: Final = pytest.StashKey[bool]()  # the test, or its setup or teardown, has raised
 _broken: Final = pytest.StashKey[bool]()  # pytest reports the exception as a failure: xfail does not cover it
 _checked: Final = pytest.StashKey[bool]()  # an audit has begun, which recovers devices at its end
+_first: Final = pytest.StashKey[int]()  # the number of the first record of the test in the flight recorder
 _left: Final = pytest.StashKey[bool]()  # the audit has findings
 
 
@@ -96,6 +99,7 @@ class Watchdog:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.expired = False
+        self._recent: tuple[flight.FlightRecord, ...] = ()
         self._timer = threading.Timer(seconds, self._expire)
         self._timer.name = "aioacl-testing-watchdog"
         self._timer.daemon = True
@@ -107,6 +111,9 @@ class Watchdog:
 
     def _expire(self) -> None:
         self.expired = True
+        self._recent = flight.recent(
+            flight.EVERY_DEVICE, RECORDS_KEPT
+        )  # before the releases, which add records
         release_everything()
 
     def stop(self) -> list[Finding]:
@@ -116,7 +123,13 @@ class Watchdog:
             f"the test was still running after {self.seconds:g} s (aioacl_watchdog), so its held streams and hung "
             "calls were released"
         )
-        return [Finding("watchdog", text)] if self.expired else []
+        return [Finding("watchdog", "\n".join([text, *recorded(self._recent)]))] if self.expired else []
+
+
+def recorded(records: Sequence[flight.FlightRecord]) -> list[str]:
+    """Returns the last records of the flight recorder in words, as lines of a report."""
+    told = [f"    {line}" for line in flight.lines(records, RECORDS_SHOWN)]
+    return ["  The last records of the flight recorder:", *told] if told else []
 
 
 def wants_trio_on_asyncio(item: pytest.Item) -> bool:
@@ -199,6 +212,7 @@ class Hooks:
         audit = item.stash[_audits] = self._broader.audit = Audit(*allowed, patience=self._settings.patience)
         audit.begin()
         item.stash[_checked] = True
+        item.stash[_first] = flight_ring.count()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
@@ -251,11 +265,19 @@ class Hooks:
         counted = audit.counted(*(HELD_BY_A_TRACEBACK if raised else ()))
         findings = [finding for finding in (*left, *counted) if finding.name not in audit.allowed]
         item.stash[_left] = bool(findings)
-        text = "\n".join([*([report(findings)] if findings else []), *recovered])
+        watched = any(finding.name == "watchdog" for finding in findings)  # it has records of its own
+        told = recorded(self._records_of(item)) if findings and not watched else []
+        text = "\n".join([*([report(findings)] if findings else []), *told, *recovered])
         if text and (item.stash.get(_broken, False) or (raised and not findings)):
             item.add_report_section("teardown", "aioacl", text)
         elif text:
             pytest.fail(text, pytrace=False)
+
+    @staticmethod
+    def _records_of(item: pytest.Item) -> list[flight.FlightRecord]:
+        """Returns the records of a test, without those of earlier tests."""
+        newest = flight.recent(flight.EVERY_DEVICE, RECORDS_KEPT)
+        return [each for each in newest if each.number >= item.stash[_first]]
 
     # --- fixtures of a broader scope -----------------------------------------------------------------------------
 

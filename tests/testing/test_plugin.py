@@ -230,6 +230,18 @@ def test_blocked_test_is_released_and_reported(broken: Ran) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("test", ["test_leaves_a_stream", "test_blocks_until_the_watchdog_acts"])
+def test_report_of_a_leak_and_of_a_hang_has_the_end_of_the_flight_recorder(broken: Ran, test: str) -> None:
+    record = r"  The last records of the flight recorder:\n(    .*\n)*    \d+\.\d{6} s, thread \d+: \w+"
+    assert re.search(record, broken.refused[test]), broken.refused[test]
+
+
+@pytest.mark.slow
+def test_report_of_a_leak_without_records_has_no_flight_recorder(broken: Ran) -> None:
+    assert "flight recorder" not in broken.refused["test_leaves_a_thread"]
+
+
+@pytest.mark.slow
 def test_report_of_a_leak_has_no_traceback_of_the_plugin(broken: Ran) -> None:
     assert not [name for name, text in broken.refused.items() if "_hooks.py" in text]
 

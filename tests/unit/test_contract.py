@@ -41,7 +41,14 @@ from tests.unit import test_contract_models
 from tests.unit.base import test_health
 from tests.unit.batches import test_checks, test_failures
 from tests.unit.handles import test_borrowed, test_borrowed_events, test_contract_awaits, test_launch
-from tests.unit.lifecycle import test_heal, test_hooks, test_own_context, test_supervisor, test_task_aborts
+from tests.unit.lifecycle import (
+    test_heal,
+    test_hooks,
+    test_own_context,
+    test_recent,
+    test_supervisor,
+    test_task_aborts,
+)
 from tests.unit.pool import test_pool
 
 if TYPE_CHECKING:
@@ -61,6 +68,7 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
         test_contract_awaits,
         test_contract_models,
         test_recorder,
+        test_recent,
         test_report,
         test_own_context,
         test_launch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,8 @@ import pytest
 
 import aioacl
 from aioacl import _digits, simulator
-from aioacl._base import flight, flight_ring
-from aioacl._base.ffi import lib
+from aioacl._base import flight_ring
+from aioacl._base.ffi import lib, name_of_function
 from tests.kit import Waiting, equipped, failing_fill, held_fill, raises, reset_by_other_code, until
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ async def test_items_have_the_batch_in_which_they_ran(open_device: OpenDevice) -
             since = recorder()
             async with anyio.create_task_group() as group:
                 for image in images[:3]:
-                    Waiting(group, lambda image=image: infer(_digits.inputs(image)))
+                    Waiting(group, partial(infer, _digits.inputs(image)))
         records = since()
         batches = [each for each in records if each.kind == "batch leaves"]
         items = [each for each in records if each.kind == "item done"]
@@ -163,7 +164,7 @@ async def test_slow_call_is_recorded_with_its_function(open_device: OpenDevice) 
             await until(lambda: monotonic() - since_hung > 0.001)  # more than 100 us
             simulator.release_call("aclrtMalloc")
             await (await making.outcome()).close()
-        slow = [flight.name_of_function(each.code) for each in since() if each.kind == "slow call"]
+        slow = [name_of_function(each.code) for each in since() if each.kind == "slow call"]
         assert "aclrtMalloc" in slow
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioacl._base import flight, flight_ring
+from aioacl._base.ffi import lib
 from aioacl._cli import _report_fields as fields
 from aioacl._cli._report_archive import files_of
 from aioacl._cli._report_process import Ended
@@ -217,3 +219,25 @@ def test_summary_counts_one_problem_in_the_singular() -> None:
     facts = {"library": {"backend": "simulator"}, "problems": ["one"], "warnings": []}
     text, _ = kept({**OUTPUTS, "doctor": [facts]})
     assert "1 problem, 0 notes\n" in text
+
+
+def test_recorder_has_kinds_codes_and_numbers_and_no_id_of_a_thread() -> None:
+    note, kinds = flight.flight_note, {name: number for number, name in flight.KINDS.items()}
+    for value in range(fields.MOST_RECORDS + 5):
+        note(kinds["wait ends"], 0, (3 << 32) | value, lib.AIO_WAS_RESET, value)
+    [found] = fields.recorder([flight_ring.of_this_process()])
+    assert len(found["records"]) == fields.MOST_RECORDS
+    assert found["records"][-1] == {
+        "kind": "wait ends",
+        "ms": found["records"][-1]["ms"],
+        "device": 0,
+        "thread": 0,
+        "id": (3 << 32) | (fields.MOST_RECORDS + 4),
+        "code": lib.AIO_WAS_RESET,
+        "value": fields.MOST_RECORDS + 4,
+    }
+    assert found["records"][0]["ms"] == 0
+    assert {type(value) for each in found["records"] for key, value in each.items() if key != "kind"} <= {
+        int,
+        float,
+    }

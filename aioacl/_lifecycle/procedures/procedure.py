@@ -10,11 +10,12 @@ import copy
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._base import states, sync
+from aioacl._base import flight, states, sync
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.records import ResetReport
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
 from aioacl._library import runtime
+from aioacl._library.plog import log_of
 from aioacl._lifecycle.gate import error_of, inside, is_set
 from aioacl._lifecycle.procedures import limits
 
@@ -311,6 +312,7 @@ class Procedure:
 
     def _failed(self, problem: str, stuck: tuple[Stuck, ...]) -> ResetReport:
         spent = (sync.monotonic() - self._began) * 1000
+        recent = flight.recent(self.index)
         return ResetReport(
             device=self.index,
             ok=False,
@@ -319,6 +321,8 @@ class Procedure:
             stuck=stuck,
             stages={self.name: spent},
             problem=problem,
+            recent=recent,
+            cann_log=log_of(recent),
         )
 
     def _prepare(self) -> None:

@@ -35,12 +35,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
-from aioacl._base import sync
+from aioacl._base import flight, sync
 from aioacl._base.ffi import ffi, lib, next_generation
 from aioacl._base.options import LONGEST_SECONDS
 from aioacl._base.records import ResetReport, Stuck
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
 from aioacl._library import runtime
+from aioacl._library.plog import log_of
 from aioacl._lifecycle.gate import counts, inside
 from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits
@@ -211,6 +212,7 @@ class ResetProcedure(Procedure):
             self.manager.maintenance.submit(InternalCall(self._prepare))
 
     def _make_report(self, problem: str, stuck: tuple[Stuck, ...], generation: int) -> ResetReport:
+        recent = flight.recent(self.index)
         return ResetReport(
             device=self.index,
             ok=not problem,
@@ -228,6 +230,8 @@ class ResetProcedure(Procedure):
             stages=self._stages,
             problem=problem,
             hook_errors=self._hook_errors,
+            recent=recent,
+            cann_log=log_of(recent),
             **self._work,
         )
 
