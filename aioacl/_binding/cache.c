@@ -109,6 +109,7 @@ static PyObject *cache_allocate_pinned(PyObject *object, PyObject *arguments) {
     }
     it->address = (uintptr_t)memory;
     pinned_in_use++;
+    ((cache_object *)object)->pinned += it->size;
     pass_to_keeper(keeper, it);
     return keeper;
 }
@@ -338,6 +339,7 @@ static PyMethodDef cache_methods[] = {
 static PyMemberDef cache_members[] = {
     {"enabled", T_BOOL, offsetof(cache_object, enabled), 0, NULL},
     {"left", T_PYSSIZET, offsetof(cache_object, left), READONLY, NULL},
+    {"pinned", T_PYSSIZET, offsetof(cache_object, pinned), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -34,6 +34,7 @@ typedef struct {
     Py_ssize_t count[KINDS], size[KINDS];
     item *first_left, **end_left; /* what the maintenance thread has to free; linked by `newer` */
     Py_ssize_t left;
+    Py_ssize_t pinned;     /* the bytes of pinned memory that are allocated, in the lists or not */
     PyObject *maintenance; /* the WorkerThread that frees what is left */
     PyObject *limits;      /* a dict: the most bytes that are kept of each kind of memory */
     PyObject *failures;    /* its `last_fault` is None, or a fault after which nothing is taken */

@@ -74,6 +74,7 @@ int free_pinned_item(cache_object *self, item *it) {
     if (code < 0) {
         leave_item(self, it);
     } else {
+        self->pinned -= it->size;
         free(it);
         pinned_in_use--;
     }

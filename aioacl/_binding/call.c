@@ -108,6 +108,12 @@ static Py_ssize_t all_rows(const run_object *self) {
     return rows;
 }
 
+/* For the metrics: the rows, or the number of calls of a model without batches. */
+static int count_of_rows(const run_object *self) {
+    Py_ssize_t rows = all_rows(self);
+    return rows < 0 ? call_count(self) : (int)rows;
+}
+
 static void fill_pieces(const run_object *self, native *made) {
     aio_piece *next = made->pieces;
     for (int input = 0; input < self->spec->inputs; input++) {
@@ -157,6 +163,7 @@ static native *new_native(const run_object *self) {
     made->call.held = self->held;
     made->call.gear = self->gear->values;
     made->call.gear_size = self->gear->value_count;
+    made->call.rows = count_of_rows(self);
     fill_pieces(self, made);
     fill_transfers(self, made);
     return made;
@@ -189,9 +196,25 @@ int run_begin(PyObject *object, aio_port *port, uint64_t key, bool patient) {
     return self->code;
 }
 
+static void count(const run_object *self, enum aio_ending ending) {
+    aio_count_request(self->slots->calls->counts, ending);
+}
+
+/* A call that has ended was counted when it ended. A refusal of the gate is not counted: the call is repeated.
+ */
+static void count_left(const run_object *self) {
+    bool refused = self->code == AIO_QUEUE_FULL;
+    if (refused || (self->phase == BEGUN && !self->code) || self->phase == WRITING) {
+        count(self, refused ? AIO_ENDING_REFUSED : AIO_ENDING_CANCELLED);
+    }
+}
+
 bool run_leave(PyObject *object) {
     run_object *self = (run_object *)object;
     native *left = self->native;
+    if (left != NULL) {
+        count_left(self);
+    }
     self->native = NULL;
     self->phase = ENDED;
     bool begun = false;
@@ -219,6 +242,17 @@ static void note_failure(run_object *self) {
     }
     if (call->slot != NULL) {
         self->core = Py_XNewRef(self->slots->cores[call->slot->index]);
+    }
+}
+
+/* Not counted: a call that has not begun, and that Python repeats because a reset or an earlier failure of the
+ * stream came first (`must_repeat`). */
+static void count_failure(const run_object *self) {
+    int32_t code = self->code;
+    bool repeated = code == AIO_STALE || code == AIO_RESETTING_NOW || code == AIO_DRAINING_NOW ||
+                    code == AIO_QUARANTINE || code == AIO_STREAM_FAILED;
+    if (self->begun || !repeated) {
+        count(self, aio_ending_of(aio_failed(code)));
     }
 }
 
@@ -372,6 +406,8 @@ static PyObject *results_of(const run_object *self, PyObject *made) {
 /* The results are written. */
 static enum run_end end_well(run_object *self, PyObject **result) {
     PyObject *made = Py_NewRef(self->native->made);
+    count(self, AIO_ENDING_DONE);
+    self->phase = ENDED;
     run_leave((PyObject *)self);
     *result = results_of(self, made);
     Py_DECREF(made);
@@ -398,6 +434,7 @@ static void write_here(const native *call, bool large) {
 
 static enum run_end fetch(run_object *self, aio_port *port, uint64_t key, PyObject **result) {
     if (prepare_results(self) < 0) {
+        count(self, AIO_ENDING_FAILED);
         run_leave((PyObject *)self);
         return RUN_ERROR;
     }
@@ -433,6 +470,7 @@ enum run_end run_end(PyObject *object, aio_result result, aio_port *port, uint64
     self->result = self->native->call.saved != NULL ? 0 : result;
     if (self->result < 0) {
         note_failure(self);
+        count_failure(self);
         *made = Py_NewRef(Py_None);
         return RUN_OVER;
     }

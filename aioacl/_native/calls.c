@@ -81,6 +81,7 @@ static void hand_over(aio_slot *slot, aio_model_call *call) {
     slot->number = call->number;
     aio_flight_note(AIO_FLIGHT_SLOT_TAKEN, runner->calls->device, call->number, slot->index,
                     slot->stream->number);
+    aio_count_slot(call->token, call->state == AIO_CALL_WAITING);
     call->state = AIO_CALL_QUEUED;
     call->next = NULL;
     *runner->end = call;
@@ -290,6 +291,7 @@ int aio_model_begin(aio_calls *calls, aio_model_call *call, aio_port *port, uint
     if (code) {
         return code;
     }
+    aio_count_call(token, calls->counts, call->rows);
     aio_lock_take(&calls->lock);
     call->token = token;
     call->number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
@@ -458,6 +460,10 @@ static bool make_runner(aio_calls *calls, int index) {
     runner->writes_end = &runner->writes;
     runner->port = aio_port_quiet();
     return runner->port != NULL;
+}
+
+void aio_calls_count(aio_calls *calls, aio_model_counts *counts) {
+    calls->counts = counts;
 }
 
 aio_calls *aio_calls_new(int device, uint32_t generation, int inputs, int outputs, int slots, int runners) {

@@ -68,6 +68,7 @@ struct aio_model_call {
     bool left;    /* the caller has given the call up, and the thread still uses it */
     bool patient; /* the caller prefers few wake-ups to early ones. The results are small */
     bool begun;   /* something was enqueued */
+    int rows;     /* for the metrics */
     int gear_size;
     const int64_t *gear;     /* the value of the gear */
     const size_t *transfers; /* the bytes of each upload, then of each download */
@@ -119,7 +120,8 @@ struct aio_calls {
     int slot_count, runner_count;
     aio_slot *slots;
     aio_runner *runners;
-    aio_part *parts; /* of all slots; the binding allocates them */
+    aio_part *parts;          /* of all slots; the binding allocates them */
+    aio_model_counts *counts; /* for the metrics; NULL: not counted */
     /* Under the lock. */
     aio_slot *free, **free_end;
     aio_model_call *waiting, **waiting_end;

@@ -518,6 +518,50 @@ void aio_token_drop(aio_token **token);
 /* Drops the owner's reference to the port. The descriptor is closed when the last wait has been published. */
 void aio_port_close(aio_port *port);
 
+/* metrics.c: what the metrics count in C. The numbers only rise. Times are in microseconds.
+ */
+enum aio_metrics { AIO_BOUNDS = 17, AIO_BUCKETS = 18, AIO_OF_STREAM = 0, AIO_OF_MODEL = 1, AIO_WAIT_KINDS = 2 };
+/* How a wait, a call of a model or an execution has ended. RESET: also by a close. CANCELLED: its caller had
+ * gone, or its time was over. REFUSED: there was no free slot. */
+enum aio_ending {
+    AIO_ENDING_DONE = 0,
+    AIO_ENDING_FAILED = 1,
+    AIO_ENDING_RESET = 2,
+    AIO_WAIT_ENDINGS = 3,
+    AIO_ENDING_CANCELLED = 3,
+    AIO_EXECUTION_ENDINGS = 4,
+    AIO_ENDING_REFUSED = 4,
+    AIO_REQUEST_ENDINGS = 5
+};
+/* The last of the counts is for the values above all bounds. */
+typedef struct {
+    uint64_t sum_us;
+    uint64_t counts[AIO_BUCKETS];
+} aio_histogram;
+/* `begun` are the waits that have begun, and `dropped` those of them that will never be in `waits`. */
+typedef struct {
+    uint64_t begun[AIO_WAIT_KINDS];
+    uint64_t dropped[AIO_WAIT_KINDS];
+    aio_histogram waits[AIO_WAIT_KINDS][AIO_WAIT_ENDINGS];
+} aio_device_counts;
+/* Of all models with one label on a device. */
+typedef struct {
+    int64_t device;
+    uint64_t requests[AIO_REQUEST_ENDINGS];
+    uint64_t executions[AIO_EXECUTION_ENDINGS];
+    uint64_t rows[AIO_EXECUTION_ENDINGS];
+    aio_histogram slot_wait;
+    aio_histogram execution;
+} aio_model_counts;
+/* Returns NULL if there is no memory. The counts are never freed. */
+aio_model_counts *aio_model_counts_new(int device);
+/* From now on, the calls of this load are counted. To be called when no call is running. */
+void aio_calls_count(aio_calls *calls, aio_model_counts *counts);
+void aio_device_counts_read(int device, aio_device_counts *copy);
+void aio_model_counts_read(const aio_model_counts *counts, aio_model_counts *copy);
+/* Returns the upper bound of a bucket. */
+int64_t aio_bound_us(int bucket);
+
 /* exit.c. */
 void aio_exit_install(int64_t grace_us);
 int aio_forked(void);

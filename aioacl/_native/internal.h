@@ -30,6 +30,7 @@
  * this.
  *
  *     thread, recorder, inside, dispatch, bytes, pace          time and locks, the flight recorder, the table
+ *     metrics                                                  what the metrics count
  *     wake, foreign, gate, library                             waking threads, resets by other code, the gate
  *     nudge, counts, exit                                      failures, ACL's counts, the end
  *     events, stage, record, port                              what a device has, and the record of a stream
@@ -129,6 +130,14 @@ struct aio_token {
     int64_t born_us;
     aio_result result;
     void *patient; /* the slot of a call whose caller prefers few wake-ups to early ones, or NULL */
+    /* For the metrics. */
+    aio_model_counts *counts; /* NULL: not a call of a model */
+    int64_t begun_us;
+    int64_t executed_us; /* when the execution was enqueued; 0: it was not */
+    int64_t ended_us;    /* when its work was found to be done; 0: not noted */
+    int rows;
+    int device;
+    bool counted;
 };
 
 struct aio_port {
@@ -141,6 +150,22 @@ struct aio_port {
     aio_token *ready;  /* taken from the list and not yet passed to the caller; only the consumer uses it */
     atomic_llong references;
 };
+
+/* metrics.c. To be called when a wait for a stream begins; */
+void aio_count_wait(aio_token *token);
+/* when a call of a model begins; `counts` may be NULL; */
+void aio_count_call(aio_token *token, aio_model_counts *counts, int rows);
+/* when the call gets its slot, after a wait or at once; */
+void aio_count_slot(const aio_token *token, bool waited);
+/* when its execution was enqueued; */
+void aio_count_execution(aio_token *token);
+/* before the token is published; */
+void aio_count_end(const aio_token *token, aio_result result);
+/* before the token is freed without that; */
+void aio_count_drop(const aio_token *token);
+/* when the caller has the outcome of a call of a model. `counts` may be NULL. */
+void aio_count_request(aio_model_counts *counts, enum aio_ending ending);
+enum aio_ending aio_ending_of(aio_result result);
 
 /* wake.c: makes the port's descriptor readable. aio_port_kick of engine.h does nothing in a forked child. */
 void aio_port_ring(aio_port *port);

@@ -86,6 +86,7 @@ static bool push(aio_token *token, aio_result result) {
     aio_stream *stream = token->stream;
     aio_token *first = atomic_load_explicit(&port->list, memory_order_relaxed);
     token->result = result;
+    aio_count_end(token, result);
     if (stream) {
         atomic_fetch_sub(&aio_devices[stream->device].waits, 1);
         note_end(token, result);
@@ -149,6 +150,7 @@ void aio_token_post(aio_token **token, int64_t result) {
 void aio_token_drop(aio_token **token) {
     aio_token *claimed = claim(token);
     if (claimed) {
+        aio_count_drop(claimed);
         unref(claimed->port);
         free(claimed);
     }

@@ -42,9 +42,10 @@ static void queue(aio_watched *watched, aio_token *token) {
     }
 }
 
-static void remember(aio_watched *watched, const aio_token *token) {
+static void remember(aio_watched *watched, aio_token *token) {
     int64_t after = watched->asked_us - token->born_us;
-    aio_took took = {after > 0 ? after : 0, aio_now_us() - token->born_us};
+    token->ended_us = aio_now_us();
+    aio_took took = {after > 0 ? after : 0, token->ended_us - token->born_us};
     aio_pace_learn(&watched->pace, took);
     atomic_store(&watched->first_us, aio_pace_first_us(&watched->pace));
 }

@@ -207,6 +207,9 @@ static int execute(aio_runner *runner, aio_model_call *call) {
         result = aio_execute(slot->stream, call->held || call->begun, runner->model, slot->input, slot->output);
         code = enqueued(runner->calls, call, result, AIO_FN_aclmdlExecuteAsync);
     }
+    if (code == 0) {
+        aio_count_execution(call->token);
+    }
     executed(runner, slot->stream, result);
     if (code == 0 && !needs_mark(runner->calls, call)) {
         aio_stream_forget(slot->stream, call->position);

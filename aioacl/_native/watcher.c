@@ -296,6 +296,7 @@ int aio_watch_by(aio_rounds *rounds, aio_stream *stream, uint64_t position, aio_
                        0);
     aio_stream_hold(stream);
     atomic_fetch_add(&aio_devices[stream->device].waits, 1);
+    aio_count_wait(token);
     if (position == atomic_load(&stream->tail)) {
         aio_atomic_max(&stream->waited, position); /* now no dropped ticket clears `wanted` */
         aio_atomic_max(&stream->wanted, position); /* an enqueue may already have raised `wanted` */
